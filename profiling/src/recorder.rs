@@ -1,0 +1,245 @@
+//! Collects the events of one query.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use crate::chunks::{LatencyChunk, LineageChunk, OutputChunk};
+use crate::definition::{Origin, SysRow};
+use crate::level::Level;
+use crate::tables::{
+    Fragment, Operator, OperatorCall, OperatorStats, ProfilerOverhead, TuplesSent, WorkerMetric,
+};
+
+/// What the events of one query may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecorderLimits {
+    /// Bytes in memory after which chunks of events are dropped, and counted.
+    pub memory_bytes: usize,
+}
+
+impl Default for RecorderLimits {
+    /// 1 GiB: some 200 million edges of lineage at their usual size.
+    fn default() -> Self {
+        RecorderLimits {
+            memory_bytes: 1 << 30,
+        }
+    }
+}
+
+/// Collects the events of one query on one worker.
+///
+/// A stream keeps a buffer of its own and hands it over when it is full or at its end: that
+/// takes a lock for as long as it takes to move one pointer. Nothing here is called per row.
+///
+/// Events beyond the limits are dropped and counted in `sys.profiler_overhead`, except the few
+/// rows that describe the plan.
+#[derive(Debug)]
+pub struct Recorder {
+    query_id: i64,
+    level: Level,
+    sample_rate: f64,
+    limits: RecorderLimits,
+    memory: AtomicUsize,
+    dropped: AtomicU64,
+    overhead_ns: AtomicU64,
+    events: Mutex<Events>,
+}
+
+/// The events of a query, in the order in which they were handed over.
+#[derive(Debug, Default)]
+pub(crate) struct Events {
+    pub(crate) fragments: Vec<Fragment>,
+    pub(crate) operators: Vec<Operator>,
+    pub(crate) operator_stats: Vec<OperatorStats>,
+    pub(crate) operator_calls: Vec<Vec<OperatorCall>>,
+    pub(crate) tuples_sent: Vec<Vec<TuplesSent>>,
+    pub(crate) lineage: Vec<LineageChunk>,
+    pub(crate) record_latency: Vec<LatencyChunk>,
+    pub(crate) output_records: Vec<OutputChunk>,
+    pub(crate) worker_metrics: Vec<WorkerMetric>,
+}
+
+/// The only worker of an embedded database.
+const LOCAL_WORKER: i64 = 0;
+
+impl Recorder {
+    /// A recorder for the query, at a level. `sample_rate` is the share of base records that
+    /// are traced, 0 to 1.
+    pub fn new(
+        query_id: i64,
+        level: Level,
+        sample_rate: f64,
+        limits: RecorderLimits,
+    ) -> Arc<Recorder> {
+        Arc::new(Recorder {
+            query_id,
+            level,
+            sample_rate,
+            limits,
+            memory: AtomicUsize::new(0),
+            dropped: AtomicU64::new(0),
+            overhead_ns: AtomicU64::new(0),
+            events: Mutex::default(),
+        })
+    }
+
+    /// The query whose events these are.
+    pub fn query_id(&self) -> i64 {
+        self.query_id
+    }
+
+    /// The worker that records: 0 in a process of its own.
+    pub fn worker_id(&self) -> i64 {
+        LOCAL_WORKER
+    }
+
+    /// How much is recorded.
+    pub fn level(&self) -> Level {
+        self.level
+    }
+
+    /// Share of base records that are traced, 0 to 1.
+    pub fn sample_rate(&self) -> f64 {
+        self.sample_rate
+    }
+
+    /// Bytes that the events take.
+    pub fn memory(&self) -> usize {
+        self.memory.load(Ordering::Relaxed)
+    }
+
+    /// Number of events that were dropped since the memory limit was reached.
+    pub fn events_dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Records a fragment of the plan.
+    pub fn fragment(&self, fragment: Fragment) {
+        self.reserve(size_of::<Fragment>() + fragment.text_bytes());
+        self.events.lock().fragments.push(fragment);
+    }
+
+    /// Records an operator of the plan.
+    pub fn operator(&self, operator: Operator) {
+        self.reserve(size_of::<Operator>() + operator.text_bytes());
+        self.events.lock().operators.push(operator);
+    }
+
+    /// Records the totals of one operator and partition, once, at the end of its stream.
+    pub fn operator_stats(&self, stats: OperatorStats) {
+        self.reserve(size_of::<OperatorStats>());
+        self.events.lock().operator_stats.push(stats);
+    }
+
+    /// Takes over the calls that one stream has buffered.
+    pub fn operator_calls(&self, calls: Vec<OperatorCall>) {
+        let bytes = calls.capacity() * size_of::<OperatorCall>();
+        if self.admit(calls.len(), bytes) {
+            self.events.lock().operator_calls.push(calls);
+        }
+    }
+
+    /// Takes over what one stream has buffered about batches that crossed an exchange.
+    pub fn tuples_sent(&self, sent: Vec<TuplesSent>) {
+        let bytes = sent.capacity() * size_of::<TuplesSent>();
+        if self.admit(sent.len(), bytes) {
+            self.events.lock().tuples_sent.push(sent);
+        }
+    }
+
+    /// Takes over edges of lineage.
+    ///
+    /// # Panics
+    /// In debug builds, if the chunk's columns differ in length.
+    pub fn lineage(&self, chunk: LineageChunk) {
+        debug_assert_eq!(chunk.output_ids.len(), chunk.input_ids.len());
+        debug_assert_eq!(chunk.output_ids.len(), chunk.latency.len());
+        if self.admit(chunk.len(), chunk.memory()) {
+            self.events.lock().lineage.push(chunk);
+        }
+    }
+
+    /// Takes over latencies of records.
+    ///
+    /// # Panics
+    /// In debug builds, if the chunk's columns differ in length.
+    pub fn record_latency(&self, chunk: LatencyChunk) {
+        debug_assert_eq!(chunk.row_ids.len(), chunk.latency.len());
+        if self.admit(chunk.len(), chunk.memory()) {
+            self.events.lock().record_latency.push(chunk);
+        }
+    }
+
+    /// Takes over the records of result rows.
+    ///
+    /// # Panics
+    /// In debug builds, if the chunk's columns differ in length.
+    pub fn output_records(&self, chunk: OutputChunk) {
+        debug_assert_eq!(chunk.record_ids.len(), chunk.latency.len());
+        if self.admit(chunk.len(), chunk.memory()) {
+            self.events.lock().output_records.push(chunk);
+        }
+    }
+
+    /// Records a reading of the process.
+    pub fn worker_metric(&self, metric: WorkerMetric) {
+        self.reserve(size_of::<WorkerMetric>() + metric.text_bytes());
+        self.events.lock().worker_metrics.push(metric);
+    }
+
+    /// Adds to the time that was spent on recording itself.
+    pub fn overhead(&self, spent: Duration) {
+        let ns = u64::try_from(spent.as_nanos()).unwrap_or(u64::MAX);
+        self.overhead_ns.fetch_add(ns, Ordering::Relaxed);
+    }
+
+    /// What the rows of this query have in common.
+    pub(crate) fn origin(&self) -> Origin {
+        Origin {
+            query_id: self.query_id,
+            worker_id: self.worker_id(),
+            profile_level: self.level.name().to_owned(),
+            sample_rate: self.sample_rate,
+        }
+    }
+
+    /// What recording cost so far.
+    pub(crate) fn cost(&self) -> ProfilerOverhead {
+        ProfilerOverhead {
+            time_ns: as_i64(self.overhead_ns.load(Ordering::Relaxed)),
+            peak_memory_bytes: as_i64(self.memory() as u64),
+            bytes_written: 0,
+            events_dropped: as_i64(self.events_dropped()),
+        }
+    }
+
+    /// Takes all events out; the memory stays counted.
+    pub(crate) fn take(&self) -> Events {
+        std::mem::take(&mut self.events.lock())
+    }
+
+    fn reserve(&self, bytes: usize) -> usize {
+        self.memory.fetch_add(bytes, Ordering::Relaxed) + bytes
+    }
+
+    /// Whether there is room for `events` events of together `bytes` bytes. If so they are
+    /// counted as memory, if not as dropped.
+    fn admit(&self, events: usize, bytes: usize) -> bool {
+        if events == 0 {
+            return false;
+        }
+        if self.reserve(bytes) > self.limits.memory_bytes {
+            self.memory.fetch_sub(bytes, Ordering::Relaxed);
+            self.dropped.fetch_add(events as u64, Ordering::Relaxed);
+            return false;
+        }
+        true
+    }
+}
+
+fn as_i64(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,302 @@
+//! The tables of schema `sys`, each defined once.
+
+use crate::definition::{SysRow, TableDefinition, array, column, heap, sys_table, value};
+
+sys_table! {
+    /// One row per query that finished, failed or was cancelled, at every level.
+    struct QueryRow = "queries" {
+        /// The query: ascending in the order in which queries started, also across restarts.
+        given query_id: Int,
+        /// The statement as it was sent.
+        row sql: Text,
+        /// The same for statements that differ only in literals and white space.
+        row fingerprint: Text,
+        /// `finished`, `failed` or `cancelled`.
+        row status: Text,
+        /// The error message, if the query failed.
+        row error: OptText,
+        /// The level that the query ran at: `off`, `counters`, `calls` or `records`.
+        given profile_level: Text,
+        /// Share of the base records that were traced, 0 to 1; 1 means all of them.
+        given sample_rate: Float,
+        /// When the statement arrived.
+        row started_at: Time,
+        /// When its last row had been returned.
+        row ended_at: OptTime,
+        /// Nanoseconds of parsing, resolving names, optimising and planning.
+        row planning_ns: OptInt,
+        /// Nanoseconds from the end of planning to the last row.
+        row execution_ns: OptInt,
+        /// Rows that the query returned or changed.
+        row rows_returned: OptInt,
+    }
+}
+
+sys_table! {
+    /// One row per fragment: a part of the plan between exchanges.
+    struct Fragment = "fragments" {
+        /// The query.
+        given query_id: Int,
+        /// The fragment, unique in its query; the one that makes the result is 0.
+        row fragment_id: Int,
+        /// The fragment that consumes this one's rows; NULL for the one that makes the result.
+        row parent_fragment_id: OptInt,
+        /// Partitions that the fragment runs in.
+        row tasks: Int,
+        /// The fragment's part of the physical plan, as indented text.
+        row plan: Text,
+    }
+}
+
+sys_table! {
+    /// One row per operator of the physical plan.
+    struct Operator = "operators" {
+        /// The query.
+        given query_id: Int,
+        /// The fragment that the operator belongs to.
+        row fragment_id: Int,
+        /// The operator, unique in its query.
+        row operator_id: Int,
+        /// The operator that consumes this one's rows; NULL for the root.
+        row parent_operator_id: OptInt,
+        /// The operator's name, for example `HashJoinExec`.
+        row name: Text,
+        /// What it does: expressions, keys, file groups.
+        row details: Text,
+        /// Rows that the optimizer expected it to return, over all partitions.
+        row estimated_rows: OptInt,
+        /// The part of the SQL text that it stems from, where that is known.
+        row sql_span: OptText,
+        /// Whether it writes rows of `sys.lineage`.
+        row captures: Flag,
+    }
+}
+
+sys_table! {
+    /// One row per operator and partition (a task of the operator), written when it ends.
+    struct OperatorStats = "operator_stats" {
+        /// The query.
+        given query_id: Int,
+        /// The fragment that the operator belongs to.
+        row fragment_id: Int,
+        /// The operator.
+        row operator_id: Int,
+        /// The worker that ran this partition; 0 in a process of its own.
+        given worker_id: Int,
+        /// The partition of the operator's output, from 0.
+        row partition: Int,
+        /// Times that the parent called the operator for a batch.
+        row calls: Int,
+        /// Rows that the operator took from its inputs.
+        row rows_in: Int,
+        /// Rows that the operator returned.
+        row rows_out: Int,
+        /// Bytes in memory of the rows that the operator returned.
+        row bytes_out: Int,
+        /// Nanoseconds spent in the operator itself.
+        row self_ns: Int,
+        /// Nanoseconds spent in the operator and in the operators below it in the same task.
+        row total_ns: Int,
+        /// Nanoseconds in which the operator had nothing to do since its input was not ready.
+        row input_wait_ns: Int,
+        /// Nanoseconds in which its output waited to be taken.
+        row output_wait_ns: Int,
+        /// The most memory that the operator held, in bytes.
+        row peak_memory_bytes: Int,
+        /// Bytes written to temporary files.
+        row spilled_bytes: Int,
+        /// When it was called first.
+        row first_call_at: OptTime,
+        /// When its last call ended.
+        row last_call_at: OptTime,
+    }
+}
+
+sys_table! {
+    /// One row per call of an operator by its parent. Level `calls` and above.
+    struct OperatorCall = "operator_calls" {
+        /// The query.
+        given query_id: Int,
+        /// The fragment that the operator belongs to.
+        row fragment_id: Int,
+        /// The operator that was called.
+        row operator_id: Int,
+        /// The worker that ran the call.
+        given worker_id: Int,
+        /// The partition that was called.
+        row partition: Int,
+        /// When the call began.
+        row started_at: Time,
+        /// When the call returned.
+        row ended_at: Time,
+        /// Rows that it returned; 0 if it returned none or was not ready.
+        row rows: Int,
+    }
+}
+
+sys_table! {
+    /// One row per exchange, sender, receiver and partition; from level `calls` on, one per
+    /// batch that crossed.
+    struct TuplesSent = "tuples_sent" {
+        /// The query.
+        given query_id: Int,
+        /// The operator id of the exchange.
+        row exchange_id: Int,
+        /// The worker that sent.
+        row source_worker: Int,
+        /// The worker that received.
+        row destination_worker: Int,
+        /// The partition that received.
+        row partition: Int,
+        /// Rows sent.
+        row tuples: Int,
+        /// Bytes sent: in memory between partitions of a process, encoded between workers.
+        row bytes: Int,
+        /// When the batch, or the last batch of a total, was sent.
+        row sent_at: OptTime,
+    }
+}
+
+sys_table! {
+    /// One row per record and measured operator: what the record took there. Level `records`.
+    const RECORD_LATENCY = "record_latency" {
+        /// The query.
+        query_id: Int,
+        /// The fragment that the operator belongs to.
+        fragment_id: Int,
+        /// The operator that was measured.
+        operator_id: Int,
+        /// The worker that measured.
+        worker_id: Int,
+        /// The partition of the operator.
+        partition: Int,
+        /// The table that the record belongs to; NULL if `row_id` is a record made by an
+        /// operator that captures lineage.
+        table_name: OptText,
+        /// The record: `_row_id` of the table, or `output_id` in `sys.lineage`.
+        row_id: Int,
+        /// What the record took, in nanoseconds.
+        latency_ns: Int,
+        /// `computation` or `shuffle`.
+        kind: Text,
+        /// `measured` by itself, `apportioned` from a batch, or `replayed` to be found in one.
+        method: Text,
+    }
+}
+
+sys_table! {
+    /// One row per edge of lineage: a record made by an operator that captures lineage (an
+    /// aggregate), and a record it was made from. Level `records`.
+    const LINEAGE = "lineage" {
+        /// The query.
+        query_id: Int,
+        /// The fragment that the operator belongs to.
+        fragment_id: Int,
+        /// The operator that made `output_id`.
+        operator_id: Int,
+        /// The worker that made it.
+        worker_id: Int,
+        /// The partition that made it.
+        partition: Int,
+        /// The record that was made, unique for its operator.
+        output_id: Int,
+        /// The operator that `input_id` comes from: a scan, or one that captures lineage.
+        input_operator_id: Int,
+        /// The table that was scanned; NULL if the input is not a base record.
+        table_name: OptText,
+        /// The input: `_row_id` of the table, or `output_id` of the input operator.
+        input_id: Int,
+        /// What the input took since it was read or made, for this output, in nanoseconds.
+        input_latency_ns: Int,
+    }
+}
+
+sys_table! {
+    /// One row per result row and record that it was made from without further aggregation.
+    /// A row of a join has several. Level `records`.
+    const OUTPUT_RECORDS = "output_records" {
+        /// The query.
+        query_id: Int,
+        /// Number of the row in the result, from 0.
+        output_row: Int,
+        /// The operator that `record_id` comes from: a scan, or one that captures lineage.
+        operator_id: Int,
+        /// The table that was scanned; NULL if the record is not a base record.
+        table_name: OptText,
+        /// The record: `_row_id` of the table, or `output_id` in `sys.lineage`. NULL where the
+        /// row has none, as in the padding of an outer join.
+        record_id: OptInt,
+        /// What the record took since it was read or made, for this row, in nanoseconds.
+        latency_ns: Int,
+    }
+}
+
+sys_table! {
+    /// One row per query and worker that took part in it.
+    struct WorkerRow = "workers" {
+        /// The query.
+        given query_id: Int,
+        /// The worker.
+        given worker_id: Int,
+        /// `alive` or `lost`.
+        row state: Text,
+        /// Where it runs; `in process` for the process itself.
+        row address: Text,
+        /// What its clock is ahead of the master's, in nanoseconds.
+        row clock_offset_ns: Int,
+        /// By how much that may be wrong, in nanoseconds.
+        row clock_error_ns: Int,
+    }
+}
+
+sys_table! {
+    /// One row per worker, metric and second while a query runs, and one at its end. Level
+    /// `counters` and above.
+    struct WorkerMetric = "worker_metrics" {
+        /// The query.
+        given query_id: Int,
+        /// The worker.
+        given worker_id: Int,
+        /// When it was read.
+        row at: Time,
+        /// `rss_bytes`: memory of the process; `cpu_share`: cores busy since the last reading.
+        row metric: Text,
+        /// The reading, in the unit that the metric's name says.
+        row value: Float,
+    }
+}
+
+sys_table! {
+    /// One row per query and worker: what profiling it cost.
+    struct ProfilerOverhead = "profiler_overhead" {
+        /// The query.
+        given query_id: Int,
+        /// The worker.
+        given worker_id: Int,
+        /// Nanoseconds spent on recording, as far as it is measured.
+        row time_ns: Int,
+        /// The most memory that recorded events took, in bytes.
+        row peak_memory_bytes: Int,
+        /// Bytes of the query's rows in the files of schema `sys`; 0 while they are in memory.
+        row bytes_written: Int,
+        /// Events that were dropped since the budget was exhausted: if it is not 0, whatever
+        /// is concluded from the query's events is incomplete.
+        row events_dropped: Int,
+    }
+}
+
+/// All tables of schema `sys`, in the order of their documentation.
+pub const TABLES: [&TableDefinition; 12] = [
+    &QueryRow::TABLE,
+    &Fragment::TABLE,
+    &Operator::TABLE,
+    &OperatorStats::TABLE,
+    &OperatorCall::TABLE,
+    &TuplesSent::TABLE,
+    &RECORD_LATENCY,
+    &LINEAGE,
+    &OUTPUT_RECORDS,
+    &WorkerRow::TABLE,
+    &WorkerMetric::TABLE,
+    &ProfilerOverhead::TABLE,
+];
