@@ -1,0 +1,45 @@
+//! "Did you mean …?"
+
+/// Suggestions beyond three are noise.
+const MOST: usize = 3;
+
+/// The names of `known` that `wrong` was probably meant to be, best first, at most three.
+///
+/// Names compare without regard to case. A name is near if a third of its letters, and at least
+/// one, would have to change, or if one contains the other.
+pub fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    let wrong = wrong.to_lowercase();
+    let mut near: Vec<(usize, &str)> = known
+        .into_iter()
+        .filter_map(|name| {
+            let candidate = name.to_lowercase();
+            let distance = strsim::osa_distance(&wrong, &candidate);
+            let allowed = (wrong.chars().count().max(candidate.chars().count()) / 3).max(1);
+            let contained = wrong.len() >= 3
+                && candidate.len() >= 3
+                && (candidate.contains(&wrong) || wrong.contains(&candidate));
+            (distance <= allowed || contained).then_some((distance, name))
+        })
+        .collect();
+    near.sort();
+    near.dedup();
+    near.into_iter()
+        .take(MOST)
+        .map(|(_, name)| name.to_owned())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nearest;
+
+    #[test]
+    fn a_transposed_letter_finds_its_name() {
+        assert_eq!(nearest("pirce", ["price", "name", "id"]), ["price"]);
+    }
+
+    #[test]
+    fn nothing_near_suggests_nothing() {
+        assert!(nearest("zebra", ["price", "name", "id"]).is_empty());
+    }
+}

@@ -1,0 +1,404 @@
+//! One statement's text → [`Statement`].
+
+use datafusion::sql::parser::{DFParser, DFParserBuilder, Statement as DFStatement};
+use datafusion::sql::sqlparser::ast::{self, DescribeAlias, ObjectType, SchemaName};
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::parser::ParserError;
+use datafusion::sql::sqlparser::tokenizer::Token;
+
+use crate::error::SyntaxError;
+use crate::statement::{ObjectKind, Statement};
+use crate::{copy, explain_profile, settings};
+
+/// Expressions nested deeper than this are refused before they overflow a stack.
+const DEEPEST: usize = 100;
+
+/// Parses exactly one statement; a semicolon may follow it.
+///
+/// ```
+/// use skewer_sql::{Statement, parse};
+///
+/// assert!(matches!(parse("SELECT 1;"), Ok(Statement::Query(_))));
+/// assert!(matches!(parse("SET profile.level = 'calls'"), Ok(Statement::Set { .. })));
+/// let error = parse("SELEC 1").unwrap_err();
+/// assert_eq!((error.line, error.column), (1, 1));
+/// ```
+pub fn parse(sql: &str) -> Result<Statement, SyntaxError> {
+    let mut parser = DFParserBuilder::new(sql)
+        .with_dialect(&GenericDialect {})
+        .with_recursion_limit(DEEPEST)
+        .build()
+        .map_err(|e| SyntaxError::from_datafusion(sql, e))?;
+    while parser.parser.consume_token(&Token::SemiColon) {}
+    let first = parser.parser.peek_token();
+    if first.token == Token::EOF {
+        return Err(SyntaxError::at(
+            sql,
+            first.span.start,
+            "there is no statement",
+        ));
+    }
+    let statement = parse_statement(sql, &mut parser)?;
+    while parser.parser.consume_token(&Token::SemiColon) {}
+    let rest = parser.parser.peek_token();
+    if rest.token != Token::EOF {
+        let message = format!("Expected: end of statement, found: {rest}");
+        return Err(SyntaxError::at(sql, rest.span.start, message));
+    }
+    Ok(statement)
+}
+
+fn parse_statement(sql: &str, parser: &mut DFParser<'_>) -> Result<Statement, SyntaxError> {
+    let ours = |e: ParserError| SyntaxError::from_parser(sql, e);
+    let first = parser.parser.peek_token();
+    let keyword = match &first.token {
+        Token::Word(word) => word.keyword,
+        _ => Keyword::NoKeyword,
+    };
+    match keyword {
+        Keyword::COPY => {
+            parser.parser.next_token();
+            copy::parse_copy(parser).map_err(ours)
+        }
+        Keyword::SET => {
+            parser.parser.next_token();
+            settings::parse_set(parser).map_err(ours)
+        }
+        Keyword::RESET => {
+            parser.parser.next_token();
+            let name = settings::parse_name_or_all(parser).map_err(ours)?;
+            Ok(Statement::Reset { name })
+        }
+        Keyword::SHOW => {
+            parser.parser.next_token();
+            parse_show(parser).map_err(ours)
+        }
+        Keyword::EXPLAIN if word_at(parser, 1) == "PROFILE" => {
+            parser.parser.next_token();
+            parser.parser.next_token();
+            let mut explain = explain_profile::parse_options(parser).map_err(ours)?;
+            explain.statement = Box::new(parse_statement(sql, parser)?);
+            Ok(Statement::ExplainProfile(explain))
+        }
+        _ => {
+            let statement = parser
+                .parse_statement()
+                .map_err(|e| SyntaxError::from_datafusion(sql, e))?;
+            classify(statement).map_err(|message| SyntaxError::at(sql, first.span.start, message))
+        }
+    }
+}
+
+/// The upper-cased word that is `n` tokens ahead, or nothing.
+fn word_at(parser: &DFParser<'_>, n: usize) -> String {
+    match parser.parser.peek_nth_token(n).token {
+        Token::Word(word) => word.value.to_uppercase(),
+        _ => String::new(),
+    }
+}
+
+/// What follows SHOW.
+fn parse_show(parser: &mut DFParser<'_>) -> Result<Statement, ParserError> {
+    match word_at(parser, 0).as_str() {
+        "TABLES" => {
+            parser.parser.next_token();
+            let mut schema = None;
+            let mut like = None;
+            if parser
+                .parser
+                .parse_one_of_keywords(&[Keyword::FROM, Keyword::IN])
+                .is_some()
+            {
+                schema = Some(settings::parse_name(parser)?);
+            }
+            if parser.parser.parse_keyword(Keyword::LIKE) {
+                like = Some(parser.parser.parse_literal_string()?);
+            }
+            Ok(Statement::ShowTables { schema, like })
+        }
+        "SCHEMAS" => {
+            parser.parser.next_token();
+            Ok(Statement::ShowSchemas)
+        }
+        "COLUMNS" => {
+            parser.parser.next_token();
+            parser
+                .parser
+                .expect_one_of_keywords(&[Keyword::FROM, Keyword::IN])?;
+            Ok(Statement::Describe(parser.parser.parse_object_name(false)?))
+        }
+        "CREATE" => {
+            parser.parser.next_token();
+            let kind = match parser
+                .parser
+                .expect_one_of_keywords(&[Keyword::TABLE, Keyword::VIEW])?
+            {
+                Keyword::VIEW => ObjectKind::View,
+                _ => ObjectKind::Table,
+            };
+            Ok(Statement::ShowCreate {
+                kind,
+                name: parser.parser.parse_object_name(false)?,
+            })
+        }
+        "FUNCTIONS" => {
+            let filter = {
+                parser.parser.next_token();
+                if parser.parser.parse_keyword(Keyword::LIKE) {
+                    Some(ast::ShowStatementFilter::Like(
+                        parser.parser.parse_literal_string()?,
+                    ))
+                } else {
+                    None
+                }
+            };
+            let statement = ast::Statement::ShowFunctions { filter };
+            Ok(Statement::Other(Box::new(DFStatement::Statement(
+                Box::new(statement),
+            ))))
+        }
+        _ => Ok(Statement::Show {
+            name: settings::parse_name_or_all(parser)?,
+        }),
+    }
+}
+
+/// Gives what sqlparser found its place among our statements.
+fn classify(statement: DFStatement) -> Result<Statement, String> {
+    let statement = match statement {
+        DFStatement::Statement(statement) => *statement,
+        DFStatement::CreateExternalTable(table) => {
+            return Ok(Statement::CreateExternalTable(Box::new(table)));
+        }
+        explain @ DFStatement::Explain(_) => return Ok(Statement::Explain(Box::new(explain))),
+        other => return Ok(Statement::Other(Box::new(other))),
+    };
+    Ok(match statement {
+        ast::Statement::Query(query) => Statement::Query(query),
+        ast::Statement::ExplainTable {
+            describe_alias: DescribeAlias::Describe | DescribeAlias::Desc,
+            table_name,
+            ..
+        } => Statement::Describe(table_name),
+        ast::Statement::Explain {
+            describe_alias: DescribeAlias::Describe | DescribeAlias::Desc,
+            statement,
+            ..
+        } => match *statement {
+            ast::Statement::Query(query) => Statement::DescribeQuery(query),
+            _ => return Err("only tables and queries can be described".to_owned()),
+        },
+        explain @ ast::Statement::Explain { .. } => {
+            Statement::Explain(Box::new(DFStatement::Statement(Box::new(explain))))
+        }
+        ast::Statement::CreateTable(table) => Statement::CreateTable(Box::new(table)),
+        ast::Statement::CreateView(view) => Statement::CreateView(Box::new(view)),
+        ast::Statement::CreateSchema {
+            schema_name,
+            if_not_exists,
+            ..
+        } => match schema_name {
+            SchemaName::Simple(name) => Statement::CreateSchema {
+                name,
+                if_not_exists,
+            },
+            _ => return Err("CREATE SCHEMA takes a name and nothing else".to_owned()),
+        },
+        ast::Statement::Drop {
+            object_type: object_type @ (ObjectType::Table | ObjectType::View | ObjectType::Schema),
+            if_exists,
+            names,
+            cascade,
+            ..
+        } => Statement::Drop {
+            kind: match object_type {
+                ObjectType::View => ObjectKind::View,
+                ObjectType::Schema => ObjectKind::Schema,
+                _ => ObjectKind::Table,
+            },
+            if_exists,
+            names,
+            cascade,
+        },
+        ast::Statement::AlterTable(alter) => Statement::AlterTable(Box::new(alter)),
+        ast::Statement::Truncate(truncate) => Statement::Truncate {
+            if_exists: truncate.if_exists,
+            names: truncate.table_names.into_iter().map(|t| t.name).collect(),
+        },
+        ast::Statement::Insert(insert) => Statement::Insert(Box::new(insert)),
+        ast::Statement::Delete(delete) => Statement::Delete(Box::new(delete)),
+        ast::Statement::Update(update) => Statement::Update(Box::new(update)),
+        ast::Statement::Prepare {
+            name,
+            data_types,
+            statement,
+        } => Statement::Prepare {
+            name: name.value.to_lowercase(),
+            types: data_types,
+            statement: Box::new(classify(DFStatement::Statement(statement))?),
+        },
+        ast::Statement::Execute {
+            name: Some(name),
+            parameters,
+            using,
+            ..
+        } => Statement::Execute {
+            name: name.to_string().to_lowercase(),
+            parameters: parameters
+                .into_iter()
+                .chain(using.into_iter().map(|u| u.expr))
+                .collect(),
+        },
+        ast::Statement::Deallocate { name, .. } => Statement::Deallocate {
+            name: (!name.value.eq_ignore_ascii_case("all")).then(|| name.value.to_lowercase()),
+        },
+        other => Statement::Other(Box::new(DFStatement::Statement(Box::new(other)))),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ProfileFormat;
+
+    #[test]
+    fn explain_profile_takes_options_in_any_order() {
+        let sql = "EXPLAIN PROFILE (FORMAT json, LEVEL calls, SAMPLE 0.1, AS SQL) SELECT 1";
+        let Ok(Statement::ExplainProfile(explain)) = parse(sql) else {
+            panic!("{sql}");
+        };
+        assert_eq!(explain.level.as_deref(), Some("calls"));
+        assert_eq!(explain.sample, Some(0.1));
+        assert_eq!(explain.format, ProfileFormat::Json);
+        assert!(explain.as_sql);
+        assert!(matches!(*explain.statement, Statement::Query(_)));
+    }
+
+    #[test]
+    fn explain_profile_of_a_parenthesised_query_has_no_options() {
+        for sql in [
+            "EXPLAIN PROFILE (SELECT 1) UNION ALL (SELECT 2)",
+            "explain profile INSERT INTO t SELECT 1",
+            "EXPLAIN PROFILE CREATE TABLE t AS SELECT 1",
+        ] {
+            assert!(
+                matches!(parse(sql), Ok(Statement::ExplainProfile(_))),
+                "{sql}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_bad_profile_option_says_which_there_are() {
+        let error = parse("EXPLAIN PROFILE (LEVLE calls) SELECT 1").unwrap_err();
+        assert!(error.message.contains("LEVEL"), "{error}");
+        assert_eq!(error.column, 18);
+    }
+
+    #[test]
+    fn copy_understands_the_ways_options_are_written() {
+        for sql in [
+            "COPY t FROM 'a.csv' (FORMAT csv, HEADER false, DELIMITER ';')",
+            "COPY t FROM 'a.csv' WITH (FORMAT 'csv', HEADER = false, DELIMITER ';');",
+            "COPY t FROM 'a.csv' STORED AS CSV OPTIONS ('format.header' 'false', 'format.delimiter' ';')",
+        ] {
+            let Ok(Statement::CopyFrom(copy)) = parse(sql) else {
+                panic!("{sql}: {:?}", parse(sql));
+            };
+            assert_eq!(copy.options.format.as_deref(), Some("csv"), "{sql}");
+            assert_eq!(
+                copy.options.others,
+                [
+                    ("header".to_owned(), "false".to_owned()),
+                    ("delimiter".to_owned(), ";".to_owned())
+                ],
+                "{sql}"
+            );
+        }
+        assert!(matches!(
+            parse("COPY (SELECT 1) TO 'x.parquet'"),
+            Ok(Statement::CopyTo(_))
+        ));
+        assert!(matches!(
+            parse("COPY s.t (a, b) FROM 'x.parquet'"),
+            Ok(Statement::CopyFrom(_))
+        ));
+    }
+
+    #[test]
+    fn settings_are_lower_cased_and_their_values_are_not() {
+        let Ok(Statement::Set { name, value }) = parse("SET Profile.Retention_Bytes TO 1GB") else {
+            panic!()
+        };
+        assert_eq!(
+            (name.as_str(), value.as_str()),
+            ("profile.retention_bytes", "1GB")
+        );
+        let Ok(Statement::Set { value, .. }) = parse("SET x.y = -1.5") else {
+            panic!()
+        };
+        assert_eq!(value, "-1.5");
+        assert!(matches!(
+            parse("SHOW profile.level"),
+            Ok(Statement::Show { name: Some(n) }) if n == "profile.level"
+        ));
+        assert!(matches!(
+            parse("RESET ALL"),
+            Ok(Statement::Reset { name: None })
+        ));
+    }
+
+    #[test]
+    fn every_statement_finds_its_kind() {
+        type Is = fn(&Statement) -> bool;
+        let cases: [(&str, Is); 16] = [
+            ("FROM t", |s| matches!(s, Statement::Query(_))),
+            ("CREATE TABLE t (a INT NOT NULL)", |s| {
+                matches!(s, Statement::CreateTable(_))
+            }),
+            ("CREATE OR REPLACE TABLE t AS SELECT 1", |s| {
+                matches!(s, Statement::CreateTable(_))
+            }),
+            ("CREATE EXTERNAL TABLE t STORED AS CSV LOCATION 'x'", |s| {
+                matches!(s, Statement::CreateExternalTable(_))
+            }),
+            ("CREATE OR REPLACE VIEW v AS SELECT 1", |s| {
+                matches!(s, Statement::CreateView(_))
+            }),
+            ("CREATE SCHEMA IF NOT EXISTS s", |s| {
+                matches!(s, Statement::CreateSchema { .. })
+            }),
+            ("DROP VIEW IF EXISTS v", |s| {
+                matches!(s, Statement::Drop { .. })
+            }),
+            ("ALTER TABLE t RENAME TO u", |s| {
+                matches!(s, Statement::AlterTable(_))
+            }),
+            ("TRUNCATE t", |s| matches!(s, Statement::Truncate { .. })),
+            ("DESCRIBE t", |s| matches!(s, Statement::Describe(_))),
+            ("DESC SELECT 1", |s| {
+                matches!(s, Statement::DescribeQuery(_))
+            }),
+            ("SHOW CREATE VIEW sys.x", |s| {
+                matches!(s, Statement::ShowCreate { .. })
+            }),
+            ("PREPARE p AS SELECT $1", |s| {
+                matches!(s, Statement::Prepare { .. })
+            }),
+            ("EXECUTE p(1, 'x')", |s| {
+                matches!(s, Statement::Execute { .. })
+            }),
+            ("EXPLAIN ANALYZE SELECT 1", |s| {
+                matches!(s, Statement::Explain(_))
+            }),
+            ("SHOW TABLES FROM s LIKE 'a%'", |s| {
+                matches!(s, Statement::ShowTables { .. })
+            }),
+        ];
+        for (sql, is) in cases {
+            let statement = parse(sql).unwrap_or_else(|e| panic!("{sql}: {e}"));
+            assert!(is(&statement), "{sql}: {statement:?}");
+        }
+    }
+}

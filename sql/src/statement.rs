@@ -1,0 +1,144 @@
+//! What can be said.
+
+use std::fmt;
+
+use datafusion::sql::parser::{CreateExternalTable, Statement as DFStatement};
+use datafusion::sql::sqlparser::ast;
+
+use crate::copy::{CopyFrom, CopyTo};
+use crate::explain_profile::ExplainProfile;
+
+/// One statement.
+#[derive(Debug, Clone)]
+pub enum Statement {
+    /// SELECT, VALUES, WITH …
+    Query(Box<ast::Query>),
+    /// EXPLAIN and EXPLAIN ANALYZE, as DataFusion has them.
+    Explain(Box<DFStatement>),
+    /// EXPLAIN PROFILE: runs its statement and says where the time went.
+    ExplainProfile(ExplainProfile),
+    /// CREATE TABLE, also AS a query.
+    CreateTable(Box<ast::CreateTable>),
+    /// CREATE EXTERNAL TABLE: a name for files.
+    CreateExternalTable(Box<CreateExternalTable>),
+    /// CREATE VIEW.
+    CreateView(Box<ast::CreateView>),
+    /// CREATE SCHEMA.
+    CreateSchema {
+        /// The new schema.
+        name: ast::ObjectName,
+        /// Whether an existing one is fine.
+        if_not_exists: bool,
+    },
+    /// DROP of tables, views or schemas.
+    Drop {
+        /// What they are.
+        kind: ObjectKind,
+        /// Whether a missing one is fine.
+        if_exists: bool,
+        /// Which.
+        names: Vec<ast::ObjectName>,
+        /// Whether a schema's tables and views go with it.
+        cascade: bool,
+    },
+    /// ALTER TABLE.
+    AlterTable(Box<ast::AlterTable>),
+    /// TRUNCATE.
+    Truncate {
+        /// Whether a missing table is fine.
+        if_exists: bool,
+        /// The tables to empty.
+        names: Vec<ast::ObjectName>,
+    },
+    /// INSERT.
+    Insert(Box<ast::Insert>),
+    /// DELETE.
+    Delete(Box<ast::Delete>),
+    /// UPDATE.
+    Update(Box<ast::Update>),
+    /// COPY a table FROM a file.
+    CopyFrom(CopyFrom),
+    /// COPY a table or a query TO a file.
+    CopyTo(CopyTo),
+    /// SET name = value.
+    Set {
+        /// Lower-case, dotted.
+        name: String,
+        /// As written, without quotes.
+        value: String,
+    },
+    /// SHOW name, or SHOW ALL.
+    Show {
+        /// Lower-case, dotted; `None` for ALL.
+        name: Option<String>,
+    },
+    /// RESET name, or RESET ALL.
+    Reset {
+        /// Lower-case, dotted; `None` for ALL.
+        name: Option<String>,
+    },
+    /// SHOW TABLES, with `FROM schema` and `LIKE pattern`.
+    ShowTables {
+        /// Only this schema.
+        schema: Option<String>,
+        /// Only names like this.
+        like: Option<String>,
+    },
+    /// SHOW SCHEMAS.
+    ShowSchemas,
+    /// SHOW CREATE TABLE or VIEW.
+    ShowCreate {
+        /// Which of the two.
+        kind: ObjectKind,
+        /// Of what.
+        name: ast::ObjectName,
+    },
+    /// DESCRIBE and SHOW COLUMNS FROM.
+    Describe(ast::ObjectName),
+    /// DESCRIBE of a query.
+    DescribeQuery(Box<ast::Query>),
+    /// PREPARE.
+    Prepare {
+        /// The name to EXECUTE.
+        name: String,
+        /// Declared types of the parameters, possibly fewer than there are.
+        types: Vec<ast::DataType>,
+        /// What to execute.
+        statement: Box<Statement>,
+    },
+    /// EXECUTE.
+    Execute {
+        /// A prepared name.
+        name: String,
+        /// Its parameters.
+        parameters: Vec<ast::Expr>,
+    },
+    /// DEALLOCATE, of one name or of all.
+    Deallocate {
+        /// `None` for ALL.
+        name: Option<String>,
+    },
+    /// Whatever else sqlparser knows: DataFusion plans or refuses it.
+    Other(Box<DFStatement>),
+}
+
+/// Kinds of things that have names in a schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ObjectKind {
+    /// A table.
+    Table,
+    /// A view.
+    View,
+    /// A schema.
+    Schema,
+}
+
+impl fmt::Display for ObjectKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Table => "table",
+            Self::View => "view",
+            Self::Schema => "schema",
+        })
+    }
+}
