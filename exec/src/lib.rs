@@ -1,8 +1,36 @@
-//! Skewer's own operators: what runs, next to DataFusion's.
+//! Skewer's own operators and functions: what runs, next to DataFusion's.
 //!
 //! Dependencies go down only: this crate knows [`skewer_profiling`], nothing above it.
 //!
 //! * [`identity`]: tables whose rows have ids
-pub mod identity;
+//! * [`source`]: where the records that an operator sees come from
+//! * [`position`]: which operator is being executed on this thread
+//! * [`profiled`]: counting and timing the calls of any operator
+//! * [`capture`]: the aggregate function that logs which records went into which group
+//! * [`timed_evaluation`]: evaluating expressions and timing records
+//! * [`pacing`]: how single slow records are found without timing each
+//! * [`long_values`]: rows worth timing by themselves
+//! * [`row_function`]: scalar functions of one row, which time each call
+//! * [`sample`]: choosing the base records that are traced
+//! * [`output_records`]: the root, which says what result rows were made from
 
+pub mod capture;
+pub mod identity;
+pub mod long_values;
+pub mod output_records;
+pub mod pacing;
+pub mod position;
+pub mod profiled;
+pub mod row_function;
+pub mod sample;
+pub mod source;
+pub mod timed_evaluation;
+
+pub use capture::{CapturedInput, LineageCapture};
 pub use identity::{IdentifiedTable, ROW_ID};
+pub use output_records::{OutputRecordsExec, ResultRecords};
+pub use profiled::{ProfiledExec, is_exchange};
+pub use row_function::{RowClosure, RowFunction};
+pub use sample::SampledRowId;
+pub use source::{AggregateSource, RecordSource, ScanSource};
+pub use timed_evaluation::{MeasuredRecords, TimedEvaluationExec, TimedExpressions};

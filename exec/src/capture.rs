@@ -1,0 +1,451 @@
+//! `lineage_capture`: the aggregate that logs which records went into which group.
+//!
+//! An accumulator is handed `(values, group_indices)`: that *is* the mapping from rows to
+//! groups. It appends the edges to the log and returns, as its state and its result, the ids
+//! of the groups. So the same function captures both steps of a two-step aggregation: the
+//! partial step logs base record → partial group, the final step partial group → group. It
+//! holds for early emission, spilling and skipped partial aggregation, too, because group ids
+//! are never reused.
+
+use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
+use std::mem::size_of_val;
+use std::sync::Arc;
+
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array};
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Int64Type};
+use datafusion::common::{Result, ScalarValue, internal_err};
+use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
+use datafusion::logical_expr::utils::AggregateOrderSensitivity;
+use datafusion::logical_expr::{
+    Accumulator, AggregateUDFImpl, EmitTo, GroupsAccumulator, Signature, Volatility,
+};
+use skewer_profiling::{Ids, Latencies, LineageChunk, Operator, Recorder};
+
+use crate::position::{self, Position};
+use crate::source::{AggregateSource, RecordSource};
+
+/// One kind of input record of a captured aggregate.
+#[derive(Debug, Clone)]
+pub struct CapturedInput {
+    /// Where the records come from.
+    pub source: RecordSource,
+    /// The function's argument with the records' ids.
+    pub id_argument: usize,
+    /// The function's arguments whose sum is a record's computation latency, in picoseconds.
+    pub latency_arguments: Vec<usize>,
+}
+
+/// What `lineage_capture` of one aggregate of the plan does.
+#[derive(Debug)]
+pub struct Capture {
+    recorder: Arc<Recorder>,
+    inputs: Vec<CapturedInput>,
+    groups: Arc<AggregateSource>,
+}
+
+/// The aggregate function `lineage_capture(ids and latencies …) → BIGINT`, the id of the group.
+#[derive(Debug)]
+pub struct LineageCapture {
+    capture: Arc<Capture>,
+    signature: Signature,
+}
+
+impl LineageCapture {
+    /// A function that logs edges from `inputs` to the groups of `groups`.
+    pub fn new(
+        recorder: Arc<Recorder>,
+        inputs: Vec<CapturedInput>,
+        groups: Arc<AggregateSource>,
+    ) -> Self {
+        Self {
+            capture: Arc::new(Capture {
+                recorder,
+                inputs,
+                groups,
+            }),
+            signature: Signature::variadic_any(Volatility::Volatile),
+        }
+    }
+
+    /// The groups that the function gives ids to.
+    pub fn groups(&self) -> &Arc<AggregateSource> {
+        &self.capture.groups
+    }
+}
+
+impl PartialEq for LineageCapture {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.capture, &other.capture)
+    }
+}
+
+impl Eq for LineageCapture {}
+
+impl Hash for LineageCapture {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        Arc::as_ptr(&self.capture).hash(state);
+    }
+}
+
+impl AggregateUDFImpl for LineageCapture {
+    fn name(&self) -> &str {
+        "lineage_capture"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Int64)
+    }
+
+    fn accumulator(&self, _: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        Ok(Box::new(UngroupedCapture(GroupedCapture::new(Arc::clone(
+            &self.capture,
+        )))))
+    }
+
+    fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
+        Ok(vec![Arc::new(Field::new(
+            format!("{}[group id]", args.name),
+            DataType::Int64,
+            true,
+        ))])
+    }
+
+    fn groups_accumulator_supported(&self, _: AccumulatorArgs) -> bool {
+        true
+    }
+
+    fn create_groups_accumulator(&self, _: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
+        Ok(Box::new(GroupedCapture::new(Arc::clone(&self.capture))))
+    }
+
+    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
+        AggregateOrderSensitivity::Insensitive
+    }
+}
+
+/// What an accumulator is, known from its first call on.
+#[derive(Debug, Clone, Copy)]
+struct Identity {
+    position: Position,
+    operator_id: i64,
+    /// Id of the group that the caller calls 0 now.
+    first_id: i64,
+}
+
+/// The accumulator of one partition.
+#[derive(Debug)]
+struct GroupedCapture {
+    capture: Arc<Capture>,
+    identity: Option<Identity>,
+    /// Groups not emitted yet.
+    groups: usize,
+    /// Output ids of the batch at hand, kept for its allocation.
+    outputs: Vec<i64>,
+}
+
+impl GroupedCapture {
+    fn new(capture: Arc<Capture>) -> Self {
+        Self {
+            capture,
+            identity: None,
+            groups: 0,
+            outputs: Vec::new(),
+        }
+    }
+
+    /// The accumulator's identity; the operator being executed on this thread is its own.
+    fn identity(&mut self) -> Identity {
+        *self.identity.get_or_insert_with(|| {
+            let position = position::current().unwrap_or(Position {
+                fragment_id: -1,
+                operator_id: -1,
+                partition: -1,
+            });
+            Identity {
+                position,
+                operator_id: position.operator_id,
+                first_id: self.capture.groups.add_accumulator(position.operator_id),
+            }
+        })
+    }
+
+    /// Logs the edges of one batch from the records of `source`.
+    fn log(&mut self, source: &RecordSource, ids: &Int64Array, latency: &Latency) {
+        let Some(identity) = self.identity else {
+            return;
+        };
+        let outputs = self.outputs.as_slice();
+        let chunk =
+            |outputs: Ids, inputs: Ids, first_input: i64, latency: Latencies| LineageChunk {
+                fragment_id: identity.position.fragment_id,
+                operator_id: identity.operator_id,
+                partition: identity.position.partition,
+                input_operator_id: source.operator_of(first_input),
+                table_name: source.table_name(),
+                output_ids: outputs,
+                input_ids: inputs,
+                latency,
+            };
+        let same_run = ids.null_count() == 0
+            && ids.values().first().is_some_and(|first| {
+                let key = source.run_key(*first);
+                matches!(source, RecordSource::Scan(_))
+                    || ids.values().iter().all(|id| source.run_key(*id) == key)
+            });
+        if same_run {
+            self.capture.recorder.lineage(chunk(
+                Ids::encode(outputs),
+                Ids::encode(ids.values()),
+                ids.value(0),
+                latency.encode(ids.len()),
+            ));
+            return;
+        }
+        // Absent inputs (padding of outer joins and unions, records not sampled) have no edge;
+        // groups made by several accumulators are logged apart, which keeps their ids short.
+        let mut runs: HashMap<i64, Edges> = HashMap::new();
+        for (row, id) in ids.iter().enumerate() {
+            let Some(id) = id else { continue };
+            let edges = runs.entry(source.run_key(id)).or_default();
+            edges.outputs.push(outputs[row]);
+            edges.inputs.push(id);
+            edges.latencies.push(latency.of(row));
+        }
+        for edges in runs.into_values() {
+            self.capture.recorder.lineage(chunk(
+                Ids::encode(&edges.outputs),
+                Ids::encode(&edges.inputs),
+                edges.inputs[0],
+                Latencies::encode(&edges.latencies),
+            ));
+        }
+    }
+
+    fn emit(&mut self, emit_to: EmitTo) -> ArrayRef {
+        let mut identity = self.identity();
+        let emitted = match emit_to {
+            EmitTo::All => self.groups,
+            EmitTo::First(n) => n.min(self.groups),
+        };
+        let ids = identity.first_id..identity.first_id + emitted as i64;
+        self.groups -= emitted;
+        identity.first_id += emitted as i64;
+        self.identity = Some(identity);
+        Arc::new(Int64Array::from_iter_values(ids))
+    }
+}
+
+/// Edges from the records of one operator.
+#[derive(Default)]
+struct Edges {
+    outputs: Vec<i64>,
+    inputs: Vec<i64>,
+    latencies: Vec<i64>,
+}
+
+/// Latencies of a batch's records, in picoseconds.
+enum Latency {
+    None,
+    One(Int64Array),
+    Sum(Vec<i64>),
+}
+
+impl Latency {
+    fn new(values: &[ArrayRef], arguments: &[usize]) -> Result<Self> {
+        Ok(match arguments {
+            [] => Latency::None,
+            [one] => Latency::One(int64(values, *one)?.clone()),
+            several => {
+                let mut sum = vec![0; values[several[0]].len()];
+                for argument in several {
+                    let array = int64(values, *argument)?;
+                    for (row, total) in sum.iter_mut().enumerate() {
+                        *total += if array.is_null(row) {
+                            0
+                        } else {
+                            array.value(row)
+                        };
+                    }
+                }
+                Latency::Sum(sum)
+            }
+        })
+    }
+
+    fn of(&self, row: usize) -> i64 {
+        match self {
+            Latency::None => 0,
+            Latency::One(array) if array.is_null(row) => 0,
+            Latency::One(array) => array.value(row),
+            Latency::Sum(sum) => sum[row],
+        }
+    }
+
+    fn encode(&self, rows: usize) -> Latencies {
+        match self {
+            Latency::None => Latencies::constant(0, rows),
+            Latency::One(array) if array.null_count() == 0 => Latencies::encode(array.values()),
+            Latency::One(array) => Latencies::encode(
+                &array
+                    .iter()
+                    .map(Option::unwrap_or_default)
+                    .collect::<Vec<_>>(),
+            ),
+            Latency::Sum(sum) => Latencies::encode(sum),
+        }
+    }
+}
+
+fn int64(values: &[ArrayRef], argument: usize) -> Result<&Int64Array> {
+    match values
+        .get(argument)
+        .and_then(|array| array.as_primitive_opt::<Int64Type>())
+    {
+        Some(array) => Ok(array),
+        None => internal_err!("lineage_capture: argument {argument} is no BIGINT"),
+    }
+}
+
+impl GroupedCapture {
+    fn update(
+        &mut self,
+        values: &[ArrayRef],
+        group_indices: impl Iterator<Item = usize>,
+        total_num_groups: usize,
+    ) -> Result<()> {
+        let first_id = self.identity().first_id;
+        self.groups = total_num_groups;
+        self.outputs.clear();
+        self.outputs
+            .extend(group_indices.map(|group| first_id + group as i64));
+        let capture = Arc::clone(&self.capture);
+        for input in &capture.inputs {
+            let ids = int64(values, input.id_argument)?;
+            let latency = Latency::new(values, &input.latency_arguments)?;
+            self.log(&input.source, ids, &latency);
+        }
+        Ok(())
+    }
+
+    fn merge(
+        &mut self,
+        values: &[ArrayRef],
+        group_indices: impl Iterator<Item = usize>,
+        total_num_groups: usize,
+    ) -> Result<()> {
+        let mut identity = self.identity();
+        let ids = int64(values, 0)?;
+        if !ids.is_empty() && self.capture.groups.operator_of(ids.value(0)) == identity.operator_id
+        {
+            self.become_merge_of_spilled_groups(&mut identity);
+        }
+        self.groups = total_num_groups;
+        self.outputs.clear();
+        self.outputs
+            .extend(group_indices.map(|group| identity.first_id + group as i64));
+        let source = RecordSource::Aggregate(Arc::clone(&self.capture.groups));
+        self.log(&source, ids, &Latency::None);
+        Ok(())
+    }
+
+    /// The states being merged are this operator's own, read back from disk: what comes out is
+    /// made from what it made before, under the number reserved for that.
+    fn become_merge_of_spilled_groups(&mut self, identity: &mut Identity) {
+        let Some(merge_id) = self.capture.groups.merge_operator(identity.operator_id) else {
+            return;
+        };
+        self.capture.recorder.operator(Operator {
+            fragment_id: identity.position.fragment_id,
+            operator_id: merge_id,
+            parent_operator_id: Some(identity.position.operator_id),
+            name: "merge of spilled groups".to_owned(),
+            details: String::new(),
+            estimated_rows: None,
+            sql_span: None,
+            captures: true,
+        });
+        identity.operator_id = merge_id;
+        identity.first_id = self.capture.groups.add_accumulator(merge_id);
+        self.identity = Some(*identity);
+    }
+}
+
+impl GroupsAccumulator for GroupedCapture {
+    fn update_batch(
+        &mut self,
+        values: &[ArrayRef],
+        group_indices: &[usize],
+        _opt_filter: Option<&BooleanArray>,
+        total_num_groups: usize,
+    ) -> Result<()> {
+        self.update(values, group_indices.iter().copied(), total_num_groups)
+    }
+
+    fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
+        Ok(self.emit(emit_to))
+    }
+
+    fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
+        Ok(vec![self.emit(emit_to)])
+    }
+
+    fn merge_batch(
+        &mut self,
+        values: &[ArrayRef],
+        group_indices: &[usize],
+        total_num_groups: usize,
+    ) -> Result<()> {
+        self.merge(values, group_indices.iter().copied(), total_num_groups)
+    }
+
+    /// Partial aggregation is skipped: every row becomes a group of its own.
+    fn convert_to_state(
+        &self,
+        values: &[ArrayRef],
+        _opt_filter: Option<&BooleanArray>,
+    ) -> Result<Vec<ArrayRef>> {
+        let rows = values.first().map_or(0, Array::len);
+        let mut alone = GroupedCapture::new(Arc::clone(&self.capture));
+        alone.update(values, 0..rows, rows)?;
+        Ok(vec![alone.emit(EmitTo::All)])
+    }
+
+    /// The log is not the accumulator's: emitting state would not free it, and an aggregate
+    /// that is told to spill must see its size fall.
+    fn size(&self) -> usize {
+        size_of_val(self) + self.outputs.capacity() * size_of::<i64>()
+    }
+}
+
+/// The accumulator of an aggregate without groups: one group.
+#[derive(Debug)]
+struct UngroupedCapture(GroupedCapture);
+
+impl Accumulator for UngroupedCapture {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        let rows = values.first().map_or(0, Array::len);
+        self.0.update(values, std::iter::repeat_n(0, rows), 1)
+    }
+
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        Ok(ScalarValue::Int64(Some(self.0.identity().first_id)))
+    }
+
+    fn size(&self) -> usize {
+        self.0.size()
+    }
+
+    fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        Ok(vec![self.evaluate()?])
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+        let rows = states.first().map_or(0, Array::len);
+        self.0.merge(states, std::iter::repeat_n(0, rows), 1)
+    }
+}

@@ -1,0 +1,128 @@
+//! Rows with far more bytes than the others, which are worth timing by themselves.
+
+use std::sync::Arc;
+
+use datafusion::arrow::array::{AsArray, OffsetSizeTrait, RecordBatch};
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::Result;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::utils::collect_columns;
+
+/// A value is long from this size on: below it, nothing that a function does with it takes
+/// long enough to be worth a clock reading.
+const LONG: usize = 4096;
+
+/// … and if it is this many times the mean of its batch.
+const TIMES_THE_MEAN: usize = 8;
+
+/// The rows, ascending, with a value far longer than the mean in a column that one of the
+/// expressions reads. Lengths are in bytes for strings and in elements for lists.
+pub fn rows_far_longer_than_the_mean(
+    batch: &RecordBatch,
+    expressions: &[(Arc<dyn PhysicalExpr>, String)],
+) -> Result<Vec<usize>> {
+    let mut rows = Vec::new();
+    let mut columns: Vec<usize> = expressions
+        .iter()
+        .flat_map(|(expression, _)| collect_columns(expression))
+        .map(|column| column.index())
+        .collect();
+    columns.sort_unstable();
+    columns.dedup();
+    for column in columns {
+        let array = batch.column(column).as_ref();
+        match array.data_type() {
+            DataType::Utf8 => by_offsets(array.as_string::<i32>().value_offsets(), &mut rows),
+            DataType::LargeUtf8 => by_offsets(array.as_string::<i64>().value_offsets(), &mut rows),
+            DataType::Binary => by_offsets(array.as_binary::<i32>().value_offsets(), &mut rows),
+            DataType::LargeBinary => {
+                by_offsets(array.as_binary::<i64>().value_offsets(), &mut rows);
+            }
+            DataType::List(_) => by_offsets(array.as_list::<i32>().value_offsets(), &mut rows),
+            DataType::LargeList(_) => by_offsets(array.as_list::<i64>().value_offsets(), &mut rows),
+            // A view's low 32 bits are its length.
+            DataType::Utf8View => {
+                let views = array.as_string_view().views();
+                by_lengths(views.iter().map(|view| *view as u32 as usize), &mut rows);
+            }
+            DataType::BinaryView => {
+                let views = array.as_binary_view().views();
+                by_lengths(views.iter().map(|view| *view as u32 as usize), &mut rows);
+            }
+            _ => {}
+        }
+    }
+    rows.sort_unstable();
+    rows.dedup();
+    Ok(rows)
+}
+
+fn by_offsets<O: OffsetSizeTrait>(offsets: &[O], rows: &mut Vec<usize>) {
+    let total = match (offsets.first(), offsets.last()) {
+        (Some(first), Some(last)) => (*last - *first).as_usize(),
+        _ => 0,
+    };
+    if total >= LONG {
+        let lengths = offsets
+            .windows(2)
+            .map(|pair| (pair[1] - pair[0]).as_usize());
+        select(lengths, total, offsets.len() - 1, rows);
+    }
+}
+
+fn by_lengths(lengths: impl ExactSizeIterator<Item = usize> + Clone, rows: &mut Vec<usize>) {
+    let total = lengths.clone().sum();
+    let count = lengths.len();
+    select(lengths, total, count, rows);
+}
+
+fn select(lengths: impl Iterator<Item = usize>, total: usize, count: usize, rows: &mut Vec<usize>) {
+    let threshold = (TIMES_THE_MEAN * total / count.max(1)).max(LONG);
+    if total >= threshold {
+        let long = lengths
+            .enumerate()
+            .filter(|(_, length)| *length >= threshold);
+        rows.extend(long.map(|(row, _)| row));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::arrow::array::{ArrayRef, StringArray, StringViewArray};
+    use datafusion::physical_expr::expressions::col;
+
+    use super::*;
+
+    fn long_rows(array: ArrayRef) -> Vec<usize> {
+        let batch = RecordBatch::try_from_iter([("text", array)]).unwrap();
+        let expression = col("text", &batch.schema()).unwrap();
+        rows_far_longer_than_the_mean(&batch, &[(expression, "text".to_owned())]).unwrap()
+    }
+
+    #[test]
+    fn only_rows_far_longer_than_the_mean_are_named() {
+        let mut texts = vec!["short".to_owned(); 1000];
+        texts[17] = "x".repeat(100_000);
+        texts[900] = "x".repeat(50_000);
+        assert_eq!(
+            long_rows(Arc::new(StringArray::from(texts.clone()))),
+            [17, 900]
+        );
+        assert_eq!(long_rows(Arc::new(StringViewArray::from(texts))), [17, 900]);
+    }
+
+    #[test]
+    fn rows_that_are_all_long_are_not_named() {
+        let texts = vec!["x".repeat(10_000); 100];
+        assert!(long_rows(Arc::new(StringArray::from(texts))).is_empty());
+    }
+
+    #[test]
+    fn a_slice_is_judged_by_its_own_rows() {
+        let mut texts = vec!["short".to_owned(); 100];
+        texts[3] = "x".repeat(100_000);
+        let array = StringArray::from(texts);
+        assert!(long_rows(Arc::new(array.slice(10, 90))).is_empty());
+        assert_eq!(long_rows(Arc::new(array.slice(2, 90))), [1]);
+    }
+}

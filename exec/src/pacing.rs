@@ -1,0 +1,426 @@
+//! Timing single records without timing single records.
+//!
+//! Reading the clock for every row costs more than most expressions. So rows are evaluated in
+//! chunks of about [`CHUNK_NS`], a chunk's time is apportioned evenly, and only where a chunk
+//! takes far longer than its peers are the rows found that did it: by evaluating parts of the
+//! chunk again. A row is blamed only after it was slow twice, and with the smaller of its
+//! times, so that a thread that lost its processor for a moment blames nobody.
+//!
+//! There is no clock in here: the caller evaluates rows and says how long that took, so tests
+//! can play any machine.
+
+use std::ops::Range;
+
+use datafusion::common::Result;
+use skewer_profiling::Method;
+
+/// A chunk's target. Two clock readings (50 ns) are lost in it; a record that takes
+/// [`SUSPICIOUS_NS`] stands out of it.
+pub const CHUNK_NS: f64 = 30_000.0;
+
+/// A chunk is suspicious if it took this much longer than its rows usually do …
+const SUSPICIOUS_NS: f64 = 100_000.0;
+
+/// … and this many times as long.
+const SUSPICIOUS_FACTOR: f64 = 3.0;
+
+/// From this excess on, confirming a chunk by evaluating it again would cost more than looking
+/// at its rows one by one until the culprit is met.
+const SEARCH_AT_ONCE_NS: f64 = 10_000_000.0;
+
+/// Parts that a slow range is cut into in the search.
+const PARTS: usize = 16;
+
+/// The search ends when this share of the excess is explained.
+const EXPLAINED: f64 = 0.9;
+
+/// Evaluating again may take this share of the time spent so far …
+const REPLAY_SHARE: f64 = 0.05;
+
+/// … plus the excess at hand and this much.
+const REPLAY_FLOOR_NS: f64 = 20_000_000.0;
+
+/// Rows of the first chunk, before anything is known of their cost.
+const FIRST_CHUNK: usize = 64;
+
+/// Chunks that the running median is taken over.
+const WINDOW: usize = 31;
+
+/// Consecutive rows with the same latency.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Run {
+    /// Number of rows.
+    pub rows: usize,
+    /// Picoseconds that each of them took.
+    pub ps: u64,
+    /// How that is known.
+    pub method: Method,
+}
+
+/// Evaluates rows of a batch and returns the nanoseconds it took. `keep` tells the first
+/// evaluation of rows, whose result is the batch's, from evaluations only for their time.
+pub trait EvaluateRows {
+    /// Evaluates `rows`.
+    fn evaluate(&mut self, rows: Range<usize>, keep: bool) -> Result<f64>;
+}
+
+/// What is known of the cost of one expression's rows.
+#[derive(Debug, Default)]
+pub struct Pacer {
+    /// Cost per row of the latest chunks, in ns; a ring.
+    recent: Vec<f64>,
+    next: usize,
+    median: f64,
+    spent_ns: f64,
+    replayed_ns: f64,
+}
+
+impl Pacer {
+    /// Evaluates all of `0..rows` once, in order, and says what each row took.
+    ///
+    /// `alone` lists rows, ascending, that are timed by themselves (those with far more bytes
+    /// than the others). Rows are evaluated again only if `replayable`; otherwise the rows of a
+    /// slow chunk share its time.
+    pub fn time(
+        &mut self,
+        rows: usize,
+        alone: &[usize],
+        replayable: bool,
+        evaluator: &mut dyn EvaluateRows,
+    ) -> Result<Vec<Run>> {
+        let mut runs = Vec::new();
+        let mut alone = alone.iter().copied().peekable();
+        let mut start = 0;
+        while start < rows {
+            if alone.next_if_eq(&start).is_some() {
+                let ns = evaluator.evaluate(start..start + 1, true)?;
+                self.spent_ns += ns;
+                push(&mut runs, 1, ns, Method::Measured);
+                start += 1;
+                continue;
+            }
+            let limit = alone.peek().copied().unwrap_or(rows);
+            let end = limit.min(start + self.chunk_rows());
+            self.time_chunk(start..end, replayable, evaluator, &mut runs)?;
+            start = end;
+        }
+        Ok(runs)
+    }
+
+    fn chunk_rows(&self) -> usize {
+        if self.recent.is_empty() {
+            FIRST_CHUNK
+        } else {
+            ((CHUNK_NS / self.median.max(0.01)) as usize).max(1)
+        }
+    }
+
+    fn time_chunk(
+        &mut self,
+        chunk: Range<usize>,
+        replayable: bool,
+        evaluator: &mut dyn EvaluateRows,
+        runs: &mut Vec<Run>,
+    ) -> Result<()> {
+        let rows = chunk.len();
+        let ns = evaluator.evaluate(chunk.clone(), true)?;
+        self.spent_ns += ns;
+        if rows == 1 {
+            // One row needs no search, but the first time may be a stall of the machine's.
+            let known = self.recent.is_empty() || !self.is_suspicious(ns, 1);
+            let (ns, method) = if known || !replayable || ns >= SEARCH_AT_ONCE_NS {
+                (ns, Method::Measured)
+            } else {
+                (ns.min(self.replay(chunk, evaluator)?), Method::Replayed)
+            };
+            self.learn(ns);
+            push(runs, 1, ns, method);
+            return Ok(());
+        }
+        let suspicious = if self.recent.is_empty() {
+            ns > SUSPICIOUS_NS + CHUNK_NS
+        } else {
+            self.is_suspicious(ns, rows)
+        };
+        if suspicious && replayable && self.may_replay(ns) {
+            let found = self.search(chunk.clone(), ns, evaluator)?;
+            if !found.is_empty() {
+                self.share(chunk, ns, &found, runs);
+                return Ok(());
+            }
+        }
+        if !suspicious || self.recent.is_empty() {
+            self.learn(ns / rows as f64);
+        }
+        push(runs, rows, ns / rows as f64, Method::Apportioned);
+        Ok(())
+    }
+
+    fn is_suspicious(&self, ns: f64, rows: usize) -> bool {
+        let expected = self.median * rows as f64;
+        ns - expected > SUSPICIOUS_NS && ns > SUSPICIOUS_FACTOR * expected
+    }
+
+    fn may_replay(&self, excess: f64) -> bool {
+        self.replayed_ns < REPLAY_SHARE * self.spent_ns + excess + REPLAY_FLOOR_NS
+    }
+
+    fn replay(&mut self, rows: Range<usize>, evaluator: &mut dyn EvaluateRows) -> Result<f64> {
+        let ns = evaluator.evaluate(rows, false)?;
+        self.replayed_ns += ns;
+        Ok(ns)
+    }
+
+    /// Finds the rows that made `range` slow: (row, ns), ascending.
+    fn search(
+        &mut self,
+        range: Range<usize>,
+        ns: f64,
+        evaluator: &mut dyn EvaluateRows,
+    ) -> Result<Vec<(usize, f64)>> {
+        let mut found = Vec::new();
+        let excess = (ns - self.median * range.len() as f64).max(0.0);
+        if excess >= SEARCH_AT_ONCE_NS {
+            let mut explained = 0.0;
+            for row in range {
+                let again = self.replay(row..row + 1, evaluator)?;
+                if again > SUSPICIOUS_NS && again > self.median * SUSPICIOUS_FACTOR {
+                    let ns = again.min(ns);
+                    found.push((row, ns));
+                    explained += ns;
+                }
+                if explained >= EXPLAINED * excess {
+                    break;
+                }
+            }
+        } else {
+            let again = self.replay(range.clone(), evaluator)?.min(ns);
+            if self.is_suspicious(again, range.len()) {
+                self.descend(range, again, evaluator, &mut found)?;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Cuts a range that was slow twice into parts, and follows the slow ones.
+    fn descend(
+        &mut self,
+        range: Range<usize>,
+        ns: f64,
+        evaluator: &mut dyn EvaluateRows,
+        found: &mut Vec<(usize, f64)>,
+    ) -> Result<()> {
+        if range.len() == 1 {
+            found.push((range.start, ns));
+            return Ok(());
+        }
+        let excess = ns - self.median * range.len() as f64;
+        let mut explained = 0.0;
+        let step = range.len().div_ceil(PARTS);
+        let mut start = range.start;
+        while start < range.end && explained < EXPLAINED * excess {
+            let part = start..range.end.min(start + step);
+            start = part.end;
+            let mut took = self.replay(part.clone(), evaluator)?;
+            // Parts share the range's excess: what is a fifth of it may still be suspicious.
+            let slow = |ns: f64, median: f64| ns - median * part.len() as f64 > SUSPICIOUS_NS / 2.0;
+            if slow(took, self.median) {
+                took = took.min(self.replay(part.clone(), evaluator)?);
+            }
+            if slow(took, self.median) {
+                explained += took - self.median * part.len() as f64;
+                self.descend(part, took, evaluator, found)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the found rows of a chunk their times and the others what remains.
+    fn share(&mut self, chunk: Range<usize>, ns: f64, found: &[(usize, f64)], runs: &mut Vec<Run>) {
+        let others = chunk.len() - found.len();
+        let blamed: f64 = found.iter().map(|(_, ns)| ns).sum();
+        let rest = (ns - blamed).max(0.0);
+        // What is left unexplained of a confirmed chunk is a stall: nobody's.
+        let usual = if self.recent.is_empty() {
+            rest
+        } else {
+            rest.min(self.median * others as f64 * SUSPICIOUS_FACTOR)
+        };
+        let each = if others == 0 {
+            0.0
+        } else {
+            usual / others as f64
+        };
+        let mut start = chunk.start;
+        for &(row, ns) in found {
+            push(runs, row - start, each, Method::Apportioned);
+            push(runs, 1, ns, Method::Replayed);
+            start = row + 1;
+        }
+        push(runs, chunk.end - start, each, Method::Apportioned);
+        if others > 0 {
+            self.learn(each);
+        }
+    }
+
+    fn learn(&mut self, ns_per_row: f64) {
+        if self.recent.len() < WINDOW {
+            self.recent.push(ns_per_row);
+        } else {
+            self.recent[self.next] = ns_per_row;
+            self.next = (self.next + 1) % WINDOW;
+        }
+        let mut sorted: Vec<f64> = self.recent.clone();
+        let middle = sorted.len() / 2;
+        self.median = *sorted.select_nth_unstable_by(middle, f64::total_cmp).1;
+    }
+}
+
+fn push(runs: &mut Vec<Run>, rows: usize, ns: f64, method: Method) {
+    if rows > 0 {
+        let ps = (ns * 1000.0) as u64;
+        runs.push(Run { rows, ps, method });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rows with known costs, and a machine that stalls in given evaluations.
+    struct Machine {
+        costs: Vec<f64>,
+        stalls: Vec<(usize, f64)>,
+        evaluations: usize,
+        kept: Vec<usize>,
+        replayed: Vec<usize>,
+    }
+
+    impl Machine {
+        fn new(costs: Vec<f64>) -> Self {
+            Self {
+                replayed: vec![0; costs.len()],
+                costs,
+                stalls: Vec::new(),
+                evaluations: 0,
+                kept: Vec::new(),
+            }
+        }
+    }
+
+    impl EvaluateRows for Machine {
+        fn evaluate(&mut self, rows: Range<usize>, keep: bool) -> Result<f64> {
+            self.evaluations += 1;
+            let stall = self.stalls.iter().find(|(n, _)| *n == self.evaluations);
+            if keep {
+                self.kept.extend(rows.clone());
+            } else {
+                rows.clone().for_each(|row| self.replayed[row] += 1);
+            }
+            Ok(self.costs[rows].iter().sum::<f64>() + 50.0 + stall.map_or(0.0, |(_, ns)| *ns))
+        }
+    }
+
+    fn latencies(runs: &[Run]) -> Vec<f64> {
+        runs.iter()
+            .flat_map(|run| std::iter::repeat_n(run.ps as f64 / 1000.0, run.rows))
+            .collect()
+    }
+
+    fn time(machine: &mut Machine) -> Vec<Run> {
+        let rows = machine.costs.len();
+        Pacer::default().time(rows, &[], true, machine).unwrap()
+    }
+
+    #[test]
+    fn every_row_is_evaluated_once_in_order_and_has_a_latency() {
+        let mut machine = Machine::new(vec![12.5; 10_000]);
+        let runs = time(&mut machine);
+        assert_eq!(machine.kept, (0..10_000).collect::<Vec<_>>());
+        let latencies = latencies(&runs);
+        assert_eq!(latencies.len(), 10_000);
+        assert!(latencies.iter().all(|ns| (12.0..14.0).contains(ns)));
+    }
+
+    #[test]
+    fn a_slow_row_is_found_wherever_it_is() {
+        for delay in [200e3, 1e6, 9e6, 50e6, 1e10] {
+            for row in [0, 1, 63, 64, 5_000, 9_999] {
+                let mut costs = vec![20.0; 10_000];
+                costs[row] = delay;
+                let mut machine = Machine::new(costs);
+                let runs = time(&mut machine);
+                let latencies = latencies(&runs);
+                assert!(
+                    (latencies[row] / delay - 1.0).abs() < 0.01,
+                    "delay {delay} in row {row} seen as {}",
+                    latencies[row]
+                );
+                let slow = latencies.iter().filter(|ns| **ns > 50_000.0).count();
+                assert_eq!(slow, 1, "delay {delay} in row {row}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_row_that_takes_seconds_is_evaluated_again_at_most_once() {
+        let mut costs = vec![20.0; 10_000];
+        costs[7_000] = 5e9;
+        let mut machine = Machine::new(costs);
+        time(&mut machine);
+        assert!(machine.replayed[7_000] <= 1);
+    }
+
+    #[test]
+    fn a_stalled_machine_blames_nobody() {
+        for stall in [150e3, 2e6, 8e6, 30e6] {
+            for at in [1, 2, 5, 6] {
+                let mut machine = Machine::new(vec![20.0; 10_000]);
+                machine.stalls = vec![(at, stall)];
+                let runs = time(&mut machine);
+                assert!(
+                    runs.iter().all(|run| run.method == Method::Apportioned),
+                    "stall {stall} in evaluation {at}: {runs:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn several_slow_rows_of_a_chunk_are_all_found() {
+        let mut costs = vec![20.0; 10_000];
+        for row in [4_000, 4_001, 4_700] {
+            costs[row] = 600e3;
+        }
+        let latencies = latencies(&time(&mut Machine::new(costs)));
+        let slow: Vec<usize> = (0..10_000).filter(|row| latencies[*row] > 500e3).collect();
+        assert_eq!(slow, [4_000, 4_001, 4_700]);
+    }
+
+    #[test]
+    fn rows_named_up_front_are_timed_alone_and_never_again() {
+        let mut costs = vec![20.0; 1_000];
+        costs[500] = 1e9;
+        let mut machine = Machine::new(costs);
+        let runs = Pacer::default()
+            .time(1_000, &[500], true, &mut machine)
+            .unwrap();
+        assert_eq!(machine.kept, (0..1_000).collect::<Vec<_>>());
+        assert_eq!(machine.replayed[500], 0);
+        assert!((latencies(&runs)[500] / 1e9 - 1.0).abs() < 0.01);
+    }
+
+    #[test]
+    fn what_may_not_be_replayed_is_apportioned() {
+        let mut costs = vec![20.0; 1_000];
+        costs[500] = 1e9;
+        let mut machine = Machine::new(costs);
+        let runs = Pacer::default()
+            .time(1_000, &[], false, &mut machine)
+            .unwrap();
+        assert!(machine.replayed.iter().all(|times| *times == 0));
+        assert!(runs.iter().all(|run| run.method == Method::Apportioned));
+        let total: f64 = latencies(&runs).iter().sum();
+        assert!((total / 1e9 - 1.0).abs() < 0.01);
+    }
+}

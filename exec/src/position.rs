@@ -1,0 +1,119 @@
+//! Where on this thread the plan is being executed: which call of which operator is inside which.
+//!
+//! Every instrumented stream enters its [`Position`] while it is polled. Operators nest on one
+//! thread exactly as they call each other, so the innermost position is the operator whose code
+//! runs, and the time of the positions inside it is not its own. An exchange polls its input from
+//! a task of its own: there the nesting starts anew, and so does the fragment.
+
+use std::cell::RefCell;
+use std::time::Duration;
+
+/// An operator's place in the plan and the partition it works on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Position {
+    /// The fragment the operator belongs to.
+    pub fragment_id: i64,
+    /// The operator's number, in `sys.operators`.
+    pub operator_id: i64,
+    /// The partition of the operator's output.
+    pub partition: i64,
+}
+
+/// What the calls inside a call added up to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Inside {
+    /// Time in the operators that were called.
+    pub time: Duration,
+    /// Rows they returned.
+    pub rows: u64,
+}
+
+thread_local! {
+    static STACK: RefCell<Vec<(Position, Inside)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The innermost position on this thread, or `None` outside every instrumented operator.
+pub fn current() -> Option<Position> {
+    STACK.with_borrow(|stack| stack.last().map(|(position, _)| *position))
+}
+
+/// A position being inside of which is left when this is dropped, also by a panic.
+#[derive(Debug)]
+pub struct Entered {
+    depth: usize,
+}
+
+/// Enters `position` on this thread.
+pub fn enter(position: Position) -> Entered {
+    STACK.with_borrow_mut(|stack| {
+        stack.push((position, Inside::default()));
+        Entered { depth: stack.len() }
+    })
+}
+
+impl Entered {
+    /// Leaves the position and tells its caller that the call took `time` and returned `rows`.
+    /// Returns what the calls inside it added up to, and whether it had a caller on this thread.
+    pub fn leave(self, time: Duration, rows: u64) -> (Inside, bool) {
+        STACK.with_borrow_mut(|stack| {
+            let inside = stack
+                .get(self.depth - 1)
+                .map(|(_, inside)| *inside)
+                .unwrap_or_default();
+            let caller = self.depth.checked_sub(2).and_then(|i| stack.get_mut(i));
+            let has_caller = caller.is_some();
+            if let Some((_, outer)) = caller {
+                outer.time += time;
+                outer.rows += rows;
+            }
+            (inside, has_caller)
+        })
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        STACK.with_borrow_mut(|stack| stack.truncate(self.depth - 1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(operator_id: i64) -> Position {
+        Position {
+            fragment_id: 0,
+            operator_id,
+            partition: 0,
+        }
+    }
+
+    #[test]
+    fn time_inside_a_call_is_reported_to_its_caller_only() {
+        let outer = enter(at(1));
+        let middle = enter(at(2));
+        let inner = enter(at(3));
+        assert_eq!(current(), Some(at(3)));
+        inner.leave(Duration::from_nanos(5), 10);
+        assert_eq!(current(), Some(at(2)));
+        let (inside, has_caller) = middle.leave(Duration::from_nanos(8), 4);
+        assert_eq!((inside.time.as_nanos(), inside.rows), (5, 10));
+        assert!(has_caller);
+        let (inside, has_caller) = outer.leave(Duration::from_nanos(9), 4);
+        assert_eq!((inside.time.as_nanos(), inside.rows), (8, 4));
+        assert!(!has_caller);
+        assert_eq!(current(), None);
+    }
+
+    #[test]
+    fn a_panic_leaves_the_position() {
+        let result = std::panic::catch_unwind(|| {
+            let _outer = enter(at(1));
+            let _inner = enter(at(2));
+            panic!("in an operator");
+        });
+        assert!(result.is_err());
+        assert_eq!(current(), None);
+    }
+}

@@ -1,0 +1,444 @@
+//! Evaluating expressions and saying what each record took.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use datafusion::arrow::array::{
+    Array, ArrayRef, AsArray, Int64Array, PrimitiveArray, RecordBatch, UInt64Array,
+};
+use datafusion::arrow::compute::{concat, take};
+use datafusion::arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{Result, internal_err};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::Volatility;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::projection::ProjectionMapping;
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties,
+    PlanProperties, ReplaceChildrenOptions,
+};
+use futures::StreamExt;
+use skewer_profiling::{Ids, Latencies, LatencyChunk, LatencyKind, Method, Recorder};
+
+use crate::long_values::rows_far_longer_than_the_mean;
+use crate::pacing::{EvaluateRows, Pacer, Run};
+use crate::position;
+use crate::row_function::{RowFunction, with_row_times};
+use crate::source::RecordSource;
+
+/// A kind of record whose latencies are logged.
+#[derive(Debug, Clone)]
+pub struct MeasuredRecords {
+    /// Where the records come from.
+    pub source: RecordSource,
+    /// The input column with their ids.
+    pub id_column: usize,
+}
+
+/// What to evaluate, and whose time it is.
+#[derive(Debug, Clone)]
+pub struct TimedExpressions {
+    /// The expressions and the names of the columns that they become.
+    pub expressions: Vec<(Arc<dyn PhysicalExpr>, String)>,
+    /// Name of the column with the latency of each row, `BIGINT` picoseconds.
+    pub latency_name: String,
+    /// An input column with latencies to add to those measured here.
+    pub earlier_latency: Option<usize>,
+    /// The records that each row stems from.
+    pub records: Vec<MeasuredRecords>,
+}
+
+/// Appends to its input the values of expressions and a column with what they took, and logs
+/// the latency of each record.
+///
+/// ```text
+/// input columns … │ expression values … │ latency (ps)
+/// ```
+#[derive(Debug)]
+pub struct TimedEvaluationExec {
+    input: Arc<dyn ExecutionPlan>,
+    timed: Arc<TimedExpressions>,
+    how: Timing,
+    recorder: Arc<Recorder>,
+    properties: Arc<PlanProperties>,
+}
+
+/// How rows are timed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Timing {
+    /// The functions of one row in the expressions time each call.
+    ByRowFunctions,
+    /// In chunks; slow chunks are searched.
+    InChunks,
+    /// One by one: a volatile expression must not be evaluated twice.
+    OneByOne,
+}
+
+impl TimedEvaluationExec {
+    /// Evaluates `timed` on the rows of `input`.
+    pub fn try_new(
+        input: Arc<dyn ExecutionPlan>,
+        timed: Arc<TimedExpressions>,
+        recorder: Arc<Recorder>,
+    ) -> Result<Self> {
+        let input_schema = input.schema();
+        let mut fields: Vec<Arc<Field>> = input_schema.fields().iter().cloned().collect();
+        for (expression, name) in &timed.expressions {
+            let field = expression.return_field(&input_schema)?;
+            fields.push(Arc::new(field.as_ref().clone().with_name(name)));
+        }
+        fields.push(Arc::new(Field::new(
+            &timed.latency_name,
+            DataType::Int64,
+            true,
+        )));
+        let schema = Arc::new(Schema::new_with_metadata(
+            fields,
+            input_schema.metadata().clone(),
+        ));
+        let kept = input_schema.fields().iter().enumerate().map(|(i, field)| {
+            let column: Arc<dyn PhysicalExpr> = Arc::new(Column::new(field.name(), i));
+            (column, field.name().clone())
+        });
+        let mapping = ProjectionMapping::try_new(kept, &input_schema)?;
+        let equivalences = input
+            .equivalence_properties()
+            .project(&mapping, Arc::clone(&schema));
+        let partitioning = input
+            .output_partitioning()
+            .project(&mapping, input.equivalence_properties());
+        let properties = PlanProperties::new(
+            equivalences,
+            partitioning,
+            input.pipeline_behavior(),
+            input.boundedness(),
+        );
+        let how = timing_of(&timed.expressions)?;
+        Ok(Self {
+            input,
+            timed,
+            how,
+            recorder,
+            properties: Arc::new(properties),
+        })
+    }
+}
+
+/// Functions that see one row at a time are timed exactly; volatile ones must not be replayed.
+fn timing_of(expressions: &[(Arc<dyn PhysicalExpr>, String)]) -> Result<Timing> {
+    let (mut row_functions, mut volatile, mut other_functions) = (false, false, false);
+    for (expression, _) in expressions {
+        expression.apply(|node| {
+            if let Some(function) = node.downcast_ref::<ScalarFunctionExpr>() {
+                let udf = function.fun();
+                let by_row = udf.inner().is::<RowFunction>();
+                row_functions |= by_row;
+                other_functions |= !by_row;
+                volatile |= udf.signature().volatility == Volatility::Volatile;
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+    }
+    Ok(if volatile {
+        Timing::OneByOne
+    } else if row_functions && !other_functions {
+        Timing::ByRowFunctions
+    } else {
+        Timing::InChunks
+    })
+}
+
+impl DisplayAs for TimedEvaluationExec {
+    fn fmt_as(&self, format: DisplayFormatType, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        let expressions: Vec<String> = self
+            .timed
+            .expressions
+            .iter()
+            .map(|(expression, _)| expression.to_string())
+            .collect();
+        match format {
+            DisplayFormatType::TreeRender => writeln!(f, "{}", expressions.join(", ")),
+            _ => write!(f, "TimedEvaluationExec: expr=[{}]", expressions.join(", ")),
+        }
+    }
+}
+
+impl ExecutionPlan for TimedEvaluationExec {
+    fn name(&self) -> &'static str {
+        "TimedEvaluationExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![true]
+    }
+
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        vec![true]
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        for (expression, _) in &self.timed.expressions {
+            if f(expression)? == TreeNodeRecursion::Stop {
+                return Ok(TreeNodeRecursion::Stop);
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        mut children: Vec<Arc<dyn ExecutionPlan>>,
+        options: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        if children.len() != 1 {
+            return internal_err!("TimedEvaluationExec has one input");
+        }
+        let input = children.swap_remove(0);
+        let mut new = Self::try_new(input, Arc::clone(&self.timed), Arc::clone(&self.recorder))?;
+        if matches!(options.children_properties, ChildrenPropertiesMode::Keep) {
+            new.properties = Arc::clone(&self.properties);
+        }
+        Ok(Arc::new(new))
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+        self.replace_children(children, options)
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        let mut evaluation = Evaluation {
+            schema: self.schema(),
+            timed: Arc::clone(&self.timed),
+            how: self.how,
+            recorder: Arc::clone(&self.recorder),
+            pacer: Pacer::default(),
+        };
+        let stream = self.input.execute(partition, context)?;
+        let stream = stream.map(move |batch| evaluation.run(&batch?));
+        Ok(Box::pin(RecordBatchStreamAdapter::new(
+            self.schema(),
+            stream,
+        )))
+    }
+}
+
+/// One partition's evaluation.
+struct Evaluation {
+    schema: SchemaRef,
+    timed: Arc<TimedExpressions>,
+    how: Timing,
+    recorder: Arc<Recorder>,
+    pacer: Pacer,
+}
+
+impl Evaluation {
+    fn run(&mut self, batch: &RecordBatch) -> Result<RecordBatch> {
+        let rows = batch.num_rows();
+        let (values, runs) = match self.how {
+            Timing::ByRowFunctions => self.by_row_functions(batch)?,
+            Timing::InChunks => {
+                let alone = rows_far_longer_than_the_mean(batch, &self.timed.expressions)?;
+                self.in_chunks(batch, &alone, true)?
+            }
+            Timing::OneByOne => self.in_chunks(batch, &(0..rows).collect::<Vec<_>>(), false)?,
+        };
+        self.log(batch, &runs)?;
+        let mut columns = batch.columns().to_vec();
+        columns.extend(values);
+        columns.push(self.latency_column(batch, &runs)?);
+        Ok(RecordBatch::try_new(Arc::clone(&self.schema), columns)?)
+    }
+
+    /// Evaluates the batch as it is while the row functions take the time of each row; what
+    /// the rest of the expressions takes is shared evenly.
+    fn by_row_functions(&mut self, batch: &RecordBatch) -> Result<(Vec<ArrayRef>, Vec<Run>)> {
+        let rows = batch.num_rows();
+        let started = Instant::now();
+        let (values, times) = with_row_times(rows, || self.evaluate(batch));
+        let total = started.elapsed().as_nanos() as f64;
+        let values = values?;
+        let runs = match times {
+            Some(times) => {
+                let even = (total - times.iter().sum::<f64>()).max(0.0) / rows.max(1) as f64;
+                let each = times.into_iter().map(|ns| Run {
+                    rows: 1,
+                    ps: ((ns + even) * 1000.0) as u64,
+                    method: Method::Measured,
+                });
+                each.collect()
+            }
+            None => vec![Run {
+                rows,
+                ps: (total * 1000.0 / rows.max(1) as f64) as u64,
+                method: Method::Apportioned,
+            }],
+        };
+        Ok((values, runs))
+    }
+
+    fn in_chunks(
+        &mut self,
+        batch: &RecordBatch,
+        alone: &[usize],
+        replayable: bool,
+    ) -> Result<(Vec<ArrayRef>, Vec<Run>)> {
+        let mut evaluator = BatchEvaluator {
+            batch,
+            expressions: &self.timed.expressions,
+            parts: vec![Vec::new(); self.timed.expressions.len()],
+        };
+        let runs = self
+            .pacer
+            .time(batch.num_rows(), alone, replayable, &mut evaluator)?;
+        let values = evaluator
+            .parts
+            .into_iter()
+            .zip(&self.timed.expressions)
+            .map(|(parts, (expression, _))| match parts.as_slice() {
+                [] => {
+                    let data_type = expression.data_type(&batch.schema())?;
+                    Ok(datafusion::arrow::array::new_empty_array(&data_type))
+                }
+                [one] => Ok(Arc::clone(one)),
+                parts => {
+                    let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
+                    Ok(concat(&parts)?)
+                }
+            })
+            .collect::<Result<_>>()?;
+        Ok((values, runs))
+    }
+
+    fn evaluate(&self, batch: &RecordBatch) -> Result<Vec<ArrayRef>> {
+        self.timed
+            .expressions
+            .iter()
+            .map(|(expression, _)| expression.evaluate(batch)?.into_array(batch.num_rows()))
+            .collect()
+    }
+
+    fn latency_column(&self, batch: &RecordBatch, runs: &[Run]) -> Result<ArrayRef> {
+        let mut latency: Vec<i64> = Vec::with_capacity(batch.num_rows());
+        for run in runs {
+            latency.extend(std::iter::repeat_n(run.ps as i64, run.rows));
+        }
+        if let Some(column) = self.timed.earlier_latency {
+            let earlier: &PrimitiveArray<Int64Type> = batch.column(column).as_primitive();
+            for (row, ps) in latency.iter_mut().enumerate() {
+                *ps += if earlier.is_null(row) {
+                    0
+                } else {
+                    earlier.value(row)
+                };
+            }
+        }
+        Ok(Arc::new(Int64Array::from(latency)))
+    }
+
+    /// Logs the latency of every record of the batch, under the method it was found by.
+    fn log(&self, batch: &RecordBatch, runs: &[Run]) -> Result<()> {
+        let Some(position) = position::current() else {
+            return Ok(());
+        };
+        for records in &self.timed.records {
+            let ids: &Int64Array = batch.column(records.id_column).as_primitive();
+            for method in [Method::Apportioned, Method::Measured, Method::Replayed] {
+                let (ids, latency) = rows_found_by(method, ids, runs)?;
+                if ids.is_empty() {
+                    continue;
+                }
+                self.recorder.record_latency(LatencyChunk {
+                    fragment_id: position.fragment_id,
+                    operator_id: position.operator_id,
+                    partition: position.partition,
+                    table_name: records.source.table_name(),
+                    row_ids: ids,
+                    latency,
+                    kind: LatencyKind::Computation,
+                    method,
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The records whose latency was found by `method`, leaving out absent ones.
+fn rows_found_by(method: Method, ids: &Int64Array, runs: &[Run]) -> Result<(Ids, Latencies)> {
+    let all = runs.iter().all(|run| run.method == method);
+    if all && ids.null_count() == 0 {
+        let latency = if runs.len() * 4 > ids.len() {
+            let each: Vec<i64> = runs
+                .iter()
+                .flat_map(|run| std::iter::repeat_n(run.ps as i64, run.rows))
+                .collect();
+            Latencies::encode(&each)
+        } else {
+            Latencies::runs(runs.iter().map(|run| (run.rows as u32, run.ps)).collect())
+        };
+        return Ok((Ids::encode(ids.values()), latency));
+    }
+    let (mut rows, mut latency, mut row) = (Vec::new(), Vec::new(), 0);
+    for run in runs {
+        let found = row..row + run.rows;
+        row = found.end;
+        if run.method == method {
+            for row in found.filter(|row| ids.is_valid(*row)) {
+                rows.push(row as u64);
+                latency.push(run.ps as i64);
+            }
+        }
+    }
+    let ids = take(ids, &UInt64Array::from(rows), None)?;
+    Ok((
+        Ids::encode(ids.as_primitive::<Int64Type>().values()),
+        Latencies::encode(&latency),
+    ))
+}
+
+/// Evaluates rows of one batch under the clock.
+struct BatchEvaluator<'a> {
+    batch: &'a RecordBatch,
+    expressions: &'a [(Arc<dyn PhysicalExpr>, String)],
+    /// For each expression, its values for the rows evaluated so far.
+    parts: Vec<Vec<ArrayRef>>,
+}
+
+impl EvaluateRows for BatchEvaluator<'_> {
+    fn evaluate(&mut self, rows: Range<usize>, keep: bool) -> Result<f64> {
+        let slice = self.batch.slice(rows.start, rows.len());
+        let mut ns = 0;
+        for ((expression, _), parts) in self.expressions.iter().zip(&mut self.parts) {
+            let started = Instant::now();
+            let value = expression.evaluate(&slice)?.into_array(rows.len())?;
+            ns += started.elapsed().as_nanos();
+            if keep {
+                parts.push(value);
+            }
+        }
+        Ok(ns as f64)
+    }
+}
