@@ -2,7 +2,7 @@
 //! schema `sys`, and every conclusion is a SQL view over those tables.
 //!
 //! Nothing here knows the engine: operators (`skewer-exec`) hand events to a [`Recorder`], the
-//! engine hands finished recorders to the store and registers the store's schema.
+//! engine hands finished recorders to [`SysTables`] and registers its schema.
 //!
 //! - [`level`]: how much is recorded
 //! - [`definition`]: one definition per table: row struct, Arrow schema, documentation
@@ -10,13 +10,27 @@
 //! - [`ids`], [`latencies`]: compact columns of the record-level log
 //! - [`chunks`]: the record-level events
 //! - [`recorder`]: collects the events of one query
+//! - `query_log`: the events of a finished query, rows on demand
+//! - `segment`, `part`, `store`: where events go: memory, then Parquet
+//! - [`retention`]: for how long
+//! - `query_ids`, `scan`, `schema`: how SQL reads them
+//! - [`sys_tables`]: all of it, for the engine
 
 pub mod chunks;
 pub mod definition;
 pub mod ids;
 pub mod latencies;
 pub mod level;
+mod part;
+mod query_ids;
+mod query_log;
 pub mod recorder;
+pub mod retention;
+mod scan;
+mod schema;
+mod segment;
+mod store;
+pub mod sys_tables;
 pub mod tables;
 
 pub use chunks::{LatencyChunk, LatencyKind, LineageChunk, Method, OutputChunk};
@@ -24,6 +38,9 @@ pub use ids::Ids;
 pub use latencies::Latencies;
 pub use level::{Level, LevelError};
 pub use recorder::{Recorder, RecorderLimits};
+pub use retention::Retention;
+pub use segment::SegmentError;
+pub use sys_tables::SysTables;
 pub use tables::{
     Fragment, Operator, OperatorCall, OperatorStats, QueryRow, TuplesSent, WorkerMetric, WorkerRow,
 };

@@ -285,18 +285,66 @@ sys_table! {
     }
 }
 
-/// All tables of schema `sys`, in the order of their documentation.
-pub const TABLES: [&TableDefinition; 12] = [
-    &QueryRow::TABLE,
-    &Fragment::TABLE,
-    &Operator::TABLE,
-    &OperatorStats::TABLE,
-    &OperatorCall::TABLE,
-    &TuplesSent::TABLE,
-    &RECORD_LATENCY,
-    &LINEAGE,
-    &OUTPUT_RECORDS,
-    &WorkerRow::TABLE,
-    &WorkerMetric::TABLE,
-    &ProfilerOverhead::TABLE,
-];
+/// A table of schema `sys`, in the order of their documentation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[allow(missing_docs, reason = "each is the table of its name")]
+pub enum Table {
+    Queries,
+    Fragments,
+    Operators,
+    OperatorStats,
+    OperatorCalls,
+    TuplesSent,
+    RecordLatency,
+    Lineage,
+    OutputRecords,
+    Workers,
+    WorkerMetrics,
+    ProfilerOverhead,
+}
+
+impl Table {
+    /// All tables.
+    pub const ALL: [Table; 12] = [
+        Table::Queries,
+        Table::Fragments,
+        Table::Operators,
+        Table::OperatorStats,
+        Table::OperatorCalls,
+        Table::TuplesSent,
+        Table::RecordLatency,
+        Table::Lineage,
+        Table::OutputRecords,
+        Table::Workers,
+        Table::WorkerMetrics,
+        Table::ProfilerOverhead,
+    ];
+
+    /// The table's definition.
+    pub fn definition(self) -> &'static TableDefinition {
+        match self {
+            Table::Queries => &QueryRow::TABLE,
+            Table::Fragments => &Fragment::TABLE,
+            Table::Operators => &Operator::TABLE,
+            Table::OperatorStats => &OperatorStats::TABLE,
+            Table::OperatorCalls => &OperatorCall::TABLE,
+            Table::TuplesSent => &TuplesSent::TABLE,
+            Table::RecordLatency => &RECORD_LATENCY,
+            Table::Lineage => &LINEAGE,
+            Table::OutputRecords => &OUTPUT_RECORDS,
+            Table::Workers => &WorkerRow::TABLE,
+            Table::WorkerMetrics => &WorkerMetric::TABLE,
+            Table::ProfilerOverhead => &ProfilerOverhead::TABLE,
+        }
+    }
+
+    /// The table's name in schema `sys`.
+    pub fn name(self) -> &'static str {
+        self.definition().name
+    }
+
+    /// The table of a name in schema `sys`.
+    pub fn named(name: &str) -> Option<Table> {
+        Table::ALL.into_iter().find(|table| table.name() == name)
+    }
+}

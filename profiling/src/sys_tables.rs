@@ -1,0 +1,69 @@
+//! The store behind schema `sys`, as the engine uses it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use datafusion::catalog::SchemaProvider;
+
+use crate::query_log::QueryLog;
+use crate::recorder::Recorder;
+use crate::retention::Retention;
+use crate::schema::SysSchema;
+use crate::segment::SegmentError;
+use crate::store::Store;
+use crate::tables::QueryRow;
+
+/// The store behind schema `sys`.
+///
+/// Finished queries are readable at once. They are written in the background: to Parquet files
+/// in a directory, or, without one, to memory in the same compressed form. Retention is applied
+/// then. Dropping the last handle writes what is left.
+#[derive(Debug)]
+pub struct SysTables {
+    store: Arc<Store>,
+}
+
+impl SysTables {
+    /// Opens the store in a directory, which is created when there is something to write, or in
+    /// memory.
+    ///
+    /// Never fails: files that are missing, damaged or unreadable are skipped, now or when they
+    /// are scanned, with a [warning](Self::warnings).
+    pub fn open(directory: Option<&Path>, retention: Retention) -> Arc<SysTables> {
+        Arc::new(SysTables {
+            store: Store::open(directory, retention),
+        })
+    }
+
+    /// Takes over the events of a query that ended, however it ended, and adds its row to
+    /// `sys.queries`. Its events are readable from now on. Takes no longer than it takes to move
+    /// some pointers.
+    ///
+    /// Events that are handed to the recorder later are lost.
+    pub fn finish(&self, recorder: &Recorder, query: QueryRow) {
+        self.store.push(QueryLog::new(recorder, query));
+    }
+
+    /// The tables and views of schema `sys`.
+    pub fn schema_provider(&self) -> Arc<dyn SchemaProvider> {
+        Arc::new(SysSchema::new(Arc::clone(&self.store)))
+    }
+
+    /// Changes for how long events are kept; applied in the background.
+    pub fn set_retention(&self, retention: Retention) {
+        self.store.set_retention(retention);
+    }
+
+    /// Writes what is only in memory so far.
+    ///
+    /// # Errors
+    /// If a file cannot be written; everything stays readable then, and is tried again.
+    pub fn flush(&self) -> Result<(), SegmentError> {
+        self.store.flush()
+    }
+
+    /// What was skipped or failed since the store was opened, up to the last 100.
+    pub fn warnings(&self) -> Vec<String> {
+        self.store.warnings()
+    }
+}

@@ -1,0 +1,346 @@
+//! The log of queries: readable at once, kept over restarts, never in the way.
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use skewer_profiling::{Level, Recorder, RecorderLimits, Retention, SysTables};
+use support::*;
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+fn open(directory: &Path) -> std::sync::Arc<SysTables> {
+    SysTables::open(Some(directory), Retention::default())
+}
+
+/// A small query of two operators.
+fn run(tables: &SysTables, query_id: i64) {
+    let recorder = recorder(query_id);
+    recorder.operator(operator(0, None, "ProjectionExec", false));
+    recorder.operator(operator(1, Some(0), "DataSourceExec", false));
+    recorder.operator_stats(stats(0, 0, 10));
+    recorder.operator_stats(stats(1, 0, 20));
+    outputs(&recorder, 0, (1, Some("t")), &[(query_id, 5)]);
+    tables.finish(&recorder, finished(&format!("SELECT {query_id}")));
+}
+
+/// The Parquet files of a table.
+fn files(directory: &Path, table: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory.join(table)).unwrap();
+    entries.map(|entry| entry.unwrap().path()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_finished_query_is_readable_before_and_after_it_is_written() {
+    let directory = tempfile::tempdir().unwrap();
+    for place in [None, Some(directory.path())] {
+        let tables = SysTables::open(place, Retention::default());
+        let context = session(&tables);
+        run(&tables, 1);
+        run(&tables, 2);
+        let sql = "SELECT query_id, name FROM sys.operators ORDER BY query_id, operator_id";
+        let before = rows(&context, sql).await;
+        assert_eq!(before.len(), 4);
+        assert_eq!(before[3], ["2", "DataSourceExec"]);
+        tables.flush().unwrap();
+        assert_eq!(rows(&context, sql).await, before);
+        run(&tables, 3);
+        assert_eq!(
+            value(&context, "SELECT count(*) FROM sys.queries").await,
+            "3"
+        );
+        assert_eq!(tables.warnings(), [""; 0]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn queries_survive_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let tables = open(directory.path());
+    run(&tables, 1);
+    run(&tables, 2);
+    drop(tables);
+    let tables = open(directory.path());
+    run(&tables, 3);
+    let context = session(&tables);
+    let sql = "SELECT sql FROM sys.queries ORDER BY query_id";
+    assert_eq!(
+        rows(&context, sql).await,
+        [["SELECT 1"], ["SELECT 2"], ["SELECT 3"]]
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_query_is_found_among_thousands_without_reading_the_others() {
+    let directory = tempfile::tempdir().unwrap();
+    let tables = open(directory.path());
+    for query_id in 0..3000 {
+        run(&tables, query_id);
+        if query_id % 1000 == 999 {
+            tables.flush().unwrap();
+        }
+    }
+    let context = session(&tables);
+    let plan = rows(
+        &context,
+        "EXPLAIN SELECT * FROM sys.operators WHERE query_id = 1007",
+    )
+    .await;
+    let plan = plan.concat().join("\n");
+    assert!(
+        plan.contains("SysScan: table=sys.operators, query_id={1007}"),
+        "{plan}"
+    );
+    let started = Instant::now();
+    let sql = "SELECT count(*) FROM sys.operators WHERE query_id = 1007";
+    assert_eq!(value(&context, sql).await, "2");
+    assert!(
+        started.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        started.elapsed()
+    );
+    assert_eq!(
+        value(&context, "SELECT count(*) FROM sys.operators").await,
+        "6000"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn damaged_and_missing_files_are_skipped_with_a_warning() {
+    let directory = tempfile::tempdir().unwrap();
+    let tables = open(directory.path());
+    run(&tables, 1);
+    tables.flush().unwrap();
+    run(&tables, 2);
+    drop(tables);
+
+    let operators = files(directory.path(), "operators");
+    assert_eq!(operators.len(), 2);
+    let first = operators
+        .iter()
+        .find(|path| {
+            path.file_name()
+                .unwrap()
+                .to_string_lossy()
+                .starts_with("1-1.")
+        })
+        .unwrap();
+    std::fs::write(first, b"PAR1 no parquet at all PAR1").unwrap();
+    std::fs::remove_dir_all(directory.path().join("operator_stats")).unwrap();
+    std::fs::write(directory.path().join("queries").join("notes.txt"), b"hello").unwrap();
+
+    let tables = open(directory.path());
+    let context = session(&tables);
+    let ids = rows(&context, "SELECT DISTINCT query_id FROM sys.operators").await;
+    assert_eq!(ids, [["2"]]);
+    assert_eq!(
+        value(&context, "SELECT count(*) FROM sys.operator_stats").await,
+        "0"
+    );
+    assert_eq!(
+        value(&context, "SELECT count(*) FROM sys.queries").await,
+        "2"
+    );
+    let warnings = tables.warnings();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].contains("1-1."), "{warnings:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_vanishes_or_is_cut_while_open_is_skipped() {
+    let directory = tempfile::tempdir().unwrap();
+    let tables = open(directory.path());
+    let context = session(&tables);
+    for query_id in 0..3 {
+        run(&tables, query_id);
+        tables.flush().unwrap();
+    }
+    assert_eq!(
+        value(&context, "SELECT count(sql) FROM sys.queries").await,
+        "3"
+    );
+    let files = files(directory.path(), "queries");
+    std::fs::remove_file(&files[0]).unwrap();
+    let bytes = std::fs::read(&files[1]).unwrap();
+    std::fs::write(&files[1], &bytes[..10]).unwrap();
+    assert_eq!(
+        value(&context, "SELECT count(sql) FROM sys.queries").await,
+        "1"
+    );
+    assert_eq!(tables.warnings().len(), 2, "{:?}", tables.warnings());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn leftovers_of_an_interrupted_write_are_removed() {
+    let directory = tempfile::tempdir().unwrap();
+    let tables = open(directory.path());
+    run(&tables, 1);
+    drop(tables);
+    // A merge of flushes 0 and 1 that was interrupted before the originals were removed.
+    let queries = directory.path().join("queries");
+    std::fs::copy(
+        queries.join("1-1.0-0.parquet"),
+        queries.join("1-2.0-1.parquet"),
+    )
+    .unwrap();
+    std::fs::write(queries.join("5-5.7-7.tmp"), b"half").unwrap();
+    let tables = open(directory.path());
+    let context = session(&tables);
+    assert_eq!(
+        value(&context, "SELECT count(*) FROM sys.queries").await,
+        "1"
+    );
+    assert_eq!(
+        files(directory.path(), "queries"),
+        [queries.join("1-2.0-1.parquet")]
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tables_are_read_only_and_say_so() {
+    let tables = SysTables::open(None, Retention::default());
+    let context = session(&tables);
+    for sql in [
+        "INSERT INTO sys.workers VALUES (1, 2, 'a', 'b', 3, 4)",
+        "DELETE FROM sys.operators",
+        "UPDATE sys.operators SET name = 'x'",
+    ] {
+        let error = try_rows(&context, sql).await.expect_err(sql).to_string();
+        assert!(error.contains("read-only"), "{sql}: {error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn small_parts_are_merged_and_old_ones_removed_in_the_background() {
+    let directory = tempfile::tempdir().unwrap();
+    for place in [None, Some(directory.path())] {
+        let tables = SysTables::open(place, Retention::default());
+        let context = session(&tables);
+        for query_id in 0..20 {
+            run(&tables, query_id);
+            tables.flush().unwrap();
+        }
+        tables.set_retention(Retention::default());
+        if let Some(directory) = place {
+            eventually(|| files(directory, "queries").len() == 1).await;
+        }
+        assert_eq!(
+            value(&context, "SELECT count(*) FROM sys.operators").await,
+            "40"
+        );
+        tables.set_retention(Retention {
+            age: Duration::ZERO,
+            ..Retention::default()
+        });
+        for _ in 0..200 {
+            if value(&context, "SELECT count(*) FROM sys.queries").await == "0" {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        assert_eq!(
+            value(&context, "SELECT count(*) FROM sys.operators").await,
+            "0"
+        );
+        if let Some(directory) = place {
+            eventually(|| files(directory, "operators").is_empty()).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_oldest_queries_go_when_there_are_too_many_bytes() {
+    let directory = tempfile::tempdir().unwrap();
+    let tables = SysTables::open(Some(directory.path()), Retention { bytes: 1, age: DAY });
+    let context = session(&tables);
+    for query_id in 0..3 {
+        run(&tables, query_id);
+        tables.flush().unwrap();
+    }
+    tables.set_retention(Retention { bytes: 1, age: DAY });
+    eventually(|| files(directory.path(), "queries").len() == 1).await;
+    assert_eq!(
+        rows(&context, "SELECT query_id FROM sys.queries").await,
+        [["2"]]
+    );
+}
+
+async fn eventually(condition: impl Fn() -> bool) {
+    for _ in 0..200 {
+        if condition() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("it did not happen within 4 s");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_edge_of_lineage_takes_a_few_bytes() {
+    let directory = tempfile::tempdir().unwrap();
+    let tables = open(directory.path());
+    let recorder = recorder(1);
+    // Rows in order, groups in none, a latency that differs from batch to batch, as an
+    // aggregate over 100 batches of 8192 rows sees them.
+    let mut state = 42_u64;
+    for batch in 0..100_i64 {
+        let edges: Vec<(i64, i64, i64)> = (0..8192)
+            .map(|row| {
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1);
+                (
+                    (state >> 33) as i64 % 1_000_000,
+                    batch * 8192 + row,
+                    40 + batch % 7,
+                )
+            })
+            .collect();
+        lineage(&recorder, (3, batch % 2), (5, Some("t")), &edges);
+    }
+    let edges = 819_200;
+    assert!(
+        recorder.memory() < 5 * edges,
+        "{} bytes in memory",
+        recorder.memory()
+    );
+    tables.finish(&recorder, finished("SELECT"));
+    tables.flush().unwrap();
+    let bytes = std::fs::metadata(&files(directory.path(), "lineage")[0])
+        .unwrap()
+        .len();
+    assert!(bytes < 4 * edges as u64, "{bytes} bytes on disk");
+    let context = session(&tables);
+    let written = value(&context, "SELECT bytes_written FROM sys.profiler_overhead").await;
+    assert!(written.parse::<u64>().unwrap() >= bytes);
+    let sql = "SELECT count(*) || ' ' || sum(input_id) FROM sys.lineage WHERE query_id = 1";
+    let sum: i64 = (0..edges as i64).sum();
+    assert_eq!(value(&context, sql).await, format!("{edges} {sum}"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_beyond_the_memory_limit_are_dropped_and_counted() {
+    let tables = SysTables::open(None, Retention::default());
+    let limits = RecorderLimits { memory_bytes: 1000 };
+    let recorder = Recorder::new(1, Level::Records, 1.0, limits);
+    recorder.operator(operator(0, None, "AggregateExec", true));
+    let edges: Vec<(i64, i64, i64)> = (0..200).map(|row| (row * 7 % 100, row, row)).collect();
+    for _ in 0..5 {
+        lineage(&recorder, (0, 0), (1, Some("t")), &edges);
+    }
+    let kept = 1000 - i64::try_from(recorder.events_dropped()).unwrap();
+    assert!(kept < 1000 && recorder.memory() <= 1000);
+    tables.finish(&recorder, finished("SELECT"));
+    let context = session(&tables);
+    let dropped = value(&context, "SELECT events_dropped FROM sys.profiler_overhead").await;
+    assert_eq!(dropped, (1000 - kept).to_string());
+    assert_eq!(
+        value(&context, "SELECT count(*) FROM sys.lineage").await,
+        kept.to_string()
+    );
+    assert_eq!(
+        value(&context, "SELECT count(*) FROM sys.operators").await,
+        "1"
+    );
+}
