@@ -142,12 +142,16 @@ impl Pacer {
         } else {
             self.is_suspicious(ns, rows)
         };
+        let mut ns = ns;
         if suspicious && replayable && self.may_replay(ns) {
-            let found = self.search(chunk.clone(), ns, evaluator)?;
+            let (found, again) = self.search(chunk.clone(), ns, evaluator)?;
             if !found.is_empty() {
                 self.share(chunk, ns, &found, runs);
                 return Ok(());
             }
+            // It was not slow again: a stall of the machine, or a function that remembers its
+            // results. Nobody can be blamed for the difference.
+            ns = again;
         }
         if !suspicious || self.recent.is_empty() {
             self.learn(ns / rows as f64);
@@ -171,19 +175,26 @@ impl Pacer {
         Ok(ns)
     }
 
-    /// Finds the rows that made `range` slow: (row, ns), ascending.
+    /// Finds the rows that made `range` slow: (row, ns), ascending; and, if there are none, the
+    /// nanoseconds that the range took when it was evaluated again.
     fn search(
         &mut self,
         range: Range<usize>,
         ns: f64,
         evaluator: &mut dyn EvaluateRows,
-    ) -> Result<Vec<(usize, f64)>> {
+    ) -> Result<(Vec<(usize, f64)>, f64)> {
         let mut found = Vec::new();
+        let best;
         let excess = (ns - self.median * range.len() as f64).max(0.0);
         if excess >= SEARCH_AT_ONCE_NS {
             let mut explained = 0.0;
+            let mut total = 0.0;
             for row in range {
-                let again = self.replay(row..row + 1, evaluator)?;
+                let mut again = self.replay(row..row + 1, evaluator)?;
+                if again > SUSPICIOUS_NS && again < SEARCH_AT_ONCE_NS {
+                    again = again.min(self.replay(row..row + 1, evaluator)?);
+                }
+                total += again;
                 if again > SUSPICIOUS_NS && again > self.median * SUSPICIOUS_FACTOR {
                     let ns = again.min(ns);
                     found.push((row, ns));
@@ -193,13 +204,14 @@ impl Pacer {
                     break;
                 }
             }
+            best = total.min(ns);
         } else {
-            let again = self.replay(range.clone(), evaluator)?.min(ns);
-            if self.is_suspicious(again, range.len()) {
-                self.descend(range, again, evaluator, &mut found)?;
+            best = self.replay(range.clone(), evaluator)?.min(ns);
+            if self.is_suspicious(best, range.len()) {
+                self.descend(range, best, evaluator, &mut found)?;
             }
         }
-        Ok(found)
+        Ok((found, best))
     }
 
     /// Cuts a range that was slow twice into parts, and follows the slow ones.
@@ -379,7 +391,7 @@ mod tests {
                 machine.stalls = vec![(at, stall)];
                 let runs = time(&mut machine);
                 assert!(
-                    runs.iter().all(|run| run.method == Method::Apportioned),
+                    latencies(&runs).iter().all(|ns| *ns < 1_000.0),
                     "stall {stall} in evaluation {at}: {runs:?}"
                 );
             }

@@ -16,6 +16,7 @@ use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::metrics::{MetricValue, MetricsSet};
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
+use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
 use datafusion::physical_plan::{
     ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties,
     ReplaceChildrenOptions,
@@ -76,6 +77,16 @@ impl ProfiledExec {
             recorder,
         }
     }
+
+    /// The same operator after a change of its plan node.
+    fn around(&self, inner: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+        Arc::new(Self {
+            inner,
+            fragment_id: self.fragment_id,
+            operator_id: self.operator_id,
+            recorder: Arc::clone(&self.recorder),
+        })
+    }
 }
 
 impl DisplayAs for ProfiledExec {
@@ -111,12 +122,7 @@ impl ExecutionPlan for ProfiledExec {
         options: ReplaceChildrenOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let inner = Arc::clone(&self.inner).replace_children(children, options)?;
-        Ok(Arc::new(Self::new(
-            inner,
-            self.fragment_id,
-            self.operator_id,
-            Arc::clone(&self.recorder),
-        )))
+        Ok(self.around(inner))
     }
 
     fn apply_expressions(
@@ -172,12 +178,25 @@ impl ExecutionPlan for ProfiledExec {
         self.inner.metrics()
     }
 
-    fn partition_statistics(&self, partition: Option<usize>) -> Result<Arc<Statistics>> {
-        #[expect(
-            deprecated,
-            reason = "the inner operator may implement only this entry point"
-        )]
-        self.inner.partition_statistics(partition)
+    fn child_stats_requests(&self, partition: Option<usize>) -> Vec<ChildStats> {
+        self.inner.child_stats_requests(partition)
+    }
+
+    fn statistics_from_inputs(
+        &self,
+        input_stats: &[Arc<Statistics>],
+        args: &StatisticsArgs,
+    ) -> Result<Arc<Statistics>> {
+        self.inner.statistics_from_inputs(input_stats, args)
+    }
+
+    fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
+        let inner = Arc::clone(&self.inner).reset_state()?;
+        Ok(self.around(inner))
+    }
+
+    fn with_new_state(&self, state: Arc<dyn Any + Send + Sync>) -> Option<Arc<dyn ExecutionPlan>> {
+        Some(self.around(self.inner.with_new_state(state)?))
     }
 
     fn fetch(&self) -> Option<usize> {
@@ -385,9 +404,4 @@ fn memory_and_spill(plan: &dyn ExecutionPlan, partition: i64) -> (i64, i64) {
         }
     }
     (memory, spilled)
-}
-
-/// The instrumented operator behind a plan node, if it is one.
-pub fn as_profiled(plan: &Arc<dyn ExecutionPlan>) -> Option<&ProfiledExec> {
-    (plan.as_ref() as &dyn Any).downcast_ref()
 }

@@ -1,1 +1,17 @@
-//! Placeholder.
+//! From an optimized logical plan to a physical plan that records what it does.
+//!
+//! Dependencies go down only: this crate knows `skewer-exec` and `skewer-profiling`.
+//!
+//! * [`plan_query`](plan_query()): the entry: a plan for each profile level
+//! * [`lineage`]: the logical rewrite that carries record ids and latencies
+//! * [`costly`]: which expressions are worth timing
+//! * [`timed_node`]: the logical node of a timed evaluation, and its planning
+//! * [`instrument`]: numbering and wrapping physical operators
+
+pub mod costly;
+pub mod instrument;
+pub mod lineage;
+mod plan_query;
+pub mod timed_node;
+
+pub use plan_query::plan_query;

@@ -1,0 +1,96 @@
+//! Which expressions can make one record slower than another.
+//!
+//! Arithmetic, comparisons and functions of fixed-width values take the same few nanoseconds
+//! for every record: timing them costs more than they do and can blame nobody. What can is a
+//! function of values that vary in size, a pattern, or a function that the user registered.
+
+use std::collections::HashSet;
+use std::sync::LazyLock;
+
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, Result};
+use datafusion::execution::SessionStateDefaults;
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator};
+
+/// Names of the functions that come with DataFusion.
+static BUILT_IN: LazyLock<HashSet<String>> = LazyLock::new(|| {
+    let functions = SessionStateDefaults::default_scalar_functions();
+    functions.iter().map(|f| f.name().to_owned()).collect()
+});
+
+/// Whether `expr`, over rows of `schema`, is worth timing. Expressions that contain a subquery
+/// are not: their plan is not the row's work.
+pub fn is_costly(expr: &Expr, schema: &DFSchema) -> Result<bool> {
+    let mut costly = false;
+    let mut subquery = false;
+    expr.apply(|node| {
+        match node {
+            Expr::ScalarSubquery(_) | Expr::InSubquery(_) | Expr::Exists(_) => subquery = true,
+            Expr::ScalarFunction(function) => {
+                costly |= !BUILT_IN.contains(function.name())
+                    || function
+                        .args
+                        .iter()
+                        .map(|arg| Ok(varies_in_size(&arg.get_type(schema)?)))
+                        .collect::<Result<Vec<bool>>>()?
+                        .contains(&true);
+            }
+            Expr::Like(_) | Expr::SimilarTo(_) => costly = true,
+            Expr::BinaryExpr(BinaryExpr { op, .. }) => {
+                costly |= matches!(
+                    op,
+                    Operator::RegexMatch
+                        | Operator::RegexIMatch
+                        | Operator::RegexNotMatch
+                        | Operator::RegexNotIMatch
+                        | Operator::LikeMatch
+                        | Operator::ILikeMatch
+                        | Operator::NotLikeMatch
+                        | Operator::NotILikeMatch
+                        | Operator::StringConcat
+                );
+            }
+            _ => {}
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(costly && !subquery)
+}
+
+fn varies_in_size(data_type: &DataType) -> bool {
+    !(data_type.is_primitive()
+        || matches!(
+            data_type,
+            DataType::Boolean | DataType::Null | DataType::FixedSizeBinary(_)
+        ))
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::arrow::datatypes::{Field, Schema};
+    use datafusion::common::ToDFSchema;
+    use datafusion::functions::expr_fn::{abs, upper};
+    use datafusion::logical_expr::{col, lit};
+
+    use super::*;
+
+    #[test]
+    fn only_what_varies_with_the_record_is_costly() {
+        let schema = Schema::new(vec![
+            Field::new("n", DataType::Int64, true),
+            Field::new("s", DataType::Utf8, true),
+        ])
+        .to_dfschema()
+        .unwrap();
+        for (expr, expected) in [
+            (col("n") + lit(1_i64), false),
+            (abs(col("n")).gt(lit(3_i64)), false),
+            (col("s").eq(lit("x")), false),
+            (upper(col("s")), true),
+            (col("s").like(lit("%x%")).and(col("n").gt(lit(1_i64))), true),
+        ] {
+            assert_eq!(is_costly(&expr, &schema).unwrap(), expected, "{expr}");
+        }
+    }
+}

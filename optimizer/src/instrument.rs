@@ -1,0 +1,228 @@
+//! Numbering the operators of a physical plan and wrapping each for counting and timing.
+
+use std::sync::Arc;
+
+use datafusion::common::Result;
+use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
+use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, displayable};
+use skewer_exec::{
+    AggregateSource, LineageCapture, OutputRecordsExec, ProfiledExec, ScanSource, is_exchange,
+};
+use skewer_profiling::{Fragment, Operator, Recorder};
+
+use crate::lineage::HIDDEN;
+
+/// Wraps every operator of `plan`, tells the recorder of operators and fragments, and tells
+/// `scans` (with the names of their id columns) which operators they became.
+pub fn instrument(
+    plan: Arc<dyn ExecutionPlan>,
+    recorder: &Arc<Recorder>,
+    scans: Vec<(String, Arc<ScanSource>)>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let mut instrumentation = Instrumentation {
+        recorder,
+        scans,
+        operators: 0,
+        fragments: 0,
+    };
+    let fragment_id = instrumentation.fragment(None, &plan);
+    let (wrapped, _) = instrumentation.wrap(plan, None, fragment_id)?;
+    Ok(wrapped)
+}
+
+struct Instrumentation<'a> {
+    recorder: &'a Arc<Recorder>,
+    scans: Vec<(String, Arc<ScanSource>)>,
+    operators: i64,
+    fragments: i64,
+}
+
+impl Instrumentation<'_> {
+    fn next_operator(&mut self) -> i64 {
+        self.operators += 1;
+        self.operators - 1
+    }
+
+    fn fragment(&mut self, parent: Option<i64>, root: &Arc<dyn ExecutionPlan>) -> i64 {
+        let fragment_id = self.fragments;
+        self.fragments += 1;
+        self.recorder.fragment(Fragment {
+            fragment_id,
+            parent_fragment_id: parent,
+            tasks: root.output_partitioning().partition_count() as i64,
+            plan: displayable(root.as_ref()).indent(false).to_string(),
+        });
+        fragment_id
+    }
+
+    /// Wraps `plan`; also returns the leaves below it that no scan has been matched with yet.
+    fn wrap(
+        &mut self,
+        plan: Arc<dyn ExecutionPlan>,
+        parent: Option<i64>,
+        fragment_id: i64,
+    ) -> Result<(Arc<dyn ExecutionPlan>, Vec<i64>)> {
+        // The root of a record-level plan is the profiler's, not the query's.
+        if plan.is::<OutputRecordsExec>() {
+            let child = Arc::clone(plan.children()[0]);
+            let (child, leaves) = self.wrap(child, parent, fragment_id)?;
+            return Ok((replace_children_if_necessary(plan, vec![child])?, leaves));
+        }
+        let operator_id = self.next_operator();
+        let captured = captured_groups(plan.as_ref());
+        if let Some(groups) = &captured {
+            groups.reserve_merge_operator(operator_id, self.next_operator());
+        }
+        self.recorder.operator(Operator {
+            fragment_id,
+            operator_id,
+            parent_operator_id: parent,
+            name: plan.name().to_owned(),
+            details: details(plan.as_ref()),
+            estimated_rows: estimated_rows(plan.as_ref()),
+            sql_span: None,
+            captures: captured.is_some(),
+        });
+        let exchange = is_exchange(plan.as_ref());
+        let mut leaves = Vec::new();
+        let mut children = Vec::new();
+        let originals: Vec<_> = plan.children().into_iter().cloned().collect();
+        for child in originals {
+            let fragment_id = if exchange {
+                self.fragment(Some(fragment_id), &child)
+            } else {
+                fragment_id
+            };
+            let (child, child_leaves) = self.wrap(child, Some(operator_id), fragment_id)?;
+            children.push(child);
+            leaves.extend(child_leaves);
+        }
+        if children.is_empty() {
+            leaves.push(operator_id);
+        }
+        self.match_scans(plan.as_ref(), &mut leaves);
+        let plan = if children.is_empty() {
+            plan
+        } else {
+            replace_children_if_necessary(plan, children)?
+        };
+        let recorder = Arc::clone(self.recorder);
+        let wrapped = ProfiledExec::new(plan, fragment_id, operator_id, recorder);
+        Ok((Arc::new(wrapped), leaves))
+    }
+
+    /// The first operator that has a scan's id column has one leaf below it: the scan.
+    fn match_scans(&mut self, plan: &dyn ExecutionPlan, leaves: &mut Vec<i64>) {
+        let schema = plan.schema();
+        self.scans.retain(|(name, scan)| {
+            if schema.index_of(name).is_err() {
+                return true;
+            }
+            if let [leaf] = leaves[..] {
+                scan.set_operator_id(leaf);
+                leaves.clear();
+            }
+            false
+        });
+    }
+}
+
+/// The groups that an aggregate's `lineage_capture` gives ids to, if it has one.
+fn captured_groups(plan: &dyn ExecutionPlan) -> Option<Arc<AggregateSource>> {
+    let aggregate = plan.downcast_ref::<AggregateExec>()?;
+    aggregate.aggr_expr().iter().find_map(|function| {
+        let capture = function.fun().inner().downcast_ref::<LineageCapture>()?;
+        Some(Arc::clone(capture.groups()))
+    })
+}
+
+fn estimated_rows(plan: &dyn ExecutionPlan) -> Option<i64> {
+    let statistics = StatisticsContext::new()
+        .compute(plan, &StatisticsArgs::new())
+        .ok()?;
+    Some(*statistics.num_rows.get_value()? as i64)
+}
+
+/// One line that says what the operator does, without what only the profiler put there.
+fn details(plan: &dyn ExecutionPlan) -> String {
+    let line = displayable(plan).one_line().to_string();
+    let line = line.trim();
+    let details = line
+        .strip_prefix(plan.name())
+        .map_or(line, |rest| rest.trim_start_matches([':', ' ']));
+    without_hidden(details)
+}
+
+/// Drops list items that name hidden columns: `[a@0 as a, __skewer_id_1@3]` → `[a@0 as a]`.
+fn without_hidden(details: &str) -> String {
+    if !details.contains(HIDDEN) {
+        return details.to_owned();
+    }
+    let mut kept = String::with_capacity(details.len());
+    let mut depth_start = 0;
+    // Split at commas and brackets outside parentheses, keeping the separators.
+    let mut depth = 0;
+    for (position, character) in details.char_indices() {
+        match character {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            ',' | '[' | ']' if depth == 0 => {
+                push_visible(&mut kept, &details[depth_start..position]);
+                if character == ']' {
+                    let trimmed = kept.trim_end_matches([',', ' ']).len();
+                    kept.truncate(trimmed);
+                }
+                if !(character == ',' && kept.ends_with('[')) {
+                    kept.push(character);
+                }
+                depth_start = position + 1;
+            }
+            _ => {}
+        }
+    }
+    push_visible(&mut kept, &details[depth_start..]);
+    kept
+}
+
+fn push_visible(kept: &mut String, item: &str) {
+    if item.contains(HIDDEN) {
+        let trimmed = kept.trim_end_matches([',', ' ']).len();
+        kept.truncate(trimmed);
+    } else if kept.ends_with('[') {
+        kept.push_str(item.trim_start());
+    } else {
+        kept.push_str(item);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn details_do_not_show_hidden_columns() {
+        for (given, expected) in [
+            ("expr=[a@0 as a, b@1 as b]", "expr=[a@0 as a, b@1 as b]"),
+            (
+                "expr=[a@0 as a, _row_id@3 as __skewer_id_1]",
+                "expr=[a@0 as a]",
+            ),
+            (
+                "expr=[__skewer_value_2@4 as a, b@1 as b, __skewer_id_1@3 as x]",
+                "expr=[b@1 as b]",
+            ),
+            (
+                "mode=Final, gby=[a@0 as a], aggr=[sum(b), __skewer_id_4]",
+                "mode=Final, gby=[a@0 as a], aggr=[sum(b)]",
+            ),
+            (
+                "aggr=[lineage_capture(__skewer_id_1, x) AS __skewer_id_4], limit=3",
+                "aggr=[], limit=3",
+            ),
+        ] {
+            assert_eq!(without_hidden(given), expected);
+        }
+    }
+}

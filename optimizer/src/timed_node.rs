@@ -1,0 +1,192 @@
+//! The logical node of a timed evaluation, and its planning.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::arrow::datatypes::{DataType, Field};
+use datafusion::catalog::Session;
+use datafusion::common::{DFSchema, DFSchemaRef, Result, internal_err};
+use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
+use datafusion::logical_expr::{
+    Expr, ExprSchemable, LogicalPlan, UserDefinedLogicalNode, UserDefinedLogicalNodeCore,
+};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
+use skewer_exec::{MeasuredRecords, RecordSource, TimedEvaluationExec, TimedExpressions};
+use skewer_profiling::Recorder;
+
+/// Appends to its input the values of expressions and a column with the latency of each row.
+#[derive(Debug, Clone)]
+pub struct TimedEvaluation {
+    input: LogicalPlan,
+    /// Expressions and the names of their columns.
+    expressions: Vec<(Expr, String)>,
+    latency_name: String,
+    earlier_latency: Option<String>,
+    /// Sources of the input's records and the names of their id columns.
+    records: Vec<(RecordSource, String)>,
+    schema: DFSchemaRef,
+}
+
+impl TimedEvaluation {
+    /// Evaluates `expressions` over `input`; see the fields for the rest.
+    pub fn try_new(
+        input: LogicalPlan,
+        expressions: Vec<(Expr, String)>,
+        latency_name: String,
+        earlier_latency: Option<String>,
+        records: Vec<(RecordSource, String)>,
+    ) -> Result<Self> {
+        let input_schema = input.schema();
+        let mut fields: Vec<_> = input_schema
+            .iter()
+            .map(|(qualifier, field)| (qualifier.cloned(), Arc::clone(field)))
+            .collect();
+        for (expression, name) in &expressions {
+            let (_, field) = expression.to_field(input_schema.as_ref())?;
+            fields.push((None, Arc::new(field.as_ref().clone().with_name(name))));
+        }
+        let latency = Field::new(&latency_name, DataType::Int64, true);
+        fields.push((None, Arc::new(latency)));
+        let schema = DFSchema::new_with_metadata(fields, input_schema.metadata().clone())?;
+        Ok(Self {
+            schema: Arc::new(schema),
+            input,
+            expressions,
+            latency_name,
+            earlier_latency,
+            records,
+        })
+    }
+}
+
+// Column names of timed evaluations are unique in a plan, so they stand for the node.
+impl PartialEq for TimedEvaluation {
+    fn eq(&self, other: &Self) -> bool {
+        self.latency_name == other.latency_name
+            && self.expressions == other.expressions
+            && self.input == other.input
+    }
+}
+
+impl Eq for TimedEvaluation {}
+
+impl PartialOrd for TimedEvaluation {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        self.latency_name.partial_cmp(&other.latency_name)
+    }
+}
+
+impl Hash for TimedEvaluation {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.latency_name.hash(state);
+        self.expressions.hash(state);
+    }
+}
+
+impl UserDefinedLogicalNodeCore for TimedEvaluation {
+    fn name(&self) -> &str {
+        "TimedEvaluation"
+    }
+
+    fn inputs(&self) -> Vec<&LogicalPlan> {
+        vec![&self.input]
+    }
+
+    fn schema(&self) -> &DFSchemaRef {
+        &self.schema
+    }
+
+    fn expressions(&self) -> Vec<Expr> {
+        self.expressions.iter().map(|(e, _)| e.clone()).collect()
+    }
+
+    fn fmt_for_explain(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let expressions: Vec<_> = self
+            .expressions
+            .iter()
+            .map(|(e, _)| e.to_string())
+            .collect();
+        write!(f, "TimedEvaluation: {}", expressions.join(", "))
+    }
+
+    fn with_exprs_and_inputs(
+        &self,
+        exprs: Vec<Expr>,
+        mut inputs: Vec<LogicalPlan>,
+    ) -> Result<Self> {
+        let Some(input) = inputs.pop() else {
+            return internal_err!("TimedEvaluation has one input");
+        };
+        let names = self.expressions.iter().map(|(_, name)| name.clone());
+        Self::try_new(
+            input,
+            exprs.into_iter().zip(names).collect(),
+            self.latency_name.clone(),
+            self.earlier_latency.clone(),
+            self.records.clone(),
+        )
+    }
+}
+
+/// Plans [`TimedEvaluation`] as [`TimedEvaluationExec`].
+#[derive(Debug)]
+pub struct TimedEvaluationPlanner {
+    /// Where latencies go.
+    pub recorder: Arc<Recorder>,
+}
+
+#[async_trait]
+impl ExtensionPlanner for TimedEvaluationPlanner {
+    async fn plan_extension(
+        &self,
+        planner: &dyn PhysicalPlanner,
+        node: &dyn UserDefinedLogicalNode,
+        logical_inputs: &[&LogicalPlan],
+        physical_inputs: &[Arc<dyn ExecutionPlan>],
+        session: &dyn Session,
+        planning_ctx: &PhysicalPlanningContext,
+    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let Some(node) = node.as_any().downcast_ref::<TimedEvaluation>() else {
+            return Ok(None);
+        };
+        let ([logical], [physical]) = (logical_inputs, physical_inputs) else {
+            return internal_err!("TimedEvaluation has one input");
+        };
+        let column = |name: &String| physical.schema().index_of(name);
+        let expressions = node
+            .expressions
+            .iter()
+            .map(|(expr, name)| {
+                let schema = logical.schema();
+                let expr = planner.create_physical_expr(expr, schema, session, planning_ctx)?;
+                Ok((expr, name.clone()))
+            })
+            .collect::<Result<_>>()?;
+        let records = node
+            .records
+            .iter()
+            .map(|(source, id)| {
+                Ok(MeasuredRecords {
+                    source: source.clone(),
+                    id_column: column(id)?,
+                })
+            })
+            .collect::<Result<_>>()?;
+        let timed = TimedExpressions {
+            expressions,
+            latency_name: node.latency_name.clone(),
+            earlier_latency: node.earlier_latency.as_ref().map(column).transpose()?,
+            records,
+        };
+        let exec = TimedEvaluationExec::try_new(
+            Arc::clone(physical),
+            Arc::new(timed),
+            Arc::clone(&self.recorder),
+        )?;
+        Ok(Some(Arc::new(exec)))
+    }
+}
