@@ -14,14 +14,20 @@
 //! - `segment`, `part`, `store`: where events go: memory, then Parquet
 //! - [`retention`]: for how long
 //! - `query_ids`, `scan`, `schema`: how SQL reads them
+//! - `isolation`: which input records make a query slow
+//! - `planner`: plans the SQL of views
+//! - `functions`: table functions
 //! - [`sys_tables`]: all of it, for the engine
 
 pub mod chunks;
 pub mod definition;
+mod functions;
 pub mod ids;
+mod isolation;
 pub mod latencies;
 pub mod level;
 mod part;
+mod planner;
 mod query_ids;
 mod query_log;
 pub mod recorder;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 
-use crate::chunks::{LatencyChunk, LineageChunk, OutputChunk};
+use crate::chunks::{LatencyChunk, LatencyKind, LineageChunk, OutputChunk};
 use crate::definition::{Origin, SysRow};
 use crate::recorder::{Events, Recorder};
 use crate::tables::{
@@ -127,6 +127,12 @@ impl QueryLog {
     pub(crate) fn output_steps(&self) -> impl Iterator<Item = (i64, Option<&str>)> {
         let chunks = self.events.output_records.iter();
         chunks.map(|chunk| (chunk.operator_id, chunk.table_name.as_deref()))
+    }
+
+    /// Whether latencies of base records were recorded by themselves.
+    pub(crate) fn has_latency_of_base_records(&self) -> bool {
+        let mut chunks = self.events.record_latency.iter();
+        chunks.any(|chunk| chunk.table_name.is_some() && chunk.kind == LatencyKind::Computation)
     }
 }
 

@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use datafusion::catalog::{SchemaProvider, TableProvider};
 use datafusion::common::Result;
 
+use crate::isolation::expanded::{ExpandedTable, Expansion};
 use crate::scan::{SysTable, read_only};
 use crate::store::Store;
 use crate::tables::Table;
@@ -25,16 +26,23 @@ impl SysSchema {
 #[async_trait]
 impl SchemaProvider for SysSchema {
     fn table_names(&self) -> Vec<String> {
-        Table::ALL
-            .into_iter()
-            .map(|table| table.name().to_owned())
-            .collect()
+        let tables = Table::ALL.into_iter().map(Table::name);
+        let expansions = Expansion::VIEWS.iter().map(Expansion::name);
+        tables.chain(expansions).map(str::to_owned).collect()
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        Ok(Table::named(name).map(|table| {
-            Arc::new(SysTable::new(Arc::clone(&self.store), table)) as Arc<dyn TableProvider>
-        }))
+        let store = Arc::clone(&self.store);
+        if let Some(table) = Table::named(name) {
+            return Ok(Some(Arc::new(SysTable::new(store, table))));
+        }
+        if let Some(view) = Expansion::VIEWS
+            .into_iter()
+            .find(|view| view.name() == name)
+        {
+            return Ok(Some(Arc::new(ExpandedTable::new(store, view))));
+        }
+        Ok(None)
     }
 
     fn register_table(
@@ -50,6 +58,6 @@ impl SchemaProvider for SysSchema {
     }
 
     fn table_exist(&self, name: &str) -> bool {
-        Table::named(name).is_some()
+        self.table_names().iter().any(|known| known == name)
     }
 }

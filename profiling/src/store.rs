@@ -1,11 +1,13 @@
 //! The log of all queries: what is in memory still, and what has been written.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::{Condvar, Mutex};
 
+use crate::isolation::Shape;
 use crate::part::Part;
 use crate::query_log::QueryLog;
 use crate::retention::Retention;
@@ -30,6 +32,9 @@ const MERGED_PARTS: usize = 8;
 /// Retention by age is looked at so often when nothing else happens.
 const IDLE_CHECK: Duration = Duration::from_secs(60);
 
+/// Shapes of so many queries are remembered; then all are forgotten.
+const KNOWN_SHAPES: usize = 256;
+
 /// Only the last so many warnings are kept.
 const WARNINGS: usize = 100;
 
@@ -41,6 +46,7 @@ pub(crate) struct Store {
     /// Held while parts are written, merged or removed.
     writing: Mutex<()>,
     warnings: Mutex<Vec<String>>,
+    shapes: Mutex<HashMap<i64, Arc<Shape>>>,
     signal: Arc<Signal>,
 }
 
@@ -93,6 +99,7 @@ impl Store {
             }),
             writing: Mutex::new(()),
             warnings: Mutex::new(Vec::new()),
+            shapes: Mutex::default(),
             signal: Arc::default(),
         });
         for warning in warnings {
@@ -221,6 +228,18 @@ impl Store {
             warnings.remove(0);
         }
         warnings.push(warning);
+    }
+
+    pub(crate) fn known_shape(&self, query_id: i64) -> Option<Arc<Shape>> {
+        self.shapes.lock().get(&query_id).cloned()
+    }
+
+    pub(crate) fn remember_shape(&self, query_id: i64, shape: Arc<Shape>) {
+        let mut shapes = self.shapes.lock();
+        if shapes.len() >= KNOWN_SHAPES {
+            shapes.clear();
+        }
+        shapes.insert(query_id, shape);
     }
 
     pub(crate) fn warnings(&self) -> Vec<String> {

@@ -4,7 +4,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use datafusion::catalog::SchemaProvider;
+use datafusion::common::{Result, plan_err};
+use datafusion::prelude::SessionContext;
 
+use crate::functions;
+use crate::isolation::expanded::Expansion;
+use crate::planner::Planner;
+use crate::query_ids::QueryIds;
 use crate::query_log::QueryLog;
 use crate::recorder::Recorder;
 use crate::retention::Retention;
@@ -49,6 +55,66 @@ impl SysTables {
         Arc::new(SysSchema::new(Arc::clone(&self.store)))
     }
 
+    /// Adds the table functions `backward_trace(query_id, output_row)` and
+    /// `forward_trace(query_id, table_name, row_id)` to a session.
+    pub fn register_functions(&self, context: &SessionContext) {
+        functions::register(&self.store, context);
+    }
+
+    /// The SQL behind one of the views that follow a query's plan (`output_latency`,
+    /// `intermediate_latency`, `expensive_inputs`): exactly what runs when it is filtered by
+    /// this query. It stands on its own wherever schema `sys` is.
+    ///
+    /// # Errors
+    /// If there is no such view, or the log cannot be read.
+    pub async fn expanded_sql(&self, view: &str, query_id: i64) -> Result<String> {
+        match Expansion::VIEWS
+            .into_iter()
+            .find(|known| known.name() == view)
+        {
+            Some(expansion) => self.expand(&expansion, query_id).await,
+            None => plan_err!(
+                "sys.{view} is not written for each query: output_latency, intermediate_latency \
+                 and expensive_inputs are"
+            ),
+        }
+    }
+
+    /// The SQL behind `backward_trace(query_id, output_row)`.
+    ///
+    /// # Errors
+    /// If the log cannot be read.
+    pub async fn backward_trace_sql(&self, query_id: i64, output_row: i64) -> Result<String> {
+        let expansion = Expansion::BackwardTrace {
+            query_id,
+            output_row,
+        };
+        self.expand(&expansion, query_id).await
+    }
+
+    /// The SQL behind `forward_trace(query_id, table_name, row_id)`.
+    ///
+    /// # Errors
+    /// If the log cannot be read.
+    pub async fn forward_trace_sql(
+        &self,
+        query_id: i64,
+        table_name: &str,
+        row_id: i64,
+    ) -> Result<String> {
+        let expansion = Expansion::ForwardTrace {
+            query_id,
+            table: table_name.to_owned(),
+            row_id,
+        };
+        self.expand(&expansion, query_id).await
+    }
+
+    async fn expand(&self, expansion: &Expansion, query_id: i64) -> Result<String> {
+        let ids = QueryIds::Listed([query_id].into());
+        expansion.sql(&Planner::new(&self.store), &ids).await
+    }
+
     /// Changes for how long events are kept; applied in the background.
     pub fn set_retention(&self, retention: Retention) {
         self.store.set_retention(retention);
@@ -58,7 +124,7 @@ impl SysTables {
     ///
     /// # Errors
     /// If a file cannot be written; everything stays readable then, and is tried again.
-    pub fn flush(&self) -> Result<(), SegmentError> {
+    pub fn flush(&self) -> std::result::Result<(), SegmentError> {
         self.store.flush()
     }
 

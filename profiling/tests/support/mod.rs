@@ -28,7 +28,7 @@ pub fn session(tables: &SysTables) -> SessionContext {
         .register_schema("sys", tables.schema_provider())
         .unwrap();
     context.register_catalog("main", Arc::new(catalog));
-    // tables.register_functions(&context);
+    tables.register_functions(&context);
     context
 }
 

@@ -1,0 +1,342 @@
+//! Tables that are SQL written for each query: what SQL that is, and running it.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::arrow::array::{Array, AsArray, RecordBatch};
+use datafusion::arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::{Column, Result};
+use datafusion::logical_expr::{
+    Expr, LogicalPlan, LogicalPlanBuilder, TableProviderFilterPushDown, TableType, cast,
+};
+use datafusion::physical_plan::{ExecutionPlan, collect};
+
+use super::latency::{self, Question};
+use super::shape::{Origin, Shape};
+use super::trace;
+use crate::planner::Planner;
+use crate::query_ids::{QueryIds, concerns_only_query_ids};
+use crate::store::Store;
+
+/// Without a filter on `query_id` the views show so many of the newest queries of level
+/// `records`: each costs about as much as asking for it alone.
+const QUERIES_WITHOUT_FILTER: usize = 16;
+
+/// A table that is SQL written for each query.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Expansion {
+    /// `sys.output_latency`
+    OutputLatency,
+    /// `sys.intermediate_latency`
+    IntermediateLatency,
+    /// `sys.expensive_inputs`
+    ExpensiveInputs,
+    /// `backward_trace(query_id, output_row)`
+    BackwardTrace { query_id: i64, output_row: i64 },
+    /// `forward_trace(query_id, table_name, row_id)`
+    ForwardTrace {
+        query_id: i64,
+        table: String,
+        row_id: i64,
+    },
+}
+
+impl Expansion {
+    /// The views among them.
+    pub(crate) const VIEWS: [Expansion; 3] = [
+        Expansion::OutputLatency,
+        Expansion::IntermediateLatency,
+        Expansion::ExpensiveInputs,
+    ];
+
+    /// Name of the view or table function.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Expansion::OutputLatency => "output_latency",
+            Expansion::IntermediateLatency => "intermediate_latency",
+            Expansion::ExpensiveInputs => "expensive_inputs",
+            Expansion::BackwardTrace { .. } => "backward_trace",
+            Expansion::ForwardTrace { .. } => "forward_trace",
+        }
+    }
+
+    pub(crate) fn schema(&self) -> SchemaRef {
+        const BIGINT: DataType = DataType::Int64;
+        const VARCHAR: DataType = DataType::Utf8;
+        let columns: &[(&str, DataType)] = match self {
+            Expansion::OutputLatency => &[
+                ("query_id", BIGINT),
+                ("output_row", BIGINT),
+                ("total_ns", BIGINT),
+                ("source_table", VARCHAR),
+                ("source_row_id", BIGINT),
+                ("remediated_ns", BIGINT),
+                ("computation_ns", BIGINT),
+                ("shuffle_ns", BIGINT),
+            ],
+            Expansion::IntermediateLatency => &[
+                ("query_id", BIGINT),
+                ("operator_id", BIGINT),
+                ("record_id", BIGINT),
+                ("total_ns", BIGINT),
+                ("source_table", VARCHAR),
+                ("source_row_id", BIGINT),
+                ("remediated_ns", BIGINT),
+                ("computation_ns", BIGINT),
+                ("shuffle_ns", BIGINT),
+            ],
+            Expansion::ExpensiveInputs => &[
+                ("query_id", BIGINT),
+                ("table_name", VARCHAR),
+                ("row_id", BIGINT),
+                ("impact_ns", BIGINT),
+                ("max_total_ns", BIGINT),
+                ("max_remediated_ns", BIGINT),
+                ("outputs", BIGINT),
+                ("self_ns", BIGINT),
+                ("rank", BIGINT),
+            ],
+            Expansion::BackwardTrace { .. } => &[
+                ("table_name", VARCHAR),
+                ("row_id", BIGINT),
+                ("latency_ns", BIGINT),
+            ],
+            Expansion::ForwardTrace { .. } => &[("output_row", BIGINT)],
+        };
+        let fields = columns.iter();
+        let fields = fields.map(|(name, data_type)| Field::new(*name, data_type.clone(), true));
+        Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+    }
+
+    /// The SQL for one query; a trace is of its own query, whichever is given.
+    fn sql_of(&self, query_id: i64, shape: &Shape) -> Result<String> {
+        match self {
+            Expansion::OutputLatency => latency::sql(Question::Outputs, query_id, shape),
+            Expansion::IntermediateLatency => {
+                latency::sql(Question::Intermediates, query_id, shape)
+            }
+            Expansion::ExpensiveInputs => latency::sql(Question::Inputs, query_id, shape),
+            Expansion::BackwardTrace {
+                query_id,
+                output_row,
+            } => trace::backward_sql(*query_id, *output_row, shape),
+            Expansion::ForwardTrace {
+                query_id,
+                table,
+                row_id,
+            } => trace::forward_sql(*query_id, table, *row_id, shape),
+        }
+    }
+
+    /// The SQL of this table for some queries, standing on its own.
+    pub(crate) async fn sql(&self, planner: &Planner, ids: &QueryIds) -> Result<String> {
+        let ids = match self {
+            Expansion::BackwardTrace { query_id, .. }
+            | Expansion::ForwardTrace { query_id, .. } => vec![*query_id],
+            _ => match ids {
+                QueryIds::Listed(ids) => ids.iter().copied().collect(),
+                QueryIds::Range(_) => newest_traced(planner, ids).await?,
+            },
+        };
+        let mut texts = Vec::with_capacity(ids.len());
+        for id in &ids {
+            texts.push(self.sql_of(*id, &*shape(planner, *id).await?)?);
+        }
+        Ok(match texts.as_slice() {
+            [] => self.sql_of(-1, &Shape::default())?,
+            [text] => text.clone(),
+            texts => texts
+                .iter()
+                .map(|text| format!("SELECT * FROM (\n{text}\n)"))
+                .collect::<Vec<_>>()
+                .join("\nUNION ALL\n"),
+        })
+    }
+}
+
+/// The newest queries of level `records` in a range, up to a limit.
+async fn newest_traced(planner: &Planner, ids: &QueryIds) -> Result<Vec<i64>> {
+    let range = match ids {
+        QueryIds::Range(range) => format!("BETWEEN {} AND {}", range.start(), range.end()),
+        QueryIds::Listed(_) => "IS NOT NULL".to_owned(),
+    };
+    let sql = format!(
+        "SELECT query_id FROM sys.queries WHERE profile_level = 'records' AND query_id {range}
+         ORDER BY query_id DESC LIMIT {QUERIES_WITHOUT_FILTER}"
+    );
+    let batches = run(planner, &sql).await?;
+    Ok(batches
+        .iter()
+        .flat_map(|batch| batch.column(0).as_primitive::<Int64Type>().values().iter())
+        .copied()
+        .collect())
+}
+
+/// Which operators of a query captured lineage: from its events if they are in memory, from the
+/// files otherwise. It never changes, so it is remembered.
+async fn shape(planner: &Planner, query_id: i64) -> Result<Arc<Shape>> {
+    let store = planner.store();
+    if let Some(shape) = store.known_shape(query_id) {
+        return Ok(shape);
+    }
+    let origin = |(operator_id, table): (i64, Option<&str>)| Origin {
+        operator_id,
+        table: table.map(str::to_owned),
+    };
+    let mut shape = Shape::default();
+    let buffered = store.snapshot().buffered;
+    if let Some(log) = buffered.iter().find(|log| log.query_id() == query_id) {
+        for (operator, input, table) in log.lineage_steps() {
+            shape
+                .inputs
+                .entry(operator)
+                .or_default()
+                .insert(origin((input, table)));
+        }
+        shape.outputs = log.output_steps().map(origin).collect();
+        shape.record_latency = log.has_latency_of_base_records();
+    } else {
+        let lineage = format!(
+            "SELECT DISTINCT operator_id, input_operator_id, table_name
+             FROM sys.lineage WHERE query_id = {query_id}"
+        );
+        for (operator, input, table) in steps(&run(planner, &lineage).await?) {
+            shape
+                .inputs
+                .entry(operator)
+                .or_default()
+                .insert(origin((input, table)));
+        }
+        let outputs = format!(
+            "SELECT DISTINCT operator_id, operator_id AS same, table_name
+             FROM sys.output_records WHERE query_id = {query_id}"
+        );
+        let outputs = run(planner, &outputs).await?;
+        shape.outputs = steps(&outputs)
+            .map(|(operator, _, table)| origin((operator, table)))
+            .collect();
+        let latency = format!(
+            "SELECT 1 FROM sys.record_latency
+             WHERE query_id = {query_id} AND table_name IS NOT NULL AND kind = 'computation' LIMIT 1"
+        );
+        let latency = run(planner, &latency).await?;
+        shape.record_latency = latency.iter().any(|batch| batch.num_rows() > 0);
+    }
+    let shape = Arc::new(shape);
+    if !shape.is_empty() {
+        store.remember_shape(query_id, Arc::clone(&shape));
+    }
+    Ok(shape)
+}
+
+/// Rows of (operator, input operator, table).
+fn steps(batches: &[RecordBatch]) -> impl Iterator<Item = (i64, i64, Option<&str>)> {
+    batches.iter().flat_map(|batch| {
+        let operators = batch.column(0).as_primitive::<Int64Type>();
+        let inputs = batch.column(1).as_primitive::<Int64Type>();
+        let tables = batch.column(2).as_string::<i32>();
+        (0..batch.num_rows()).map(move |row| {
+            let table = tables.is_valid(row).then(|| tables.value(row));
+            (operators.value(row), inputs.value(row), table)
+        })
+    })
+}
+
+async fn run(planner: &Planner, sql: &str) -> Result<Vec<RecordBatch>> {
+    let plan = planner.physical(&planner.logical(sql).await?).await?;
+    collect(plan, planner.task_context()).await
+}
+
+/// A view or table function whose SQL is written when it is scanned.
+#[derive(Debug)]
+pub(crate) struct ExpandedTable {
+    store: Arc<Store>,
+    expansion: Expansion,
+    definition: String,
+}
+
+impl ExpandedTable {
+    pub(crate) fn new(store: Arc<Store>, expansion: Expansion) -> ExpandedTable {
+        let name = expansion.name();
+        let definition = format!(
+            "-- sys.{name} is SQL over the log that is written for each query, since it follows the\n\
+             -- query's plan. This prints it for query 7:\n\
+             -- SHOW CREATE VIEW sys.{name} FOR 7"
+        );
+        ExpandedTable {
+            store,
+            expansion,
+            definition,
+        }
+    }
+}
+
+#[async_trait]
+impl TableProvider for ExpandedTable {
+    fn schema(&self) -> SchemaRef {
+        self.expansion.schema()
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::View
+    }
+
+    fn get_table_definition(&self) -> Option<&str> {
+        Some(&self.definition)
+    }
+
+    /// Filters on `query_id` choose the queries that SQL is written for.
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> Result<Vec<TableProviderFilterPushDown>> {
+        let supported = |filter: &&Expr| {
+            if concerns_only_query_ids(filter) {
+                TableProviderFilterPushDown::Inexact
+            } else {
+                TableProviderFilterPushDown::Unsupported
+            }
+        };
+        Ok(filters.iter().map(supported).collect())
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let planner = Planner::of_session(&self.store, state);
+        let ids = QueryIds::of_filters(filters);
+        let sql = self.expansion.sql(&planner, &ids).await?;
+        let plan = planner.logical(&sql).await?;
+        let plan = self.fit(plan, projection, limit)?;
+        planner.physical(&plan).await
+    }
+}
+
+impl ExpandedTable {
+    /// The columns that are wanted, in exactly the types of the schema.
+    fn fit(
+        &self,
+        plan: LogicalPlan,
+        projection: Option<&Vec<usize>>,
+        limit: Option<usize>,
+    ) -> Result<LogicalPlan> {
+        let schema = self.schema();
+        let wanted: Vec<usize> = match projection {
+            Some(projection) => projection.clone(),
+            None => (0..schema.fields().len()).collect(),
+        };
+        let columns = wanted.iter().map(|index| {
+            let field = schema.field(*index);
+            let column = Expr::Column(Column::from(plan.schema().qualified_field(*index)));
+            cast(column, field.data_type().clone()).alias(field.name())
+        });
+        let columns: Vec<Expr> = columns.collect();
+        let builder = LogicalPlanBuilder::from(plan).project(columns)?;
+        builder.limit(0, limit)?.build()
+    }
+}

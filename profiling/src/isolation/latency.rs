@@ -1,0 +1,460 @@
+//! The SQL of total, source and remediated latency.
+//!
+//! For an operator `n` that captured lineage, from its inputs up:
+//! - `edges_n`: its edges that a result row depends on, found from the result down
+//! - `edge_cost_n`: what an edge costs in each partition: time spent aggregating ÷ edges
+//! - `slowest_n`: of each record the slowest input: total latency, source, shuffle latency
+//! - `records_n`: the same with remediated latency, for which the source must be known first
+//!
+//! `slowest` and `records` are aggregates over `edges`, joined with the inputs' own `slowest` or
+//! `records`: nothing is sorted, and the number of passes over the edges of an operator grows
+//! with the number of operators above it, not with its power.
+//!
+//! A source is one number, `row_id * tables + table`, so that one aggregate finds it, and ties
+//! go to the smallest row id.
+
+use std::fmt::Write;
+
+use datafusion::common::Result;
+
+use super::shape::{Origin, Shape};
+
+/// A question about the latencies of a query.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Question {
+    /// Of each result row.
+    Outputs,
+    /// Of each record of operators that captured lineage.
+    Intermediates,
+    /// Of base records: what they add to the result rows that they are the source of.
+    Inputs,
+}
+
+/// The SQL that answers the question for one query, without its `ORDER BY`.
+pub(crate) fn sql(question: Question, query_id: i64, shape: &Shape) -> Result<String> {
+    if shape.is_empty() {
+        return Ok(nothing(question, query_id));
+    }
+    let writer = Writer {
+        query_id,
+        shape,
+        tables: shape.tables(),
+    };
+    let bottom_up = shape.inputs_first()?;
+    let mut steps: Vec<String> = Vec::new();
+    for operator in bottom_up.iter().rev() {
+        steps.push(writer.edges(*operator));
+    }
+    for operator in &bottom_up {
+        steps.push(writer.edge_cost(*operator));
+        steps.push(writer.slowest(*operator));
+        steps.push(writer.records(*operator));
+    }
+    let answer = match question {
+        Question::Intermediates => writer.intermediates(&bottom_up),
+        Question::Outputs => {
+            steps.extend(writer.outputs());
+            format!(
+                "SELECT\n  {query_id} AS query_id, output_row, total_ns,\n  {},\n  {},\n  \
+                 coalesce(remediated_ns, 0) AS remediated_ns,\n  \
+                 total_ns - shuffle_ns AS computation_ns, shuffle_ns\nFROM outputs",
+                writer.source_table("source"),
+                writer.source_row_id("source"),
+            )
+        }
+        Question::Inputs => {
+            steps.extend(writer.outputs());
+            steps.push(writer.impacts());
+            steps.push(writer.attributed());
+            writer.inputs()
+        }
+    };
+    if steps.is_empty() {
+        return Ok(answer);
+    }
+    Ok(format!("WITH\n{}\n{answer}", steps.join(",\n")))
+}
+
+/// The answer for a query of which nothing was captured: no row.
+fn nothing(question: Question, query_id: i64) -> String {
+    let columns = match question {
+        Question::Outputs => {
+            "CAST(0 AS BIGINT) AS output_row, CAST(0 AS BIGINT) AS total_ns,\n  \
+             CAST(NULL AS VARCHAR) AS source_table, CAST(NULL AS BIGINT) AS source_row_id,\n  \
+             CAST(0 AS BIGINT) AS remediated_ns, CAST(0 AS BIGINT) AS computation_ns,\n  \
+             CAST(0 AS BIGINT) AS shuffle_ns"
+        }
+        Question::Intermediates => {
+            "CAST(0 AS BIGINT) AS operator_id, CAST(0 AS BIGINT) AS record_id,\n  \
+             CAST(0 AS BIGINT) AS total_ns, CAST(NULL AS VARCHAR) AS source_table,\n  \
+             CAST(NULL AS BIGINT) AS source_row_id, CAST(0 AS BIGINT) AS remediated_ns,\n  \
+             CAST(0 AS BIGINT) AS computation_ns, CAST(0 AS BIGINT) AS shuffle_ns"
+        }
+        Question::Inputs => {
+            "CAST(NULL AS VARCHAR) AS table_name, CAST(NULL AS BIGINT) AS row_id,\n  \
+             CAST(0 AS BIGINT) AS impact_ns, CAST(0 AS BIGINT) AS max_total_ns,\n  \
+             CAST(0 AS BIGINT) AS max_remediated_ns, CAST(0 AS BIGINT) AS outputs,\n  \
+             CAST(0 AS BIGINT) AS self_ns, CAST(0 AS BIGINT) AS rank"
+        }
+    };
+    format!(
+        "-- Nothing was captured for this query: it ran below level 'records'.\n\
+         SELECT\n  CAST({query_id} AS BIGINT) AS query_id,\n  {columns}\nWHERE false"
+    )
+}
+
+struct Writer<'a> {
+    query_id: i64,
+    shape: &'a Shape,
+    tables: Vec<&'a str>,
+}
+
+impl Writer<'_> {
+    /// The edges of an operator that a result row depends on.
+    fn edges(&self, operator: i64) -> String {
+        let query = self.query_id;
+        let reached = reached(query, operator, self.shape);
+        format!(
+            "-- Operator {operator}: the edges that a result row depends on.\n\
+             edges_{operator} AS (\n  \
+             SELECT output_id, partition, input_operator_id, table_name, input_id, input_latency_ns\n  \
+             FROM sys.lineage\n  \
+             WHERE query_id = {query} AND operator_id = {operator} AND output_id IN (\n    {reached}\n  )\n)"
+        )
+    }
+
+    /// What an edge costs in each partition of an operator.
+    fn edge_cost(&self, operator: i64) -> String {
+        let of_operator = format!("query_id = {} AND operator_id = {operator}", self.query_id);
+        format!(
+            "-- Operator {operator}: what an edge costs in each partition: time spent aggregating / edges.\n\
+             edge_cost_{operator} AS (\n  \
+             SELECT spent.partition, CAST(spent.self_ns AS DOUBLE) / counted.edges AS ns_per_edge\n  \
+             FROM (\n    \
+             SELECT partition, sum(self_ns) AS self_ns\n    \
+             FROM sys.operator_stats WHERE {of_operator} GROUP BY partition\n  \
+             ) AS spent JOIN (\n    \
+             SELECT partition, count(*) AS edges\n    \
+             FROM sys.lineage WHERE {of_operator} GROUP BY partition\n  \
+             ) AS counted ON spent.partition = counted.partition\n)"
+        )
+    }
+
+    /// Of each record of an operator: total latency, its source, shuffle latency on the way.
+    fn slowest(&self, operator: i64) -> String {
+        let inputs = self.arriving(operator, "slowest", "");
+        format!(
+            "-- Operator {operator}: total latency of each record, and the source of its slowest input.\n\
+             slowest_{operator} AS (\n  \
+             SELECT\n    \
+             records.record_id, records.source, records.own_shuffle_ns,\n    \
+             records.input_ns + records.own_shuffle_ns AS total_ns,\n    \
+             records.input_shuffle_ns + records.own_shuffle_ns AS shuffle_ns\n  \
+             FROM (\n    \
+             SELECT\n      \
+             slowest.record_id, slowest.source, slowest.input_ns, slowest.input_shuffle_ns,\n      \
+             CAST(round(slowest.edges * coalesce(cost.ns_per_edge, 0)) AS BIGINT) AS own_shuffle_ns\n    \
+             FROM edge_cost_{operator} AS cost RIGHT JOIN (\n      \
+             SELECT\n        \
+             output_id AS record_id, min(partition) AS partition, count(*) AS edges,\n        \
+             max(total_ns) AS input_ns,\n        \
+             first_value(source ORDER BY total_ns DESC, source, shuffle_ns) AS source,\n        \
+             first_value(shuffle_ns ORDER BY total_ns DESC, source, shuffle_ns) AS input_shuffle_ns\n      \
+             FROM (\n{inputs}\n      ) AS inputs\n      \
+             GROUP BY output_id\n    \
+             ) AS slowest ON slowest.partition = cost.partition\n  \
+             ) AS records\n)"
+        )
+    }
+
+    /// The same with remediated latency.
+    fn records(&self, operator: i64) -> String {
+        let inputs = self.arriving(operator, "records", ", remediated_ns");
+        format!(
+            "-- Operator {operator}: the same, and what the total would be without that source.\n\
+             records_{operator} AS (\n  \
+             SELECT\n    \
+             slowest.record_id, min(slowest.total_ns) AS total_ns, min(slowest.source) AS source,\n    \
+             min(slowest.shuffle_ns) AS shuffle_ns,\n    \
+             max(CASE WHEN inputs.source = slowest.source THEN inputs.remediated_ns ELSE inputs.total_ns END)\n      \
+             + min(slowest.own_shuffle_ns) AS remediated_ns\n  \
+             FROM slowest_{operator} AS slowest JOIN (\n{inputs}\n  \
+             ) AS inputs ON slowest.record_id = inputs.output_id\n  \
+             GROUP BY slowest.record_id\n)"
+        )
+    }
+
+    /// The inputs of an operator's records as they arrive: with their total latency there.
+    fn arriving(&self, operator: i64, step: &str, remediated: &str) -> String {
+        let origins = self.shape.inputs[&operator].iter().map(|origin| {
+            let from = Arrival {
+                edges: &format!("edges_{operator}"),
+                key: "output_id, partition",
+                origin_column: "input_operator_id",
+                record: "input_id",
+                latency: "input_latency_ns",
+            };
+            self.arrival(&from, origin, step, !remediated.is_empty())
+        });
+        union(origins, 8)
+    }
+
+    /// The records that result rows are made of, as they arrive.
+    fn arriving_at_outputs(&self, step: &str, remediated: bool) -> String {
+        let edges = format!(
+            "(SELECT * FROM sys.output_records WHERE query_id = {})",
+            self.query_id
+        );
+        let origins = self.shape.outputs.iter().map(|origin| {
+            let from = Arrival {
+                edges: &edges,
+                key: "output_row",
+                origin_column: "operator_id",
+                record: "record_id",
+                latency: "latency_ns",
+            };
+            self.arrival(&from, origin, step, remediated)
+        });
+        union(origins, 8)
+    }
+
+    fn arrival(&self, from: &Arrival<'_>, origin: &Origin, step: &str, remediated: bool) -> String {
+        let Arrival {
+            edges,
+            key,
+            origin_column,
+            record,
+            latency,
+        } = from;
+        let operator = origin.operator_id;
+        if self.shape.captures(origin) {
+            let key = key.split(", ").map(|key| format!("edge.{key}"));
+            let key = key.collect::<Vec<_>>().join(", ");
+            let remediated = if remediated {
+                format!(",\n  edge.{latency} + input.remediated_ns AS remediated_ns")
+            } else {
+                String::new()
+            };
+            return format!(
+                "SELECT\n  {key}, edge.{latency} + coalesce(input.total_ns, 0) AS total_ns,\n  \
+                 input.source, coalesce(input.shuffle_ns, 0) AS shuffle_ns{remediated}\n\
+                 FROM {step}_{operator} AS input RIGHT JOIN (\n  \
+                 SELECT * FROM {edges} AS edge\n  \
+                 WHERE {origin_column} = {operator} AND table_name IS NULL\n\
+                 ) AS edge ON input.record_id = edge.{record}"
+            );
+        }
+        let (source, table) = match &origin.table {
+            Some(table) => (
+                self.source(table, record),
+                format!("table_name = {}", literal(table)),
+            ),
+            None => (
+                "CAST(NULL AS BIGINT)".to_owned(),
+                "table_name IS NULL".to_owned(),
+            ),
+        };
+        // Without its only source a base record would not exist; a record of which no lineage
+        // was captured stays as it is.
+        let remediated = match (remediated, &origin.table) {
+            (false, _) => String::new(),
+            (true, Some(_)) => ", CAST(NULL AS BIGINT) AS remediated_ns".to_owned(),
+            (true, None) => format!(", {latency} AS remediated_ns"),
+        };
+        format!(
+            "SELECT {key}, {latency} AS total_ns, {source} AS source, CAST(0 AS BIGINT) AS shuffle_ns{remediated}\n\
+             FROM {edges} AS edge WHERE {origin_column} = {operator} AND {table}"
+        )
+    }
+
+    /// The same two steps for result rows, which cost no shuffle of their own.
+    fn outputs(&self) -> [String; 2] {
+        let slowest = self.arriving_at_outputs("slowest", false);
+        let records = self.arriving_at_outputs("records", true);
+        [
+            format!(
+                "-- Total latency of each result row, and the source of its slowest record.\n\
+                 slowest_outputs AS (\n  \
+                 SELECT\n    \
+                 output_row, max(total_ns) AS total_ns,\n    \
+                 first_value(source ORDER BY total_ns DESC, source, shuffle_ns) AS source,\n    \
+                 first_value(shuffle_ns ORDER BY total_ns DESC, source, shuffle_ns) AS shuffle_ns\n  \
+                 FROM (\n{slowest}\n  ) AS records\n  \
+                 GROUP BY output_row\n)"
+            ),
+            format!(
+                "-- The same, and what the total would be without that source.\n\
+                 outputs AS (\n  \
+                 SELECT\n    \
+                 slowest.output_row, min(slowest.total_ns) AS total_ns, min(slowest.source) AS source,\n    \
+                 min(slowest.shuffle_ns) AS shuffle_ns,\n    \
+                 max(CASE WHEN records.source = slowest.source THEN records.remediated_ns ELSE records.total_ns END)\n      \
+                 AS remediated_ns\n  \
+                 FROM slowest_outputs AS slowest JOIN (\n{records}\n  \
+                 ) AS records ON slowest.output_row = records.output_row\n  \
+                 GROUP BY slowest.output_row\n)"
+            ),
+        ]
+    }
+
+    fn intermediates(&self, operators: &[i64]) -> String {
+        let selects = operators.iter().map(|operator| {
+            format!(
+                "SELECT\n  {} AS query_id, {operator} AS operator_id, record_id, total_ns,\n  \
+                 {},\n  {},\n  coalesce(remediated_ns, 0) AS remediated_ns,\n  \
+                 total_ns - shuffle_ns AS computation_ns, shuffle_ns\nFROM records_{operator}",
+                self.query_id,
+                self.source_table("source"),
+                self.source_row_id("source"),
+            )
+        });
+        let all: Vec<String> = selects.collect();
+        if all.is_empty() {
+            return nothing(Question::Intermediates, self.query_id);
+        }
+        all.join("\nUNION ALL\n")
+    }
+
+    /// Impact of each base record that is the source of a result row.
+    fn impacts(&self) -> String {
+        format!(
+            "-- What each source adds to the result rows that it is the source of.\n\
+             impacts AS (\n  \
+             SELECT\n    \
+             {},\n    {},\n    \
+             max(total_ns) - max(coalesce(remediated_ns, 0)) AS impact_ns,\n    \
+             max(total_ns) AS max_total_ns, max(coalesce(remediated_ns, 0)) AS max_remediated_ns,\n    \
+             count(*) AS outputs\n  \
+             FROM outputs\n  WHERE source IS NOT NULL\n  GROUP BY source\n)",
+            self.source_table("source")
+                .replace("source_table", "table_name"),
+            self.source_row_id("source")
+                .replace("source_row_id", "row_id"),
+        )
+    }
+
+    /// The sources with their second attribution: the sum of all computation latencies of the
+    /// base record, as recorded for the record, or else as recorded for its edges.
+    fn attributed(&self) -> String {
+        let query = self.query_id;
+        let latencies = if self.shape.record_latency {
+            format!(
+                "    SELECT table_name, row_id, latency_ns FROM sys.record_latency\n    \
+                 WHERE query_id = {query} AND table_name IS NOT NULL AND kind = 'computation'"
+            )
+        } else {
+            format!(
+                "    SELECT table_name, input_id AS row_id, input_latency_ns AS latency_ns\n    \
+                 FROM sys.lineage WHERE query_id = {query} AND table_name IS NOT NULL\n    \
+                 UNION ALL\n    \
+                 SELECT table_name, record_id AS row_id, latency_ns\n    \
+                 FROM sys.output_records WHERE query_id = {query} AND table_name IS NOT NULL"
+            )
+        };
+        format!(
+            "-- The second attribution: all time spent on the record, on the critical path or not.\n\
+             attributed AS (\n  \
+             SELECT\n    \
+             impacts.table_name, impacts.row_id, impacts.impact_ns, impacts.max_total_ns,\n    \
+             impacts.max_remediated_ns, impacts.outputs,\n    \
+             coalesce(sum(latencies.latency_ns), 0) AS self_ns\n  \
+             FROM impacts LEFT JOIN (\n{latencies}\n  ) AS latencies\n  \
+             ON impacts.table_name = latencies.table_name AND impacts.row_id = latencies.row_id\n  \
+             GROUP BY impacts.table_name, impacts.row_id, impacts.impact_ns, impacts.max_total_ns,\n    \
+             impacts.max_remediated_ns, impacts.outputs\n)"
+        )
+    }
+
+    fn inputs(&self) -> String {
+        format!(
+            "SELECT\n  \
+             {} AS query_id, table_name, row_id, impact_ns, max_total_ns, max_remediated_ns,\n  \
+             outputs, self_ns,\n  \
+             CAST(row_number() OVER (ORDER BY impact_ns DESC, row_id, table_name) AS BIGINT) AS rank\n\
+             FROM attributed",
+            self.query_id
+        )
+    }
+
+    /// The number that stands for a base record of a table.
+    fn source(&self, table: &str, row_id: &str) -> String {
+        match (
+            self.tables.len(),
+            self.tables.iter().position(|name| *name == table),
+        ) {
+            (count, Some(index)) if count > 1 => format!("{row_id} * {count} + {index}"),
+            _ => row_id.to_owned(),
+        }
+    }
+
+    fn source_row_id(&self, source: &str) -> String {
+        match self.tables.len() {
+            0 | 1 => format!("{source} AS source_row_id"),
+            count => format!("{source} / {count} AS source_row_id"),
+        }
+    }
+
+    fn source_table(&self, source: &str) -> String {
+        match self.tables.as_slice() {
+            [] => "CAST(NULL AS VARCHAR) AS source_table".to_owned(),
+            [table] => format!(
+                "CASE WHEN {source} IS NOT NULL THEN {} END AS source_table",
+                literal(table)
+            ),
+            tables => {
+                let mut case = format!("CASE {source} % {}", tables.len());
+                for (index, table) in tables.iter().enumerate() {
+                    let _ = write!(case, " WHEN {index} THEN {}", literal(table));
+                }
+                format!("{case} END AS source_table")
+            }
+        }
+    }
+}
+
+/// Where arriving records are read from.
+struct Arrival<'a> {
+    edges: &'a str,
+    key: &'a str,
+    origin_column: &'a str,
+    record: &'a str,
+    latency: &'a str,
+}
+
+/// The records of an operator that a result row depends on, given the edges of the operators
+/// that consume them.
+fn reached(query_id: i64, operator: i64, shape: &Shape) -> String {
+    let mut reached: Vec<String> = Vec::new();
+    let direct = Origin {
+        operator_id: operator,
+        table: None,
+    };
+    if shape.outputs.contains(&direct) {
+        reached.push(format!(
+            "SELECT record_id FROM sys.output_records WHERE query_id = {query_id} \
+             AND operator_id = {operator} AND table_name IS NULL"
+        ));
+    }
+    reached.extend(shape.consumers(operator).map(|consumer| {
+        format!(
+            "SELECT input_id FROM edges_{consumer} \
+             WHERE input_operator_id = {operator} AND table_name IS NULL"
+        )
+    }));
+    if reached.is_empty() {
+        return "SELECT CAST(NULL AS BIGINT) WHERE false".to_owned();
+    }
+    reached.join("\n    UNION ALL\n    ")
+}
+
+fn union(selects: impl Iterator<Item = String>, indent: usize) -> String {
+    let all = selects.collect::<Vec<_>>().join("\nUNION ALL\n");
+    let indent = " ".repeat(indent);
+    let lines: Vec<String> = all.lines().map(|line| format!("{indent}{line}")).collect();
+    lines.join("\n")
+}
+
+/// A text as a literal in SQL.
+pub(super) fn literal(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}

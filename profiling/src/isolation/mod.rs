@@ -1,0 +1,18 @@
+//! Which input records make a query slow: total, source and remediated latency of each result
+//! row, from the lineage and the latencies that were recorded.
+//!
+//! How deep the recursion of the definitions goes depends on the query's plan, so the SQL is
+//! written for each query: one step for each operator that captured lineage.
+//!
+//! - [`shape`]: which operators captured lineage from which
+//! - [`latency`]: the SQL of `sys.output_latency`, `sys.intermediate_latency` and
+//!   `sys.expensive_inputs`
+//! - [`trace`]: the SQL of `backward_trace` and `forward_trace`
+//! - [`expanded`]: tables that are such SQL
+
+pub(crate) mod expanded;
+mod latency;
+mod shape;
+mod trace;
+
+pub(crate) use shape::Shape;

@@ -1,0 +1,227 @@
+//! The worked case of PerfDebug (SoCC '19), figure 5: five records through two aggregations,
+//! recorded like any query and asked through the views that users have.
+//!
+//! The printed figure drops, for the remediated latency, every input whose most impactful
+//! source is the record that is removed. The views keep such an input with its own remediated
+//! latency, so o1 to o4 would take 528, 528, 669 and 538 ms without h2, not 304 to 324.
+
+mod support;
+
+use std::sync::Arc;
+
+use skewer_profiling::{Retention, SysTables};
+use support::*;
+
+const QUERY: i64 = 7;
+const SCAN: i64 = 3;
+const STAGE_1: i64 = 2;
+const STAGE_2: i64 = 1;
+
+/// Records `h1` to `h5` have the row ids 1 to 5, `i1` to `i10` and `o1` to `o5` likewise.
+fn record(tables: &SysTables) {
+    let recorder = recorder(QUERY);
+    recorder.operator(operator(0, None, "RootExec", false));
+    recorder.operator(operator(STAGE_2, Some(0), "AggregateExec", true));
+    recorder.operator(operator(STAGE_1, Some(STAGE_2), "AggregateExec", true));
+    recorder.operator(operator(SCAN, Some(STAGE_1), "DataSourceExec", false));
+    for (operator_id, partition, shuffle_ms) in [
+        (STAGE_1, 0, 60),
+        (STAGE_1, 1, 70),
+        (STAGE_2, 0, 60),
+        (STAGE_2, 1, 120),
+    ] {
+        recorder.operator_stats(stats(operator_id, partition, ms(shuffle_ms)));
+    }
+    let input = (SCAN, Some("input"));
+    let stage_1_partition_0 = [
+        (1, 1, 486),
+        (1, 2, 28848),
+        (2, 1, 486),
+        (2, 2, 28848),
+        (3, 1, 486),
+        (3, 2, 28848),
+        (3, 3, 611),
+        (4, 1, 486),
+        (4, 2, 28848),
+        (5, 1, 239),
+    ];
+    let stage_1_partition_1 = [
+        (6, 5, 264),
+        (7, 5, 264),
+        (8, 4, 160),
+        (8, 5, 264),
+        (9, 4, 160),
+        (9, 5, 264),
+        (10, 4, 160),
+    ];
+    lineage(&recorder, (STAGE_1, 0), input, &in_ns(&stage_1_partition_0));
+    lineage(&recorder, (STAGE_1, 1), input, &in_ns(&stage_1_partition_1));
+    let stage_2_partition_0 = [(1, 1, 0), (1, 6, 0), (2, 2, 0), (2, 7, 0)];
+    let stage_2_partition_1 = [
+        (3, 3, 0),
+        (3, 8, 0),
+        (4, 4, 0),
+        (4, 9, 0),
+        (5, 5, 0),
+        (5, 10, 0),
+    ];
+    lineage(
+        &recorder,
+        (STAGE_2, 0),
+        (STAGE_1, None),
+        &stage_2_partition_0,
+    );
+    lineage(
+        &recorder,
+        (STAGE_2, 1),
+        (STAGE_1, None),
+        &stage_2_partition_1,
+    );
+    let results: Vec<(i64, i64)> = (1..=5).map(|record| (record, 0)).collect();
+    outputs(&recorder, 0, (STAGE_2, None), &results);
+    tables.finish(&recorder, finished("SELECT … GROUP BY word"));
+}
+
+fn ms(milliseconds: i64) -> i64 {
+    milliseconds * 1_000_000
+}
+
+fn in_ns(edges: &[(i64, i64, i64)]) -> Vec<(i64, i64, i64)> {
+    edges
+        .iter()
+        .map(|(output, input, latency)| (*output, *input, ms(*latency)))
+        .collect()
+}
+
+/// The log in memory, the same log written to files, and the same opened again.
+fn stores(directory: &std::path::Path) -> [Arc<SysTables>; 3] {
+    let memory = SysTables::open(None, Retention::default());
+    record(&memory);
+    let written = SysTables::open(None, Retention::default());
+    record(&written);
+    written.flush().unwrap();
+    let before = SysTables::open(Some(directory), Retention::default());
+    record(&before);
+    drop(before);
+    [
+        memory,
+        written,
+        SysTables::open(Some(directory), Retention::default()),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn intermediate_records_have_the_latencies_of_the_figure() {
+    let directory = tempfile::tempdir().unwrap();
+    let expected = [
+        // record, total, most impactful source, remediated
+        (1, 28860, 2, 498),
+        (2, 28860, 2, 498),
+        (3, 28866, 2, 629),
+        (4, 28860, 2, 498),
+        (5, 245, 1, 0),
+        (6, 274, 5, 0),
+        (7, 274, 5, 0),
+        (8, 284, 5, 180),
+        (9, 284, 5, 180),
+        (10, 170, 4, 0),
+    ]
+    .map(|(record, total, source, remediated)| {
+        [record, ms(total), source, ms(remediated)].map(|value| value.to_string())
+    });
+    for tables in stores(directory.path()) {
+        let context = session(&tables);
+        let rows = rows(
+            &context,
+            "SELECT record_id, total_ns, source_row_id, remediated_ns
+             FROM sys.intermediate_latency WHERE query_id = 7 AND operator_id = 2
+             ORDER BY record_id",
+        )
+        .await;
+        assert_eq!(rows, expected);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn results_have_the_latencies_of_the_figure() {
+    let directory = tempfile::tempdir().unwrap();
+    let expected = [
+        // row, total, most impactful source, remediated, shuffle
+        (0, 28890, 2, 528, 12 + 30),
+        (1, 28890, 2, 528, 12 + 30),
+        (2, 28906, 2, 669, 18 + 40),
+        (3, 28900, 2, 538, 12 + 40),
+        (4, 285, 1, 210, 6 + 40),
+    ]
+    .map(|(row, total, source, remediated, shuffle)| {
+        let [total, remediated, shuffle] = [total, remediated, shuffle].map(ms);
+        let numbers = [row, total, source, remediated, total - shuffle, shuffle];
+        let mut row = vec!["input".to_owned()];
+        row.extend(numbers.map(|value| value.to_string()));
+        row
+    });
+    for tables in stores(directory.path()) {
+        let context = session(&tables);
+        let rows = rows(
+            &context,
+            "SELECT source_table, output_row, total_ns, source_row_id, remediated_ns,
+                    computation_ns, shuffle_ns
+             FROM sys.output_latency WHERE query_id = 7 ORDER BY output_row",
+        )
+        .await;
+        assert_eq!(rows, expected);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_most_expensive_input_is_h2_and_the_next_is_h1() {
+    let directory = tempfile::tempdir().unwrap();
+    let h1_self = ms(4 * 486 + 239).to_string();
+    let h2_self = ms(4 * 28848).to_string();
+    let numbers = [28237, 28906, 669].map(|value| ms(value).to_string());
+    let [impact, total, remediated] = numbers.each_ref();
+    let h2 = ["1", "input", "2", impact, total, remediated, "4", &h2_self];
+    let numbers = [75, 285, 210].map(|value| ms(value).to_string());
+    let [impact, total, remediated] = numbers.each_ref();
+    let h1 = ["2", "input", "1", impact, total, remediated, "1", &h1_self];
+    for tables in stores(directory.path()) {
+        let context = session(&tables);
+        let columns = "rank, table_name, row_id, impact_ns, max_total_ns, max_remediated_ns,
+                       outputs, self_ns";
+        for filter in ["WHERE query_id = 7", "WHERE query_id IN (3, 7)", ""] {
+            let sql = format!("SELECT {columns} FROM sys.expensive_inputs {filter} ORDER BY rank");
+            assert_eq!(rows(&context, &sql).await, [h2, h1], "{filter}");
+        }
+        let expanded = tables
+            .expanded_sql("expensive_inputs", QUERY)
+            .await
+            .unwrap();
+        let sql = format!("SELECT {columns} FROM ({expanded}) ORDER BY rank");
+        assert_eq!(rows(&context, &sql).await, [h2, h1], "{expanded}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn traces_follow_the_lineage_in_both_directions() {
+    let directory = tempfile::tempdir().unwrap();
+    for tables in stores(directory.path()) {
+        let context = session(&tables);
+        let back =
+            "SELECT table_name, row_id, latency_ns FROM backward_trace(7, 2) ORDER BY row_id";
+        let latencies = [486, 28848, 611, 160, 264].map(|value| ms(value).to_string());
+        let expected: Vec<[&str; 3]> = ["1", "2", "3", "4", "5"]
+            .into_iter()
+            .zip(&latencies)
+            .map(|(row, latency)| ["input", row, latency.as_str()])
+            .collect();
+        assert_eq!(rows(&context, back).await, expected);
+        let back = "SELECT row_id FROM backward_trace(7, 4) ORDER BY row_id";
+        assert_eq!(rows(&context, back).await, [["1"], ["4"]]);
+        let forward = "SELECT * FROM forward_trace(7, 'input', 3)";
+        assert_eq!(rows(&context, forward).await, [["2"]]);
+        let forward = "SELECT * FROM forward_trace(7, 'input', 4) ORDER BY 1";
+        assert_eq!(rows(&context, forward).await, [["2"], ["3"], ["4"]]);
+        let forward = "SELECT * FROM forward_trace(7, 'other', 4)";
+        assert_eq!(rows(&context, forward).await, [[""; 0]; 0]);
+    }
+}
