@@ -1,1 +1,39 @@
-//! Placeholder.
+//! What Skewer keeps once it is acknowledged: tables as immutable Parquet segments, published by
+//! transactions of a redb catalog. Depends on no other crate of the workspace.
+//!
+//! A commit is one redb transaction that publishes files which are already on disk; a file that no
+//! transaction published is garbage. The on-disk format is described in `docs/storage.md`.
+//!
+//! - [`storage`]: opening a database, taking snapshots, beginning transactions
+//! - [`snapshot`]: the immutable state a reader sees: schemas, tables, views, segments
+//! - [`transaction`]: buffered changes and their commit
+//! - [`writer`]: Arrow batches to Parquet segments, with row ids
+//! - [`compaction`]: small segments merged into larger ones
+//! - [`segment_store`]: segments as an object store for DataFusion to read, and their verification
+//! - `changes`: what each change does to a snapshot and to the catalog
+//! - `catalog`: the redb file
+//! - [`disk`]: the one door to the file system; [`fault`]: the same door with injected faults
+//! - `lock`: one process at a time
+//! - [`error`]: what can go wrong, by what the caller can do about it
+
+mod catalog;
+mod changes;
+pub mod compaction;
+pub mod disk;
+pub mod error;
+pub mod fault;
+mod lock;
+pub mod segment_store;
+pub mod snapshot;
+pub mod storage;
+pub mod transaction;
+pub mod writer;
+
+pub use error::{Object, StorageError};
+pub use snapshot::{ROW_ID, SegmentMeta, Snapshot, TableId, TableMeta, ViewMeta};
+pub use storage::{DEFAULT_SCHEMA, Storage, StorageOptions};
+pub use transaction::Transaction;
+pub use writer::{NewSegment, SegmentWriter};
+
+/// Result of everything in this crate.
+pub type Result<T, E = StorageError> = std::result::Result<T, E>;

@@ -1,0 +1,105 @@
+//! Small segments merged into larger ones.
+//!
+//! Size-tiered: a segment of up to 8ⁿ rows is in tier n; eight segments in one tier are merged,
+//! together with everything in lower tiers. So each row is rewritten once per tier, about seven
+//! times on its way from single-row inserts to a full segment.
+
+use std::sync::Arc;
+
+use datafusion::arrow::array::new_null_array;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::error::ArrowError;
+use datafusion::arrow::record_batch::RecordBatch;
+use datafusion::parquet::arrow::ParquetRecordBatchStreamBuilder;
+use datafusion::parquet::arrow::async_reader::ParquetObjectReader;
+use futures::TryStreamExt;
+
+use crate::snapshot::{SegmentMeta, TableId};
+use crate::storage::Storage;
+use crate::{Result, StorageError};
+
+/// Segments of a tier that are worth a merge, and the factor between tiers.
+const FAN_IN: u64 = 8;
+
+impl Storage {
+    /// Merges small segments of a table if there are enough of them; row ids stay as they are.
+    /// Returns whether anything changed: call again while it does. A table that is gone, or that
+    /// changes meanwhile, is left alone.
+    ///
+    /// Statements that delete or update rows of the merged segments at the same time get
+    /// [`StorageError::Conflict`] and have to be run again.
+    pub async fn compact(&self, table: TableId) -> Result<bool> {
+        let Some(table) = self.snapshot().table_by_id(table) else {
+            return Ok(false);
+        };
+        let chosen = choose(&table.segments, self.segment_rows());
+        if chosen.is_empty() {
+            return Ok(false);
+        }
+        let mut writer = self.writer(&table);
+        for segment in &chosen {
+            let unreadable = |error: String| StorageError::corrupt(segment.path(), error);
+            let reader = ParquetObjectReader::new(self.object_store(), segment.location.clone())
+                .with_file_size(segment.bytes);
+            let mut batches = ParquetRecordBatchStreamBuilder::new(reader)
+                .await
+                .and_then(|builder| builder.build())
+                .map_err(|error| unreadable(error.to_string()))?;
+            while let Some(batch) = batches
+                .try_next()
+                .await
+                .map_err(|error| unreadable(error.to_string()))?
+            {
+                let batch = complete(&batch, &table.physical_schema())
+                    .map_err(|error| unreadable(error.to_string()))?;
+                writer.write_with_ids(&batch).await?;
+            }
+        }
+        let added = writer.finish().await?;
+        let removed: Vec<u64> = chosen.iter().map(|segment| segment.id).collect();
+        let mut transaction = self.begin();
+        let replaced = transaction
+            .replace_segments(table.id, &removed, added)
+            .and_then(|()| transaction.commit());
+        match replaced {
+            Ok(_) => Ok(true),
+            Err(StorageError::Conflict { .. } | StorageError::NotFound { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Segments to merge, in order of their row ids; none if there is too little to gain.
+fn choose(segments: &[Arc<SegmentMeta>], full: u64) -> Vec<Arc<SegmentMeta>> {
+    let mut limit = 1;
+    let mut below = 0;
+    while below < full {
+        let in_tier = |segment: &&Arc<SegmentMeta>| {
+            segment.rows > below && segment.rows <= limit && segment.rows < full
+        };
+        if segments.iter().filter(in_tier).count() as u64 >= FAN_IN {
+            let mut chosen: Vec<_> = segments
+                .iter()
+                .filter(|segment| segment.rows <= limit && segment.rows < full)
+                .cloned()
+                .collect();
+            chosen.sort_by_key(|segment| segment.min_row_id);
+            return chosen;
+        }
+        (below, limit) = (limit, limit.saturating_mul(FAN_IN));
+    }
+    Vec::new()
+}
+
+/// A batch with the columns of now: those added after it was written are NULL.
+fn complete(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
+    let columns = schema
+        .fields()
+        .iter()
+        .map(|field| match batch.column_by_name(field.name()) {
+            Some(column) => Arc::clone(column),
+            None => new_null_array(field.data_type(), batch.num_rows()),
+        })
+        .collect();
+    RecordBatch::try_new(Arc::clone(schema), columns)
+}

@@ -1,0 +1,1 @@
+//! A disk that fails where a test wants it to.

@@ -1,0 +1,218 @@
+//! Buffered changes, published together.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use datafusion::arrow::datatypes::{Field, SchemaRef};
+
+use crate::changes::{Change, Effects, qualified};
+use crate::error::Object;
+use crate::snapshot::{ROW_ID, Snapshot, TableId, TableMeta, ViewMeta};
+use crate::storage::Storage;
+use crate::writer::{NewSegment, check_storable};
+use crate::{Result, StorageError};
+
+/// Changes that become visible and durable together, or not at all.
+///
+/// Each method checks against the snapshot taken by [`Storage::begin`] plus the transaction's own
+/// changes, so most errors come at once; [`Transaction::commit`] checks again against what others
+/// committed meanwhile. Dropping a transaction discards its changes and removes the files of its
+/// new segments.
+#[derive(Debug)]
+pub struct Transaction {
+    storage: Storage,
+    base: Arc<Snapshot>,
+    current: Snapshot,
+    changes: Vec<Change>,
+}
+
+impl Transaction {
+    pub(crate) fn new(storage: Storage) -> Self {
+        let base = storage.snapshot();
+        Self {
+            storage,
+            current: Snapshot::clone(&base),
+            base,
+            changes: Vec::new(),
+        }
+    }
+
+    /// The database as this transaction would leave it.
+    pub fn current(&self) -> &Snapshot {
+        &self.current
+    }
+
+    /// Creates a schema.
+    pub fn create_schema(&mut self, name: &str) -> Result<()> {
+        self.apply(Change::CreateSchema(name.to_owned()))
+    }
+
+    /// Drops a schema; unless `cascade`, it must be empty.
+    pub fn drop_schema(&mut self, name: &str, cascade: bool) -> Result<()> {
+        self.apply(Change::DropSchema {
+            name: name.to_owned(),
+            cascade,
+        })
+    }
+
+    /// Creates a table. With `or_replace` an existing table of the name is dropped first (an
+    /// existing view is an error). The result can be given to [`Storage::writer`] at once.
+    pub fn create_table(
+        &mut self,
+        schema: &str,
+        name: &str,
+        columns: SchemaRef,
+        or_replace: bool,
+    ) -> Result<Arc<TableMeta>> {
+        check_columns(&columns)?;
+        let id = TableId(self.storage.next_table_id());
+        let table = Arc::new(TableMeta::new(id, schema, name, columns, 0));
+        self.apply(Change::CreateTable {
+            table: Arc::clone(&table),
+            or_replace,
+        })?;
+        Ok(table)
+    }
+
+    /// Drops a table. Its files go when no snapshot needs them any more.
+    pub fn drop_table(&mut self, schema: &str, name: &str) -> Result<()> {
+        let id = self.table(schema, name)?.id;
+        self.apply(Change::DropTable(id))
+    }
+
+    /// Renames a table within its schema.
+    pub fn rename_table(&mut self, schema: &str, name: &str, new_name: &str) -> Result<()> {
+        let table = self.table(schema, name)?.id;
+        self.apply(Change::RenameTable {
+            table,
+            name: new_name.to_owned(),
+        })
+    }
+
+    /// Adds a column at the end. It must be nullable: existing rows have NULL in it.
+    pub fn add_column(&mut self, schema: &str, name: &str, column: Field) -> Result<()> {
+        let table = self.table(schema, name)?.id;
+        check_column(&column)?;
+        if !column.is_nullable() {
+            return Err(StorageError::invalid(format_args!(
+                "column {} cannot be added as NOT NULL: existing rows have no value for it",
+                column.name()
+            )));
+        }
+        self.apply(Change::AddColumn {
+            table,
+            field: Arc::new(column),
+        })
+    }
+
+    /// Creates a view. `sql` is kept as it is.
+    pub fn create_view(
+        &mut self,
+        schema: &str,
+        name: &str,
+        sql: &str,
+        or_replace: bool,
+    ) -> Result<()> {
+        self.apply(Change::CreateView {
+            view: Arc::new(ViewMeta {
+                schema_name: schema.to_owned(),
+                name: name.to_owned(),
+                sql: sql.to_owned(),
+            }),
+            or_replace,
+        })
+    }
+
+    /// Drops a view.
+    pub fn drop_view(&mut self, schema: &str, name: &str) -> Result<()> {
+        self.apply(Change::DropView {
+            schema: schema.to_owned(),
+            name: name.to_owned(),
+        })
+    }
+
+    /// Adds rows.
+    pub fn add_segments(&mut self, table: TableId, added: Vec<NewSegment>) -> Result<()> {
+        self.replace_segments(table, &[], added)
+    }
+
+    /// Replaces segments by others: how rows are deleted and updated. The commit fails with
+    /// [`StorageError::Conflict`] if one of `removed` is gone by then.
+    pub fn replace_segments(
+        &mut self,
+        table: TableId,
+        removed: &[u64],
+        added: Vec<NewSegment>,
+    ) -> Result<()> {
+        if let Some(stray) = added.iter().find(|segment| segment.table != table) {
+            return Err(StorageError::Internal {
+                detail: format!("segment of table {} added to table {table}", stray.table),
+            });
+        }
+        self.apply(Change::Replace {
+            table,
+            removed: removed.to_vec(),
+            added: added.into_iter().map(|segment| segment.meta).collect(),
+        })
+    }
+
+    /// Removes all rows, including those committed between [`Storage::begin`] and the commit.
+    pub fn truncate(&mut self, table: TableId) -> Result<()> {
+        self.apply(Change::Truncate(table))
+    }
+
+    /// Publishes the changes and returns the snapshot that has them. When it returns, they are
+    /// durable. A transaction without changes costs nothing.
+    ///
+    /// Blocks for one or two syncs of the catalog.
+    ///
+    /// # Errors
+    /// [`StorageError::Conflict`] if another commit got in the way. After
+    /// [`StorageError::DiskFull`] or [`StorageError::Io`] nothing is published; only if even
+    /// reading the catalog back fails, it is open until the next commit or open of the database
+    /// whether the changes are in it (whole or not at all).
+    pub fn commit(self) -> Result<Arc<Snapshot>> {
+        if self.changes.is_empty() {
+            return Ok(self.storage.snapshot());
+        }
+        self.storage.commit(&self.base, &self.changes)
+    }
+
+    fn table(&self, schema: &str, name: &str) -> Result<Arc<TableMeta>> {
+        self.current
+            .table(schema, name)
+            .ok_or_else(|| StorageError::not_found(Object::Table, qualified(schema, name)))
+    }
+
+    fn apply(&mut self, change: Change) -> Result<()> {
+        // What it does to the catalog is found again at commit, against the state of then.
+        self.current.apply(&change, &mut Effects::default())?;
+        self.changes.push(change);
+        Ok(())
+    }
+}
+
+fn check_columns(columns: &SchemaRef) -> Result<()> {
+    for (index, column) in columns.fields().iter().enumerate() {
+        check_column(column)?;
+        let earlier = &columns.fields()[..index];
+        if earlier.iter().any(|other| other.name() == column.name()) {
+            return Err(StorageError::exists(Object::Column, column.name()));
+        }
+    }
+    Ok(())
+}
+
+fn check_column(column: &Field) -> Result<()> {
+    if column.name() == ROW_ID {
+        return Err(StorageError::invalid(format_args!(
+            "column name {ROW_ID} is reserved for the hidden row id"
+        )));
+    }
+    check_storable(column)
+}
+
+/// Rows handed out so far by a table's counter.
+pub(crate) fn next_row_id(table: &TableMeta) -> i64 {
+    table.next_row_id.load(Ordering::Acquire)
+}

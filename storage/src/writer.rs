@@ -1,0 +1,494 @@
+//! Arrow batches to Parquet segments, with row ids.
+
+use std::hash::Hasher;
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use datafusion::arrow::array::{Array, ArrayRef, Int64Array, new_null_array};
+use datafusion::arrow::compute::{CastOptions, cast_with_options, max, min};
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::arrow::record_batch::{RecordBatch, RecordBatchOptions};
+use datafusion::parquet::arrow::ArrowWriter;
+use datafusion::parquet::basic::{Compression, Encoding};
+use datafusion::parquet::errors::ParquetError;
+use datafusion::parquet::file::properties::{EnabledStatistics, WriterProperties};
+use datafusion::parquet::schema::types::ColumnPath;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use twox_hash::XxHash64;
+
+use crate::disk::DiskFile;
+use crate::snapshot::{ROW_ID, Root, SegmentFile, SegmentMeta, SegmentNumbers, TableId, TableMeta};
+use crate::{Result, StorageError};
+
+/// Rows of a row group: the unit that a scan gives to a thread, so a segment feeds eight.
+const ROW_GROUP_ROWS: usize = 1 << 17;
+/// A row group is closed early when its encoded pages take this much memory (wide rows).
+const ROW_GROUP_BYTES: usize = 64 << 20;
+/// A segment is closed early at this size, so that changing one of its rows stays affordable.
+const SEGMENT_BYTES: u64 = 512 << 20;
+/// Rows of a page: what is read to get at one row by its id.
+const PAGE_ROWS: usize = 1 << 13;
+/// Batches that may wait for the encoder.
+const QUEUE: usize = 2;
+/// Size of a write to the file.
+const WRITE_BYTES: usize = 1 << 20;
+
+/// A segment that is on disk, to be published by a transaction. Dropped without that, its file is
+/// removed.
+#[derive(Debug)]
+pub struct NewSegment {
+    pub(crate) table: TableId,
+    pub(crate) meta: Arc<SegmentMeta>,
+}
+
+impl NewSegment {
+    /// What will be published.
+    pub fn meta(&self) -> &Arc<SegmentMeta> {
+        &self.meta
+    }
+}
+
+/// Writes rows of one table into new segments.
+///
+/// Encoding runs on tokio's blocking threads, a few batches behind the caller; outside of a tokio
+/// runtime it runs in place. Memory is bounded by one row group. Several writers of one table may
+/// run at once: row ids never clash.
+///
+/// Dropped without [`SegmentWriter::finish`], it removes its files. After an error it only
+/// repeats that something failed.
+#[derive(Debug)]
+pub struct SegmentWriter {
+    columns: SchemaRef,
+    physical: SchemaRef,
+    next_row_id: Arc<AtomicI64>,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    Idle(Box<Encoder>),
+    Running {
+        batches: mpsc::Sender<RecordBatch>,
+        task: JoinHandle<Result<Vec<NewSegment>>>,
+    },
+    Failed,
+}
+
+impl SegmentWriter {
+    pub(crate) fn new(
+        root: Arc<Root>,
+        next_segment_id: Arc<AtomicU64>,
+        segment_rows: u64,
+        table: &TableMeta,
+    ) -> Self {
+        Self {
+            columns: Arc::clone(&table.schema),
+            physical: table.physical_schema(),
+            next_row_id: Arc::clone(&table.next_row_id),
+            state: State::Idle(Box::new(Encoder {
+                root,
+                table: table.id,
+                physical: table.physical_schema(),
+                next_segment_id,
+                segment_rows,
+                open: None,
+                done: Vec::new(),
+            })),
+        }
+    }
+
+    /// Writes rows of the table's columns, in the table's order (names are not compared), and
+    /// gives them row ids. Strings and binaries may be in any Arrow representation.
+    ///
+    /// # Errors
+    /// [`StorageError::Invalid`] if the columns do not fit, or one that is NOT NULL has NULLs.
+    pub async fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        if batch.num_rows() == 0 {
+            return Ok(());
+        }
+        let mut columns = fit(batch, &self.columns)?;
+        let rows = batch.num_rows() as i64;
+        let first = self.next_row_id.fetch_add(rows, Ordering::AcqRel);
+        columns.push(Arc::new(Int64Array::from_iter_values(first..first + rows)));
+        self.send(columns, batch.num_rows()).await
+    }
+
+    /// Writes rows that have ids: the table's columns and `_row_id` last. For rows that are
+    /// moved or updated.
+    ///
+    /// # Errors
+    /// As [`SegmentWriter::write`].
+    pub async fn write_with_ids(&mut self, batch: &RecordBatch) -> Result<()> {
+        if batch.num_rows() == 0 {
+            return Ok(());
+        }
+        let columns = fit(batch, &self.physical)?;
+        self.send(columns, batch.num_rows()).await
+    }
+
+    async fn send(&mut self, columns: Vec<ArrayRef>, rows: usize) -> Result<()> {
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        let schema = Arc::clone(&self.physical);
+        let batch = RecordBatch::try_new_with_options(schema, columns, &options)
+            .map_err(StorageError::invalid)?;
+        if let State::Idle(encoder) = &mut self.state {
+            let Ok(runtime) = Handle::try_current() else {
+                return encoder.write(&batch);
+            };
+            let State::Idle(mut encoder) = std::mem::replace(&mut self.state, State::Failed) else {
+                unreachable!("matched above");
+            };
+            let (batches, mut queue) = mpsc::channel::<RecordBatch>(QUEUE);
+            let task = runtime.spawn_blocking(move || {
+                while let Some(batch) = queue.blocking_recv() {
+                    encoder.write(&batch)?;
+                }
+                encoder.finish()
+            });
+            self.state = State::Running { batches, task };
+        }
+        match &self.state {
+            State::Running { batches, .. } if batches.send(batch).await.is_ok() => Ok(()),
+            _ => Err(self.failure().await),
+        }
+    }
+
+    /// Completes the segments: when it returns, files and directory are synced. Returns none if
+    /// nothing was written.
+    pub async fn finish(mut self) -> Result<Vec<NewSegment>> {
+        match std::mem::replace(&mut self.state, State::Failed) {
+            State::Idle(encoder) => encoder.finish(),
+            State::Running { batches, task } => {
+                drop(batches);
+                task.await.unwrap_or_else(|error| Err(panicked(&error)))
+            }
+            State::Failed => Err(self.failure().await),
+        }
+    }
+
+    /// Why the encoder stopped.
+    async fn failure(&mut self) -> StorageError {
+        match std::mem::replace(&mut self.state, State::Failed) {
+            State::Running { task, .. } => match task.await {
+                Ok(Err(error)) => return error,
+                Err(error) => return panicked(&error),
+                Ok(Ok(_)) => {}
+            },
+            State::Idle(_) | State::Failed => {}
+        }
+        StorageError::Internal {
+            detail: "segment writer used after an error".to_owned(),
+        }
+    }
+}
+
+fn panicked(error: &tokio::task::JoinError) -> StorageError {
+    StorageError::Internal {
+        detail: format!("segment encoder stopped: {error}"),
+    }
+}
+
+/// The columns of a batch in the types of `schema`.
+fn fit(batch: &RecordBatch, schema: &Schema) -> Result<Vec<ArrayRef>> {
+    if batch.num_columns() != schema.fields().len() {
+        return Err(StorageError::invalid(format_args!(
+            "{} columns given for {}",
+            batch.num_columns(),
+            schema.fields().len()
+        )));
+    }
+    batch
+        .columns()
+        .iter()
+        .zip(schema.fields())
+        .map(|(column, field)| fit_column(column, field))
+        .collect()
+}
+
+fn fit_column(column: &ArrayRef, field: &Field) -> Result<ArrayRef> {
+    if !field.is_nullable() && column.logical_null_count() > 0 {
+        return Err(StorageError::invalid(format_args!(
+            "column {} is NOT NULL, but a row has NULL in it",
+            field.name()
+        )));
+    }
+    let (from, to) = (column.data_type(), field.data_type());
+    if from == to {
+        return Ok(Arc::clone(column));
+    }
+    if !same_values(from, to) {
+        return Err(StorageError::invalid(format_args!(
+            "column {} has type {to}, not {from}",
+            field.name()
+        )));
+    }
+    let options = CastOptions {
+        safe: false,
+        ..CastOptions::default()
+    };
+    cast_with_options(column, to, &options).map_err(StorageError::invalid)
+}
+
+/// Whether two types are representations of the same values.
+fn same_values(a: &DataType, b: &DataType) -> bool {
+    match (a, b) {
+        (DataType::Dictionary(_, a), b) | (b, DataType::Dictionary(_, a)) => same_values(a, b),
+        (a, b) => {
+            (a.is_string() && b.is_string())
+                || (a.is_binary() && b.is_binary())
+                || a.equals_datatype(b)
+                || (a.is_nested() && b.is_nested())
+        }
+    }
+}
+
+/// Whether a column can be written to Parquet, found by writing one NULL.
+pub(crate) fn check_storable(column: &Field) -> Result<()> {
+    let nullable = Arc::new(column.clone().with_nullable(true));
+    let schema = Arc::new(Schema::new(vec![nullable]));
+    let try_write = || -> Result<(), ParquetError> {
+        let mut writer = ArrowWriter::try_new(io::sink(), Arc::clone(&schema), None)?;
+        let array = new_null_array(column.data_type(), 1);
+        writer.write(&RecordBatch::try_new(Arc::clone(&schema), vec![array])?)?;
+        writer.close()?;
+        Ok(())
+    };
+    try_write().map_err(|_| StorageError::UnsupportedType {
+        column: column.name().clone(),
+        data_type: column.data_type().to_string(),
+    })
+}
+
+/// The blocking part: Parquet encoding and files.
+#[derive(Debug)]
+struct Encoder {
+    root: Arc<Root>,
+    table: TableId,
+    physical: SchemaRef,
+    next_segment_id: Arc<AtomicU64>,
+    segment_rows: u64,
+    open: Option<OpenSegment>,
+    done: Vec<NewSegment>,
+}
+
+#[derive(Debug)]
+struct OpenSegment {
+    id: u64,
+    rows: u64,
+    min_row_id: i64,
+    max_row_id: i64,
+    writer: ArrowWriter<Sink>,
+    file: SegmentFile,
+}
+
+impl Encoder {
+    fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        let mut offset = 0;
+        while offset < batch.num_rows() {
+            let limit = self.segment_rows;
+            let open = self.open_segment()?;
+            let room = usize::try_from(limit - open.rows).unwrap_or(usize::MAX);
+            let rows = room.min(batch.num_rows() - offset);
+            open.write(&batch.slice(offset, rows))?;
+            offset += rows;
+            let bytes = open.writer.bytes_written() + open.writer.in_progress_size();
+            if open.rows >= limit || bytes as u64 >= SEGMENT_BYTES {
+                self.close_segment()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<Vec<NewSegment>> {
+        self.close_segment()?;
+        if !self.done.is_empty() {
+            let directory = self.root.table_dir(self.table);
+            self.root
+                .disk
+                .sync_dir(&directory)
+                .map_err(|source| StorageError::io(&directory, source))?;
+        }
+        Ok(self.done)
+    }
+
+    fn open_segment(&mut self) -> Result<&mut OpenSegment> {
+        if self.open.is_none() {
+            self.create_directory()?;
+            let id = self.next_segment_id.fetch_add(1, Ordering::Relaxed);
+            let path = self.root.segment_path(self.table, id);
+            // Before the file exists, so that a failing create leaves nothing either.
+            let file = SegmentFile::new(Arc::clone(&self.root), path.clone(), false);
+            let sink = self
+                .root
+                .disk
+                .create(&path)
+                .map(Sink::new)
+                .map_err(|source| StorageError::io(&path, source))?;
+            let properties = Some(properties());
+            let writer = ArrowWriter::try_new(sink, Arc::clone(&self.physical), properties)
+                .map_err(|error| write_error(&path, error))?;
+            self.open = Some(OpenSegment {
+                id,
+                rows: 0,
+                min_row_id: i64::MAX,
+                max_row_id: i64::MIN,
+                writer,
+                file,
+            });
+        }
+        self.open.as_mut().ok_or_else(|| StorageError::Internal {
+            detail: "no open segment".to_owned(),
+        })
+    }
+
+    fn create_directory(&self) -> Result<()> {
+        if self.root.durable_dirs.lock().contains(&self.table) {
+            return Ok(());
+        }
+        let directory = self.root.table_dir(self.table);
+        let parent = self.root.segments_dir();
+        let disk = &self.root.disk;
+        disk.create_dir(&directory)
+            .map_err(|source| StorageError::io(&directory, source))?;
+        disk.sync_dir(&parent)
+            .map_err(|source| StorageError::io(&parent, source))?;
+        self.root.durable_dirs.lock().insert(self.table);
+        Ok(())
+    }
+
+    fn close_segment(&mut self) -> Result<()> {
+        let Some(open) = self.open.take() else {
+            return Ok(());
+        };
+        let OpenSegment {
+            id,
+            rows,
+            min_row_id,
+            max_row_id,
+            mut writer,
+            file,
+        } = open;
+        let path = self.root.segment_path(self.table, id);
+        writer.finish().map_err(|error| write_error(&path, error))?;
+        let sink = writer.inner_mut();
+        sink.flush()
+            .and_then(|()| sink.file.sync())
+            .map_err(|source| StorageError::io(&path, source))?;
+        let numbers = SegmentNumbers {
+            rows,
+            bytes: sink.offset,
+            min_row_id,
+            max_row_id,
+            checksum: sink.hasher.finish(),
+        };
+        self.done.push(NewSegment {
+            table: self.table,
+            meta: Arc::new(SegmentMeta::new(self.table, id, numbers, file)),
+        });
+        Ok(())
+    }
+}
+
+impl OpenSegment {
+    fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        let path = || self.file.path().to_owned();
+        let ids = batch
+            .column(batch.num_columns() - 1)
+            .as_any()
+            .downcast_ref::<Int64Array>()
+            .ok_or_else(|| StorageError::Internal {
+                detail: "row ids are not BIGINT".to_owned(),
+            })?;
+        self.min_row_id = self.min_row_id.min(min(ids).unwrap_or(i64::MAX));
+        self.max_row_id = self.max_row_id.max(max(ids).unwrap_or(i64::MIN));
+        self.rows += batch.num_rows() as u64;
+        self.writer
+            .write(batch)
+            .map_err(|error| write_error(&path(), error))?;
+        if self.writer.in_progress_size() > ROW_GROUP_BYTES {
+            self.writer
+                .flush()
+                .map_err(|error| write_error(&path(), error))?;
+        }
+        Ok(())
+    }
+}
+
+fn properties() -> WriterProperties {
+    let row_id = ColumnPath::from(ROW_ID);
+    WriterProperties::builder()
+        // Decodes at several times the speed of zstd; scans matter more than bytes.
+        .set_compression(Compression::LZ4_RAW)
+        .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
+        .set_data_page_row_count_limit(PAGE_ROWS)
+        .set_statistics_enabled(EnabledStatistics::Page)
+        .set_column_dictionary_enabled(row_id.clone(), false)
+        .set_column_encoding(row_id, Encoding::DELTA_BINARY_PACKED)
+        .set_created_by(format!("skewer {}", env!("CARGO_PKG_VERSION")))
+        .build()
+}
+
+/// Tells the disk's failures from the encoder's.
+fn write_error(path: &Path, error: ParquetError) -> StorageError {
+    match error {
+        ParquetError::External(source) => match source.downcast::<io::Error>() {
+            Ok(source) => StorageError::io(path, *source),
+            Err(source) => StorageError::Internal {
+                detail: source.to_string(),
+            },
+        },
+        error => StorageError::Internal {
+            detail: error.to_string(),
+        },
+    }
+}
+
+/// Sequential writes to a file, in large pieces, with a running checksum.
+struct Sink {
+    file: Arc<dyn DiskFile>,
+    buffer: Vec<u8>,
+    offset: u64,
+    hasher: XxHash64,
+}
+
+impl std::fmt::Debug for Sink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sink").field("file", &self.file).finish()
+    }
+}
+
+impl Sink {
+    fn new(file: Arc<dyn DiskFile>) -> Self {
+        Self {
+            file,
+            buffer: Vec::new(),
+            offset: 0,
+            hasher: XxHash64::with_seed(0),
+        }
+    }
+}
+
+impl Write for Sink {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        self.buffer.extend_from_slice(data);
+        if self.buffer.len() >= WRITE_BYTES {
+            self.flush()?;
+        }
+        Ok(data.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        self.file.write_at(self.offset, &self.buffer)?;
+        self.hasher.write(&self.buffer);
+        self.offset += self.buffer.len() as u64;
+        self.buffer.clear();
+        Ok(())
+    }
+}
