@@ -15,6 +15,7 @@
 //! - [`retention`]: for how long
 //! - `query_ids`, `scan`, `schema`: how SQL reads them
 //! - `isolation`: which input records make a query slow
+//! - [`views`]: conclusions whose SQL is the same for every query
 //! - `planner`: plans the SQL of views
 //! - `functions`: table functions
 //! - [`sys_tables`]: all of it, for the engine
@@ -38,6 +39,7 @@ mod segment;
 mod store;
 pub mod sys_tables;
 pub mod tables;
+pub mod views;
 
 pub use chunks::{LatencyChunk, LatencyKind, LineageChunk, Method, OutputChunk};
 pub use ids::Ids;
@@ -50,3 +52,4 @@ pub use sys_tables::SysTables;
 pub use tables::{
     Fragment, Operator, OperatorCall, OperatorStats, QueryRow, TuplesSent, WorkerMetric, WorkerRow,
 };
+pub use views::{VIEWS, View};

@@ -5,11 +5,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use datafusion::catalog::{SchemaProvider, TableProvider};
 use datafusion::common::Result;
+use datafusion::datasource::ViewTable;
 
 use crate::isolation::expanded::{ExpandedTable, Expansion};
+use crate::planner::Planner;
 use crate::scan::{SysTable, read_only};
 use crate::store::Store;
 use crate::tables::Table;
+use crate::views::{VIEWS, View};
 
 /// The schema `sys`.
 #[derive(Debug)]
@@ -28,7 +31,9 @@ impl SchemaProvider for SysSchema {
     fn table_names(&self) -> Vec<String> {
         let tables = Table::ALL.into_iter().map(Table::name);
         let expansions = Expansion::VIEWS.iter().map(Expansion::name);
-        tables.chain(expansions).map(str::to_owned).collect()
+        let views = VIEWS.iter().map(|view| view.name);
+        let names = tables.chain(expansions).chain(views);
+        names.map(str::to_owned).collect()
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
@@ -41,6 +46,15 @@ impl SchemaProvider for SysSchema {
             .find(|view| view.name() == name)
         {
             return Ok(Some(Arc::new(ExpandedTable::new(store, view))));
+        }
+        if let Some(view) = View::named(name) {
+            let planner = Planner::new(&store);
+            // A view may use views: their plans hold more plans, each on the heap.
+            let plan = Box::pin(planner.logical(view.sql)).await?;
+            return Ok(Some(Arc::new(ViewTable::new(
+                plan,
+                Some(view.sql.to_owned()),
+            ))));
         }
         Ok(None)
     }

@@ -1,0 +1,94 @@
+-- What is conspicuous about a query: one row for each rule that holds, with SQL that shows why,
+-- the time that it costs (NULL where that cannot be told) and what to do. The severity follows
+-- from the share of the query's execution time: `critical` from a half, `warning` from a tenth.
+SELECT
+  found.query_id, found.rule,
+  CASE
+    WHEN found.severity IS NOT NULL THEN found.severity
+    WHEN found.wasted_ns >= 0.5 * queries.execution_ns THEN 'critical'
+    WHEN found.wasted_ns >= 0.1 * queries.execution_ns THEN 'warning'
+    ELSE 'info'
+  END AS severity,
+  found.subject, found.evidence_sql, found.wasted_ns, found.advice
+FROM (
+  SELECT
+    query_id, 'expensive input' AS rule, CAST(NULL AS VARCHAR) AS severity,
+    table_name || ' row ' || row_id AS subject,
+    'SELECT * FROM sys.expensive_inputs WHERE query_id = ' || query_id || ' ORDER BY rank LIMIT 10'
+      AS evidence_sql,
+    impact_ns AS wasted_ns,
+    'Look at this record: SELECT * FROM ' || table_name || ' WHERE _row_id = ' || row_id
+      || '. Removing, splitting or rewriting it saves up to its impact.' AS advice
+  FROM sys.expensive_inputs
+  WHERE rank = 1 AND impact_ns >= 1000000 AND impact_ns >= max_remediated_ns
+
+  UNION ALL
+  SELECT
+    query_id, 'shuffle latency', CAST(NULL AS VARCHAR),
+    'result row ' || first_value(output_row ORDER BY total_ns DESC, output_row),
+    'SELECT * FROM sys.heavy_records WHERE query_id = ' || query_id || ' ORDER BY edges DESC LIMIT 10',
+    max(shuffle_ns),
+    'The slowest result row waits for records to be brought together, not for computation: a key '
+      || 'has very many records. Aggregate them in two steps, or earlier.'
+  FROM sys.output_latency
+  GROUP BY query_id
+  HAVING max(shuffle_ns) >= 1000000
+    AND first_value(shuffle_ns ORDER BY total_ns DESC, output_row) > 0.5 * max(total_ns)
+
+  UNION ALL
+  SELECT
+    query_id, 'task imbalance', CAST(NULL AS VARCHAR),
+    'fragment ' || fragment_id,
+    'SELECT * FROM sys.stragglers WHERE query_id = ' || query_id || ' ORDER BY excess_ns DESC',
+    wasted_ns,
+    'Some partitions work much longer than others: see sys.data_skew whether they have more rows.'
+  FROM sys.task_imbalance
+  WHERE imbalance >= 1.5 AND wasted_ns >= 10000000
+
+  UNION ALL
+  SELECT
+    query_id, 'spilling', 'warning',
+    'operator ' || operator_id || ' ' || name,
+    'SELECT * FROM sys.operator_contribution WHERE query_id = ' || query_id
+      || ' AND spilled_bytes > 0',
+    CAST(NULL AS BIGINT),
+    'The operator wrote ' || spilled_bytes || ' bytes to temporary files: raise the memory limit '
+      || 'or reduce what it holds.'
+  FROM sys.operator_contribution
+  WHERE spilled_bytes > 0
+
+  UNION ALL
+  SELECT
+    query_id, 'wrong estimate', 'info',
+    'operator ' || operator_id || ' ' || name,
+    'SELECT operator_id, name, estimated_rows, rows_out FROM sys.operator_contribution WHERE query_id = '
+      || query_id || ' ORDER BY operator_id',
+    CAST(NULL AS BIGINT),
+    'Expected ' || estimated_rows || ' rows, got ' || rows_out
+      || ': the order and the sides of joins may be wrong.'
+  FROM sys.operator_contribution
+  WHERE name LIKE '%Join%' AND greatest(estimated_rows, rows_out) >= 100000
+    AND greatest(estimated_rows, rows_out) >= 10 * least(estimated_rows, rows_out)
+
+  UNION ALL
+  SELECT
+    query_id, 'slow planning', CAST(NULL AS VARCHAR),
+    'the query',
+    'SELECT planning_ns, execution_ns FROM sys.queries WHERE query_id = ' || query_id,
+    planning_ns,
+    'Planning took longer than execution: prepare the statement once, or join fewer tables.'
+  FROM sys.queries
+  WHERE planning_ns >= 100000000 AND planning_ns > execution_ns
+
+  UNION ALL
+  SELECT
+    query_id, 'incomplete profile', 'warning',
+    'worker ' || worker_id,
+    'SELECT * FROM sys.profiler_overhead WHERE query_id = ' || query_id,
+    CAST(NULL AS BIGINT),
+    events_dropped || ' events were dropped since the profiler''s memory was full: lower '
+      || 'profile.sample_rate, or take every number about this query as a lower bound.'
+  FROM sys.profiler_overhead
+  WHERE events_dropped > 0
+) AS found
+JOIN sys.queries AS queries ON found.query_id = queries.query_id

@@ -1,0 +1,44 @@
+//! The views of schema `sys` whose SQL is the same for every query, one file each.
+
+/// A view: its name, and its SQL with a comment that says what it shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct View {
+    /// Name in schema `sys`.
+    pub name: &'static str,
+    /// The view's SQL.
+    pub sql: &'static str,
+}
+
+macro_rules! views {
+    ($($name:literal,)+) => {
+        /// All views, in the order of their documentation. A view uses only tables and views
+        /// that come before it.
+        pub const VIEWS: &[View] = &[
+            $(View { name: $name, sql: include_str!(concat!($name, ".sql")) },)+
+        ];
+    };
+}
+
+views! {
+    "operator_contribution",
+    "utilization",
+    "communication",
+    "task_imbalance",
+    "stragglers",
+    "data_skew",
+    "heavy_records",
+    "diagnoses",
+}
+
+impl View {
+    /// The view of a name.
+    pub fn named(name: &str) -> Option<View> {
+        VIEWS.iter().copied().find(|view| view.name == name)
+    }
+
+    /// What the view shows: the comment at the beginning of its SQL.
+    pub fn doc(&self) -> String {
+        let lines = self.sql.lines().map_while(|line| line.strip_prefix("-- "));
+        lines.collect::<Vec<_>>().join(" ")
+    }
+}

@@ -1,0 +1,162 @@
+//! Views conclude the right things from counters, and read only the queries they are asked for.
+
+mod support;
+
+use std::sync::Arc;
+
+use skewer_profiling::{OperatorStats, Retention, SysTables, TuplesSent, VIEWS};
+use support::*;
+
+const MS: i64 = 1_000_000;
+
+/// Query 7: a scan in four partitions, of which the last has most rows, under an exchange and a
+/// join that spills. Queries 6 and 8 are there to be left alone.
+fn tables() -> Arc<SysTables> {
+    let tables = SysTables::open(None, Retention::default());
+    for query_id in [6, 7, 8] {
+        let recorder = recorder(query_id);
+        recorder.operator(operator(0, None, "HashJoinExec", false));
+        recorder.operator(operator(1, Some(0), "RepartitionExec", false));
+        recorder.operator(operator(2, Some(1), "DataSourceExec", false));
+        for partition in 0..4 {
+            let last = partition == 3;
+            recorder.operator_stats(OperatorStats {
+                rows_out: if last { 700 } else { 100 },
+                spilled_bytes: if last { 4096 } else { 0 },
+                ..stats(0, partition, if last { 700 * MS } else { 100 * MS })
+            });
+            recorder.operator_stats(OperatorStats {
+                rows_out: 250,
+                input_wait_ns: 5,
+                ..stats(2, partition, 250 * MS)
+            });
+            recorder.tuples_sent(vec![TuplesSent {
+                exchange_id: 1,
+                source_worker: 0,
+                destination_worker: 0,
+                partition,
+                tuples: if last { 700 } else { 100 },
+                bytes: 8,
+                sent_at: None,
+            }]);
+        }
+        tables.finish(&recorder, finished("SELECT"));
+    }
+    tables
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn contribution_names_shares_and_skew() {
+    let tables = tables();
+    let context = session(&tables);
+    let contribution = rows(
+        &context,
+        "SELECT operator_id, self_ns, share, rows_out, partitions, input_wait_ns, spilled_bytes,
+                row_skew, time_skew
+         FROM sys.operator_contribution WHERE query_id = 7 ORDER BY operator_id",
+    )
+    .await;
+    let expected = [
+        [
+            "0",
+            "1000000000",
+            "0.5",
+            "1000",
+            "4",
+            "0",
+            "4096",
+            "2.8",
+            "2.8",
+        ],
+        ["1", "", "", "", "", "", "", "", ""],
+        [
+            "2",
+            "1000000000",
+            "0.5",
+            "1000",
+            "4",
+            "20",
+            "0",
+            "1.0",
+            "1.0",
+        ],
+    ];
+    assert_eq!(contribution, expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn uneven_partitions_show_as_skew_straggler_and_imbalance() {
+    let tables = tables();
+    let context = session(&tables);
+    let sql = "SELECT tuples, bytes, partitions, max_tuples, skew FROM sys.communication
+               WHERE query_id = 7";
+    assert_eq!(
+        rows(&context, sql).await,
+        [["1000", "32", "4", "700", "2.8"]]
+    );
+    let sql = "SELECT operator_id, largest_partition, share, skew FROM sys.data_skew
+               WHERE query_id = 7 ORDER BY skew DESC LIMIT 1";
+    assert_eq!(rows(&context, sql).await, [["0", "3", "0.7", "2.8"]]);
+    let sql = "SELECT operator_id, partition, excess_ns, cause FROM sys.stragglers
+               WHERE query_id = 7";
+    assert_eq!(
+        rows(&context, sql).await,
+        [["0", "3", "600000000", "more rows"]]
+    );
+    let sql = "SELECT max_ns, mean_ns, imbalance, wasted_ns FROM sys.task_imbalance
+               WHERE query_id = 7";
+    let expected = ["950000000", "500000000", "1.9", "450000000"];
+    assert_eq!(rows(&context, sql).await, [expected]);
+    let sql = "SELECT busy_ns, input_wait_ns FROM sys.utilization WHERE query_id = 7";
+    assert_eq!(rows(&context, sql).await, [["2000000000", "20"]]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn diagnoses_come_with_sql_that_shows_why() {
+    let tables = tables();
+    let context = session(&tables);
+    let sql = "SELECT rule, severity, subject, wasted_ns, evidence_sql FROM sys.diagnoses
+               WHERE query_id = 7 ORDER BY rule";
+    let found = rows(&context, sql).await;
+    let brief: Vec<[&str; 4]> = found
+        .iter()
+        .map(|row| [0, 1, 2, 3].map(|column| row[column].as_str()))
+        .collect();
+    let expected = [
+        ["spilling", "warning", "operator 0 HashJoinExec", ""],
+        ["task imbalance", "warning", "fragment 0", "450000000"],
+    ];
+    assert_eq!(brief, expected);
+    for row in &found {
+        assert!(!rows(&context, &row[4]).await.is_empty(), "{}", row[4]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_filter_on_the_query_reaches_every_table_behind_a_view() {
+    let tables = tables();
+    let context = session(&tables);
+    for view in VIEWS {
+        let sql = format!("EXPLAIN SELECT * FROM sys.{} WHERE query_id = 7", view.name);
+        let plan = rows(&context, &sql).await.concat().join("\n");
+        assert!(plan.contains("SysScan"), "{plan}");
+        for scan in plan.lines().filter(|line| line.contains("SysScan")) {
+            assert!(
+                scan.contains("query_id={7}"),
+                "{}: {scan}\n{plan}",
+                view.name
+            );
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_view_says_what_it_shows_and_prints_its_sql() {
+    let tables = tables();
+    let provider = tables.schema_provider();
+    for view in VIEWS {
+        assert!(view.doc().len() > 40, "{}", view.name);
+        let table = provider.table(view.name).await.unwrap().unwrap();
+        assert_eq!(table.get_table_definition(), Some(view.sql));
+    }
+}
