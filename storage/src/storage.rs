@@ -21,7 +21,7 @@ use crate::writer::SegmentWriter;
 use crate::{Result, StorageError};
 
 /// The schema every new database has.
-pub const DEFAULT_SCHEMA: &str = "public";
+pub const DEFAULT_SCHEMA: &str = "main";
 
 /// Query ids are reserved in the catalog in blocks of this size: one sync per so many queries.
 /// What is left of a block at a restart is skipped.
@@ -207,6 +207,15 @@ impl Storage {
     /// it and checks its checksum.
     pub async fn verify(&self, segment: &SegmentMeta, thoroughly: bool) -> Result<()> {
         segment_store::verify(&*self.inner.store, segment, thoroughly).await
+    }
+
+    /// The first damaged file of a table, as an error that names it. Reads the whole table: for
+    /// finding out why a query failed.
+    pub async fn verify_table(&self, table: &TableMeta) -> Result<()> {
+        for segment in &table.segments {
+            self.verify(segment, true).await?;
+        }
+        Ok(())
     }
 
     /// The id for the next query: greater than all before it, also across restarts. Every
