@@ -6,12 +6,6 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::array::new_null_array;
-use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::arrow::error::ArrowError;
-use datafusion::arrow::record_batch::RecordBatch;
-use datafusion::parquet::arrow::ParquetRecordBatchStreamBuilder;
-use datafusion::parquet::arrow::async_reader::ParquetObjectReader;
 use futures::TryStreamExt;
 
 use crate::snapshot::{SegmentMeta, TableId};
@@ -38,20 +32,8 @@ impl Storage {
         }
         let mut writer = self.writer(&table);
         for segment in &chosen {
-            let unreadable = |error: String| StorageError::corrupt(segment.path(), error);
-            let reader = ParquetObjectReader::new(self.object_store(), segment.location.clone())
-                .with_file_size(segment.bytes);
-            let mut batches = ParquetRecordBatchStreamBuilder::new(reader)
-                .await
-                .and_then(|builder| builder.build())
-                .map_err(|error| unreadable(error.to_string()))?;
-            while let Some(batch) = batches
-                .try_next()
-                .await
-                .map_err(|error| unreadable(error.to_string()))?
-            {
-                let batch = complete(&batch, &table.physical_schema())
-                    .map_err(|error| unreadable(error.to_string()))?;
+            let mut batches = self.read_segment(&table, segment).await?;
+            while let Some(batch) = batches.try_next().await? {
                 writer.write_with_ids(&batch).await?;
             }
         }
@@ -89,17 +71,4 @@ fn choose(segments: &[Arc<SegmentMeta>], full: u64) -> Vec<Arc<SegmentMeta>> {
         (below, limit) = (limit, limit.saturating_mul(FAN_IN));
     }
     Vec::new()
-}
-
-/// A batch with the columns of now: those added after it was written are NULL.
-fn complete(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
-    let columns = schema
-        .fields()
-        .iter()
-        .map(|field| match batch.column_by_name(field.name()) {
-            Some(column) => Arc::clone(column),
-            None => new_null_array(field.data_type(), batch.num_rows()),
-        })
-        .collect();
-    RecordBatch::try_new(Arc::clone(schema), columns)
 }

@@ -9,6 +9,7 @@
 //! - [`transaction`]: buffered changes and their commit
 //! - [`writer`]: Arrow batches to Parquet segments, with row ids
 //! - [`compaction`]: small segments merged into larger ones
+//! - `reader`: one segment's rows
 //! - [`segment_store`]: segments as an object store for DataFusion to read, and their verification
 //! - `changes`: what each change does to a snapshot and to the catalog
 //! - `catalog`: the redb file
@@ -23,6 +24,7 @@ pub mod disk;
 pub mod error;
 pub mod fault;
 mod lock;
+mod reader;
 pub mod segment_store;
 pub mod snapshot;
 pub mod storage;
