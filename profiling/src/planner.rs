@@ -60,6 +60,15 @@ impl Planner {
             store.warn(error.to_string());
         }
         catalogs.register_catalog(CATALOG.to_owned(), Arc::new(catalog));
+        let mut config = config;
+        // A plan for a view becomes a part of a larger plan, whose optimizer may still swap the
+        // sides of its joins; that is an error once they have dynamic filters. Scans of schema
+        // `sys` have no use for them anyway.
+        let optimizer = &mut config.options_mut().optimizer;
+        optimizer.enable_dynamic_filter_pushdown = false;
+        optimizer.enable_join_dynamic_filter_pushdown = false;
+        optimizer.enable_topk_dynamic_filter_pushdown = false;
+        optimizer.enable_aggregate_dynamic_filter_pushdown = false;
         let config = config
             .with_create_default_catalog_and_schema(false)
             .with_default_catalog_and_schema(CATALOG, "sys");
