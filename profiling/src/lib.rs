@@ -14,19 +14,23 @@
 //! - `segment`, `part`, `store`: where events go: memory, then Parquet
 //! - [`retention`]: for how long
 //! - `query_ids`, `scan`, `schema`: how SQL reads them
+//! - `metrics`: readings of the process while queries run
 //! - `isolation`: which input records make a query slow
 //! - [`views`]: conclusions whose SQL is the same for every query
 //! - `planner`: plans the SQL of views
 //! - `functions`: table functions
+//! - [`documentation`]: the page about schema `sys`
 //! - [`sys_tables`]: all of it, for the engine
 
 pub mod chunks;
 pub mod definition;
+pub mod documentation;
 mod functions;
 pub mod ids;
 mod isolation;
 pub mod latencies;
 pub mod level;
+mod metrics;
 mod part;
 mod planner;
 mod query_ids;

@@ -1,7 +1,7 @@
 //! Collects the events of one query.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use crate::chunks::{LatencyChunk, LineageChunk, OutputChunk};
 use crate::definition::{Origin, SysRow};
 use crate::level::Level;
+use crate::metrics::{self, Baseline};
 use crate::tables::{
     Fragment, Operator, OperatorCall, OperatorStats, ProfilerOverhead, TuplesSent, WorkerMetric,
 };
@@ -45,6 +46,9 @@ pub struct Recorder {
     memory: AtomicUsize,
     dropped: AtomicU64,
     overhead_ns: AtomicU64,
+    /// Processor time at the start, at levels that read it.
+    started: Option<Baseline>,
+    finished: AtomicBool,
     events: Mutex<Events>,
 }
 
@@ -74,7 +78,7 @@ impl Recorder {
         sample_rate: f64,
         limits: RecorderLimits,
     ) -> Arc<Recorder> {
-        Arc::new(Recorder {
+        let recorder = Arc::new(Recorder {
             query_id,
             level,
             sample_rate,
@@ -82,8 +86,14 @@ impl Recorder {
             memory: AtomicUsize::new(0),
             dropped: AtomicU64::new(0),
             overhead_ns: AtomicU64::new(0),
+            started: (level > Level::Off).then(Baseline::now),
+            finished: AtomicBool::new(false),
             events: Mutex::default(),
-        })
+        });
+        if level > Level::Off {
+            metrics::watch(&recorder);
+        }
+        recorder
     }
 
     /// The query whose events these are.
@@ -216,8 +226,18 @@ impl Recorder {
         }
     }
 
+    /// Whether the events have been taken out.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.finished.load(Ordering::Relaxed)
+    }
+
     /// Takes all events out; the memory stays counted.
     pub(crate) fn take(&self) -> Events {
+        if let Some(started) = self.started
+            && !self.finished.swap(true, Ordering::Relaxed)
+        {
+            metrics::finish(self, started);
+        }
         std::mem::take(&mut self.events.lock())
     }
 

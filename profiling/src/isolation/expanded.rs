@@ -61,6 +61,36 @@ impl Expansion {
         }
     }
 
+    /// What one row is, as Markdown.
+    pub(crate) fn doc(&self) -> &'static str {
+        match self {
+            Expansion::OutputLatency => {
+                "One row per result row: its total latency, of which `computation_ns` and\n\
+                 `shuffle_ns` along the slowest way, the base record that it came from, and what the\n\
+                 total would be without that record."
+            }
+            Expansion::IntermediateLatency => {
+                "The same for each record that an operator which captures lineage (an aggregate)\n\
+                 made on the way to the result."
+            }
+            Expansion::ExpensiveInputs => {
+                "The base records that are the most impactful source of a result row, by descending\n\
+                 impact (`rank` 1 is the greatest): how many result rows (`outputs`), their greatest\n\
+                 total and remediated latency. `self_ns` is a second attribution: the sum of all\n\
+                 computation latencies of the record, on the slowest way or not (from\n\
+                 `sys.record_latency`, or where that has nothing for the query, from the edges of\n\
+                 lineage)."
+            }
+            Expansion::BackwardTrace { .. } => {
+                "The base records that a result row was computed from, and the computation latency\n\
+                 of each on its way there (on the slowest, if there are several)."
+            }
+            Expansion::ForwardTrace { .. } => {
+                "The result rows that were computed from a base record."
+            }
+        }
+    }
+
     pub(crate) fn schema(&self) -> SchemaRef {
         const BIGINT: DataType = DataType::Int64;
         const VARCHAR: DataType = DataType::Utf8;

@@ -1,0 +1,159 @@
+//! The page of the documentation about schema `sys`, from the definitions.
+
+use std::fmt::Write;
+
+use crate::isolation::expanded::Expansion;
+use crate::tables::Table;
+use crate::views::VIEWS;
+
+const INTRODUCTION: &str = "\
+# Schema `sys`
+
+<!-- Generated from the definitions in profiling/src.
+     SKEWER_REGENERATE=1 cargo test -p skewer-profiling rewrites this page. -->
+
+Everything the profiler knows is a row of a table in schema `sys`, and everything it concludes is
+a view over these tables. They can be queried and joined like any other table; they are read-only.
+
+Rows appear when their query has ended. They stay until they are older than
+`profile.retention_age` (7 days) or all together larger than `profile.retention_bytes` (1 GiB);
+the oldest queries go first. `WHERE query_id = …` is fast however many queries there are.
+
+Times are `TIMESTAMP(ns, UTC)`, durations `BIGINT` nanoseconds.
+
+## Tables
+";
+
+const DEFINITIONS: &str = "\
+## What the latencies mean
+
+- **Computation latency** of a record: the time that expressions took on it, summed over the
+  operators that it went through.
+- **Shuffle latency** of a record that an aggregate made, in a partition: its edges of lineage ÷
+  all edges of the partition × the time that the partition spent aggregating.
+- **Total latency** of a record: the maximum over its inputs of the input's total latency plus the
+  input's computation latency for the record; plus its shuffle latency. A base record has 0. A
+  result row of several records (a join) has the maximum over them.
+- **Most impactful source**: the base record that this maximum came from. Ties go to the smallest
+  row id.
+- **Remediated latency**: the total latency that the record would have if that one base record
+  cost nothing; 0 if the record would not exist without it.
+- **Impact** of a base record on a query: over the result rows whose most impactful source it is,
+  the greatest total latency minus the greatest remediated latency.
+
+A record of which no latency was recorded counts as 0. With `sample_rate` below 1 in `sys.queries`
+only that share of the base records was traced; with `events_dropped` above 0 in
+`sys.profiler_overhead` the log is incomplete.
+
+## Views that follow a query's plan
+
+How deep the recursion of these definitions goes depends on the plan, so the SQL of these views is
+written for each query that is asked for: `WHERE query_id = …` or `IN (…)`. Without such a filter
+they show the 16 newest queries of level `records`.
+";
+
+/// The page `docs/sys-tables.md`.
+pub fn sys_tables_page() -> String {
+    let mut page = INTRODUCTION.to_owned();
+    for table in Table::ALL {
+        let definition = table.definition();
+        let _ = write!(page, "\n### `sys.{}`\n\n", definition.name);
+        for line in definition.docs {
+            let _ = writeln!(page, "{}", line.trim());
+        }
+        page.push_str("\n| column | type | |\n|---|---|---|\n");
+        for column in definition.columns {
+            let docs: Vec<&str> = column.docs.iter().map(|line| line.trim()).collect();
+            let null = if column.kind.nullable() {
+                ", may be NULL"
+            } else {
+                ""
+            };
+            let _ = writeln!(
+                page,
+                "| `{}` | {}{null} | {} |",
+                column.name,
+                column.kind.sql_name(),
+                docs.join(" ")
+            );
+        }
+    }
+    page.push('\n');
+    page.push_str(DEFINITIONS);
+    for expansion in Expansion::VIEWS {
+        let _ = write!(
+            page,
+            "\n### `sys.{}`\n\n{}\n",
+            expansion.name(),
+            expansion.doc()
+        );
+        page.push_str(&columns(&expansion));
+    }
+    page.push_str("\n## Functions that follow a query's plan\n");
+    let traces = [
+        (
+            "backward_trace(query_id, output_row)",
+            Expansion::BackwardTrace {
+                query_id: 0,
+                output_row: 0,
+            },
+        ),
+        (
+            "forward_trace(query_id, table_name, row_id)",
+            Expansion::ForwardTrace {
+                query_id: 0,
+                table: String::new(),
+                row_id: 0,
+            },
+        ),
+    ];
+    for (call, expansion) in traces {
+        let _ = write!(page, "\n### `{call}`\n\n{}\n", expansion.doc());
+        page.push_str(&columns(&expansion));
+    }
+    page.push_str("\n## Views\n");
+    for view in VIEWS {
+        let sql: Vec<&str> = view
+            .sql
+            .lines()
+            .skip_while(|line| line.starts_with("--"))
+            .collect();
+        let _ = write!(
+            page,
+            "\n### `sys.{}`\n\n{}\n\n```sql\n{}\n```\n",
+            view.name,
+            view.doc(),
+            sql.join("\n")
+        );
+    }
+    page
+}
+
+fn columns(expansion: &Expansion) -> String {
+    let schema = expansion.schema();
+    let names: Vec<String> = schema
+        .fields()
+        .iter()
+        .map(|field| format!("`{}`", field.name()))
+        .collect();
+    format!("\nColumns: {}.\n", names.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_in_docs_is_up_to_date() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/sys-tables.md");
+        let page = sys_tables_page();
+        if std::env::var_os("SKEWER_REGENERATE").is_some() {
+            std::fs::write(path, &page).unwrap();
+        }
+        let written = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(
+            written == page,
+            "docs/sys-tables.md is stale: SKEWER_REGENERATE=1 cargo test -p skewer-profiling"
+        );
+    }
+}
