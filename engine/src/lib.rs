@@ -1,1 +1,42 @@
-//! Placeholder.
+//! Skewer: a SQL database that explains itself in SQL.
+//!
+//! A [`Database`] lives in a directory or in memory; a [`Session`] runs statements; a
+//! [`QueryStream`] gives their results as Arrow batches. What every query did is in tables of
+//! schema `sys`.
+//!
+//! The life of a query is told in [`statements`].
+//!
+//! * [`database`]: storage, threads, memory
+//! * [`session`]: settings, functions, statements
+//! * [`query_stream`]: results as they come, [`progress`]: how far a statement is
+//! * [`settings`]: what can be SET
+//! * [`error`]: what can go wrong
+//! * `catalog`: what names mean to one statement
+//! * [`statements`]: one file per statement
+//! * `planning`: from a logical plan to operators
+//! * `record`: a statement's row in `sys.queries`
+//! * `report`: EXPLAIN PROFILE
+//! * `compaction`: small segments merged in the background
+//! * `last_query_id`: the function of that name
+
+mod catalog;
+mod compaction;
+pub mod database;
+pub mod error;
+mod last_query_id;
+mod planning;
+pub mod progress;
+pub mod query_stream;
+mod record;
+mod report;
+pub mod session;
+pub mod settings;
+pub mod statements;
+
+pub use database::{Database, DatabaseBuilder};
+pub use error::Error;
+pub use progress::{Progress, ProgressHandle};
+pub use query_stream::QueryStream;
+pub use session::Session;
+pub use skewer_profiling::{Level, Retention};
+pub use skewer_sql::{Piece, is_complete, split};

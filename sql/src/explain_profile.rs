@@ -30,6 +30,8 @@ pub struct ExplainProfile {
     pub format: ProfileFormat,
     /// Whether to print the SQL behind each section instead of its result.
     pub as_sql: bool,
+    /// The text of what to run.
+    pub sql: String,
     /// What to run.
     pub statement: Box<Statement>,
 }
@@ -41,6 +43,7 @@ pub(crate) fn parse_options(parser: &mut DFParser<'_>) -> Result<ExplainProfile,
         sample: None,
         format: ProfileFormat::Text,
         as_sql: false,
+        sql: String::new(),
         statement: Box::new(Statement::Show { name: None }),
     };
     if parser.parser.peek_token().token != Token::LParen || starts_query(parser) {

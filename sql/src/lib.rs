@@ -4,18 +4,20 @@
 //! planner understands stays sqlparser's AST; what is ours has a type of its own.
 //! This crate depends on no other crate of the workspace.
 //!
-//! * [`split`]: a script cut at its semicolons, and whether the last statement is finished
+//! * [`split`](mod@split): a script cut at its semicolons, and whether the last statement is finished
 //! * [`parser`]: one statement's text → [`Statement`]
 //! * [`statement`]: what can be said
 //! * [`explain_profile`], [`copy`], [`settings`]: the grammar of our own statements
 //! * [`parameters`]: the parameters of an EXECUTE put into a prepared statement
 //! * [`row_ids`]: `_row_id` made visible in the blocks that name it
-//! * [`nearest`]: "did you mean …?"
+//! * [`nearest`](mod@nearest): "did you mean …?"
+//! * [`fingerprint`](mod@fingerprint): what statements have in common that differ only in literals
 //! * [`error`]: syntax errors that show the line
 
 pub mod copy;
 pub mod error;
 pub mod explain_profile;
+pub mod fingerprint;
 pub mod nearest;
 pub mod parameters;
 pub mod parser;
@@ -27,6 +29,7 @@ pub mod statement;
 pub use copy::{CopyFrom, CopyOptions, CopySource, CopyTo};
 pub use error::SyntaxError;
 pub use explain_profile::{ExplainProfile, ProfileFormat};
+pub use fingerprint::fingerprint;
 pub use nearest::nearest;
 pub use parser::parse;
 pub use split::{Piece, is_complete, split};

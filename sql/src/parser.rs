@@ -5,7 +5,7 @@ use datafusion::sql::sqlparser::ast::{self, DescribeAlias, ObjectType, SchemaNam
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::ParserError;
-use datafusion::sql::sqlparser::tokenizer::Token;
+use datafusion::sql::sqlparser::tokenizer::{Location, Token};
 
 use crate::error::SyntaxError;
 use crate::statement::{ObjectKind, Statement};
@@ -78,6 +78,7 @@ fn parse_statement(sql: &str, parser: &mut DFParser<'_>) -> Result<Statement, Sy
             parser.parser.next_token();
             parser.parser.next_token();
             let mut explain = explain_profile::parse_options(parser).map_err(ours)?;
+            explain.sql = text_from(sql, parser.parser.peek_token().span.start);
             explain.statement = Box::new(parse_statement(sql, parser)?);
             Ok(Statement::ExplainProfile(explain))
         }
@@ -88,6 +89,19 @@ fn parse_statement(sql: &str, parser: &mut DFParser<'_>) -> Result<Statement, Sy
             classify(statement).map_err(|message| SyntaxError::at(sql, first.span.start, message))
         }
     }
+}
+
+/// The text from a place on, without the semicolon at its end.
+fn text_from(sql: &str, place: Location) -> String {
+    let before = (place.line as usize).saturating_sub(1);
+    let line: usize = sql.split_inclusive('\n').take(before).map(str::len).sum();
+    let column = (place.column as usize).saturating_sub(1);
+    let rest = sql.get(line..).unwrap_or_default();
+    let from = rest
+        .char_indices()
+        .nth(column)
+        .map_or(rest.len(), |(at, _)| at);
+    rest[from..].trim_end().trim_end_matches(';').to_owned()
 }
 
 /// The upper-cased word that is `n` tokens ahead, or nothing.
@@ -272,6 +286,7 @@ mod tests {
         assert_eq!(explain.sample, Some(0.1));
         assert_eq!(explain.format, ProfileFormat::Json);
         assert!(explain.as_sql);
+        assert_eq!(explain.sql, "SELECT 1");
         assert!(matches!(*explain.statement, Statement::Query(_)));
     }
 

@@ -1,0 +1,22 @@
+//! What names mean to one statement.
+//!
+//! Every statement looks at the snapshot of the database that was current when it began.
+//!
+//! * [`names`]: `schema.table` as written → resolved
+//! * [`statement`]: the catalog of one statement, as DataFusion asks for it
+//! * [`native_table`]: a table's segments as a scan
+//! * [`files`]: Parquet, CSV and JSON files as tables
+//! * [`parquet_files`]: Parquet files with the numbers of their rows
+//! * [`types`]: Arrow types by their SQL names
+//! * [`diagnosis`]: which file was to blame when reading failed
+
+pub(crate) mod diagnosis;
+pub(crate) mod files;
+pub(crate) mod names;
+pub(crate) mod native_table;
+pub(crate) mod parquet_files;
+pub(crate) mod statement;
+pub(crate) mod types;
+
+pub(crate) use names::{CATALOG, INFORMATION_SCHEMA, MAIN, Name, SYS};
+pub(crate) use statement::StatementCatalog;

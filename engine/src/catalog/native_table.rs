@@ -1,0 +1,191 @@
+//! A table's segments as a scan.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::config::TableParquetOptions;
+use datafusion::common::stats::Precision;
+use datafusion::common::{ColumnStatistics, Result, ScalarValue, Statistics};
+use datafusion::datasource::file_format::FileFormat;
+use datafusion::datasource::file_format::parquet::ParquetFormat;
+use datafusion::datasource::listing::PartitionedFile;
+use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder, ParquetSource};
+use datafusion::execution::object_store::ObjectStoreUrl;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::empty::EmptyExec;
+use skewer_exec::{IdentifiedTable, ROW_ID};
+use skewer_storage::{SegmentMeta, Storage, TableMeta};
+
+/// The rows of one version of a table, read from its segments.
+#[derive(Debug, Clone)]
+pub(crate) struct NativeTable {
+    table: Arc<TableMeta>,
+    schema: SchemaRef,
+    segments: Vec<Arc<SegmentMeta>>,
+    store: ObjectStoreUrl,
+}
+
+impl NativeTable {
+    /// The table as queries see it.
+    pub(crate) fn new(table: &Arc<TableMeta>, storage: &Storage) -> Self {
+        Self {
+            table: Arc::clone(table),
+            schema: SchemaRef::clone(&table.schema),
+            segments: table.segments.clone(),
+            store: storage.object_store_url(),
+        }
+    }
+
+    /// The table with its row ids as last column.
+    pub(crate) fn with_row_ids(table: &Arc<TableMeta>, storage: &Storage) -> Self {
+        Self {
+            schema: table.physical_schema(),
+            ..Self::new(table, storage)
+        }
+    }
+
+    /// Only some of its segments.
+    pub(crate) fn only(mut self, segments: Vec<Arc<SegmentMeta>>) -> Self {
+        self.segments = segments;
+        self
+    }
+
+    /// The table with a twin that shows its row ids, under the name that the profiler logs.
+    pub(crate) fn identified(
+        table: &Arc<TableMeta>,
+        storage: &Storage,
+        row_ids_visible: bool,
+    ) -> IdentifiedTable {
+        let with_ids: Arc<dyn TableProvider> = Arc::new(Self::with_row_ids(table, storage));
+        let inner: Arc<dyn TableProvider> = if row_ids_visible {
+            Arc::clone(&with_ids)
+        } else {
+            Arc::new(Self::new(table, storage))
+        };
+        let log_name = format!("{}.{}", table.schema_name, table.name);
+        IdentifiedTable::new(inner, with_ids, log_name)
+    }
+
+    /// Row counts are exact, and so are the bounds of row ids: `WHERE _row_id = …` opens one
+    /// segment.
+    fn segment_statistics(&self, segment: &SegmentMeta) -> Statistics {
+        let column_statistics = self
+            .schema
+            .fields()
+            .iter()
+            .map(|field| {
+                if field.name() == ROW_ID {
+                    ColumnStatistics::new_unknown()
+                        .with_null_count(Precision::Exact(0))
+                        .with_min_value(exact(segment.min_row_id))
+                        .with_max_value(exact(segment.max_row_id))
+                } else {
+                    ColumnStatistics::new_unknown()
+                }
+            })
+            .collect();
+        Statistics {
+            num_rows: Precision::Exact(segment.rows as usize),
+            total_byte_size: Precision::Inexact(segment.bytes as usize),
+            column_statistics,
+        }
+    }
+
+    fn table_statistics(&self) -> Statistics {
+        let sum = |of: fn(&SegmentMeta) -> u64| -> usize {
+            self.segments.iter().map(|s| of(s) as usize).sum()
+        };
+        Statistics {
+            num_rows: Precision::Exact(sum(|s| s.rows)),
+            total_byte_size: Precision::Inexact(sum(|s| s.bytes)),
+            column_statistics: Statistics::unknown_column(&self.schema),
+        }
+    }
+
+    /// Consecutive segments per partition, so that every partition has about as many rows.
+    fn file_groups(&self, partitions: usize) -> Vec<FileGroup> {
+        let total: u64 = self.segments.iter().map(|s| s.rows).sum();
+        let partitions = partitions.clamp(1, self.segments.len().max(1));
+        let share = (total / partitions as u64).max(1);
+        let mut groups = vec![Vec::new(); partitions];
+        let mut before = 0;
+        for segment in &self.segments {
+            let group = ((before + segment.rows / 2) / share).min(partitions as u64 - 1);
+            before += segment.rows;
+            let file = PartitionedFile::new(segment.location.to_string(), segment.bytes)
+                .with_statistics(Arc::new(self.segment_statistics(segment)));
+            groups[group as usize].push(file);
+        }
+        groups
+            .into_iter()
+            .filter(|files| !files.is_empty())
+            .map(FileGroup::new)
+            .collect()
+    }
+}
+
+fn exact(id: i64) -> Precision<ScalarValue> {
+    Precision::Exact(ScalarValue::Int64(Some(id)))
+}
+
+#[async_trait]
+impl TableProvider for NativeTable {
+    fn schema(&self) -> SchemaRef {
+        SchemaRef::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        if self.segments.is_empty() {
+            let schema = match projection {
+                Some(columns) => Arc::new(self.schema.project(columns)?),
+                None => self.schema(),
+            };
+            return Ok(Arc::new(EmptyExec::new(schema)));
+        }
+        let options = TableParquetOptions {
+            global: state.config_options().execution.parquet.clone(),
+            ..TableParquetOptions::default()
+        };
+        let format = ParquetFormat::default().with_options(options);
+        let source = Arc::new(ParquetSource::new(self.schema()));
+        let partitions = state.config_options().execution.target_partitions;
+        let config = FileScanConfigBuilder::new(self.store.clone(), source)
+            .with_file_groups(self.file_groups(partitions))
+            .with_statistics(self.table_statistics())
+            .with_projection_indices(projection.cloned())?
+            .with_limit(limit)
+            .build();
+        format.create_physical_plan(state, config).await
+    }
+
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> Result<Vec<TableProviderFilterPushDown>> {
+        // Segments prune by statistics; what remains is filtered above.
+        Ok(vec![TableProviderFilterPushDown::Inexact; filters.len()])
+    }
+
+    fn statistics(&self) -> Option<Statistics> {
+        Some(self.table_statistics())
+    }
+}
+
+impl std::fmt::Display for NativeTable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}", self.table.schema_name, self.table.name)
+    }
+}

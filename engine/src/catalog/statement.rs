@@ -1,0 +1,510 @@
+//! The catalog of one statement, as DataFusion asks for it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::catalog::information_schema::InformationSchemaProvider;
+use datafusion::catalog::{CatalogProvider, CatalogProviderList, SchemaProvider, TableProvider};
+use datafusion::common::{DataFusionError, TableReference};
+use datafusion::datasource::ViewTable;
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, TableType};
+use datafusion::sql::parser::Statement as DFStatement;
+use datafusion::sql::sqlparser::ast;
+use parking_lot::Mutex;
+use skewer_sql::row_ids::expose_row_ids;
+use skewer_sql::{Statement, nearest};
+use skewer_storage::{Snapshot, Storage, TableMeta};
+
+use super::files::FileTable;
+use super::names::{CATALOG, INFORMATION_SCHEMA, Name, SYS, split_row_ids};
+use super::native_table::NativeTable;
+use crate::error::Error;
+
+/// What one statement sees: a snapshot of the tables and views, schema `sys`, and files.
+#[derive(Debug)]
+pub(crate) struct StatementCatalog {
+    /// Functions and settings, to plan views with; its own catalog is empty.
+    base: SessionState,
+    snapshot: Arc<Snapshot>,
+    storage: Storage,
+    sys: Arc<dyn SchemaProvider>,
+    /// What the statement read, for [`super::diagnosis`].
+    touched: Mutex<Touched>,
+}
+
+/// The tables and files that a statement read.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Touched {
+    pub(crate) tables: Vec<Arc<TableMeta>>,
+    pub(crate) files: Vec<FileTable>,
+}
+
+/// What a name in a user's schema stands for.
+enum Relation {
+    Table(Arc<TableMeta>),
+    View(String),
+    External(FileTable),
+}
+
+impl StatementCatalog {
+    /// What a statement sees that begins now.
+    pub(crate) fn new(base: SessionState, storage: Storage, sys: Arc<dyn SchemaProvider>) -> Self {
+        Self {
+            base,
+            snapshot: storage.snapshot(),
+            storage,
+            sys,
+            touched: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn snapshot(&self) -> &Arc<Snapshot> {
+        &self.snapshot
+    }
+
+    pub(crate) fn storage(&self) -> &Storage {
+        &self.storage
+    }
+
+    pub(crate) fn base(&self) -> &SessionState {
+        &self.base
+    }
+
+    pub(crate) fn touched(&self) -> Touched {
+        self.touched.lock().clone()
+    }
+
+    pub(crate) fn touch_file(&self, file: FileTable) {
+        self.touched.lock().files.push(file);
+    }
+
+    /// A state that plans against this catalog.
+    pub(crate) fn planning_state(self: &Arc<Self>) -> SessionState {
+        self.state_below(Vec::new())
+    }
+
+    /// The schema of names without schema.
+    pub(crate) fn default_schema(&self) -> &str {
+        &self.base.config_options().catalog.default_schema
+    }
+
+    pub(crate) fn resolve(&self, name: &ast::ObjectName) -> Result<Name, Error> {
+        Name::resolve(name, self.default_schema())
+    }
+
+    /// A table that statements can write to.
+    pub(crate) fn writable_table(&self, name: &ast::ObjectName) -> Result<Arc<TableMeta>, Error> {
+        let name = self.resolve(name)?;
+        name.must_be_writable()?;
+        if let Some(table) = self.snapshot.table(&name.schema, &name.table) {
+            return Ok(table);
+        }
+        if self.snapshot.view(&name.schema, &name.table).is_some() {
+            return Err(Error::ReadOnly {
+                name: name.to_string(),
+                reason: "it is a view or an external table".to_owned(),
+            });
+        }
+        Err(self.unknown_table(&name))
+    }
+
+    /// The error for a name that is not there.
+    pub(crate) fn unknown_table(&self, name: &Name) -> Error {
+        if !self.schema_names().contains(&name.schema) {
+            return Error::UnknownSchema {
+                name: name.schema.clone(),
+                suggestions: nearest(&name.schema, self.schema_names().iter().map(String::as_str)),
+            };
+        }
+        let (table, _) = split_row_ids(&name.table);
+        let own = self.relation_names(&name.schema);
+        let mut suggestions: Vec<_> = nearest(table, own.iter().map(String::as_str))
+            .into_iter()
+            .map(|table| {
+                Name {
+                    schema: name.schema.clone(),
+                    table,
+                }
+                .to_string()
+            })
+            .collect();
+        if suggestions.is_empty() {
+            for schema in self.schema_names() {
+                if self.relation_names(&schema).iter().any(|t| t == table) {
+                    suggestions.push(format!("{schema}.{table}"));
+                }
+            }
+        }
+        Error::UnknownTable {
+            name: Name {
+                schema: name.schema.clone(),
+                table: table.to_owned(),
+            }
+            .to_string(),
+            suggestions,
+        }
+    }
+
+    /// All schemas, sorted.
+    pub(crate) fn schema_names(&self) -> Vec<String> {
+        let mut names: BTreeSet<String> = self.snapshot.schemas().into_iter().collect();
+        names.insert(SYS.to_owned());
+        names.insert(INFORMATION_SCHEMA.to_owned());
+        names.into_iter().collect()
+    }
+
+    /// The tables, views and external tables of a schema, sorted.
+    pub(crate) fn relation_names(&self, schema: &str) -> Vec<String> {
+        let mut names: BTreeSet<String> = BTreeSet::new();
+        match schema {
+            SYS => names.extend(self.sys.table_names()),
+            INFORMATION_SCHEMA => names.extend(
+                datafusion::catalog::information_schema::INFORMATION_SCHEMA_TABLES
+                    .iter()
+                    .map(|t| (*t).to_owned()),
+            ),
+            _ => {
+                names.extend(self.snapshot.tables(schema).iter().map(|t| t.name.clone()));
+                names.extend(self.snapshot.views(schema).iter().map(|v| v.name.clone()));
+            }
+        }
+        names.into_iter().collect()
+    }
+
+    /// Whether `name` in FROM has row ids to show.
+    pub(crate) fn has_row_ids(&self, name: &ast::ObjectName) -> bool {
+        let Ok(name) = self.resolve(name) else {
+            return false;
+        };
+        match self.relation(&name) {
+            Ok(Some(Relation::Table(_))) => true,
+            Ok(Some(Relation::External(files))) => files.has_row_ids(),
+            Ok(Some(Relation::View(_))) => false,
+            Ok(None) | Err(_) => FileTable::named(&name.table).is_some_and(|f| f.has_row_ids()),
+        }
+    }
+
+    /// Whether a query can name it.
+    fn exists(&self, name: &Name) -> bool {
+        let (table, _) = split_row_ids(&name.table);
+        self.relation_names(&name.schema).iter().any(|n| n == table)
+            || FileTable::named(table).is_some()
+    }
+
+    pub(crate) fn sys(&self) -> &Arc<dyn SchemaProvider> {
+        &self.sys
+    }
+
+    /// Plans a statement that DataFusion's planner understands. Blocks that name `_row_id` see it.
+    pub(crate) async fn plan(
+        self: &Arc<Self>,
+        statement: DFStatement,
+    ) -> Result<LogicalPlan, Error> {
+        self.check(&statement)?;
+        self.plan_unchecked(statement).await
+    }
+
+    /// Whether the tables are there that a statement names.
+    pub(crate) fn check(&self, statement: &DFStatement) -> Result<(), Error> {
+        for reference in self.base.resolve_table_references(statement)? {
+            self.must_exist(&self.base, &reference)?;
+        }
+        Ok(())
+    }
+
+    /// Plans a statement that may name tables which are not there yet.
+    pub(crate) async fn plan_unchecked(
+        self: &Arc<Self>,
+        mut statement: DFStatement,
+    ) -> Result<LogicalPlan, Error> {
+        expose(&mut statement, &|name| self.has_row_ids(name));
+        let state = self.planning_state();
+        Ok(Box::pin(state.statement_to_plan(statement)).await?)
+    }
+
+    /// Whether a statement reads schema `sys` or `information_schema`, and nothing else.
+    pub(crate) fn reads_only_system(&self, statement: &DFStatement) -> bool {
+        let Ok(references) = self.base.resolve_table_references(statement) else {
+            return false;
+        };
+        let mut system = references.iter().map(|reference| {
+            let resolved = reference.clone().resolve(CATALOG, self.default_schema());
+            matches!(&*resolved.schema, SYS | INFORMATION_SCHEMA)
+                || (self.base.table_functions().contains_key(&*resolved.table)
+                    && resolved.table.ends_with("_trace"))
+        });
+        match system.next() {
+            None => false,
+            Some(first) => first && system.all(|is| is),
+        }
+    }
+
+    fn must_exist(&self, state: &SessionState, reference: &TableReference) -> Result<(), Error> {
+        let resolved = reference.clone().resolve(CATALOG, self.default_schema());
+        let is_bare = matches!(reference, TableReference::Bare { .. });
+        if is_bare && state.table_functions().contains_key(&*resolved.table) {
+            return Ok(());
+        }
+        let name = Name {
+            schema: resolved.schema.to_string(),
+            table: resolved.table.to_string(),
+        };
+        if &*resolved.catalog != CATALOG {
+            return Err(Error::UnknownTable {
+                name: reference.to_string(),
+                suggestions: Vec::new(),
+            });
+        }
+        if self.exists(&name) {
+            Ok(())
+        } else {
+            Err(self.unknown_table(&name))
+        }
+    }
+
+    fn relation(&self, name: &Name) -> Result<Option<Relation>, Error> {
+        if let Some(table) = self.snapshot.table(&name.schema, &name.table) {
+            return Ok(Some(Relation::Table(table)));
+        }
+        let Some(view) = self.snapshot.view(&name.schema, &name.table) else {
+            return Ok(None);
+        };
+        Ok(Some(match skewer_sql::parse(&view.sql)? {
+            Statement::CreateExternalTable(table) => {
+                Relation::External(FileTable::external(&table)?)
+            }
+            _ => Relation::View(view.sql.clone()),
+        }))
+    }
+
+    /// A state for planning the views in `views`, each of which is part of the one before.
+    fn state_below(self: &Arc<Self>, views: Vec<Name>) -> SessionState {
+        let mut state = self.base.clone();
+        state.register_catalog_list(Arc::new(Schemas {
+            catalog: Arc::clone(self),
+            views,
+            skip_broken: false,
+        }));
+        state
+    }
+
+    async fn provider(
+        self: &Arc<Self>,
+        name: &Name,
+        views: &[Name],
+    ) -> Result<Option<Arc<dyn TableProvider>>, Error> {
+        let (table, row_ids) = split_row_ids(&name.table);
+        let name = Name {
+            schema: name.schema.clone(),
+            table: table.to_owned(),
+        };
+        Ok(Some(match self.relation(&name)? {
+            Some(Relation::Table(table)) => {
+                let provider = NativeTable::identified(&table, &self.storage, row_ids);
+                self.touched.lock().tables.push(table);
+                Arc::new(provider)
+            }
+            Some(Relation::View(sql)) => self.view(&name, &sql, views).await?,
+            Some(Relation::External(files)) => self.files(files, row_ids).await?,
+            None => match FileTable::named(&name.table) {
+                Some(files) => self.files(files, row_ids).await?,
+                None => return Ok(None),
+            },
+        }))
+    }
+
+    async fn files(
+        &self,
+        files: FileTable,
+        row_ids: bool,
+    ) -> Result<Arc<dyn TableProvider>, Error> {
+        let provider = files.provider(&self.base, row_ids).await;
+        self.touch_file(files);
+        match provider {
+            Ok(provider) => Ok(provider),
+            Err(error) => Err(self.diagnose(error).await),
+        }
+    }
+
+    async fn view(
+        self: &Arc<Self>,
+        name: &Name,
+        sql: &str,
+        views: &[Name],
+    ) -> Result<Arc<dyn TableProvider>, Error> {
+        if views.contains(name) {
+            return Err(Error::Invalid(format!("view {name} is defined by itself")));
+        }
+        let Statement::CreateView(view) = skewer_sql::parse(sql)? else {
+            return Err(Error::Internal(format!("{name} is not a view: {sql}")));
+        };
+        let columns: Vec<String> = view
+            .columns
+            .iter()
+            .map(|column| super::names::fold(&column.name))
+            .collect();
+        let mut statement =
+            DFStatement::Statement(Box::new(ast::Statement::Query(view.query.clone())));
+        expose(&mut statement, &|name| self.has_row_ids(name));
+        let mut below = views.to_vec();
+        below.push(name.clone());
+        let state = self.state_below(below);
+        let context = |error: Error| Error::Invalid(format!("in view {name}: {error}"));
+        for reference in state.resolve_table_references(&statement)? {
+            self.must_exist(&state, &reference).map_err(context)?;
+        }
+        // Views of views plan each other: the future must be boxed.
+        let plan = Box::pin(state.statement_to_plan(statement))
+            .await
+            .map_err(|e| context(e.into()))?;
+        let plan = rename_columns(plan, &columns)?;
+        Ok(Arc::new(ViewTable::new(plan, Some(sql.to_owned()))))
+    }
+}
+
+/// Names the columns as CREATE VIEW v (a, b) says.
+pub(crate) fn rename_columns(plan: LogicalPlan, columns: &[String]) -> Result<LogicalPlan, Error> {
+    if columns.is_empty() {
+        return Ok(plan);
+    }
+    if columns.len() != plan.schema().fields().len() {
+        return Err(Error::Invalid(format!(
+            "the view has {} columns and its query {}",
+            columns.len(),
+            plan.schema().fields().len()
+        )));
+    }
+    let renamed: Vec<Expr> = plan
+        .schema()
+        .columns()
+        .into_iter()
+        .zip(columns)
+        .map(|(column, name)| Expr::Column(column).alias(name))
+        .collect();
+    Ok(LogicalPlanBuilder::from(plan).project(renamed)?.build()?)
+}
+
+/// Makes row ids visible in the blocks of a statement that name them.
+fn expose(statement: &mut DFStatement, has_row_ids: &dyn Fn(&ast::ObjectName) -> bool) {
+    match statement {
+        DFStatement::Statement(statement) => {
+            expose_row_ids(&mut **statement, has_row_ids);
+        }
+        DFStatement::Explain(explain) => expose(&mut explain.statement, has_row_ids),
+        _ => {}
+    }
+}
+
+/// [`StatementCatalog`] as DataFusion sees it.
+#[derive(Debug, Clone)]
+struct Schemas {
+    catalog: Arc<StatementCatalog>,
+    /// The views that are being planned, outermost first.
+    views: Vec<Name>,
+    /// Whether a view that cannot be planned is left out, as lists of tables want it.
+    skip_broken: bool,
+}
+
+impl CatalogProviderList for Schemas {
+    fn register_catalog(
+        &self,
+        _name: String,
+        _catalog: Arc<dyn CatalogProvider>,
+    ) -> Option<Arc<dyn CatalogProvider>> {
+        None
+    }
+
+    fn catalog_names(&self) -> Vec<String> {
+        vec![CATALOG.to_owned()]
+    }
+
+    fn catalog(&self, name: &str) -> Option<Arc<dyn CatalogProvider>> {
+        (name == CATALOG).then(|| Arc::new(self.clone()) as Arc<dyn CatalogProvider>)
+    }
+}
+
+impl CatalogProvider for Schemas {
+    fn schema_names(&self) -> Vec<String> {
+        self.catalog.schema_names()
+    }
+
+    fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
+        match name {
+            SYS => Some(Arc::clone(&self.catalog.sys)),
+            INFORMATION_SCHEMA => {
+                let all = Arc::new(Self {
+                    skip_broken: true,
+                    ..self.clone()
+                });
+                let functions = self.catalog.base.table_functions().clone();
+                Some(Arc::new(
+                    InformationSchemaProvider::new(all).with_table_functions(functions),
+                ))
+            }
+            _ => self
+                .catalog
+                .snapshot
+                .schemas()
+                .iter()
+                .any(|schema| schema == name)
+                .then(|| {
+                    Arc::new(UserSchema {
+                        schemas: self.clone(),
+                        name: name.to_owned(),
+                    }) as Arc<dyn SchemaProvider>
+                }),
+        }
+    }
+}
+
+/// A schema of tables, views and external tables; files answer to their paths in any.
+#[derive(Debug)]
+struct UserSchema {
+    schemas: Schemas,
+    name: String,
+}
+
+#[async_trait]
+impl SchemaProvider for UserSchema {
+    fn table_names(&self) -> Vec<String> {
+        self.schemas.catalog.relation_names(&self.name)
+    }
+
+    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>, DataFusionError> {
+        let name = Name {
+            schema: self.name.clone(),
+            table: name.to_owned(),
+        };
+        match self
+            .schemas
+            .catalog
+            .provider(&name, &self.schemas.views)
+            .await
+        {
+            Ok(provider) => Ok(provider),
+            Err(_) if self.schemas.skip_broken => Ok(None),
+            Err(error) => Err(error.into_datafusion()),
+        }
+    }
+
+    async fn table_type(&self, name: &str) -> Result<Option<TableType>, DataFusionError> {
+        let name = Name {
+            schema: self.name.clone(),
+            table: name.to_owned(),
+        };
+        Ok(match self.schemas.catalog.relation(&name) {
+            Ok(Some(Relation::View(_))) => Some(TableType::View),
+            Ok(Some(_)) => Some(TableType::Base),
+            Ok(None) | Err(_) => None,
+        })
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        self.schemas.catalog.exists(&Name {
+            schema: self.name.clone(),
+            table: name.to_owned(),
+        })
+    }
+}

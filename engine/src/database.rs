@@ -1,0 +1,320 @@
+//! A database: its storage, its threads, its memory.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool, UnboundedMemoryPool};
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use parking_lot::Mutex;
+use skewer_profiling::{Retention, SysTables};
+use skewer_storage::{Storage, StorageOptions, TableId};
+use tokio::runtime::{Handle, Runtime};
+use tokio::sync::mpsc;
+
+use crate::compaction;
+use crate::error::Error;
+use crate::session::Session;
+
+/// How long closing waits for work on the database's threads to notice that it is over.
+const SHUTDOWN: Duration = Duration::from_secs(5);
+
+/// Planning recurses over expressions: in debug builds a deep one needs more than the usual 2 MiB.
+const STACK: usize = 16 << 20;
+
+/// How the threads of a database are called.
+const THREAD: &str = "skewer-worker";
+
+/// So many memory consumers are named when the memory limit is reached.
+const NAMED_CONSUMERS: usize = 3;
+
+/// A database, in a directory or in memory.
+///
+/// Cheap to clone and safe to use from many tasks and threads; it is closed when the last clone,
+/// [`Session`] and [`QueryStream`](crate::QueryStream) is gone. Statements run on threads of its
+/// own, so any async runtime, or none, can await them.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), skewer::Error> {
+/// use skewer::Database;
+///
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let path = dir.path().join("music.skewer");
+/// let db = Database::open(&path)?;
+/// let session = db.session();
+/// session.sql("CREATE TABLE songs (title VARCHAR NOT NULL, seconds INT)").await?;
+/// session.sql("INSERT INTO songs VALUES ('Skewered', 187)").await?;
+/// drop(session);
+/// db.close()?;
+///
+/// let db = Database::open(&path)?;
+/// let batches = db.session().sql("SELECT * FROM songs").await?.collect().await?;
+/// assert_eq!(batches[0].num_rows(), 1);
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Database {
+    inner: Arc<DatabaseInner>,
+}
+
+#[derive(Debug)]
+pub(crate) struct DatabaseInner {
+    pub(crate) storage: Storage,
+    pub(crate) sys: Arc<SysTables>,
+    pub(crate) runtime_env: Arc<RuntimeEnv>,
+    pub(crate) writers: TableLocks,
+    pub(crate) retention: Mutex<Retention>,
+    /// What RESET goes back to.
+    pub(crate) opened_retention: Retention,
+    pub(crate) workers: usize,
+    /// Tables that have got new segments.
+    grown: mpsc::UnboundedSender<TableId>,
+    handle: Handle,
+    /// Taken when the database is dropped.
+    runtime: Option<Runtime>,
+}
+
+/// Options of a database that is about to be opened.
+///
+/// ```
+/// # fn main() -> Result<(), skewer::Error> {
+/// let db = skewer::Database::builder()
+///     .worker_threads(2)
+///     .memory_limit(512 << 20)
+///     .temp_directory(std::env::temp_dir())
+///     .build()?; // without a path: in memory
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct DatabaseBuilder {
+    path: Option<PathBuf>,
+    worker_threads: Option<usize>,
+    memory_limit: Option<usize>,
+    temp_directory: Option<PathBuf>,
+    retention: Retention,
+    storage: StorageOptions,
+}
+
+impl DatabaseBuilder {
+    /// The directory to open, or to create; without it the database is in memory.
+    pub fn path(mut self, path: impl Into<PathBuf>) -> Self {
+        self.path = Some(path.into());
+        self
+    }
+
+    /// How many threads run statements, and into how many partitions a query is divided; as many
+    /// as the machine has by default. `SET datafusion.execution.target_partitions` changes the
+    /// latter for a session.
+    pub fn worker_threads(mut self, threads: usize) -> Self {
+        self.worker_threads = Some(threads.max(1));
+        self
+    }
+
+    /// Bytes that the operators of all queries may hold together; sorts, joins and aggregations
+    /// spill to the temp directory before they exceed it. Unlimited by default.
+    pub fn memory_limit(mut self, bytes: usize) -> Self {
+        self.memory_limit = Some(bytes);
+        self
+    }
+
+    /// Where operators spill to; the system's directory for temporary files by default.
+    pub fn temp_directory(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.temp_directory = Some(directory.into());
+        self
+    }
+
+    /// For how long schema `sys` keeps what queries recorded: 1 GiB and 7 days by default.
+    /// `SET profile.retention_bytes` and `profile.retention_age` change it.
+    pub fn retention(mut self, retention: Retention) -> Self {
+        self.retention = retention;
+        self
+    }
+
+    /// How segments are kept: their size, and for tests the disk, which can be one that fails.
+    #[doc(hidden)]
+    pub fn storage_options(mut self, options: StorageOptions) -> Self {
+        self.storage = options;
+        self
+    }
+
+    /// Opens the database.
+    ///
+    /// # Errors
+    /// [`Error::Locked`] if another process has it open, [`Error::Corrupt`] if its catalog is
+    /// damaged, [`Error::Io`] if the directory cannot be read or written.
+    pub fn build(self) -> Result<Database, Error> {
+        let workers = self.worker_threads.unwrap_or_else(|| {
+            std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get)
+        });
+        let storage = match &self.path {
+            Some(path) => Storage::open(path, self.storage)?,
+            None => Storage::in_memory()?,
+        };
+        let sys_directory = self.path.as_ref().map(|path| path.join("sys"));
+        let sys = SysTables::open(sys_directory.as_deref(), self.retention);
+
+        let mut environment = RuntimeEnvBuilder::new()
+            // Directories are listed anew by each statement: files come and go.
+            .with_object_list_cache_limit(0);
+        environment = match self.memory_limit {
+            Some(bytes) => environment.with_memory_pool(Arc::new(TrackConsumersPool::new(
+                FairSpillPool::new(bytes),
+                std::num::NonZeroUsize::new(NAMED_CONSUMERS).unwrap_or(std::num::NonZeroUsize::MIN),
+            ))),
+            None => environment.with_memory_pool(Arc::new(UnboundedMemoryPool::default())),
+        };
+        if let Some(directory) = self.temp_directory {
+            environment = environment.with_temp_file_path(directory);
+        }
+        let runtime_env = environment.build_arc()?;
+        runtime_env
+            .register_object_store(storage.object_store_url().as_ref(), storage.object_store());
+
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(workers)
+            .thread_name(THREAD)
+            .thread_stack_size(STACK)
+            .enable_all()
+            .build()
+            .map_err(|e| Error::from_io(&e))?;
+        let writers = TableLocks::default();
+        let (grown, tables) = mpsc::unbounded_channel();
+        runtime.spawn(compaction::run(storage.clone(), writers.clone(), tables));
+        Ok(Database {
+            inner: Arc::new(DatabaseInner {
+                storage,
+                sys,
+                runtime_env,
+                writers,
+                retention: Mutex::new(self.retention),
+                opened_retention: self.retention,
+                workers,
+                grown,
+                handle: runtime.handle().clone(),
+                runtime: Some(runtime),
+            }),
+        })
+    }
+}
+
+impl Database {
+    /// Opens the database in a directory, which is created if it is not there.
+    ///
+    /// # Errors
+    /// As [`DatabaseBuilder::build`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
+        Self::builder().path(path.as_ref()).build()
+    }
+
+    /// A database that is gone when it is dropped.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), skewer::Error> {
+    /// let session = skewer::Database::in_memory()?.session();
+    /// session.sql("CREATE TABLE t AS SELECT 1 AS one").await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// If the operating system gives no threads.
+    pub fn in_memory() -> Result<Self, Error> {
+        Self::builder().build()
+    }
+
+    /// Options to open a database with.
+    pub fn builder() -> DatabaseBuilder {
+        DatabaseBuilder::default()
+    }
+
+    /// A new session, with default settings and nothing prepared.
+    pub fn session(&self) -> Session {
+        Session::new(self.clone())
+    }
+
+    /// The directory, unless the database is in memory.
+    pub fn path(&self) -> Option<&Path> {
+        self.inner.storage.path()
+    }
+
+    /// Writes what schema `sys` has only in memory and lets go of this handle.
+    ///
+    /// User data needs no closing: it is on disk when its statement returns. The lock on the
+    /// directory is released with the last session and stream.
+    ///
+    /// # Errors
+    /// If schema `sys` cannot be written.
+    pub fn close(self) -> Result<(), Error> {
+        self.inner
+            .sys
+            .flush()
+            .map_err(|error| Error::Io(error.to_string()))
+    }
+
+    pub(crate) fn inner(&self) -> &Arc<DatabaseInner> {
+        &self.inner
+    }
+
+    /// Runs `future` on the database's threads; dropping the result cancels it.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        future: impl Future<Output = Result<T, Error>> + Send + 'static,
+    ) -> Result<T, Error> {
+        struct AbortOnDrop(tokio::task::AbortHandle);
+        impl Drop for AbortOnDrop {
+            fn drop(&mut self) {
+                self.0.abort();
+            }
+        }
+        let task = self.inner.handle.spawn(future);
+        let _guard = AbortOnDrop(task.abort_handle());
+        match task.await {
+            Ok(result) => result,
+            Err(error) if error.is_cancelled() => Err(Error::Cancelled),
+            Err(error) => Err(Error::Internal(error.to_string())),
+        }
+    }
+}
+
+impl DatabaseInner {
+    /// A table has got new segments, which may be small.
+    pub(crate) fn has_grown(&self, table: TableId) {
+        // Without a receiver the database is closing; compaction can wait for the next opening.
+        let _ = self.grown.send(table);
+    }
+}
+
+impl Drop for DatabaseInner {
+    fn drop(&mut self) {
+        let Some(runtime) = self.runtime.take() else {
+            return;
+        };
+        let on_worker = std::thread::current()
+            .name()
+            .is_some_and(|name| name.starts_with(THREAD));
+        if on_worker {
+            runtime.shutdown_background();
+            return;
+        }
+        // Tasks hold the storage: waiting for them means that the lock is free afterwards. The
+        // detour over a thread is because a runtime must not be awaited within another.
+        let waiter = std::thread::spawn(move || runtime.shutdown_timeout(SHUTDOWN));
+        // A panic there would only mean that tasks go on for a moment.
+        let _ = waiter.join();
+    }
+}
+
+/// Statements that rewrite rows of a table take turns; appending needs no turn.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct TableLocks {
+    locks: Arc<Mutex<HashMap<TableId, Arc<tokio::sync::Mutex<()>>>>>,
+}
+
+impl TableLocks {
+    /// The table's turn, until the result is dropped.
+    pub(crate) async fn take(&self, table: TableId) -> tokio::sync::OwnedMutexGuard<()> {
+        let lock = Arc::clone(self.locks.lock().entry(table).or_default());
+        lock.lock_owned().await
+    }
+}

@@ -1,0 +1,416 @@
+//! What can go wrong, split by what the caller can do about it.
+
+use std::io;
+
+use datafusion::arrow::error::ArrowError;
+use datafusion::common::{DataFusionError, SchemaError};
+use datafusion::object_store;
+use datafusion::parquet::errors::ParquetError;
+use skewer_sql::{ObjectKind, SyntaxError, nearest};
+use skewer_storage::{Object, StorageError};
+use thiserror::Error as ThisError;
+
+/// Why a statement failed. Its text is fit for a person; the session goes on after it.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), skewer::Error> {
+/// use skewer::{Database, Error};
+///
+/// let session = Database::in_memory()?.session();
+/// session.sql("CREATE TABLE songs (title TEXT)").await?;
+/// match session.sql("SELECT * FROM sogns").await {
+///     Err(Error::UnknownTable { suggestions, .. }) => assert_eq!(suggestions, ["songs"]),
+///     other => panic!("{:?}", other.err()),
+/// }
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone, ThisError)]
+#[non_exhaustive]
+pub enum Error {
+    /// The text is not a statement; shows the line with a caret.
+    #[error(transparent)]
+    Syntax(#[from] SyntaxError),
+
+    /// A table or view that does not exist.
+    #[error("there is no table {name}{}", did_you_mean(suggestions))]
+    UnknownTable {
+        /// As written.
+        name: String,
+        /// Near names, best first.
+        suggestions: Vec<String>,
+    },
+
+    /// A column that no table of the query has.
+    #[error("there is no column {name}{}", did_you_mean(suggestions))]
+    UnknownColumn {
+        /// As written.
+        name: String,
+        /// Near names, best first.
+        suggestions: Vec<String>,
+    },
+
+    /// A schema that does not exist.
+    #[error("there is no schema {name}{}", did_you_mean(suggestions))]
+    UnknownSchema {
+        /// As written.
+        name: String,
+        /// Near names, best first.
+        suggestions: Vec<String>,
+    },
+
+    /// A setting that does not exist.
+    #[error("there is no setting {name}{}", did_you_mean(suggestions))]
+    UnknownSetting {
+        /// As written.
+        name: String,
+        /// Near names, best first.
+        suggestions: Vec<String>,
+    },
+
+    /// A value that a setting or option cannot have.
+    #[error("{name} cannot be '{value}': {expected}")]
+    InvalidValue {
+        /// The setting or option.
+        name: String,
+        /// As written.
+        value: String,
+        /// What it can be.
+        expected: String,
+    },
+
+    /// A prepared statement that does not exist.
+    #[error("there is no prepared statement {name}{}", did_you_mean(suggestions))]
+    UnknownPrepared {
+        /// As written.
+        name: String,
+        /// Near names, best first.
+        suggestions: Vec<String>,
+    },
+
+    /// A name that is taken.
+    #[error("{kind} {name} exists already")]
+    AlreadyExists {
+        /// What has the name.
+        kind: ObjectKind,
+        /// The name.
+        name: String,
+    },
+
+    /// A table that statements cannot change.
+    #[error("{name} cannot be changed: {reason}")]
+    ReadOnly {
+        /// The table or schema.
+        name: String,
+        /// Why.
+        reason: String,
+    },
+
+    /// NULL in a column that is declared NOT NULL.
+    #[error(
+        "column {column} of table {table} is NOT NULL, but row {row} of the statement has no value for it"
+    )]
+    NotNull {
+        /// The table.
+        table: String,
+        /// The column.
+        column: String,
+        /// Which of the rows that were to be written, from 1.
+        row: u64,
+    },
+
+    /// Something that SQL has and Skewer has not.
+    #[error("not supported: {0}")]
+    Unsupported(String),
+
+    /// A statement that makes no sense, as where types do not fit.
+    #[error("{0}")]
+    Invalid(String),
+
+    /// A value for which an expression cannot be computed, as a division by zero.
+    #[error("{0}")]
+    Execution(String),
+
+    /// A file that a statement reads or writes is missing or malformed.
+    #[error("{}{message}", file_and_line(path, *line))]
+    File {
+        /// The file.
+        path: String,
+        /// The line, from 1, where the file has lines.
+        line: Option<u64>,
+        /// What is wrong with it.
+        message: String,
+    },
+
+    /// Another statement changed the same rows, or dropped the table, in between.
+    #[error("another statement changed the table at the same time; nothing was written: {0}")]
+    Conflict(String),
+
+    /// The query was cancelled, as by dropping its stream.
+    #[error("the query was cancelled")]
+    Cancelled,
+
+    /// The memory limit was reached where spilling to disk could not help.
+    #[error("the memory limit is reached: {0}")]
+    OutOfMemory(String),
+
+    /// The disk is full. What was committed before is safe.
+    #[error("the disk is full, nothing was written: {0}")]
+    DiskFull(String),
+
+    /// A file of the database is damaged. Other tables stay readable.
+    #[error("{} is damaged: {message}", if path.is_empty() { "a Parquet file" } else { path })]
+    Corrupt {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        message: String,
+    },
+
+    /// Another process has the database open.
+    #[error("{0}")]
+    Locked(String),
+
+    /// The operating system refused to read or write.
+    #[error("{0}")]
+    Io(String),
+
+    /// A bug in Skewer.
+    #[error("internal error, please report it: {0}")]
+    Internal(String),
+}
+
+fn did_you_mean(suggestions: &[String]) -> String {
+    match suggestions {
+        [] => String::new(),
+        [one] => format!("; did you mean {one}?"),
+        [some @ .., last] => format!("; did you mean {} or {last}?", some.join(", ")),
+    }
+}
+
+fn file_and_line(path: &str, line: Option<u64>) -> String {
+    match line {
+        _ if path.is_empty() => String::new(),
+        Some(line) => format!("{path}, line {line}: "),
+        None => format!("{path}: "),
+    }
+}
+
+impl Error {
+    /// Carries this error through DataFusion, to come out of [`Error::from`] unchanged.
+    pub(crate) fn into_datafusion(self) -> DataFusionError {
+        DataFusionError::External(Box::new(self))
+    }
+
+    /// What a DataFusion error means to the person who wrote the statement.
+    pub(crate) fn from_datafusion(error: &DataFusionError) -> Self {
+        match error {
+            DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => {
+                Self::from_datafusion(inner)
+            }
+            DataFusionError::Shared(inner) => Self::from_datafusion(inner),
+            DataFusionError::Collection(errors) => errors.first().map_or_else(
+                || Self::Internal("an empty collection of errors".to_owned()),
+                Self::from_datafusion,
+            ),
+            DataFusionError::External(inner) => Self::from_foreign(&**inner),
+            DataFusionError::ArrowError(inner, _) => Self::from_arrow(inner),
+            DataFusionError::ParquetError(inner) => Self::from_parquet(inner),
+            DataFusionError::ObjectStore(inner) => Self::from_object_store(inner),
+            DataFusionError::IoError(inner) => Self::from_io(inner),
+            DataFusionError::SQL(inner, _) => Self::Invalid(inner.to_string()),
+            DataFusionError::NotImplemented(text) => Self::Unsupported(text.clone()),
+            DataFusionError::Plan(text) | DataFusionError::Configuration(text) => {
+                Self::Invalid(text.clone())
+            }
+            DataFusionError::SchemaError(inner, _) => Self::from_schema(inner),
+            DataFusionError::Execution(text) => Self::Execution(text.clone()),
+            DataFusionError::ExecutionJoin(inner) if inner.is_cancelled() => Self::Cancelled,
+            DataFusionError::ExecutionJoin(inner) => Self::Internal(inner.to_string()),
+            DataFusionError::ResourcesExhausted(text) => Self::OutOfMemory(text.clone()),
+            other => Self::Internal(other.strip_backtrace()),
+        }
+    }
+
+    fn from_schema(error: &SchemaError) -> Self {
+        match error {
+            SchemaError::FieldNotFound {
+                field,
+                valid_fields,
+            } => {
+                let mut suggestions = nearest(
+                    field.name(),
+                    valid_fields.iter().map(|column| column.name()),
+                );
+                suggestions.dedup();
+                Self::UnknownColumn {
+                    name: field.flat_name(),
+                    suggestions,
+                }
+            }
+            other => Self::Invalid(other.to_string()),
+        }
+    }
+
+    fn from_foreign(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Self {
+        if let Some(ours) = error.downcast_ref::<Error>() {
+            ours.clone()
+        } else if let Some(inner) = error.downcast_ref::<DataFusionError>() {
+            Self::from_datafusion(inner)
+        } else if let Some(inner) = error.downcast_ref::<StorageError>() {
+            Self::from_storage(inner)
+        } else if let Some(inner) = error.downcast_ref::<ArrowError>() {
+            Self::from_arrow(inner)
+        } else if let Some(inner) = error.downcast_ref::<ParquetError>() {
+            Self::from_parquet(inner)
+        } else if let Some(inner) = error.downcast_ref::<object_store::Error>() {
+            Self::from_object_store(inner)
+        } else if let Some(inner) = error.downcast_ref::<io::Error>() {
+            Self::from_io(inner)
+        } else {
+            Self::Execution(error.to_string())
+        }
+    }
+
+    fn from_storage(error: &StorageError) -> Self {
+        let text = error.to_string();
+        match error {
+            StorageError::Locked { .. } => Self::Locked(text),
+            StorageError::Corrupt { path, detail } => Self::Corrupt {
+                path: path.display().to_string(),
+                message: detail.clone(),
+            },
+            StorageError::Conflict { detail } => Self::Conflict(detail.clone()),
+            StorageError::NotFound { object, name } => match object {
+                Object::Schema => Self::UnknownSchema {
+                    name: name.clone(),
+                    suggestions: Vec::new(),
+                },
+                Object::Table | Object::View => Self::UnknownTable {
+                    name: name.clone(),
+                    suggestions: Vec::new(),
+                },
+                Object::Column => Self::UnknownColumn {
+                    name: name.clone(),
+                    suggestions: Vec::new(),
+                },
+            },
+            StorageError::AlreadyExists { object, name } => {
+                let kind = match object {
+                    Object::Schema => ObjectKind::Schema,
+                    Object::Table => ObjectKind::Table,
+                    Object::View => ObjectKind::View,
+                    Object::Column => return Self::Invalid(text),
+                };
+                let name = name.strip_prefix("main.").unwrap_or(name).to_owned();
+                Self::AlreadyExists { kind, name }
+            }
+            StorageError::DiskFull { path } => Self::DiskFull(path.display().to_string()),
+            StorageError::UnsupportedType { .. } => Self::Unsupported(text),
+            StorageError::Invalid { detail } => Self::Invalid(detail.clone()),
+            StorageError::Io { .. } | StorageError::Format { .. } => Self::Io(text),
+            _ => Self::Internal(text),
+        }
+    }
+
+    fn from_arrow(error: &ArrowError) -> Self {
+        match error {
+            ArrowError::ExternalError(inner) => Self::from_foreign(&**inner),
+            ArrowError::IoError(_, inner) => Self::from_io(inner),
+            ArrowError::NotYetImplemented(text) => Self::Unsupported(text.clone()),
+            // Which file it was is found out by `StatementCatalog::diagnose`.
+            ArrowError::CsvError(text)
+            | ArrowError::JsonError(text)
+            | ArrowError::ParseError(text) => Self::File {
+                path: String::new(),
+                line: None,
+                message: text.clone(),
+            },
+            ArrowError::CastError(text)
+            | ArrowError::ComputeError(text)
+            | ArrowError::InvalidArgumentError(text)
+            | ArrowError::SchemaError(text)
+            | ArrowError::ArithmeticOverflow(text) => Self::Execution(text.clone()),
+            ArrowError::DivideByZero => Self::Execution("division by zero".to_owned()),
+            ArrowError::ParquetError(text) => Self::unreadable(text.clone()),
+            other => Self::Execution(other.to_string()),
+        }
+    }
+
+    fn from_parquet(error: &ParquetError) -> Self {
+        match error {
+            ParquetError::External(inner) => Self::from_foreign(&**inner),
+            other => Self::unreadable(other.to_string()),
+        }
+    }
+
+    /// Parquet that cannot be decoded; which file it was is found out by
+    /// `StatementCatalog::diagnose`.
+    fn unreadable(message: String) -> Self {
+        Self::Corrupt {
+            path: String::new(),
+            message,
+        }
+    }
+
+    fn from_object_store(error: &object_store::Error) -> Self {
+        match error {
+            object_store::Error::NotFound { path, .. } => Self::File {
+                path: path.clone(),
+                line: None,
+                message: "there is no such file".to_owned(),
+            },
+            other => match io_cause(other) {
+                Some(io) if io.kind() == io::ErrorKind::StorageFull => {
+                    Self::DiskFull(io.to_string())
+                }
+                _ => Self::Io(other.to_string()),
+            },
+        }
+    }
+
+    pub(crate) fn from_io(error: &io::Error) -> Self {
+        if let Some(inner) = error.get_ref() {
+            let inner: &(dyn std::error::Error + Send + Sync + 'static) = inner;
+            if inner.is::<Error>() || inner.is::<DataFusionError>() || inner.is::<StorageError>() {
+                return Self::from_foreign(inner);
+            }
+        }
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                Self::DiskFull(error.to_string())
+            }
+            io::ErrorKind::OutOfMemory => Self::OutOfMemory(error.to_string()),
+            _ => Self::Io(error.to_string()),
+        }
+    }
+}
+
+/// The operating system's error among the causes of `error`.
+fn io_cause<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a io::Error> {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if let Some(io) = error.downcast_ref::<io::Error>() {
+            return Some(io);
+        }
+        cause = error.source();
+    }
+    None
+}
+
+impl From<DataFusionError> for Error {
+    fn from(error: DataFusionError) -> Self {
+        Self::from_datafusion(&error)
+    }
+}
+
+impl From<StorageError> for Error {
+    fn from(error: StorageError) -> Self {
+        Self::from_storage(&error)
+    }
+}
+
+impl From<ArrowError> for Error {
+    fn from(error: ArrowError) -> Self {
+        Self::from_arrow(&error)
+    }
+}

@@ -1,0 +1,118 @@
+//! The query itself: how it ended, how long it took, how much of it was recorded.
+
+use super::answer::{Inquiry, rows};
+use super::layout::{WIDTH, shortened};
+use super::units::{count, counted, duration, percent};
+use crate::error::Error;
+
+/// The query's row in `sys.queries`, and what was recorded of it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Header {
+    pub(super) query_id: i64,
+    pub(super) sql: String,
+    pub(super) status: String,
+    pub(super) error: Option<String>,
+    pub(super) level: String,
+    pub(super) sample_rate: f64,
+    pub(super) planning_ns: i64,
+    pub(super) execution_ns: i64,
+    pub(super) rows_returned: Option<i64>,
+    /// Time of all operators in all tasks.
+    pub(super) busy_ns: i64,
+    pub(super) events_dropped: i64,
+}
+
+impl Header {
+    /// Reads it from schema `sys`.
+    ///
+    /// # Errors
+    /// If there is no such query, or `sys` cannot be read.
+    pub(super) async fn read(inquiry: &mut Inquiry<'_>, query_id: i64) -> Result<Self, Error> {
+        let sql = include_str!("sql/header.sql").replace("$query_id", &query_id.to_string());
+        let answer = inquiry.ask("The query", sql).await?;
+        let Some(row) = rows(&answer).next() else {
+            return Err(Error::Internal(format!(
+                "query {query_id} has no row in sys.queries"
+            )));
+        };
+        Ok(Self {
+            query_id,
+            sql: row.text("sql").unwrap_or_default(),
+            status: row.text("status").unwrap_or_default(),
+            error: row.text("error"),
+            level: row.text("profile_level").unwrap_or_default(),
+            sample_rate: row.float("sample_rate").unwrap_or(1.0),
+            planning_ns: row.sum("planning_ns"),
+            execution_ns: row.sum("execution_ns"),
+            rows_returned: row.integer("rows_returned"),
+            busy_ns: row.sum("busy_ns"),
+            events_dropped: row.sum("events_dropped"),
+        })
+    }
+
+    /// Planning and execution.
+    pub(super) fn query_ns(&self) -> i64 {
+        self.planning_ns + self.execution_ns
+    }
+
+    /// Whether record-level events were recorded.
+    pub(super) fn has_records(&self) -> bool {
+        self.level == "records"
+    }
+
+    /// What limits the numbers of this report, one sentence each.
+    pub(super) fn reservations(&self) -> Vec<String> {
+        let mut reservations = Vec::new();
+        if self.status != "finished" {
+            let error = match &self.error {
+                Some(error) => format!(": {error}"),
+                None => String::new(),
+            };
+            reservations.push(format!(
+                "The query {}, what follows is what it did until then{error}",
+                match self.status.as_str() {
+                    "failed" => "failed",
+                    _ => "was cancelled",
+                }
+            ));
+        }
+        if self.has_records() && self.sample_rate < 1.0 {
+            reservations.push(format!(
+                "Only {} of the input records were traced, chosen by a hash of their row ids.",
+                percent(self.sample_rate)
+            ));
+        }
+        if self.events_dropped > 0 {
+            reservations.push(format!(
+                "{} dropped since the profiler's memory was full: numbers are lower bounds.",
+                match self.events_dropped {
+                    1 => "1 event was".to_owned(),
+                    more => format!("{} events were", count(more)),
+                }
+            ));
+        }
+        reservations
+    }
+
+    /// The header as text.
+    pub(super) fn lines(&self) -> Vec<String> {
+        let mut facts = vec![
+            format!("Query {}", self.query_id),
+            format!(
+                "{} (planning {}, execution {})",
+                duration(self.query_ns()),
+                duration(self.planning_ns),
+                duration(self.execution_ns)
+            ),
+        ];
+        facts.extend(self.rows_returned.map(|rows| counted(rows, "row")));
+        facts.push(format!("level {}", self.level));
+        let mut lines = vec![facts.join(" · ")];
+        let sql: Vec<&str> = self.sql.split_whitespace().collect();
+        lines.push(format!("  {}", shortened(&sql.join(" "), WIDTH - 2)));
+        for reservation in self.reservations() {
+            lines.push(format!("  ! {}", shortened(&reservation, WIDTH - 4)));
+        }
+        lines
+    }
+}

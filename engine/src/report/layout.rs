@@ -1,0 +1,84 @@
+//! Fitting text into a terminal.
+
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+/// Columns that a report fits into.
+pub(super) const WIDTH: usize = 100;
+
+/// A text in at most `width` columns, with `…` for what was cut off.
+pub(super) fn shortened(text: &str, width: usize) -> String {
+    if text.width() <= width {
+        return text.to_owned();
+    }
+    let mut short = String::new();
+    let mut used = 0;
+    for character in text.chars() {
+        let columns = character.width().unwrap_or(0);
+        if used + columns > width.saturating_sub(1) {
+            break;
+        }
+        used += columns;
+        short.push(character);
+    }
+    short.truncate(short.trim_end().len());
+    short.push('…');
+    short
+}
+
+/// Text padded with spaces on the right.
+pub(super) fn left(text: &str, width: usize) -> String {
+    format!("{text}{}", " ".repeat(width.saturating_sub(text.width())))
+}
+
+/// Text padded with spaces on the left.
+pub(super) fn right(text: &str, width: usize) -> String {
+    format!("{}{text}", " ".repeat(width.saturating_sub(text.width())))
+}
+
+/// Lines of at most `width` columns, broken at spaces.
+pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.width() + 1 + word.width() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(shortened(word, width)),
+        }
+    }
+    lines
+}
+
+/// A sentence as an item of a list, indented.
+pub(super) fn item(mark: &str, text: &str) -> Vec<String> {
+    let indent = " ".repeat(3 + mark.width());
+    wrapped(text, WIDTH - indent.len())
+        .into_iter()
+        .enumerate()
+        .map(|(number, line)| match number {
+            0 => format!("  {mark} {line}"),
+            _ => format!("{indent}{line}"),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_cut_at_its_width_on_the_screen() {
+        assert_eq!(shortened("short", 5), "short");
+        assert_eq!(shortened("longer text", 8), "longer…");
+        assert_eq!(shortened("日本語日本語", 7), "日本語…");
+        assert_eq!(left("é", 3), "é  ");
+        assert_eq!(right("é", 3), "  é");
+    }
+
+    #[test]
+    fn sentences_are_broken_at_spaces() {
+        assert_eq!(wrapped("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrapped("overlong word", 6), ["overl…", "word"]);
+    }
+}

@@ -1,0 +1,17 @@
+-- The query, how it ended, how long it took, and how much of it was recorded.
+SELECT
+  queries.query_id, queries.sql, queries.status, queries.error,
+  queries.profile_level, queries.sample_rate,
+  queries.planning_ns, queries.execution_ns, queries.rows_returned,
+  coalesce(work.busy_ns, 0) AS busy_ns,
+  coalesce(overhead.events_dropped, 0) AS events_dropped
+FROM sys.queries AS queries
+LEFT JOIN (
+  SELECT query_id, sum(self_ns) AS busy_ns
+  FROM sys.operator_stats WHERE query_id = $query_id GROUP BY query_id
+) AS work ON queries.query_id = work.query_id
+LEFT JOIN (
+  SELECT query_id, sum(events_dropped) AS events_dropped
+  FROM sys.profiler_overhead WHERE query_id = $query_id GROUP BY query_id
+) AS overhead ON queries.query_id = overhead.query_id
+WHERE queries.query_id = $query_id

@@ -1,0 +1,10 @@
+-- How many input records the slowest result row was made from, and how many were traced at all.
+SELECT own.records, everything.traced
+FROM (
+  SELECT count(*) AS records FROM backward_trace($query_id, $output_row)
+) AS own
+CROSS JOIN (
+  SELECT count(DISTINCT input_id) AS traced
+  FROM sys.lineage
+  WHERE query_id = $query_id AND table_name IS NOT NULL
+) AS everything

@@ -1,0 +1,278 @@
+//! A session: settings, functions, prepared statements.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
+
+use datafusion::arrow::datatypes::DataType;
+use datafusion::catalog::EmptyCatalogProviderList;
+use datafusion::common::ScalarValue;
+use datafusion::execution::SessionStateBuilder;
+use datafusion::logical_expr::{ScalarUDF, Volatility};
+use datafusion::prelude::{SessionConfig, SessionContext};
+use parking_lot::Mutex;
+use skewer_exec::row_function::RowFunction;
+use skewer_sql::Piece;
+
+use crate::catalog::{CATALOG, MAIN, StatementCatalog};
+use crate::database::{Database, DatabaseInner};
+use crate::error::Error;
+use crate::last_query_id::LastQueryId;
+use crate::progress::ProgressHandle;
+use crate::query_stream::QueryStream;
+use crate::settings::ProfileSettings;
+use crate::statements;
+use crate::statements::prepare::Prepared;
+
+/// A session: settings, registered functions and prepared statements that belong together.
+///
+/// Cheap to clone; clones are the same session. Statements may run at the same time, in one
+/// session or in several: each sees the database as it was when the statement began, and what it
+/// changes appears at once and as a whole.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), skewer::Error> {
+/// let session = skewer::Database::in_memory()?.session();
+/// session.sql("CREATE TABLE t (a INT)").await?;
+/// let (one, two) = tokio::join!(
+///     session.sql("INSERT INTO t VALUES (1)"),
+///     session.sql("INSERT INTO t VALUES (2)"),
+/// );
+/// one?;
+/// two?;
+/// let batches = session.sql("SELECT count(*) FROM t").await?.collect().await?;
+/// assert_eq!(batches[0].num_rows(), 1);
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Session {
+    inner: Arc<SessionInner>,
+}
+
+pub(crate) struct SessionInner {
+    database: Database,
+    /// DataFusion's settings and functions; its catalog stays empty.
+    context: SessionContext,
+    pub(crate) profile: Mutex<ProfileSettings>,
+    pub(crate) prepared: Mutex<HashMap<String, Prepared>>,
+    pub(crate) last_query_id: Arc<AtomicI64>,
+    /// Of the statement that began last.
+    progress: Mutex<ProgressHandle>,
+}
+
+impl std::fmt::Debug for SessionInner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session")
+            .field("profile", &self.profile)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Session {
+    pub(crate) fn new(database: Database) -> Self {
+        let last_query_id = Arc::new(AtomicI64::new(0));
+        let inner = database.inner();
+        let config = SessionConfig::new()
+            .with_target_partitions(inner.workers)
+            .with_create_default_catalog_and_schema(false)
+            .with_default_catalog_and_schema(CATALOG, MAIN)
+            // `StatementCatalog` has its own, which copes with views that have become invalid.
+            .with_information_schema(false);
+        let state = SessionStateBuilder::new()
+            .with_config(config)
+            .with_runtime_env(Arc::clone(&inner.runtime_env))
+            .with_default_features()
+            .with_catalog_list(Arc::new(EmptyCatalogProviderList))
+            .build();
+        let context = SessionContext::new_with_state(state);
+        context.register_udf(ScalarUDF::from(LastQueryId::new(Arc::clone(
+            &last_query_id,
+        ))));
+        Self {
+            inner: Arc::new(SessionInner {
+                database,
+                context,
+                profile: Mutex::default(),
+                prepared: Mutex::default(),
+                last_query_id,
+                progress: Mutex::default(),
+            }),
+        }
+    }
+
+    /// Runs one statement.
+    ///
+    /// A query has been planned when this returns, and runs while its stream is read. Every other
+    /// statement has been carried out: what it changed is on disk. Dropping the future before
+    /// that cancels the statement, and then it has changed nothing.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), skewer::Error> {
+    /// use datafusion::arrow::util::pretty::pretty_format_batches;
+    ///
+    /// let session = skewer::Database::in_memory()?.session();
+    /// session.sql("CREATE TABLE t (a INT, b VARCHAR)").await?;
+    /// session.sql("INSERT INTO t VALUES (1, 'one'), (2, 'two')").await?;
+    /// let batches = session.sql("SELECT b FROM t WHERE a = 2").await?.collect().await?;
+    /// let text = pretty_format_batches(&batches).unwrap().to_string();
+    /// assert!(text.contains("two"));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// Whatever is wrong with the statement, or with what it reads; see [`Error`]. The session
+    /// can go on after any of them.
+    pub async fn sql(&self, sql: &str) -> Result<QueryStream, Error> {
+        let session = self.clone();
+        let sql = sql.to_owned();
+        self.inner
+            .database
+            .run(async move { statements::execute(&session, &sql).await })
+            .await
+    }
+
+    /// Runs a script: statements separated by semicolons, one after the other, up to the first
+    /// error. Gives the last result.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), skewer::Error> {
+    /// let session = skewer::Database::in_memory()?.session();
+    /// let last = session
+    ///     .execute_script("CREATE TABLE t AS SELECT 1 AS a; SELECT a FROM t;")
+    ///     .await?;
+    /// assert_eq!(last.len(), 1);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// That of the first statement that fails.
+    pub async fn execute_script(
+        &self,
+        script: &str,
+    ) -> Result<Vec<datafusion::arrow::array::RecordBatch>, Error> {
+        let mut last = Vec::new();
+        for piece in self.split(script) {
+            last = self.sql(&piece.sql).await?.collect().await?;
+        }
+        Ok(last)
+    }
+
+    /// Cuts a script at the semicolons that end statements.
+    pub fn split(&self, script: &str) -> Vec<Piece> {
+        skewer_sql::split(script)
+    }
+
+    /// The database.
+    pub fn database(&self) -> &Database {
+        &self.inner.database
+    }
+
+    /// How far the statement is that began last in this session: also one that
+    /// [`sql`](Self::sql) is still carrying out, as a long COPY.
+    pub fn progress(&self) -> ProgressHandle {
+        self.inner.progress.lock().clone()
+    }
+
+    /// Registers a scalar function of DataFusion's, for statements of this session.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), skewer::Error> {
+    /// use std::sync::Arc;
+    /// use datafusion::arrow::array::{ArrayRef, AsArray, Int64Array};
+    /// use datafusion::arrow::datatypes::{DataType, Int64Type};
+    /// use datafusion::logical_expr::{ColumnarValue, Volatility, create_udf};
+    ///
+    /// let session = skewer::Database::in_memory()?.session();
+    /// session.register_udf(create_udf(
+    ///     "twice",
+    ///     vec![DataType::Int64],
+    ///     DataType::Int64,
+    ///     Volatility::Immutable,
+    ///     Arc::new(|args| {
+    ///         let arrays = ColumnarValue::values_to_arrays(args)?;
+    ///         let twice = arrays[0].as_primitive::<Int64Type>().unary::<_, Int64Type>(|x| 2 * x);
+    ///         Ok(ColumnarValue::Array(Arc::new(twice) as ArrayRef))
+    ///     }),
+    /// ));
+    /// let batches = session.sql("SELECT twice(21)").await?.collect().await?;
+    /// assert_eq!(batches[0].column(0).as_primitive::<Int64Type>(), &Int64Array::from(vec![42]));
+    /// # Ok(()) }
+    /// ```
+    pub fn register_udf(&self, function: ScalarUDF) {
+        self.inner.context.register_udf(function);
+    }
+
+    /// Registers a scalar function as a closure over one row's arguments, for statements of this
+    /// session. The profiler can time such a function row by row.
+    ///
+    /// `volatility` says whether equal arguments give equal results
+    /// ([`Volatility::Immutable`]): only then may a call be evaluated ahead or again.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), skewer::Error> {
+    /// use datafusion::arrow::datatypes::DataType;
+    /// use datafusion::common::ScalarValue;
+    /// use datafusion::logical_expr::Volatility;
+    ///
+    /// let session = skewer::Database::in_memory()?.session();
+    /// session.register_row_udf(
+    ///     "initials",
+    ///     vec![DataType::Utf8],
+    ///     DataType::Utf8,
+    ///     Volatility::Immutable,
+    ///     |args| {
+    ///         let ScalarValue::Utf8(Some(name)) = &args[0] else {
+    ///             return Ok(ScalarValue::Utf8(None));
+    ///         };
+    ///         let initials = name.split(' ').filter_map(|part| part.chars().next()).collect();
+    ///         Ok(ScalarValue::Utf8(Some(initials)))
+    ///     },
+    /// );
+    /// let batches = session.sql("SELECT initials('Ada Lovelace')").await?.collect().await?;
+    /// assert_eq!(ScalarValue::try_from_array(batches[0].column(0), 0)?.to_string(), "AL");
+    /// # Ok(()) }
+    /// ```
+    pub fn register_row_udf(
+        &self,
+        name: &str,
+        arguments: Vec<DataType>,
+        result: DataType,
+        volatility: Volatility,
+        closure: impl Fn(&[ScalarValue]) -> datafusion::common::Result<ScalarValue>
+        + Send
+        + Sync
+        + 'static,
+    ) {
+        let function = RowFunction::new(name, arguments, result, volatility, Arc::new(closure));
+        self.register_udf(ScalarUDF::from(function));
+    }
+
+    pub(crate) fn inner(&self) -> &SessionInner {
+        &self.inner
+    }
+
+    pub(crate) fn database_inner(&self) -> &Arc<DatabaseInner> {
+        self.inner.database.inner()
+    }
+
+    pub(crate) fn context(&self) -> &SessionContext {
+        &self.inner.context
+    }
+
+    /// What a statement sees that begins now.
+    pub(crate) fn catalog(&self) -> Arc<StatementCatalog> {
+        let database = self.database_inner();
+        Arc::new(StatementCatalog::new(
+            self.inner.context.state(),
+            database.storage.clone(),
+            database.sys.schema_provider(),
+        ))
+    }
+
+    /// The progress of a statement that begins now.
+    pub(crate) fn begin_progress(&self) -> ProgressHandle {
+        let progress = ProgressHandle::default();
+        *self.inner.progress.lock() = progress.clone();
+        progress
+    }
+}

@@ -1,0 +1,249 @@
+//! `SET`, `SHOW` and `RESET`: what can be set, and to what.
+
+use std::time::Duration;
+
+use datafusion::common::config::ConfigOptions;
+use skewer_profiling::{Level, Retention};
+use skewer_sql::nearest;
+
+use crate::error::Error;
+
+/// What a session records of its queries.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ProfileSettings {
+    /// How much is recorded (`profile.level`).
+    pub level: Level,
+    /// The share of base records that are traced, in (0, 1] (`profile.sample_rate`).
+    pub sample_rate: f64,
+}
+
+impl Default for ProfileSettings {
+    /// Totals per operator, of every record.
+    fn default() -> Self {
+        Self {
+            level: Level::Counters,
+            sample_rate: 1.0,
+        }
+    }
+}
+
+/// Our settings and what they are about; DataFusion's are beside them.
+pub(crate) const PROFILE_SETTINGS: [(&str, &str); 4] = [
+    (
+        "profile.level",
+        "How much is recorded of each query: off, counters, calls or records",
+    ),
+    (
+        "profile.retention_age",
+        "Age after which schema sys forgets a query, as '7 days'; of the whole database",
+    ),
+    (
+        "profile.retention_bytes",
+        "Bytes that schema sys may take, as '1 GB'; of the whole database",
+    ),
+    (
+        "profile.sample_rate",
+        "Share of base records that level records traces, above 0 and at most 1",
+    ),
+];
+
+/// DataFusion's settings that would take the ground from under the engine.
+const FIXED: [(&str, &str); 5] = [
+    ("datafusion.catalog.create_default_catalog_and_schema", ""),
+    ("datafusion.catalog.default_catalog", ""),
+    ("datafusion.catalog.information_schema", ""),
+    (
+        "datafusion.sql_parser.dialect",
+        "statements are parsed before settings apply",
+    ),
+    (
+        "datafusion.sql_parser.enable_ident_normalization",
+        "names are lower-case unless quoted",
+    ),
+];
+
+/// The canonical name of a setting: aliases are replaced.
+pub(crate) fn canonical(name: &str) -> &str {
+    match name {
+        "timezone" | "time.zone" => "datafusion.execution.time_zone",
+        "search_path" | "schema" => "datafusion.catalog.default_schema",
+        other => other,
+    }
+}
+
+/// `name` is not a setting: says which are near.
+pub(crate) fn unknown(name: &str, options: &ConfigOptions) -> Error {
+    let entries = options.entries();
+    let known = PROFILE_SETTINGS
+        .iter()
+        .map(|(name, _)| *name)
+        .chain(entries.iter().map(|entry| entry.key.as_str()));
+    let mut suggestions = nearest(name, known.clone());
+    if suggestions.is_empty() {
+        // People drop the prefix.
+        let last = name.rsplit('.').next().unwrap_or(name);
+        let ends = known.filter(|k| k.rsplit('.').next() == Some(last));
+        suggestions = ends.map(str::to_owned).take(3).collect();
+    }
+    Error::UnknownSetting {
+        name: name.to_owned(),
+        suggestions,
+    }
+}
+
+/// Sets one of DataFusion's options.
+pub(crate) fn set_option(
+    options: &mut ConfigOptions,
+    name: &str,
+    value: &str,
+) -> Result<(), Error> {
+    let Some(entry) = options.entries().into_iter().find(|e| e.key == name) else {
+        if name.starts_with("datafusion.runtime.") {
+            return Err(Error::InvalidValue {
+                name: name.to_owned(),
+                value: value.to_owned(),
+                expected: "memory and temporary files are set when the database is opened"
+                    .to_owned(),
+            });
+        }
+        return Err(unknown(name, options));
+    };
+    if let Some((_, why)) = FIXED.iter().find(|(fixed, _)| *fixed == name) {
+        return Err(Error::InvalidValue {
+            name: name.to_owned(),
+            value: value.to_owned(),
+            expected: if why.is_empty() {
+                "it is fixed".to_owned()
+            } else {
+                (*why).to_owned()
+            },
+        });
+    }
+    options.set(name, value).map_err(|_| Error::InvalidValue {
+        name: name.to_owned(),
+        value: value.to_owned(),
+        expected: format!(
+            "it is {} ({})",
+            entry.value.as_deref().unwrap_or("not set"),
+            entry.description.lines().next().unwrap_or_default().trim()
+        ),
+    })
+}
+
+/// A level's name.
+pub(crate) fn parse_level(name: &str, value: &str) -> Result<Level, Error> {
+    value
+        .to_lowercase()
+        .parse()
+        .map_err(|_| Error::InvalidValue {
+            name: name.to_owned(),
+            value: value.to_owned(),
+            expected: format!("it is one of {}", Level::ALL.map(Level::name).join(", ")),
+        })
+}
+
+/// A share above 0 and at most 1.
+pub(crate) fn parse_sample_rate(name: &str, value: &str) -> Result<f64, Error> {
+    match value.parse::<f64>() {
+        Ok(rate) if rate > 0.0 && rate <= 1.0 => Ok(rate),
+        _ => Err(Error::InvalidValue {
+            name: name.to_owned(),
+            value: value.to_owned(),
+            expected: "it is a share above 0 and at most 1".to_owned(),
+        }),
+    }
+}
+
+/// `1073741824`, `512 MB`, `1.5GiB`: units are powers of 1024.
+pub(crate) fn parse_bytes(name: &str, value: &str) -> Result<u64, Error> {
+    let (number, unit) = split_unit(value);
+    let factor: Option<u64> = match unit.as_str() {
+        "" | "b" | "byte" | "bytes" => Some(1),
+        "k" | "kb" | "kib" => Some(1 << 10),
+        "m" | "mb" | "mib" => Some(1 << 20),
+        "g" | "gb" | "gib" => Some(1 << 30),
+        "t" | "tb" | "tib" => Some(1 << 40),
+        _ => None,
+    };
+    match (number.parse::<f64>(), factor) {
+        (Ok(n), Some(factor)) if n.is_finite() && n >= 0.0 => Ok((n * factor as f64) as u64),
+        _ => Err(Error::InvalidValue {
+            name: name.to_owned(),
+            value: value.to_owned(),
+            expected: "it is a number of bytes, as 1073741824, '512 MB' or '1 GB'".to_owned(),
+        }),
+    }
+}
+
+/// `90`, `'90 seconds'`, `'12 hours'`, `'7 days'`.
+pub(crate) fn parse_age(name: &str, value: &str) -> Result<Duration, Error> {
+    let (number, unit) = split_unit(value);
+    let seconds: Option<f64> = match unit.as_str() {
+        "" | "s" | "sec" | "second" | "seconds" => Some(1.0),
+        "m" | "min" | "minute" | "minutes" => Some(60.0),
+        "h" | "hour" | "hours" => Some(3600.0),
+        "d" | "day" | "days" => Some(86400.0),
+        "w" | "week" | "weeks" => Some(7.0 * 86400.0),
+        _ => None,
+    };
+    let age = match (number.parse::<f64>(), seconds) {
+        (Ok(n), Some(unit)) => Duration::try_from_secs_f64(n * unit).ok(),
+        _ => None,
+    };
+    age.ok_or_else(|| Error::InvalidValue {
+        name: name.to_owned(),
+        value: value.to_owned(),
+        expected: "it is a time, as '90 seconds', '12 hours' or '7 days'".to_owned(),
+    })
+}
+
+fn split_unit(value: &str) -> (String, String) {
+    let value = value.trim();
+    let end = value
+        .find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_'))
+        .unwrap_or(value.len());
+    let (number, unit) = value.split_at(end);
+    (number.replace('_', ""), unit.trim().to_lowercase())
+}
+
+/// How SHOW writes a retention.
+pub(crate) fn show_retention(retention: Retention) -> (String, String) {
+    (
+        retention.bytes.to_string(),
+        format!("{} seconds", retention.age.as_secs()),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_ages_have_units() {
+        assert_eq!(parse_bytes("x", "1 GB").unwrap(), 1 << 30);
+        assert_eq!(parse_bytes("x", "1.5kib").unwrap(), 1536);
+        assert!(parse_bytes("x", "1 parsec").is_err());
+        assert_eq!(parse_age("x", "7 days").unwrap().as_secs(), 604_800);
+        assert_eq!(parse_age("x", "90").unwrap().as_secs(), 90);
+        assert!(parse_age("x", "soon").is_err());
+    }
+
+    #[test]
+    fn an_unknown_setting_names_near_ones() {
+        let Error::UnknownSetting { suggestions, .. } =
+            unknown("profile.levle", &ConfigOptions::new())
+        else {
+            panic!()
+        };
+        assert_eq!(suggestions, ["profile.level"]);
+        let Error::UnknownSetting { suggestions, .. } =
+            unknown("batch_size", &ConfigOptions::new())
+        else {
+            panic!()
+        };
+        assert!(
+            suggestions.contains(&"datafusion.execution.batch_size".to_owned()),
+            "{suggestions:?}"
+        );
+    }
+}

@@ -1,0 +1,150 @@
+//! COPY t FROM 'file'.
+
+use std::fs::File;
+use std::io::Read;
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::{Field, Schema};
+use datafusion::common::Column;
+use datafusion::datasource::provider_as_source;
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder};
+use datafusion::scalar::ScalarValue;
+use datafusion::sql::sqlparser::ast::Ident;
+use skewer_sql::{CopyFrom, nearest};
+use skewer_storage::TableMeta;
+
+use super::{Context, Outcome};
+use crate::catalog::files::{CsvDialect, FileKind, FileTable};
+use crate::catalog::names::fold;
+use crate::error::Error;
+
+/// The beginning of a file that says how long its rows are.
+const SAMPLE: usize = 64 << 10;
+
+/// Appends the rows of a file in its order: in a fresh table row n of the file has row id n − 1.
+/// CSV fields are the columns by their place, those of Parquet and JSON by their names.
+pub(crate) async fn execute(context: &mut Context, copy: CopyFrom) -> Result<Outcome, Error> {
+    let table = context.catalog.writable_table(&copy.table)?;
+    let kind = kind_of(copy.options.format.as_deref(), &copy.path)?;
+    let csv = CsvDialect::from_options(kind, &copy.path, &copy.options, &[])?;
+    let columns = listed_columns(&table, &copy.columns)?;
+    let schema = match kind {
+        FileKind::Parquet => None,
+        // NULL where it may not be is found when rows are written, with a better message.
+        FileKind::Csv | FileKind::Json => Some(Arc::new(Schema::new(
+            columns
+                .iter()
+                .map(|place| {
+                    let field = table.schema.field(*place);
+                    Field::new(field.name(), field.data_type().clone(), true)
+                })
+                .collect::<Vec<_>>(),
+        ))),
+    };
+    let files = FileTable::new(&copy.path, kind, csv, schema);
+    context.catalog.touch_file(files.clone());
+    context
+        .progress
+        .expect_rows(expected_rows(&files, context).await?);
+    let provider = files.provider(context.catalog.base(), false).await?;
+    let scan = LogicalPlanBuilder::scan("file", provider_as_source(provider), None)?.build()?;
+    let plan = arrange(scan, &table, &columns)?;
+    // One partition reads the file from its beginning to its end.
+    let stream = context.stream_in_partitions(&plan, Some(1)).await?;
+    let (segments, rows) = context.write(stream, &table).await?;
+    let mut transaction = context.storage().begin();
+    transaction.add_segments(table.id, segments)?;
+    context.commit(transaction).await?;
+    context.session.database_inner().has_grown(table.id);
+    Ok(Outcome::Count(rows))
+}
+
+/// The kind that an option or the extension says.
+pub(crate) fn kind_of(format: Option<&str>, path: &str) -> Result<FileKind, Error> {
+    match format {
+        Some(format) => FileKind::named(format).ok_or_else(|| Error::InvalidValue {
+            name: "FORMAT".to_owned(),
+            value: format.to_owned(),
+            expected: format!("it is {}", FileKind::NAMES),
+        }),
+        None => FileTable::named(path)
+            .map(|files| files.kind)
+            .ok_or_else(|| {
+                Error::Invalid(format!(
+                    "the name {path} does not say how the file is written: add (FORMAT …), which is {}",
+                    FileKind::NAMES
+                ))
+            }),
+    }
+}
+
+/// The places of the listed columns, or of all.
+fn listed_columns(table: &TableMeta, listed: &[Ident]) -> Result<Vec<usize>, Error> {
+    if listed.is_empty() {
+        return Ok((0..table.schema.fields().len()).collect());
+    }
+    let mut places = Vec::with_capacity(listed.len());
+    for column in listed.iter().map(fold) {
+        match table.schema.index_of(&column) {
+            Ok(place) if places.contains(&place) => {
+                return Err(Error::Invalid(format!("column {column} is listed twice")));
+            }
+            Ok(place) => places.push(place),
+            Err(_) => {
+                let known = table.schema.fields().iter().map(|f| f.name().as_str());
+                return Err(Error::UnknownColumn {
+                    suggestions: nearest(&column, known),
+                    name: column,
+                });
+            }
+        }
+    }
+    Ok(places)
+}
+
+/// The file's columns as the table's: cast, in its order, NULL where the file has none.
+fn arrange(scan: LogicalPlan, table: &TableMeta, columns: &[usize]) -> Result<LogicalPlan, Error> {
+    let schema = scan.schema();
+    let mut expressions = Vec::with_capacity(table.schema.fields().len());
+    for (place, field) in table.schema.fields().iter().enumerate() {
+        let expression = if columns.contains(&place) {
+            if schema.index_of_column_by_name(None, field.name()).is_none() {
+                let known: Vec<_> = schema.fields().iter().map(|f| f.name().as_str()).collect();
+                return Err(Error::Invalid(format!(
+                    "the file has no column {}; it has {}",
+                    field.name(),
+                    known.join(", ")
+                )));
+            }
+            let (qualifier, found) = schema.qualified_field_with_unqualified_name(field.name())?;
+            Expr::Column(Column::from((qualifier, found)))
+        } else {
+            Expr::Literal(ScalarValue::Null, None)
+        };
+        let expression = expression.cast_to(field.data_type(), schema)?;
+        expressions.push(expression.alias(field.name()));
+    }
+    Ok(LogicalPlanBuilder::from(scan)
+        .project(expressions)?
+        .build()?)
+}
+
+/// About how many rows text files have, by the length of the first ones.
+async fn expected_rows(files: &FileTable, context: &Context) -> Result<Option<u64>, Error> {
+    if files.kind == FileKind::Parquet {
+        return Ok(None);
+    }
+    let listed = files.list(context.catalog.base()).await?;
+    let bytes: u64 = listed.iter().map(|(_, meta)| meta.size).sum();
+    let Some((_, first)) = listed.first() else {
+        return Ok(None);
+    };
+    let mut sample = Vec::with_capacity(SAMPLE);
+    let read = File::open(format!("/{}", first.location))
+        .and_then(|file| file.take(SAMPLE as u64).read_to_end(&mut sample));
+    let lines = sample.iter().filter(|byte| **byte == b'\n').count();
+    Ok(match read {
+        Ok(read) if lines > 0 => Some(bytes * lines as u64 / read as u64),
+        _ => None,
+    })
+}

@@ -1,0 +1,75 @@
+//! EXPLAIN PROFILE: runs its statement, then reads from schema `sys` where the time went.
+
+use datafusion::arrow::array::RecordBatch;
+use futures::TryStreamExt;
+use skewer_profiling::Level;
+use skewer_sql::{ExplainProfile, Statement};
+
+use super::{Context, Outcome, Tracing, as_statement, run};
+use crate::error::Error;
+use crate::query_stream::QueryStream;
+use crate::report;
+use crate::session::Session;
+use crate::settings::{ProfileSettings, parse_level};
+
+/// Runs the statement at its level and reports.
+pub(crate) async fn execute(
+    session: &Session,
+    explain: ExplainProfile,
+) -> Result<QueryStream, Error> {
+    let settings = ProfileSettings {
+        level: match &explain.level {
+            Some(level) => parse_level("LEVEL", level)?,
+            None => Level::Records,
+        },
+        sample_rate: explain
+            .sample
+            .unwrap_or(session.inner().profile.lock().sample_rate),
+    };
+    let can_be_profiled = matches!(
+        *explain.statement,
+        Statement::Query(_)
+            | Statement::Insert(_)
+            | Statement::Update(_)
+            | Statement::Delete(_)
+            | Statement::CreateTable(_)
+            | Statement::CopyFrom(_)
+            | Statement::CopyTo(_)
+    );
+    if !can_be_profiled {
+        return Err(Error::Unsupported(
+            "EXPLAIN PROFILE of a statement that runs no query".to_owned(),
+        ));
+    }
+    let statement = *explain.statement;
+    let context = Context::begin(
+        session,
+        session.catalog(),
+        &explain.sql,
+        Tracing::At(settings),
+    );
+    let query_id = context.record.recorder().query_id();
+    let (context, outcome) = run(context, statement).await?;
+    context.drain(outcome).await?;
+    let options = report::Options {
+        format: explain.format,
+        as_sql: explain.as_sql,
+    };
+    let batch = report::explain_profile(session, query_id, options).await?;
+    Ok(QueryStream::ready(batch, Some(query_id)))
+}
+
+/// Runs a query that leaves no trace, as those that a report reads schema `sys` with.
+pub(crate) async fn untraced_query(
+    session: &Session,
+    sql: &str,
+) -> Result<Vec<RecordBatch>, Error> {
+    let Statement::Query(query) = skewer_sql::parse(sql)? else {
+        return Err(Error::Internal(format!("not a query: {sql}")));
+    };
+    let mut context = Context::begin(session, session.catalog(), sql, Tracing::None);
+    match context.query(as_statement(query)).await? {
+        Outcome::Rows(stream) => Ok(stream.try_collect().await?),
+        _ => Ok(Vec::new()),
+    }
+}

@@ -1,0 +1,86 @@
+//! PREPARE, EXECUTE, DEALLOCATE.
+
+use datafusion::sql::sqlparser::ast::DataType;
+use skewer_sql::{Statement, nearest, parameters};
+
+use super::Outcome;
+use crate::error::Error;
+use crate::session::Session;
+
+/// A statement that waits for its parameters. It is planned anew each time it is executed: tables
+/// may have changed.
+#[derive(Debug, Clone)]
+pub(crate) struct Prepared {
+    types: Vec<DataType>,
+    statement: Statement,
+}
+
+/// PREPARE.
+pub(crate) fn prepare(
+    session: &Session,
+    name: String,
+    types: Vec<DataType>,
+    statement: Statement,
+) -> Result<Outcome, Error> {
+    if !matches!(
+        statement,
+        Statement::Query(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_)
+    ) {
+        return Err(Error::Unsupported(
+            "PREPARE of something other than SELECT, INSERT, UPDATE or DELETE".to_owned(),
+        ));
+    }
+    let mut prepared = session.inner().prepared.lock();
+    if prepared.contains_key(&name) {
+        return Err(Error::Invalid(format!(
+            "there is a prepared statement {name} already: DEALLOCATE it first"
+        )));
+    }
+    prepared.insert(name, Prepared { types, statement });
+    Ok(Outcome::Done)
+}
+
+/// DEALLOCATE of one name or all.
+pub(crate) fn deallocate(session: &Session, name: Option<String>) -> Result<Outcome, Error> {
+    let mut prepared = session.inner().prepared.lock();
+    match name {
+        None => prepared.clear(),
+        Some(name) => {
+            if prepared.remove(&name).is_none() {
+                return Err(unknown(&name, prepared.keys().map(String::as_str)));
+            }
+        }
+    }
+    Ok(Outcome::Done)
+}
+
+/// An EXECUTE becomes the statement it stands for; others stay what they are.
+pub(crate) fn resolve(session: &Session, statement: Statement) -> Result<Statement, Error> {
+    match statement {
+        Statement::Execute { name, parameters } => {
+            let prepared = {
+                let all = session.inner().prepared.lock();
+                match all.get(&name) {
+                    Some(prepared) => prepared.clone(),
+                    None => return Err(unknown(&name, all.keys().map(String::as_str))),
+                }
+            };
+            let mut statement = prepared.statement;
+            parameters::bind(&mut statement, &parameters, &prepared.types)
+                .map_err(|error| Error::Invalid(error.to_string()))?;
+            Ok(statement)
+        }
+        Statement::ExplainProfile(mut explain) => {
+            *explain.statement = resolve(session, *explain.statement)?;
+            Ok(Statement::ExplainProfile(explain))
+        }
+        other => Ok(other),
+    }
+}
+
+fn unknown<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Error {
+    Error::UnknownPrepared {
+        name: name.to_owned(),
+        suggestions: nearest(name, known),
+    }
+}

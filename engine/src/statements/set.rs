@@ -1,0 +1,132 @@
+//! SET and RESET.
+
+use datafusion::logical_expr::{
+    LogicalPlan, ResetVariable, SetVariable, Statement as PlanStatement,
+};
+use skewer_sql::nearest;
+
+use super::Outcome;
+use crate::error::Error;
+use crate::session::Session;
+use crate::settings::{self, PROFILE_SETTINGS, ProfileSettings, canonical};
+
+/// The schema of names without schema.
+const DEFAULT_SCHEMA: &str = "datafusion.catalog.default_schema";
+
+/// SET name = value.
+pub(crate) async fn set(session: &Session, name: &str, value: &str) -> Result<Outcome, Error> {
+    let name = canonical(name);
+    let database = session.database_inner();
+    match name {
+        "profile.level" => {
+            let level = settings::parse_level(name, value)?;
+            session.inner().profile.lock().level = level;
+        }
+        "profile.sample_rate" => {
+            let rate = settings::parse_sample_rate(name, value)?;
+            session.inner().profile.lock().sample_rate = rate;
+        }
+        "profile.retention_bytes" => {
+            let bytes = settings::parse_bytes(name, value)?;
+            let mut retention = database.retention.lock();
+            retention.bytes = bytes;
+            database.sys.set_retention(*retention);
+        }
+        "profile.retention_age" => {
+            let age = settings::parse_age(name, value)?;
+            let mut retention = database.retention.lock();
+            retention.age = age;
+            database.sys.set_retention(*retention);
+        }
+        _ => {
+            if name == DEFAULT_SCHEMA {
+                let known = session.catalog().schema_names();
+                if !known.iter().any(|schema| schema == value) {
+                    return Err(Error::UnknownSchema {
+                        name: value.to_owned(),
+                        suggestions: nearest(value, known.iter().map(String::as_str)),
+                    });
+                }
+            }
+            // Tried on a copy, for a better message than DataFusion's.
+            let mut copy = session.context().copied_config();
+            settings::set_option(copy.options_mut(), name, value)?;
+            let plan = LogicalPlan::Statement(PlanStatement::SetVariable(SetVariable {
+                variable: name.to_owned(),
+                value: value.to_owned(),
+            }));
+            session.context().execute_logical_plan(plan).await?;
+        }
+    }
+    Ok(Outcome::Done)
+}
+
+/// RESET name, or ALL.
+pub(crate) async fn reset(session: &Session, name: Option<&str>) -> Result<Outcome, Error> {
+    let Some(name) = name else {
+        for (name, _) in PROFILE_SETTINGS {
+            reset_profile(session, name);
+        }
+        let fresh = Session::new(session.database().clone());
+        let defaults = fresh.context().copied_config().options().entries();
+        let current = session.context().copied_config().options().entries();
+        for (default, current) in defaults.into_iter().zip(current) {
+            if default.key == current.key && default.value != current.value {
+                reset_option(session, &default.key, default.value).await?;
+            }
+        }
+        return Ok(Outcome::Done);
+    };
+    let name = canonical(name);
+    if reset_profile(session, name) {
+        return Ok(Outcome::Done);
+    }
+    // Our defaults are not all DataFusion's: a fresh session knows them.
+    let fresh = Session::new(session.database().clone());
+    let options = fresh.context().copied_config();
+    let default = options
+        .options()
+        .entries()
+        .into_iter()
+        .find(|e| e.key == name);
+    match default {
+        Some(default) => reset_option(session, name, default.value).await?,
+        None => return Err(settings::unknown(name, options.options())),
+    }
+    Ok(Outcome::Done)
+}
+
+/// Whether `name` is one of ours.
+fn reset_profile(session: &Session, name: &str) -> bool {
+    let default = ProfileSettings::default();
+    let database = session.database_inner();
+    match name {
+        "profile.level" => session.inner().profile.lock().level = default.level,
+        "profile.sample_rate" => session.inner().profile.lock().sample_rate = default.sample_rate,
+        "profile.retention_bytes" | "profile.retention_age" => {
+            let mut retention = database.retention.lock();
+            if name == "profile.retention_bytes" {
+                retention.bytes = database.opened_retention.bytes;
+            } else {
+                retention.age = database.opened_retention.age;
+            }
+            database.sys.set_retention(*retention);
+        }
+        _ => return false,
+    }
+    true
+}
+
+async fn reset_option(session: &Session, name: &str, default: Option<String>) -> Result<(), Error> {
+    let plan = LogicalPlan::Statement(match default {
+        Some(value) => PlanStatement::SetVariable(SetVariable {
+            variable: name.to_owned(),
+            value,
+        }),
+        None => PlanStatement::ResetVariable(ResetVariable {
+            variable: name.to_owned(),
+        }),
+    });
+    session.context().execute_logical_plan(plan).await?;
+    Ok(())
+}

@@ -1,0 +1,179 @@
+//! SHOW of settings, tables, schemas and definitions.
+
+use datafusion::arrow::datatypes::Schema;
+use datafusion::sql::sqlparser::ast::ObjectName;
+use skewer_sql::{ObjectKind, Statement};
+
+use super::{Context, Outcome, as_statement, text_batch};
+use crate::catalog::types::sql_name;
+use crate::catalog::{Name, SYS};
+use crate::error::Error;
+use crate::session::Session;
+use crate::settings::{self, PROFILE_SETTINGS, canonical, show_retention};
+
+/// SHOW name, or ALL: `name`, `value`, and for ALL `description`.
+pub(crate) fn setting(session: &Session, name: Option<&str>) -> Result<Outcome, Error> {
+    let profile = *session.inner().profile.lock();
+    let (bytes, age) = show_retention(*session.database_inner().retention.lock());
+    let mut all: Vec<Vec<Option<String>>> = PROFILE_SETTINGS
+        .iter()
+        .map(|(name, description)| {
+            let value = match *name {
+                "profile.level" => profile.level.to_string(),
+                "profile.sample_rate" => profile.sample_rate.to_string(),
+                "profile.retention_bytes" => bytes.clone(),
+                _ => age.clone(),
+            };
+            vec![
+                Some((*name).to_owned()),
+                Some(value),
+                Some((*description).to_owned()),
+            ]
+        })
+        .collect();
+    let config = session.context().copied_config();
+    let runtime = session.database_inner().runtime_env.config_entries();
+    for entry in config.options().entries().into_iter().chain(runtime) {
+        let description = entry.description.trim().replace('\n', " ");
+        all.push(vec![Some(entry.key), entry.value, Some(description)]);
+    }
+    all.sort();
+    let Some(name) = name else {
+        return Ok(Outcome::Batch(text_batch(
+            &["name", "value", "description"],
+            all,
+        )?));
+    };
+    let name = canonical(name);
+    all.retain(|row| row[0].as_deref() == Some(name));
+    if all.is_empty() {
+        return Err(settings::unknown(name, config.options()));
+    }
+    Ok(Outcome::Batch(text_batch(&["name", "value"], all)?))
+}
+
+/// SHOW TABLES: the user's, unless a schema is named.
+pub(crate) async fn tables(
+    context: &mut Context,
+    schema: Option<String>,
+    like: Option<String>,
+) -> Result<Outcome, Error> {
+    let literal = |text: &str| format!("'{}'", text.replace('\'', "''"));
+    let mut filter = match &schema {
+        Some(schema) => {
+            let known = context.catalog.schema_names();
+            if !known.contains(schema) {
+                return Err(Error::UnknownSchema {
+                    name: schema.clone(),
+                    suggestions: skewer_sql::nearest(schema, known.iter().map(String::as_str)),
+                });
+            }
+            format!("table_schema = {}", literal(schema))
+        }
+        None => format!("table_schema NOT IN ('{SYS}', 'information_schema')"),
+    };
+    if let Some(like) = &like {
+        filter.push_str(&format!(" AND table_name LIKE {}", literal(like)));
+    }
+    let sql = format!(
+        "SELECT table_schema, table_name, table_type FROM information_schema.tables \
+         WHERE {filter} ORDER BY table_schema, table_name"
+    );
+    let Statement::Query(query) = skewer_sql::parse(&sql)? else {
+        return Err(Error::Internal(sql));
+    };
+    context.query(as_statement(query)).await
+}
+
+/// SHOW SCHEMAS.
+pub(crate) fn schemas(context: &Context) -> Result<Outcome, Error> {
+    let names = context.catalog.schema_names();
+    let rows = names.into_iter().map(|name| vec![Some(name)]).collect();
+    Ok(Outcome::Batch(text_batch(&["schema_name"], rows)?))
+}
+
+/// SHOW CREATE TABLE or VIEW: the statement that would create it again.
+pub(crate) async fn create(
+    context: &mut Context,
+    kind: ObjectKind,
+    name: &ObjectName,
+) -> Result<Outcome, Error> {
+    let name = context.catalog.resolve(name)?;
+    let (is, definition) = definition(context, &name).await?;
+    if is != kind {
+        return Err(Error::Invalid(format!(
+            "{name} is a {is}: write SHOW CREATE {}",
+            is.to_string().to_uppercase()
+        )));
+    }
+    let rows = vec![vec![Some(name.to_string()), Some(definition)]];
+    let column = format!("{kind}_name");
+    Ok(Outcome::Batch(text_batch(&[&column, "definition"], rows)?))
+}
+
+async fn definition(context: &Context, name: &Name) -> Result<(ObjectKind, String), Error> {
+    let snapshot = context.catalog.snapshot();
+    if let Some(table) = snapshot.table(&name.schema, &name.table) {
+        return Ok((ObjectKind::Table, table_definition(name, &table.schema)));
+    }
+    if let Some(view) = snapshot.view(&name.schema, &name.table) {
+        let kind = match view.sql.starts_with("CREATE EXTERNAL") {
+            true => ObjectKind::Table,
+            false => ObjectKind::View,
+        };
+        return Ok((kind, view.sql.clone()));
+    }
+    if name.schema == SYS
+        && let Some(provider) = context.catalog.sys().table(&name.table).await?
+    {
+        return Ok(match provider.get_table_definition() {
+            Some(sql) => (ObjectKind::View, sql.to_owned()),
+            None => (
+                ObjectKind::Table,
+                table_definition(name, &provider.schema()),
+            ),
+        });
+    }
+    Err(context.catalog.unknown_table(name))
+}
+
+fn table_definition(name: &Name, schema: &Schema) -> String {
+    let columns: Vec<_> = schema
+        .fields()
+        .iter()
+        .map(|field| {
+            let not_null = if field.is_nullable() { "" } else { " NOT NULL" };
+            format!(
+                "  {} {}{not_null}",
+                quoted(field.name()),
+                sql_name(field.data_type())
+            )
+        })
+        .collect();
+    let schema = match name.schema.as_str() {
+        crate::catalog::MAIN => String::new(),
+        other => format!("{}.", quoted(other)),
+    };
+    format!(
+        "CREATE TABLE {schema}{} (\n{}\n)",
+        quoted(&name.table),
+        columns.join(",\n")
+    )
+}
+
+/// A name as it must be written to mean itself.
+fn quoted(name: &str) -> String {
+    let plain = name
+        .chars()
+        .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+        && !name.starts_with(|c: char| c.is_ascii_digit())
+        && !name.is_empty();
+    let is_keyword = datafusion::sql::sqlparser::keywords::ALL_KEYWORDS
+        .binary_search(&name.to_uppercase().as_str())
+        .is_ok();
+    if plain && !is_keyword {
+        name.to_owned()
+    } else {
+        format!("\"{}\"", name.replace('"', "\"\""))
+    }
+}
