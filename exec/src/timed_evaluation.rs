@@ -67,6 +67,10 @@ pub struct TimedEvaluationExec {
     properties: Arc<PlanProperties>,
 }
 
+/// Chunks are put together again until they took this long, and then handed on: copying values
+/// that were expensive to make is wasted, while very small batches cost the operators above.
+const PIECE_NS: f64 = 1_000_000.0;
+
 /// How rows are timed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Timing {
@@ -237,7 +241,13 @@ impl ExecutionPlan for TimedEvaluationExec {
             pacer: Pacer::default(),
         };
         let stream = self.input.execute(partition, context)?;
-        let stream = stream.map(move |batch| evaluation.run(&batch?));
+        let stream = stream.flat_map(move |batch| {
+            let batches = match batch.and_then(|batch| evaluation.run(&batch)) {
+                Ok(batches) => batches.into_iter().map(Ok).collect(),
+                Err(error) => vec![Err(error)],
+            };
+            futures::stream::iter(batches)
+        });
         Ok(Box::pin(RecordBatchStreamAdapter::new(
             self.schema(),
             stream,
@@ -254,10 +264,17 @@ struct Evaluation {
     pacer: Pacer,
 }
 
+/// Values of the expressions for some rows of a batch.
+struct Piece {
+    rows: Range<usize>,
+    values: Vec<ArrayRef>,
+}
+
 impl Evaluation {
-    fn run(&mut self, batch: &RecordBatch) -> Result<RecordBatch> {
+    /// Returns the batch with its values and latencies, in as many pieces as it was evaluated in.
+    fn run(&mut self, batch: &RecordBatch) -> Result<Vec<RecordBatch>> {
         let rows = batch.num_rows();
-        let (values, runs) = match self.how {
+        let (pieces, runs) = match self.how {
             Timing::ByRowFunctions => self.by_row_functions(batch)?,
             Timing::InChunks => {
                 let alone = rows_far_longer_than_the_mean(batch, &self.timed.expressions)?;
@@ -266,15 +283,20 @@ impl Evaluation {
             Timing::OneByOne => self.in_chunks(batch, &(0..rows).collect::<Vec<_>>(), false)?,
         };
         self.log(batch, &runs)?;
-        let mut columns = batch.columns().to_vec();
-        columns.extend(values);
-        columns.push(self.latency_column(batch, &runs)?);
-        Ok(RecordBatch::try_new(Arc::clone(&self.schema), columns)?)
+        let latency = self.latency_column(batch, &runs);
+        let with_values = |piece: Piece| {
+            let Range { start, end } = piece.rows;
+            let mut columns = batch.slice(start, end - start).columns().to_vec();
+            columns.extend(piece.values);
+            columns.push(latency.slice(start, end - start));
+            Ok(RecordBatch::try_new(Arc::clone(&self.schema), columns)?)
+        };
+        pieces.into_iter().map(with_values).collect()
     }
 
     /// Evaluates the batch as it is while the row functions take the time of each row; what
     /// the rest of the expressions takes is shared evenly.
-    fn by_row_functions(&mut self, batch: &RecordBatch) -> Result<(Vec<ArrayRef>, Vec<Run>)> {
+    fn by_row_functions(&mut self, batch: &RecordBatch) -> Result<(Vec<Piece>, Vec<Run>)> {
         let rows = batch.num_rows();
         let started = Instant::now();
         let (values, times) = with_row_times(rows, || self.evaluate(batch));
@@ -296,7 +318,11 @@ impl Evaluation {
                 method: Method::Apportioned,
             }],
         };
-        Ok((values, runs))
+        let all = Piece {
+            rows: 0..rows,
+            values,
+        };
+        Ok((vec![all], runs))
     }
 
     fn in_chunks(
@@ -304,32 +330,34 @@ impl Evaluation {
         batch: &RecordBatch,
         alone: &[usize],
         replayable: bool,
-    ) -> Result<(Vec<ArrayRef>, Vec<Run>)> {
+    ) -> Result<(Vec<Piece>, Vec<Run>)> {
         let mut evaluator = BatchEvaluator {
             batch,
             expressions: &self.timed.expressions,
-            parts: vec![Vec::new(); self.timed.expressions.len()],
+            chunks: vec![],
         };
         let runs = self
             .pacer
             .time(batch.num_rows(), alone, replayable, &mut evaluator)?;
-        let values = evaluator
-            .parts
-            .into_iter()
-            .zip(&self.timed.expressions)
-            .map(|(parts, (expression, _))| match parts.as_slice() {
-                [] => {
-                    let data_type = expression.data_type(&batch.schema())?;
-                    Ok(datafusion::arrow::array::new_empty_array(&data_type))
-                }
-                [one] => Ok(Arc::clone(one)),
-                parts => {
-                    let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
-                    Ok(concat(&parts)?)
-                }
-            })
-            .collect::<Result<_>>()?;
-        Ok((values, runs))
+        let mut chunks = evaluator.chunks.into_iter().peekable();
+        let mut pieces = Vec::new();
+        while let Some((first, mut ns)) = chunks.next() {
+            let start = first.rows.start;
+            let mut end = first.rows.end;
+            let mut parts = vec![first.values];
+            while ns < PIECE_NS
+                && let Some((next, next_ns)) = chunks.next()
+            {
+                ns += next_ns;
+                end = next.rows.end;
+                parts.push(next.values);
+            }
+            pieces.push(Piece {
+                rows: start..end,
+                values: concat_parts(parts, self.timed.expressions.len())?,
+            });
+        }
+        Ok((pieces, runs))
     }
 
     fn evaluate(&self, batch: &RecordBatch) -> Result<Vec<ArrayRef>> {
@@ -340,7 +368,7 @@ impl Evaluation {
             .collect()
     }
 
-    fn latency_column(&self, batch: &RecordBatch, runs: &[Run]) -> Result<ArrayRef> {
+    fn latency_column(&self, batch: &RecordBatch, runs: &[Run]) -> ArrayRef {
         let mut latency: Vec<i64> = Vec::with_capacity(batch.num_rows());
         for run in runs {
             latency.extend(std::iter::repeat_n(run.ps as i64, run.rows));
@@ -355,7 +383,7 @@ impl Evaluation {
                 };
             }
         }
-        Ok(Arc::new(Int64Array::from(latency)))
+        Arc::new(Int64Array::from(latency))
     }
 
     /// Logs the latency of every record of the batch, under the method it was found by.
@@ -419,26 +447,41 @@ fn rows_found_by(method: Method, ids: &Int64Array, runs: &[Run]) -> Result<(Ids,
     ))
 }
 
+/// Joins the values of consecutive chunks, expression by expression.
+fn concat_parts(mut parts: Vec<Vec<ArrayRef>>, expressions: usize) -> Result<Vec<ArrayRef>> {
+    if parts.len() == 1 {
+        return Ok(parts.remove(0));
+    }
+    (0..expressions)
+        .map(|expression| {
+            let arrays: Vec<&dyn Array> =
+                parts.iter().map(|part| part[expression].as_ref()).collect();
+            Ok(concat(&arrays)?)
+        })
+        .collect()
+}
+
 /// Evaluates rows of one batch under the clock.
 struct BatchEvaluator<'a> {
     batch: &'a RecordBatch,
     expressions: &'a [(Arc<dyn PhysicalExpr>, String)],
-    /// For each expression, its values for the rows evaluated so far.
-    parts: Vec<Vec<ArrayRef>>,
+    /// The chunks evaluated so far, in order, with the nanoseconds they took.
+    chunks: Vec<(Piece, f64)>,
 }
 
 impl EvaluateRows for BatchEvaluator<'_> {
     fn evaluate(&mut self, rows: Range<usize>, keep: bool) -> Result<f64> {
         let slice = self.batch.slice(rows.start, rows.len());
-        let mut ns = 0;
-        for ((expression, _), parts) in self.expressions.iter().zip(&mut self.parts) {
-            let started = Instant::now();
-            let value = expression.evaluate(&slice)?.into_array(rows.len())?;
-            ns += started.elapsed().as_nanos();
-            if keep {
-                parts.push(value);
-            }
+        let started = Instant::now();
+        let values = self
+            .expressions
+            .iter()
+            .map(|(expression, _)| expression.evaluate(&slice)?.into_array(rows.len()))
+            .collect::<Result<Vec<_>>>()?;
+        let ns = started.elapsed().as_nanos() as f64;
+        if keep {
+            self.chunks.push((Piece { rows, values }, ns));
         }
-        Ok(ns as f64)
+        Ok(ns)
     }
 }
