@@ -1,2 +1,107 @@
-//! Placeholder.
-fn main() {}
+//! The `skewer` binary: an interactive shell, a runner of scripts, and the demo.
+//!
+//! * [`args`]: the command line
+//! * [`shell`], [`runner`], [`script`]: statements from text to shown results
+//! * [`repl`], [`complete`], [`highlight`], [`names`]: typing them
+//! * [`dot`]: commands that stand for SQL
+//! * [`format`], [`progress`], [`terminal`], [`units`]: what is written, and where
+//! * [`lex`], [`keywords`], [`verb`]: as much of SQL as the shell itself must understand
+//! * [`demo`]: the case studies
+
+mod args;
+mod complete;
+mod demo;
+mod dot;
+mod error;
+mod format;
+mod highlight;
+mod keywords;
+mod lex;
+mod names;
+mod progress;
+mod repl;
+mod runner;
+mod script;
+mod shell;
+mod terminal;
+mod units;
+mod verb;
+
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+
+use args::{Arguments, Command, Source, SqlArguments};
+use error::ShellError;
+use runner::Runner;
+use shell::{Flow, Shell};
+use terminal::Terminal;
+
+/// Queries allocate from many threads at once, which the system's allocator is slow at.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::read();
+    let terminal = Terminal::detect();
+    match start(arguments, terminal) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            repl::report(&error, &terminal.error_palette());
+            error.exit_code()
+        }
+    }
+}
+
+/// The terminal has a runtime of its own, on this thread: it answers ticks and signals even
+/// when every thread of the database is busy with a row that takes seconds.
+fn start(arguments: Arguments, terminal: Terminal) -> Result<(), ShellError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(ShellError::Start)?;
+    runtime.block_on(async {
+        let runner = Runner::new(terminal)?;
+        match arguments.command {
+            Some(Command::Demo(demo)) => demo::run(&demo, runner, terminal).await,
+            None => run_sql(arguments.sql, runner, terminal).await,
+        }
+    })
+}
+
+async fn run_sql(
+    arguments: SqlArguments,
+    runner: Runner,
+    terminal: Terminal,
+) -> Result<(), ShellError> {
+    let mut shell = Shell::open(arguments.path.as_deref(), runner, terminal)?;
+    shell.format = arguments.format;
+    let outcome = run_sources(&mut shell, &arguments).await;
+    // What was recorded is kept whatever happened; the first error is the one to report.
+    let closed = shell.close();
+    outcome.and(closed)
+}
+
+async fn run_sources(shell: &mut Shell, arguments: &SqlArguments) -> Result<(), ShellError> {
+    if arguments.sources.is_empty() {
+        if shell.terminal.input {
+            return repl::run(shell, arguments.path.as_deref()).await;
+        }
+        let stdin = io::BufReader::new(io::stdin());
+        return shell.run_script(stdin, None).await.map(drop);
+    }
+    for source in &arguments.sources {
+        let flow = match source {
+            Source::Text(text) => shell.run_script(text.as_bytes(), None).await?,
+            Source::File(path) if path == Path::new("-") => {
+                let stdin = io::BufReader::new(io::stdin());
+                shell.run_script(stdin, Some("standard input")).await?
+            }
+            Source::File(path) => shell.run_file(path).await?,
+        };
+        if flow == Flow::Quit {
+            break;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,287 @@
+//! Dot commands. Those that tell about the database are SQL that anybody could type, and
+//! `.help` shows it.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+
+use crate::error::ShellError;
+use crate::format::Format;
+use crate::highlight;
+use crate::shell::{Flow, Shell};
+
+/// A dot command.
+pub struct Command {
+    /// With its dot.
+    pub name: &'static str,
+    /// What it takes, for `.help`; empty if nothing.
+    pub argument: &'static str,
+    /// What it does.
+    pub about: &'static str,
+    /// What it runs: `{schemas}`, `{table}` and `{query}` are replaced.
+    sql: &'static [&'static str],
+}
+
+/// In the order of `.help`.
+pub const COMMANDS: &[Command] = &[
+    Command {
+        name: ".tables",
+        argument: "[SCHEMA]",
+        about: "tables and views",
+        sql: &["SELECT table_schema, table_name, table_type\n\
+                FROM information_schema.tables WHERE {schemas}\n\
+                ORDER BY table_schema, table_name"],
+    },
+    Command {
+        name: ".schema",
+        argument: "[TABLE]",
+        about: "columns and their types",
+        sql: &[
+            "SELECT table_schema, table_name, column_name, data_type, is_nullable\n\
+                FROM information_schema.columns WHERE {table}\n\
+                ORDER BY table_schema, table_name, ordinal_position",
+        ],
+    },
+    Command {
+        name: ".profile",
+        argument: "[QUERY_ID]",
+        about: "what the last query, or the one with this id, spent its time on",
+        sql: &[
+            "SELECT query_id, status, profile_level AS level, rows_returned,\n\
+             \x20      round(planning_ns / 1e6, 2) AS planning_ms,\n\
+             \x20      round(execution_ns / 1e6, 2) AS execution_ms, sql\n\
+             FROM sys.queries WHERE query_id = {query}",
+            "SELECT o.operator_id AS id, o.parent_operator_id AS parent, o.name,\n\
+             \x20      sum(s.rows_out) AS rows, round(sum(s.self_ns) / 1e6, 2) AS self_ms,\n\
+             \x20      round(100.0 * sum(s.self_ns) / sum(sum(s.self_ns)) OVER (), 1) AS percent,\n\
+             \x20      round(sum(s.input_wait_ns) / 1e6, 2) AS input_wait_ms,\n\
+             \x20      max(s.peak_memory_bytes) AS peak_memory, left(o.details, 200) AS details\n\
+             FROM sys.operators o JOIN sys.operator_stats s\n\
+             \x20    ON s.query_id = o.query_id AND s.operator_id = o.operator_id\n\
+             WHERE o.query_id = {query}\n\
+             GROUP BY o.operator_id, o.parent_operator_id, o.name, o.details\n\
+             ORDER BY o.operator_id",
+            "SELECT table_name, row_id, round(impact_ns / 1e6, 3) AS impact_ms,\n\
+             \x20      round(self_ns / 1e6, 3) AS self_ms, outputs AS result_rows\n\
+             FROM sys.expensive_inputs WHERE query_id = {query}\n\
+             ORDER BY rank LIMIT 5",
+        ],
+    },
+    Command {
+        name: ".mode",
+        argument: "[table|csv|json|ndjson|markdown]",
+        about: "how results are written",
+        sql: &[],
+    },
+    Command {
+        name: ".maxrows",
+        argument: "[N|all]",
+        about: "rows shown before the middle ones are left out",
+        sql: &[],
+    },
+    Command {
+        name: ".timer",
+        argument: "[on|off]",
+        about: "whether each statement's time is shown",
+        sql: &[],
+    },
+    Command {
+        name: ".read",
+        argument: "FILE",
+        about: "run the statements in a file",
+        sql: &[],
+    },
+    Command {
+        name: ".open",
+        argument: "[PATH]",
+        about: "turn to the database at PATH, or to an empty one in memory",
+        sql: &[],
+    },
+    Command {
+        name: ".help",
+        argument: "",
+        about: "this list",
+        sql: &[],
+    },
+    Command {
+        name: ".quit",
+        argument: "",
+        about: "leave",
+        sql: &[],
+    },
+];
+
+/// Schemas that are there in every database: only shown when asked for.
+const SYSTEM_SCHEMAS: &str = "table_schema NOT IN ('information_schema', 'sys')";
+
+/// Runs one line that begins with a dot.
+pub async fn run(shell: &mut Shell, line: &str) -> Result<Flow, ShellError> {
+    // A semicolon at the end is a habit.
+    let line = line.trim().trim_end_matches(';').trim_end();
+    let (name, argument) = match line.split_once(char::is_whitespace) {
+        Some((name, argument)) => (name, unquoted(argument.trim())),
+        None => (line, ""),
+    };
+    if name == ".exit" {
+        return Ok(Flow::Quit);
+    }
+    let Some(command) = COMMANDS.iter().find(|command| command.name == name) else {
+        return Err(ShellError::Usage(format!(
+            "there is no command {name}; .help lists them"
+        )));
+    };
+    if command.argument.is_empty() && !argument.is_empty() {
+        return Err(ShellError::Usage(format!("{name} takes no argument")));
+    }
+    match name {
+        ".help" => help(shell)?,
+        ".quit" => return Ok(Flow::Quit),
+        ".mode" => mode(shell, argument)?,
+        ".maxrows" => max_rows(shell, argument)?,
+        ".timer" => timer(shell, argument)?,
+        ".read" if argument.is_empty() => return Err(usage(command)),
+        ".read" => return Box::pin(shell.run_file(Path::new(argument))).await,
+        ".open" => shell.reopen((!argument.is_empty()).then(|| PathBuf::from(argument)))?,
+        _ => ask(shell, command, argument).await?,
+    }
+    Ok(Flow::Continue)
+}
+
+/// Runs the command's SQL.
+async fn ask(shell: &mut Shell, command: &Command, argument: &str) -> Result<(), ShellError> {
+    let query = if !command.sql.iter().any(|sql| sql.contains("{query}")) {
+        String::new()
+    } else if argument.is_empty() {
+        let last = shell.last_query.map(|id| id.to_string());
+        last.ok_or_else(|| ShellError::Usage("no query has run yet in this session".into()))?
+    } else {
+        let id: Result<i64, _> = argument.parse();
+        id.map_err(|_| usage(command))?.to_string()
+    };
+    let schemas = match argument {
+        "" => SYSTEM_SCHEMAS.to_owned(),
+        schema => format!("table_schema = {}", literal(schema)),
+    };
+    let table = match argument.rsplit_once('.') {
+        _ if argument.is_empty() => SYSTEM_SCHEMAS.to_owned(),
+        Some((schema, table)) => format!(
+            "table_schema = {} AND table_name = {}",
+            literal(schema),
+            literal(table)
+        ),
+        None => format!("table_name = {}", literal(argument)),
+    };
+    for sql in command.sql {
+        let sql = sql
+            .replace("{query}", &query)
+            .replace("{schemas}", &schemas)
+            .replace("{table}", &table);
+        shell.ask(&sql).await?;
+    }
+    Ok(())
+}
+
+fn help(shell: &Shell) -> Result<(), ShellError> {
+    use std::io::Write as _;
+    let palette = shell.terminal.output_palette();
+    let mut text = String::new();
+    for command in COMMANDS {
+        let call = format!("{} {}", command.name, command.argument);
+        let padded = format!("{call:<42}");
+        let _ = writeln!(text, "{}{}", palette.strong.paint(padded), command.about);
+        for sql in command.sql {
+            let sql = sql
+                .replace("{schemas}", SYSTEM_SCHEMAS)
+                .replace("{table}", SYSTEM_SCHEMAS)
+                .replace("{query}", "last_query_id()");
+            for line in sql.lines() {
+                let _ = writeln!(text, "    {}", highlight::paint(line, &palette));
+            }
+            text.push('\n');
+        }
+    }
+    text.push_str(
+        "\nStatements end with a semicolon. Ctrl-C cancels the one that runs, Ctrl-D leaves.\n",
+    );
+    std::io::stdout().write_all(text.as_bytes())?;
+    Ok(())
+}
+
+fn mode(shell: &mut Shell, argument: &str) -> Result<(), ShellError> {
+    if argument.is_empty() {
+        eprintln!("{}", shell.format.name());
+        return Ok(());
+    }
+    shell.format = Format::from_str(argument, true).map_err(|_| {
+        let names: Vec<_> = Format::value_variants().iter().map(|f| f.name()).collect();
+        ShellError::Usage(format!(
+            "there is no mode {argument}: it is one of {}",
+            names.join(", ")
+        ))
+    })?;
+    Ok(())
+}
+
+fn max_rows(shell: &mut Shell, argument: &str) -> Result<(), ShellError> {
+    shell.max_rows = match argument {
+        "" => {
+            let rows = shell
+                .max_rows
+                .map_or("all".to_owned(), |rows| rows.to_string());
+            eprintln!("{rows}");
+            return Ok(());
+        }
+        "all" => None,
+        number => match number.parse() {
+            Ok(rows) if rows > 0 => Some(rows),
+            _ => {
+                return Err(ShellError::Usage(format!(
+                    ".maxrows takes a number of rows or all, not {number}"
+                )));
+            }
+        },
+    };
+    Ok(())
+}
+
+fn timer(shell: &mut Shell, argument: &str) -> Result<(), ShellError> {
+    shell.timer = match argument {
+        "" => !shell.timer,
+        "on" => true,
+        "off" => false,
+        other => {
+            return Err(ShellError::Usage(format!(
+                ".timer takes on or off, not {other}"
+            )));
+        }
+    };
+    Ok(())
+}
+
+fn usage(command: &Command) -> ShellError {
+    ShellError::Usage(format!("usage: {} {}", command.name, command.argument))
+}
+
+/// A path may be written in quotes, as in SQL.
+fn unquoted(argument: &str) -> &str {
+    let inner = |quote| argument.strip_prefix(quote)?.strip_suffix(quote);
+    inner('\'').or_else(|| inner('"')).unwrap_or(argument)
+}
+
+fn literal(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_quoted_as_sql_and_unquoted_as_paths() {
+        assert_eq!(literal("it's"), "'it''s'");
+        assert_eq!(unquoted("'a b.sql'"), "a b.sql");
+        assert_eq!(unquoted("plain.sql"), "plain.sql");
+        assert_eq!(unquoted("'"), "'");
+    }
+}

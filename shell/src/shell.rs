@@ -1,0 +1,294 @@
+//! A database, a session in it, and how its results are shown.
+
+use std::io::{self, BufRead, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use datafusion::arrow::array::{AsArray, RecordBatch};
+use datafusion::arrow::datatypes::{DataType, UInt64Type};
+use skewer::{Database, Session};
+
+use crate::dot;
+use crate::error::ShellError;
+use crate::format::plan::PlanWriter;
+use crate::format::{self, Format, Layout, ResultWriter, Shown};
+use crate::names::{self, SharedNames};
+use crate::runner::{Event, Finished, Runner};
+use crate::script::{Script, Step};
+use crate::terminal::Terminal;
+use crate::units;
+use crate::verb::Verb;
+
+/// Rows of a result that a terminal shows.
+const DEFAULT_MAX_ROWS: usize = 40;
+
+/// Whether to go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flow {
+    /// With the next statement.
+    Continue,
+    /// To the end, as `.quit` asks.
+    Quit,
+}
+
+/// Everything the shell remembers between statements.
+pub struct Shell {
+    database: Database,
+    /// The user's session.
+    session: Session,
+    /// For the shell's own questions, so that `last_query_id()` stays the user's.
+    questions: Session,
+    runner: Runner,
+    pub terminal: Terminal,
+    pub format: Format,
+    /// Rows shown on a terminal; `None` shows all.
+    pub max_rows: Option<usize>,
+    /// Whether each statement's time is written to standard error.
+    pub timer: bool,
+    /// Whether a person is typing.
+    pub interactive: bool,
+    /// The last statement that left a trace in schema `sys`.
+    pub last_query: Option<i64>,
+    names: SharedNames,
+}
+
+impl Shell {
+    /// Opens the database at `path`, or one in memory.
+    pub fn open(
+        path: Option<&Path>,
+        runner: Runner,
+        terminal: Terminal,
+    ) -> Result<Shell, ShellError> {
+        let (database, session, questions) = sessions(path)?;
+        Ok(Shell {
+            database,
+            session,
+            questions,
+            runner,
+            terminal,
+            format: Format::Table,
+            max_rows: Some(DEFAULT_MAX_ROWS),
+            timer: false,
+            interactive: false,
+            last_query: None,
+            names: SharedNames::default(),
+        })
+    }
+
+    /// Turns to another database; the old one stays open if that fails.
+    pub fn reopen(&mut self, path: Option<PathBuf>) -> Result<(), ShellError> {
+        let (database, session, questions) = sessions(path.as_deref())?;
+        let old = std::mem::replace(&mut self.database, database);
+        self.session = session;
+        self.questions = questions;
+        self.last_query = None;
+        self.refresh_names();
+        old.close()?;
+        Ok(())
+    }
+
+    /// Writes what is still in memory of schema `sys`.
+    pub fn close(self) -> Result<(), ShellError> {
+        Ok(self.database.close()?)
+    }
+
+    /// The names that completion offers; refreshed in the background.
+    pub fn names(&self) -> SharedNames {
+        SharedNames::clone(&self.names)
+    }
+
+    /// Reads the names again, without waiting for them.
+    pub fn refresh_names(&self) {
+        if !self.interactive {
+            return;
+        }
+        names::refresh(self.questions.clone(), self.names());
+    }
+
+    /// Forgets a Ctrl-C from before.
+    pub async fn forget_interrupts(&mut self) {
+        self.runner.forget_interrupts().await;
+    }
+
+    /// Runs a script from the beginning to its end or its first error; `name` is for errors.
+    pub async fn run_script(
+        &mut self,
+        mut lines: impl BufRead,
+        name: Option<&str>,
+    ) -> Result<Flow, ShellError> {
+        let mut script = Script::default();
+        let mut line = String::new();
+        loop {
+            line.clear();
+            let read = lines.read_line(&mut line);
+            let end = read.map_err(|source| ShellError::File {
+                path: name.unwrap_or("standard input").into(),
+                source,
+            })? == 0;
+            let steps = if end {
+                script.rest()
+            } else {
+                script.line(&line)
+            };
+            if self.run_steps(steps, name).await? == Flow::Quit {
+                return Ok(Flow::Quit);
+            }
+            if end {
+                return Ok(Flow::Continue);
+            }
+        }
+    }
+
+    /// Runs the script in a file.
+    pub async fn run_file(&mut self, path: &Path) -> Result<Flow, ShellError> {
+        let file = std::fs::File::open(path).map_err(|source| ShellError::File {
+            path: path.to_owned(),
+            source,
+        })?;
+        let name = path.display().to_string();
+        self.run_script(io::BufReader::new(file), Some(&name)).await
+    }
+
+    /// Runs steps in order, until one fails.
+    pub async fn run_steps(
+        &mut self,
+        steps: Vec<Step>,
+        script: Option<&str>,
+    ) -> Result<Flow, ShellError> {
+        for step in steps {
+            let (line, outcome) = match step {
+                Step::Sql { text, line } => {
+                    (line, self.run_sql(&text).await.map(|()| Flow::Continue))
+                }
+                Step::Dot { text, line } => (line, Box::pin(dot::run(self, &text)).await),
+            };
+            match (outcome, script) {
+                (Ok(Flow::Continue), _) => {}
+                (Ok(Flow::Quit), _) => return Ok(Flow::Quit),
+                (Err(error), Some(script)) => {
+                    return Err(ShellError::InScript {
+                        script: script.to_owned(),
+                        line,
+                        error: Box::new(error),
+                    });
+                }
+                (Err(error), None) => return Err(error),
+            }
+        }
+        Ok(Flow::Continue)
+    }
+
+    /// Runs one statement of the user and shows its result.
+    pub async fn run_sql(&mut self, sql: &str) -> Result<(), ShellError> {
+        let session = self.session.clone();
+        let finished = self.show(&session, sql).await?;
+        if finished.query_id.is_some() {
+            self.last_query = finished.query_id;
+        }
+        if Verb::of(sql).changes_names() {
+            self.refresh_names();
+        }
+        Ok(())
+    }
+
+    /// Runs a statement of the shell's own and shows its result.
+    pub async fn ask(&mut self, sql: &str) -> Result<(), ShellError> {
+        let session = self.questions.clone();
+        self.show(&session, sql).await.map(drop)
+    }
+
+    async fn show(&mut self, session: &Session, sql: &str) -> Result<Finished, ShellError> {
+        let verb = Verb::of(sql);
+        let layout = self.layout();
+        let format = self.format;
+        let mut out = BufWriter::new(io::stdout().lock());
+        let mut writer: Option<Box<dyn ResultWriter>> = None;
+        let mut changed = None;
+        let receive = |event: Event<'_>| -> Result<(), ShellError> {
+            match event {
+                Event::Columns(schema) if schema.fields().is_empty() || verb.is_change() => {}
+                Event::Columns(_) if verb == Verb::Explain && format == Format::Table => {
+                    writer = Some(Box::new(PlanWriter::default()));
+                }
+                Event::Columns(schema) => writer = Some(format::writer(format, schema, layout)),
+                Event::Rows(batch) => match &mut writer {
+                    Some(writer) => writer.batch(batch, &mut out)?,
+                    None => changed = count(batch),
+                },
+            }
+            Ok(())
+        };
+        let finished = self.runner.run(session, sql, receive).await?;
+        let shown = match &mut writer {
+            Some(writer) => Some(writer.finish(&mut out)?),
+            None => None,
+        };
+        out.flush()?;
+        drop(out);
+        self.footer(verb, shown, changed, finished.time);
+        Ok(finished)
+    }
+
+    fn layout(&self) -> Layout {
+        let width = self.terminal.output.then(|| self.terminal.width());
+        Layout {
+            width,
+            max_rows: width.and(self.max_rows),
+            palette: self.terminal.output_palette(),
+        }
+    }
+
+    /// What is said about a statement beside its result.
+    fn footer(&self, verb: Verb, shown: Option<Shown>, changed: Option<u64>, time: Duration) {
+        let mut parts = Vec::new();
+        let mut elided = false;
+        if let Some(shown) = shown.filter(|_| verb != Verb::Explain) {
+            let mut rows = units::counted(shown.rows, "row");
+            if shown.shown_rows < shown.rows {
+                elided = true;
+                rows = format!("{rows} ({} shown)", units::count(shown.shown_rows));
+            }
+            parts.push(rows);
+            if shown.shown_columns < shown.columns {
+                elided = true;
+                let columns = units::counted(shown.columns as u64, "column");
+                parts.push(format!("{columns} ({} shown)", shown.shown_columns));
+            }
+        } else if let (None, Some(changed)) = (shown, changed) {
+            parts.extend(
+                verb.past()
+                    .map(|past| format!("{} {past}", units::counted(changed, "row"))),
+            );
+        }
+        if self.timer {
+            parts.push(units::duration(time));
+        }
+        if parts.is_empty() || !(self.interactive || self.timer || elided) {
+            return;
+        }
+        let palette = self.terminal.error_palette();
+        eprintln!("{}", palette.dim.paint(parts.join(" · ")));
+    }
+}
+
+/// What INSERT and its kin answer: how many rows.
+fn count(batch: &RecordBatch) -> Option<u64> {
+    let column = batch.columns().first()?;
+    let counts = match column.data_type() {
+        DataType::UInt64 => column.as_primitive::<UInt64Type>(),
+        _ => return None,
+    };
+    (batch.num_rows() == 1).then(|| counts.value(0))
+}
+
+type Sessions = (Database, Session, Session);
+
+fn sessions(path: Option<&Path>) -> Result<Sessions, ShellError> {
+    let database = match path {
+        Some(path) => Database::open(path)?,
+        None => Database::in_memory()?,
+    };
+    let session = database.session();
+    let questions = database.session();
+    Ok((database, session, questions))
+}
