@@ -3,9 +3,9 @@
 
 use std::sync::{Arc, LazyLock};
 
-use datafusion::catalog::CatalogProviderList;
 use datafusion::catalog::{
-    CatalogProvider, MemoryCatalogProvider, MemoryCatalogProviderList, Session,
+    CatalogProvider, CatalogProviderList, MemoryCatalogProvider, MemoryCatalogProviderList,
+    MemorySchemaProvider, SchemaProvider, Session, TableProvider,
 };
 use datafusion::common::Result;
 use datafusion::execution::TaskContext;
@@ -21,6 +21,9 @@ use crate::store::Store;
 /// Name of the only catalog.
 const CATALOG: &str = "skewer";
 
+/// Name of the schema of steps: what is named without a schema.
+const STEPS: &str = "step";
+
 /// DataFusion's functions and rules, set up once.
 static BASE: LazyLock<SessionState> =
     LazyLock::new(|| SessionStateBuilder::new().with_default_features().build());
@@ -29,60 +32,61 @@ static BASE: LazyLock<SessionState> =
 pub(crate) struct Planner {
     store: Arc<Store>,
     state: SessionState,
+    steps: Arc<MemorySchemaProvider>,
 }
 
 impl Planner {
-    /// A planner for plans that need not run.
+    /// A planner for plans that need not run, or need little.
     pub(crate) fn new(store: &Arc<Store>) -> Planner {
-        Planner::with(
-            store,
-            SessionStateBuilder::new_from_existing(BASE.clone()),
-            SessionConfig::new(),
-        )
+        let builder = SessionStateBuilder::new_from_existing(BASE.clone());
+        Planner::with(store, builder.with_config(config(SessionConfig::new())))
     }
 
     /// A planner for plans that run with the resources of a session: its partitions, memory and
     /// temporary files.
     pub(crate) fn of_session(store: &Arc<Store>, session: &dyn Session) -> Planner {
-        let config = SessionConfig::new()
+        let of_session = SessionConfig::new()
             .with_target_partitions(session.config().target_partitions())
             .with_batch_size(session.config().batch_size());
         let builder = SessionStateBuilder::new_from_existing(BASE.clone())
-            .with_runtime_env(Arc::clone(session.runtime_env()));
-        Planner::with(store, builder, config)
+            .with_runtime_env(Arc::clone(session.runtime_env()))
+            .with_config(config(of_session));
+        Planner::with(store, builder)
     }
 
-    fn with(store: &Arc<Store>, builder: SessionStateBuilder, config: SessionConfig) -> Planner {
-        let catalogs = MemoryCatalogProviderList::new();
+    /// The same planner with a place of its own for the steps of one query.
+    pub(crate) fn with_steps(&self) -> Planner {
+        let builder = SessionStateBuilder::new_from_existing(self.state.clone());
+        Planner::with(&self.store, builder)
+    }
+
+    fn with(store: &Arc<Store>, builder: SessionStateBuilder) -> Planner {
+        let steps = Arc::new(MemorySchemaProvider::new());
+        let sys: Arc<dyn SchemaProvider> = Arc::new(SysSchema::new(Arc::clone(store)));
+        let step_schema: Arc<dyn SchemaProvider> = Arc::clone(&steps) as _;
         let catalog = MemoryCatalogProvider::new();
-        let schema = Arc::new(SysSchema::new(Arc::clone(store)));
-        if let Err(error) = catalog.register_schema("sys", schema) {
-            store.warn(error.to_string());
+        for (name, schema) in [("sys", sys), (STEPS, step_schema)] {
+            if let Err(error) = catalog.register_schema(name, schema) {
+                store.warn(error.to_string());
+            }
         }
+        let catalogs = MemoryCatalogProviderList::new();
         catalogs.register_catalog(CATALOG.to_owned(), Arc::new(catalog));
-        let mut config = config;
-        // A plan for a view becomes a part of a larger plan, whose optimizer may still swap the
-        // sides of its joins; that is an error once they have dynamic filters. Scans of schema
-        // `sys` have no use for them anyway.
-        let optimizer = &mut config.options_mut().optimizer;
-        optimizer.enable_dynamic_filter_pushdown = false;
-        optimizer.enable_join_dynamic_filter_pushdown = false;
-        optimizer.enable_topk_dynamic_filter_pushdown = false;
-        optimizer.enable_aggregate_dynamic_filter_pushdown = false;
-        let config = config
-            .with_create_default_catalog_and_schema(false)
-            .with_default_catalog_and_schema(CATALOG, "sys");
         Planner {
             store: Arc::clone(store),
-            state: builder
-                .with_config(config)
-                .with_catalog_list(Arc::new(catalogs))
-                .build(),
+            state: builder.with_catalog_list(Arc::new(catalogs)).build(),
+            steps,
         }
     }
 
     pub(crate) fn store(&self) -> &Arc<Store> {
         &self.store
+    }
+
+    /// Gives a name to a step, for SQL that is planned from now on.
+    pub(crate) fn add_step(&self, name: &str, step: Arc<dyn TableProvider>) -> Result<()> {
+        self.steps.register_table(name.to_owned(), step)?;
+        Ok(())
     }
 
     /// Plans SQL; it is neither analysed nor optimised.
@@ -99,4 +103,19 @@ impl Planner {
     pub(crate) fn task_context(&self) -> Arc<TaskContext> {
         SessionContext::new_with_state(self.state.clone()).task_ctx()
     }
+}
+
+fn config(config: SessionConfig) -> SessionConfig {
+    let mut config = config
+        .with_create_default_catalog_and_schema(false)
+        .with_default_catalog_and_schema(CATALOG, STEPS);
+    // A plan for a view becomes a part of a larger plan, whose optimizer may still swap the
+    // sides of its joins; that is an error once they have dynamic filters. Scans of schema
+    // `sys` have no use for them anyway.
+    let optimizer = &mut config.options_mut().optimizer;
+    optimizer.enable_dynamic_filter_pushdown = false;
+    optimizer.enable_join_dynamic_filter_pushdown = false;
+    optimizer.enable_topk_dynamic_filter_pushdown = false;
+    optimizer.enable_aggregate_dynamic_filter_pushdown = false;
+    config
 }

@@ -10,7 +10,6 @@ use datafusion::prelude::SessionContext;
 use crate::functions;
 use crate::isolation::expanded::Expansion;
 use crate::planner::Planner;
-use crate::query_ids::QueryIds;
 use crate::query_log::QueryLog;
 use crate::recorder::Recorder;
 use crate::retention::Retention;
@@ -111,8 +110,7 @@ impl SysTables {
     }
 
     async fn expand(&self, expansion: &Expansion, query_id: i64) -> Result<String> {
-        let ids = QueryIds::Listed([query_id].into());
-        expansion.sql(&Planner::new(&self.store), &ids).await
+        expansion.sql(&Planner::new(&self.store), query_id).await
     }
 
     /// Changes for how long events are kept; applied in the background.

@@ -14,6 +14,7 @@ use datafusion::physical_plan::{ExecutionPlan, collect};
 
 use super::latency::{self, Question};
 use super::shape::{Origin, Shape};
+use super::steps::Stepwise;
 use super::trace;
 use crate::planner::Planner;
 use crate::query_ids::{QueryIds, concerns_only_query_ids};
@@ -139,28 +140,34 @@ impl Expansion {
         Arc::new(Schema::new(fields.collect::<Vec<_>>()))
     }
 
-    /// The SQL for one query; a trace is of its own query, whichever is given.
-    fn sql_of(&self, query_id: i64, shape: &Shape) -> Result<String> {
+    /// The query for one query; a trace is of its own query, whichever is given.
+    fn stepwise(&self, query_id: i64, shape: &Shape) -> Result<Stepwise> {
         match self {
-            Expansion::OutputLatency => latency::sql(Question::Outputs, query_id, shape),
+            Expansion::OutputLatency => latency::stepwise(Question::Outputs, query_id, shape),
             Expansion::IntermediateLatency => {
-                latency::sql(Question::Intermediates, query_id, shape)
+                latency::stepwise(Question::Intermediates, query_id, shape)
             }
-            Expansion::ExpensiveInputs => latency::sql(Question::Inputs, query_id, shape),
+            Expansion::ExpensiveInputs => latency::stepwise(Question::Inputs, query_id, shape),
             Expansion::BackwardTrace {
                 query_id,
                 output_row,
-            } => trace::backward_sql(*query_id, *output_row, shape),
+            } => trace::backward(*query_id, *output_row, shape),
             Expansion::ForwardTrace {
                 query_id,
                 table,
                 row_id,
-            } => trace::forward_sql(*query_id, table, *row_id, shape),
+            } => trace::forward(*query_id, table, *row_id, shape),
         }
     }
 
-    /// The SQL of this table for some queries, standing on its own.
-    pub(crate) async fn sql(&self, planner: &Planner, ids: &QueryIds) -> Result<String> {
+    /// The SQL of this table for one query, standing on its own.
+    pub(crate) async fn sql(&self, planner: &Planner, query_id: i64) -> Result<String> {
+        let shape = shape(planner, query_id).await?;
+        Ok(self.stepwise(query_id, &shape)?.text())
+    }
+
+    /// The same SQL for some queries as a plan.
+    async fn plan(&self, planner: &Planner, ids: &QueryIds) -> Result<LogicalPlan> {
         let ids = match self {
             Expansion::BackwardTrace { query_id, .. }
             | Expansion::ForwardTrace { query_id, .. } => vec![*query_id],
@@ -169,19 +176,33 @@ impl Expansion {
                 QueryIds::Range(_) => newest_traced(planner, ids).await?,
             },
         };
-        let mut texts = Vec::with_capacity(ids.len());
-        for id in &ids {
-            texts.push(self.sql_of(*id, &*shape(planner, *id).await?)?);
+        let mut all: Option<LogicalPlan> = None;
+        for id in ids {
+            let shape = shape(planner, id).await?;
+            let plan = self.fit(self.stepwise(id, &shape)?.plan(planner).await?)?;
+            all = Some(match all {
+                None => plan,
+                Some(all) => LogicalPlanBuilder::from(all).union(plan)?.build()?,
+            });
         }
-        Ok(match texts.as_slice() {
-            [] => self.sql_of(-1, &Shape::default())?,
-            [text] => text.clone(),
-            texts => texts
-                .iter()
-                .map(|text| format!("SELECT * FROM (\n{text}\n)"))
-                .collect::<Vec<_>>()
-                .join("\nUNION ALL\n"),
-        })
+        match all {
+            Some(plan) => Ok(plan),
+            None => {
+                let nothing = self.stepwise(-1, &Shape::default())?;
+                self.fit(nothing.plan(planner).await?)
+            }
+        }
+    }
+
+    /// The plan with exactly the columns of the schema.
+    fn fit(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
+        let schema = self.schema();
+        let columns = schema.fields().iter().enumerate().map(|(index, field)| {
+            let column = Expr::Column(Column::from(plan.schema().qualified_field(index)));
+            cast(column, field.data_type().clone()).alias(field.name())
+        });
+        let columns: Vec<Expr> = columns.collect();
+        LogicalPlanBuilder::from(plan).project(columns)?.build()
     }
 }
 
@@ -340,33 +361,15 @@ impl TableProvider for ExpandedTable {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let planner = Planner::of_session(&self.store, state);
         let ids = QueryIds::of_filters(filters);
-        let sql = self.expansion.sql(&planner, &ids).await?;
-        let plan = planner.logical(&sql).await?;
-        let plan = self.fit(plan, projection, limit)?;
+        let mut plan = self.expansion.plan(&planner, &ids).await?;
+        if let Some(projection) = projection {
+            let schema = plan.schema();
+            let columns = projection.iter();
+            let columns = columns.map(|index| Column::from(schema.qualified_field(*index)).into());
+            let columns: Vec<Expr> = columns.collect();
+            plan = LogicalPlanBuilder::from(plan).project(columns)?.build()?;
+        }
+        let plan = LogicalPlanBuilder::from(plan).limit(0, limit)?.build()?;
         planner.physical(&plan).await
-    }
-}
-
-impl ExpandedTable {
-    /// The columns that are wanted, in exactly the types of the schema.
-    fn fit(
-        &self,
-        plan: LogicalPlan,
-        projection: Option<&Vec<usize>>,
-        limit: Option<usize>,
-    ) -> Result<LogicalPlan> {
-        let schema = self.schema();
-        let wanted: Vec<usize> = match projection {
-            Some(projection) => projection.clone(),
-            None => (0..schema.fields().len()).collect(),
-        };
-        let columns = wanted.iter().map(|index| {
-            let field = schema.field(*index);
-            let column = Expr::Column(Column::from(plan.schema().qualified_field(*index)));
-            cast(column, field.data_type().clone()).alias(field.name())
-        });
-        let columns: Vec<Expr> = columns.collect();
-        let builder = LogicalPlanBuilder::from(plan).project(columns)?;
-        builder.limit(0, limit)?.build()
     }
 }

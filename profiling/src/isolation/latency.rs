@@ -1,14 +1,15 @@
 //! The SQL of total, source and remediated latency.
 //!
 //! For an operator `n` that captured lineage, from its inputs up:
-//! - `edges_n`: its edges that a result row depends on, found from the result down
+//! - `reached_n`, `edges_n`: its records that a result row depends on, found from the result
+//!   down, and their edges
 //! - `edge_cost_n`: what an edge costs in each partition: time spent aggregating ÷ edges
 //! - `slowest_n`: of each record the slowest input: total latency, source, shuffle latency
 //! - `records_n`: the same with remediated latency, for which the source must be known first
 //!
 //! `slowest` and `records` are aggregates over `edges`, joined with the inputs' own `slowest` or
-//! `records`: nothing is sorted, and the number of passes over the edges of an operator grows
-//! with the number of operators above it, not with its power.
+//! `records`: nothing is sorted, and the edges of an operator are read a fixed number of times,
+//! since all steps but `edges` are computed once.
 //!
 //! A source is one number, `row_id * tables + table`, so that one aggregate finds it, and ties
 //! go to the smallest row id.
@@ -18,6 +19,7 @@ use std::fmt::Write;
 use datafusion::common::Result;
 
 use super::shape::{Origin, Shape};
+use super::steps::{Step, Stepwise, Use};
 
 /// A question about the latencies of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,10 +32,10 @@ pub(crate) enum Question {
     Inputs,
 }
 
-/// The SQL that answers the question for one query, without its `ORDER BY`.
-pub(crate) fn sql(question: Question, query_id: i64, shape: &Shape) -> Result<String> {
+/// The query that answers the question for one query, without `ORDER BY`.
+pub(crate) fn stepwise(question: Question, query_id: i64, shape: &Shape) -> Result<Stepwise> {
     if shape.is_empty() {
-        return Ok(nothing(question, query_id));
+        return Ok(Stepwise::simple(nothing(question, query_id)));
     }
     let writer = Writer {
         query_id,
@@ -41,8 +43,9 @@ pub(crate) fn sql(question: Question, query_id: i64, shape: &Shape) -> Result<St
         tables: shape.tables(),
     };
     let bottom_up = shape.inputs_first()?;
-    let mut steps: Vec<String> = Vec::new();
+    let mut steps: Vec<Step> = Vec::new();
     for operator in bottom_up.iter().rev() {
+        steps.push(writer.reached(*operator));
         steps.push(writer.edges(*operator));
     }
     for operator in &bottom_up {
@@ -69,10 +72,7 @@ pub(crate) fn sql(question: Question, query_id: i64, shape: &Shape) -> Result<St
             writer.inputs()
         }
     };
-    if steps.is_empty() {
-        return Ok(answer);
-    }
-    Ok(format!("WITH\n{}\n{answer}", steps.join(",\n")))
+    Ok(Stepwise { steps, answer })
 }
 
 /// The answer for a query of which nothing was captured: no row.
@@ -110,43 +110,68 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// The edges of an operator that a result row depends on.
-    fn edges(&self, operator: i64) -> String {
+    /// The records of an operator that a result row depends on.
+    fn reached(&self, operator: i64) -> Step {
+        let reached = reached(self.query_id, operator, self.shape);
+        Step::new(
+            Use::Shared,
+            format!("reached_{operator}"),
+            format!("Operator {operator}: the records that a result row depends on."),
+            format!("  SELECT DISTINCT record_id FROM (\n    {reached}\n  ) AS records"),
+        )
+    }
+
+    /// The edges of these records.
+    fn edges(&self, operator: i64) -> Step {
         let query = self.query_id;
-        let reached = reached(query, operator, self.shape);
-        format!(
-            "-- Operator {operator}: the edges that a result row depends on.\n\
-             edges_{operator} AS (\n  \
-             SELECT output_id, partition, input_operator_id, table_name, input_id, input_latency_ns\n  \
-             FROM sys.lineage\n  \
-             WHERE query_id = {query} AND operator_id = {operator} AND output_id IN (\n    {reached}\n  )\n)"
+        Step::new(
+            Use::Inline,
+            format!("edges_{operator}"),
+            format!("Operator {operator}: the edges of these records."),
+            format!(
+                "  SELECT\n    \
+                 edge.output_id, edge.partition, edge.input_operator_id, edge.table_name,\n    \
+                 edge.input_id, edge.input_latency_ns\n  \
+                 FROM reached_{operator} AS reached\n  \
+                 JOIN sys.lineage AS edge ON reached.record_id = edge.output_id\n  \
+                 WHERE edge.query_id = {query} AND edge.operator_id = {operator}"
+            ),
         )
     }
 
     /// What an edge costs in each partition of an operator.
-    fn edge_cost(&self, operator: i64) -> String {
+    fn edge_cost(&self, operator: i64) -> Step {
         let of_operator = format!("query_id = {} AND operator_id = {operator}", self.query_id);
-        format!(
-            "-- Operator {operator}: what an edge costs in each partition: time spent aggregating / edges.\n\
-             edge_cost_{operator} AS (\n  \
-             SELECT spent.partition, CAST(spent.self_ns AS DOUBLE) / counted.edges AS ns_per_edge\n  \
+        Step::new(
+            Use::Shared,
+            format!("edge_cost_{operator}"),
+            format!(
+                "Operator {operator}: what an edge costs in each partition: time spent aggregating / edges."
+            ),
+            format!(
+                "  SELECT spent.partition, CAST(spent.self_ns AS DOUBLE) / counted.edges AS ns_per_edge\n  \
              FROM (\n    \
              SELECT partition, sum(self_ns) AS self_ns\n    \
              FROM sys.operator_stats WHERE {of_operator} GROUP BY partition\n  \
              ) AS spent JOIN (\n    \
              SELECT partition, count(*) AS edges\n    \
              FROM sys.lineage WHERE {of_operator} GROUP BY partition\n  \
-             ) AS counted ON spent.partition = counted.partition\n)"
+             ) AS counted ON spent.partition = counted.partition"
+            ),
         )
     }
 
     /// Of each record of an operator: total latency, its source, shuffle latency on the way.
-    fn slowest(&self, operator: i64) -> String {
+    fn slowest(&self, operator: i64) -> Step {
         let inputs = self.arriving(operator, "slowest", "");
-        format!(
-            "-- Operator {operator}: total latency of each record, and the source of its slowest input.\n\
-             slowest_{operator} AS (\n  \
-             SELECT\n    \
+        Step::new(
+            Use::Shared,
+            format!("slowest_{operator}"),
+            format!(
+                "Operator {operator}: total latency of each record, and the source of its slowest input."
+            ),
+            format!(
+                "  SELECT\n    \
              records.record_id, records.source, records.own_shuffle_ns,\n    \
              records.input_ns + records.own_shuffle_ns AS total_ns,\n    \
              records.input_shuffle_ns + records.own_shuffle_ns AS shuffle_ns\n  \
@@ -163,24 +188,30 @@ impl Writer<'_> {
              FROM (\n{inputs}\n      ) AS inputs\n      \
              GROUP BY output_id\n    \
              ) AS slowest ON slowest.partition = cost.partition\n  \
-             ) AS records\n)"
+             ) AS records"
+            ),
         )
     }
 
     /// The same with remediated latency.
-    fn records(&self, operator: i64) -> String {
+    fn records(&self, operator: i64) -> Step {
         let inputs = self.arriving(operator, "records", ", remediated_ns");
-        format!(
-            "-- Operator {operator}: the same, and what the total would be without that source.\n\
-             records_{operator} AS (\n  \
-             SELECT\n    \
+        Step::new(
+            Use::Shared,
+            format!("records_{operator}"),
+            format!(
+                "Operator {operator}: the same, and what the total would be without that source."
+            ),
+            format!(
+                "  SELECT\n    \
              slowest.record_id, min(slowest.total_ns) AS total_ns, min(slowest.source) AS source,\n    \
              min(slowest.shuffle_ns) AS shuffle_ns,\n    \
              max(CASE WHEN inputs.source = slowest.source THEN inputs.remediated_ns ELSE inputs.total_ns END)\n      \
              + min(slowest.own_shuffle_ns) AS remediated_ns\n  \
              FROM slowest_{operator} AS slowest JOIN (\n{inputs}\n  \
              ) AS inputs ON slowest.record_id = inputs.output_id\n  \
-             GROUP BY slowest.record_id\n)"
+             GROUP BY slowest.record_id"
+            ),
         )
     }
 
@@ -268,31 +299,37 @@ impl Writer<'_> {
     }
 
     /// The same two steps for result rows, which cost no shuffle of their own.
-    fn outputs(&self) -> [String; 2] {
+    fn outputs(&self) -> [Step; 2] {
         let slowest = self.arriving_at_outputs("slowest", false);
         let records = self.arriving_at_outputs("records", true);
         [
-            format!(
-                "-- Total latency of each result row, and the source of its slowest record.\n\
-                 slowest_outputs AS (\n  \
-                 SELECT\n    \
+            Step::new(
+                Use::Shared,
+                "slowest_outputs".to_owned(),
+                "Total latency of each result row, and the source of its slowest record.",
+                format!(
+                    "  SELECT\n    \
                  output_row, max(total_ns) AS total_ns,\n    \
                  first_value(source ORDER BY total_ns DESC, source, shuffle_ns) AS source,\n    \
                  first_value(shuffle_ns ORDER BY total_ns DESC, source, shuffle_ns) AS shuffle_ns\n  \
                  FROM (\n{slowest}\n  ) AS records\n  \
-                 GROUP BY output_row\n)"
+                 GROUP BY output_row"
+                ),
             ),
-            format!(
-                "-- The same, and what the total would be without that source.\n\
-                 outputs AS (\n  \
-                 SELECT\n    \
+            Step::new(
+                Use::Shared,
+                "outputs".to_owned(),
+                "The same, and what the total would be without that source.",
+                format!(
+                    "  SELECT\n    \
                  slowest.output_row, min(slowest.total_ns) AS total_ns, min(slowest.source) AS source,\n    \
                  min(slowest.shuffle_ns) AS shuffle_ns,\n    \
                  max(CASE WHEN records.source = slowest.source THEN records.remediated_ns ELSE records.total_ns END)\n      \
                  AS remediated_ns\n  \
                  FROM slowest_outputs AS slowest JOIN (\n{records}\n  \
                  ) AS records ON slowest.output_row = records.output_row\n  \
-                 GROUP BY slowest.output_row\n)"
+                 GROUP BY slowest.output_row"
+                ),
             ),
         ]
     }
@@ -316,26 +353,29 @@ impl Writer<'_> {
     }
 
     /// Impact of each base record that is the source of a result row.
-    fn impacts(&self) -> String {
-        format!(
-            "-- What each source adds to the result rows that it is the source of.\n\
-             impacts AS (\n  \
-             SELECT\n    \
+    fn impacts(&self) -> Step {
+        Step::new(
+            Use::Inline,
+            "impacts".to_owned(),
+            "What each source adds to the result rows that it is the source of.",
+            format!(
+                "  SELECT\n    \
              {},\n    {},\n    \
              max(total_ns) - max(coalesce(remediated_ns, 0)) AS impact_ns,\n    \
              max(total_ns) AS max_total_ns, max(coalesce(remediated_ns, 0)) AS max_remediated_ns,\n    \
              count(*) AS outputs\n  \
-             FROM outputs\n  WHERE source IS NOT NULL\n  GROUP BY source\n)",
-            self.source_table("source")
-                .replace("source_table", "table_name"),
-            self.source_row_id("source")
-                .replace("source_row_id", "row_id"),
+             FROM outputs\n  WHERE source IS NOT NULL\n  GROUP BY source",
+                self.source_table("source")
+                    .replace("source_table", "table_name"),
+                self.source_row_id("source")
+                    .replace("source_row_id", "row_id"),
+            ),
         )
     }
 
     /// The sources with their second attribution: the sum of all computation latencies of the
     /// base record, as recorded for the record, or else as recorded for its edges.
-    fn attributed(&self) -> String {
+    fn attributed(&self) -> Step {
         let query = self.query_id;
         let latencies = if self.shape.record_latency {
             format!(
@@ -351,17 +391,20 @@ impl Writer<'_> {
                  FROM sys.output_records WHERE query_id = {query} AND table_name IS NOT NULL"
             )
         };
-        format!(
-            "-- The second attribution: all time spent on the record, on the critical path or not.\n\
-             attributed AS (\n  \
-             SELECT\n    \
+        Step::new(
+            Use::Inline,
+            "attributed".to_owned(),
+            "The second attribution: all time spent on the record, on the critical path or not.",
+            format!(
+                "  SELECT\n    \
              impacts.table_name, impacts.row_id, impacts.impact_ns, impacts.max_total_ns,\n    \
              impacts.max_remediated_ns, impacts.outputs,\n    \
              coalesce(sum(latencies.latency_ns), 0) AS self_ns\n  \
              FROM impacts LEFT JOIN (\n{latencies}\n  ) AS latencies\n  \
              ON impacts.table_name = latencies.table_name AND impacts.row_id = latencies.row_id\n  \
              GROUP BY impacts.table_name, impacts.row_id, impacts.impact_ns, impacts.max_total_ns,\n    \
-             impacts.max_remediated_ns, impacts.outputs\n)"
+             impacts.max_remediated_ns, impacts.outputs"
+            ),
         )
     }
 
@@ -437,12 +480,12 @@ fn reached(query_id: i64, operator: i64, shape: &Shape) -> String {
     }
     reached.extend(shape.consumers(operator).map(|consumer| {
         format!(
-            "SELECT input_id FROM edges_{consumer} \
+            "SELECT input_id AS record_id FROM edges_{consumer} \
              WHERE input_operator_id = {operator} AND table_name IS NULL"
         )
     }));
     if reached.is_empty() {
-        return "SELECT CAST(NULL AS BIGINT) WHERE false".to_owned();
+        return "SELECT CAST(NULL AS BIGINT) AS record_id WHERE false".to_owned();
     }
     reached.join("\n    UNION ALL\n    ")
 }

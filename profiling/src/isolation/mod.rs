@@ -8,11 +8,13 @@
 //! - [`latency`]: the SQL of `sys.output_latency`, `sys.intermediate_latency` and
 //!   `sys.expensive_inputs`
 //! - [`trace`]: the SQL of `backward_trace` and `forward_trace`
+//! - [`steps`]: SQL in steps of which each is computed once
 //! - [`expanded`]: tables that are such SQL
 
 pub(crate) mod expanded;
 mod latency;
 mod shape;
+mod steps;
 mod trace;
 
 pub(crate) use shape::Shape;
