@@ -1,1 +1,13 @@
-//! Placeholder.
+//! The whole database, tested from outside: what the suites under `tests/` share.
+//!
+//! * [`slt`]: golden scripts as sqllogictest runs them
+//! * [`contents`]: all tables of a database as text, to compare before and after
+//! * [`crash`]: statements whose effect a model predicts, a process that is killed running them
+//!
+//! Golden scripts are in `tests/slt`. After a change that is meant,
+//! `UPDATE_SLT=1 cargo test -p skewer-tests --test slt` writes their results anew, to be reviewed
+//! as a diff.
+
+pub mod contents;
+pub mod crash;
+pub mod slt;

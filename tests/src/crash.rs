@@ -1,0 +1,1 @@
+//! Placeholder while the crash test is written.
