@@ -1,0 +1,61 @@
+//! Wall and processor time.
+
+use std::fs;
+use std::future::Future;
+use std::time::Instant;
+
+/// What a run took.
+#[derive(Debug, Clone, Copy)]
+pub struct Took {
+    /// Seconds by the clock.
+    pub wall: f64,
+    /// Seconds of processor time over all threads of this process; NaN where it cannot be read.
+    pub cpu: f64,
+}
+
+/// Runs `future` and says what it took.
+pub async fn timed<T, E>(future: impl Future<Output = Result<T, E>>) -> Result<(T, Took), E> {
+    let cpu = cpu_seconds();
+    let started = Instant::now();
+    let result = future.await?;
+    let wall = started.elapsed().as_secs_f64();
+    let cpu = cpu_seconds() - cpu;
+    Ok((result, Took { wall, cpu }))
+}
+
+/// Processor time of the threads that live, in seconds. (The process's total has a resolution of
+/// 10 ms, which is too coarse.)
+fn cpu_seconds() -> f64 {
+    let Ok(threads) = fs::read_dir("/proc/self/task") else {
+        return f64::NAN;
+    };
+    let nanos: u64 = threads
+        .filter_map(|thread| fs::read_to_string(thread.ok()?.path().join("schedstat")).ok())
+        .filter_map(|text| text.split(' ').next()?.parse::<u64>().ok())
+        .sum();
+    nanos as f64 / 1e9
+}
+
+/// The middle value; NaN of none.
+pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.into_iter().filter(|v| !v.is_nan()).collect();
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => f64::NAN,
+        even if even % 2 == 0 => f64::midpoint(values[middle - 1], values[middle]),
+        _ => values[middle],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        assert_eq!(median([3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median([4.0, 1.0, 2.0, 3.0]), 2.5);
+        assert!(median([]).is_nan());
+    }
+}

@@ -1,0 +1,138 @@
+//! The queries whose slow-down is measured.
+
+use tpchgen::q_and_a::queries;
+
+use crate::data::{self, Batches};
+use crate::error::BenchError;
+
+/// A query and the tables that it reads.
+#[derive(Debug, Clone, Copy)]
+pub struct Workload {
+    /// How results call it.
+    pub name: &'static str,
+    /// The database that it runs on.
+    pub corpus: CorpusName,
+    /// What it reads.
+    pub tables: &'static [&'static str],
+    query: Query,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Query {
+    Text(&'static str),
+    Tpch(i32),
+}
+
+/// The generated databases.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CorpusName {
+    /// One table, `movies(line)`: 2,103 lines, 98 MB.
+    Movies,
+    /// One table, `students(student, grade, age)`: 5 M rows.
+    Students,
+    /// One table, `weather(reading, zip, date, snowfall)`: 2.1 M rows.
+    Weather,
+    /// TPC-H at scale factor 1.
+    Tpch,
+}
+
+impl CorpusName {
+    /// Name of its directory.
+    pub fn directory(self) -> &'static str {
+        match self {
+            Self::Movies => "movies",
+            Self::Students => "students",
+            Self::Weather => "weather",
+            Self::Tpch => "tpch-sf1",
+        }
+    }
+
+    /// Its tables' rows.
+    pub fn generate(self) -> Vec<(&'static str, Batches)> {
+        match self {
+            Self::Movies => vec![("movies", data::movies(2_103))],
+            Self::Students => vec![("students", data::students(5_000_000))],
+            Self::Weather => vec![("weather", data::weather(2_100_000))],
+            Self::Tpch => data::tpch(1.0),
+        }
+    }
+}
+
+impl Workload {
+    /// The query.
+    pub fn sql(&self) -> Result<&'static str, BenchError> {
+        match self.query {
+            Query::Text(sql) => Ok(sql),
+            Query::Tpch(number) => queries::query(number)
+                .map(|sql| sql.trim_end().trim_end_matches(';'))
+                .ok_or_else(|| BenchError::Unexpected(format!("TPC-H has no query {number}"))),
+        }
+    }
+}
+
+/// Everything that is measured: the three applications of the PerfDebug paper and four queries of
+/// TPC-H.
+pub const WORKLOADS: [Workload; 8] = [
+    Workload {
+        name: "movies: ratings per star",
+        corpus: CorpusName::Movies,
+        tables: &["movies"],
+        query: Query::Text(
+            "SELECT split_part(rating, '_', 2) AS stars, count(*) AS ratings FROM \
+             (SELECT unnest(string_to_array(split_part(line, ':', 2), ',')) AS rating FROM movies) \
+             GROUP BY stars",
+        ),
+    },
+    Workload {
+        name: "students: average age per grade",
+        corpus: CorpusName::Students,
+        tables: &["students"],
+        query: Query::Text("SELECT grade, avg(age) AS age FROM students GROUP BY grade"),
+    },
+    Workload {
+        name: "weather: max − min per state and day",
+        corpus: CorpusName::Weather,
+        tables: &["weather"],
+        query: Query::Text(
+            "SELECT left(zip, 2) AS state, left(date, 5) AS day, \
+             max(snowfall) - min(snowfall) AS delta FROM weather GROUP BY state, day",
+        ),
+    },
+    Workload {
+        name: "weather: max − min per state and day, and per state and year",
+        corpus: CorpusName::Weather,
+        tables: &["weather"],
+        query: Query::Text(
+            "SELECT state, period, max(snowfall) - min(snowfall) AS delta FROM \
+             (SELECT left(zip, 2) AS state, snowfall, \
+             unnest(make_array(left(date, 5), right(date, 4))) AS period FROM weather) \
+             GROUP BY state, period",
+        ),
+    },
+    Workload {
+        name: "TPC-H Q1",
+        corpus: CorpusName::Tpch,
+        tables: &["lineitem"],
+        query: Query::Tpch(1),
+    },
+    Workload {
+        name: "TPC-H Q3",
+        corpus: CorpusName::Tpch,
+        tables: &["customer", "orders", "lineitem"],
+        query: Query::Tpch(3),
+    },
+    Workload {
+        name: "TPC-H Q9",
+        corpus: CorpusName::Tpch,
+        tables: &[
+            "part", "supplier", "lineitem", "partsupp", "orders", "nation",
+        ],
+        query: Query::Tpch(9),
+    },
+    Workload {
+        name: "TPC-H Q18",
+        corpus: CorpusName::Tpch,
+        tables: &["customer", "orders", "lineitem"],
+        query: Query::Tpch(18),
+    },
+];
