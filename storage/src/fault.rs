@@ -205,6 +205,13 @@ impl FaultDisk {
         Ok(())
     }
 
+    /// Ends a crash as if the disk had been away and came back: nothing is lost.
+    pub fn come_back(&self) {
+        let mut state = self.state.lock();
+        state.crashed = false;
+        state.next = None;
+    }
+
     fn name_change(
         &self,
         what: &str,

@@ -14,6 +14,7 @@
 //! - `changes`: what each change does to a snapshot and to the catalog
 //! - `catalog`: the redb file
 //! - [`disk`]: the one door to the file system; [`fault`]: the same door with injected faults
+//! - `rows`: what is in it
 //! - `lock`: one process at a time
 //! - [`error`]: what can go wrong, by what the caller can do about it
 
@@ -25,6 +26,7 @@ pub mod error;
 pub mod fault;
 mod lock;
 mod reader;
+mod rows;
 pub mod segment_store;
 pub mod snapshot;
 pub mod storage;

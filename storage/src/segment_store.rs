@@ -3,7 +3,7 @@
 use std::fmt;
 use std::hash::Hasher;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -17,7 +17,7 @@ use futures::stream::{self, BoxStream, StreamExt};
 use twox_hash::XxHash64;
 
 use crate::StorageError;
-use crate::snapshot::SegmentMeta;
+use crate::snapshot::{Root, SegmentMeta, SegmentSizes};
 
 /// The segments of one database, for reading only.
 ///
@@ -26,22 +26,28 @@ use crate::snapshot::SegmentMeta;
 pub struct SegmentStore {
     inner: Arc<dyn ObjectStore>,
     root: PathBuf,
+    sizes: SegmentSizes,
 }
 
 impl SegmentStore {
-    pub(crate) fn new(inner: Arc<dyn ObjectStore>, root: &Path) -> Self {
+    pub(crate) fn new(inner: Arc<dyn ObjectStore>, root: &Root) -> Self {
         Self {
             inner,
-            root: root.to_owned(),
+            root: root.path.clone(),
+            sizes: Arc::clone(&root.sizes),
         }
     }
 
     fn explain(&self, location: &Location, error: Error) -> Error {
-        let path = self.root.join(location.as_ref());
         let detail = match &error {
             Error::NotFound { .. } => "the file is missing".to_owned(),
             error => error.to_string(),
         };
+        self.corrupt(location, detail)
+    }
+
+    fn corrupt(&self, location: &Location, detail: String) -> Error {
+        let path = self.root.join(location.as_ref());
         Error::Generic {
             store: "segment",
             source: Box::new(StorageError::Corrupt { path, detail }),
@@ -76,10 +82,20 @@ impl ObjectStore for SegmentStore {
     }
 
     async fn get_opts(&self, location: &Location, options: GetOptions) -> Result<GetResult> {
-        self.inner
+        let result = self
+            .inner
             .get_opts(location, options)
             .await
-            .map_err(|error| self.explain(location, error))
+            .map_err(|error| self.explain(location, error))?;
+        let expected = self.sizes.lock().get(location).copied();
+        match expected {
+            Some(expected) if expected != result.meta.size => {
+                let found = result.meta.size;
+                let detail = format!("it has {found} bytes instead of {expected}");
+                Err(self.corrupt(location, detail))
+            }
+            _ => Ok(result),
+        }
     }
 
     async fn get_ranges(&self, location: &Location, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
@@ -90,12 +106,8 @@ impl ObjectStore for SegmentStore {
             .map_err(|error| self.explain(location, error))?;
         for (chunk, range) in chunks.iter().zip(ranges) {
             if chunk.len() as u64 != range.end - range.start {
-                let source = format!("the file ends before byte {}", range.end).into();
-                let error = Error::Generic {
-                    store: "segment",
-                    source,
-                };
-                return Err(self.explain(location, error));
+                let detail = format!("the file ends before byte {}", range.end);
+                return Err(self.corrupt(location, detail));
             }
         }
         Ok(chunks)

@@ -1,6 +1,6 @@
 //! The immutable state a reader sees.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -34,8 +34,12 @@ pub(crate) struct Root {
     pub(crate) disk: Arc<dyn Disk>,
     /// Tables whose directory is known to be durable.
     pub(crate) durable_dirs: Mutex<HashSet<TableId>>,
+    pub(crate) sizes: SegmentSizes,
     pub(crate) _lock: Option<DirectoryLock>,
 }
+
+/// Lengths of the files of all live segments, for finding truncated ones when they are opened.
+pub(crate) type SegmentSizes = Arc<Mutex<HashMap<Location, u64>>>;
 
 impl Root {
     pub(crate) fn segments_dir(&self) -> PathBuf {
@@ -114,6 +118,12 @@ pub struct SegmentMeta {
     pub(crate) file: SegmentFile,
 }
 
+impl Drop for SegmentMeta {
+    fn drop(&mut self) {
+        self.file.root.sizes.lock().remove(&self.location);
+    }
+}
+
 /// What the catalog stores about a segment.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SegmentNumbers {
@@ -126,9 +136,12 @@ pub(crate) struct SegmentNumbers {
 
 impl SegmentMeta {
     pub(crate) fn new(table: TableId, id: u64, n: SegmentNumbers, file: SegmentFile) -> Self {
+        let location = Location::from(format!("segments/{table}/{id}.parquet"));
+        let sizes = &file.root.sizes;
+        sizes.lock().insert(location.clone(), n.bytes);
         Self {
             id,
-            location: Location::from(format!("segments/{table}/{id}.parquet")),
+            location,
             rows: n.rows,
             bytes: n.bytes,
             min_row_id: n.min_row_id,

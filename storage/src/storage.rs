@@ -15,7 +15,7 @@ use crate::changes::{Change, Effects};
 use crate::disk::{Disk, MemoryDisk, RealDisk};
 use crate::lock::DirectoryLock;
 use crate::segment_store::{self, SegmentStore};
-use crate::snapshot::{Root, SegmentMeta, Snapshot, TableId, TableMeta};
+use crate::snapshot::{Root, SegmentMeta, SegmentSizes, Snapshot, TableId, TableMeta};
 use crate::transaction::Transaction;
 use crate::writer::SegmentWriter;
 use crate::{Result, StorageError};
@@ -102,6 +102,7 @@ impl Storage {
             path,
             disk,
             durable_dirs: Mutex::default(),
+            sizes: SegmentSizes::default(),
             _lock: Some(lock),
         });
         let catalog = Catalog::open(&root, DEFAULT_SCHEMA)?;
@@ -116,6 +117,7 @@ impl Storage {
             path: PathBuf::new(),
             disk: Arc::new(disk),
             durable_dirs: Mutex::default(),
+            sizes: SegmentSizes::default(),
             _lock: None,
         });
         let catalog = Catalog::in_memory(DEFAULT_SCHEMA)?;
@@ -149,7 +151,7 @@ impl Storage {
             })?;
         Ok(Self {
             inner: Arc::new(Inner {
-                store: Arc::new(SegmentStore::new(store, &root.path)),
+                store: Arc::new(SegmentStore::new(store, &root)),
                 root,
                 on_disk,
                 segment_rows,

@@ -185,6 +185,42 @@ fn an_io_error_fails_the_statement_and_not_the_database() {
 }
 
 #[test]
+fn a_disk_that_was_away_for_a_while_leaves_the_database_as_acknowledged() {
+    let states = states();
+    for n in 0.. {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path();
+        let disk = FaultDisk::new();
+        let storage = open(path, Arc::clone(&disk) as _).unwrap();
+        disk.inject(n, Fault::Crash);
+        let done = STEPS
+            .iter()
+            .take_while(|step| step(&storage).is_ok())
+            .count();
+        if disk.fired().is_none() {
+            break;
+        }
+        // While it is away, nothing but errors; the last snapshot is still there.
+        let mut transaction = storage.begin();
+        transaction.create_schema("x").unwrap();
+        assert!(done == STEPS.len() || transaction.commit().is_err());
+        disk.come_back();
+        let mut transaction = storage.begin();
+        transaction.create_schema("y").unwrap();
+        transaction.commit().unwrap();
+        let live = dump(&storage);
+        let allowed = &states[done..(done + 2).min(states.len())];
+        assert!(allowed.contains(&live), "{:?}", disk.fired());
+        drop(storage);
+        let storage = open(path, disk).unwrap();
+        assert_eq!(dump(&storage), live);
+        assert!(storage.snapshot().has_schema("y"));
+        assert!(!storage.snapshot().has_schema("x"));
+        no_garbage(path, &storage);
+    }
+}
+
+#[test]
 fn a_full_disk_is_told_from_other_errors() {
     let directory = tempfile::tempdir().unwrap();
     let disk = FaultDisk::new();
