@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
 use std::mem::size_of_val;
 use std::sync::Arc;
+use std::time::Instant;
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array};
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Int64Type};
@@ -318,6 +319,7 @@ impl GroupedCapture {
         group_indices: impl Iterator<Item = usize>,
         total_num_groups: usize,
     ) -> Result<()> {
+        let started = Instant::now();
         let first_id = self.identity().first_id;
         self.groups = total_num_groups;
         self.outputs.clear();
@@ -329,6 +331,7 @@ impl GroupedCapture {
             let latency = Latency::new(values, &input.latency_arguments)?;
             self.log(&input.source, ids, &latency);
         }
+        capture.recorder.overhead(started.elapsed());
         Ok(())
     }
 
@@ -338,6 +341,7 @@ impl GroupedCapture {
         group_indices: impl Iterator<Item = usize>,
         total_num_groups: usize,
     ) -> Result<()> {
+        let started = Instant::now();
         let mut identity = self.identity();
         let ids = int64(values, 0)?;
         if !ids.is_empty() && self.capture.groups.operator_of(ids.value(0)) == identity.operator_id
@@ -350,6 +354,7 @@ impl GroupedCapture {
             .extend(group_indices.map(|group| identity.first_id + group as i64));
         let source = RecordSource::Aggregate(Arc::clone(&self.capture.groups));
         self.log(&source, ids, &Latency::None);
+        self.capture.recorder.overhead(started.elapsed());
         Ok(())
     }
 

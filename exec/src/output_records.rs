@@ -1,6 +1,7 @@
 //! The root of a profiled plan: which records each result row was made from.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use datafusion::arrow::array::{AsArray, Int64Array, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{Int64Type, SchemaRef};
@@ -142,9 +143,11 @@ impl ExecutionPlan for OutputRecordsExec {
         let mut first_row = 0;
         let stream = self.input.execute(0, context)?.map(move |batch| {
             let batch = batch?;
+            let started = Instant::now();
             for records in &records {
                 log(&recorder, records, &batch, first_row);
             }
+            recorder.overhead(started.elapsed());
             first_row += batch.num_rows() as i64;
             let kept = batch.columns()[..schema.fields().len()].to_vec();
             let rows = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));

@@ -73,6 +73,8 @@ pub struct Pacer {
     median: f64,
     spent_ns: f64,
     replayed_ns: f64,
+    /// Of `replayed_ns`, what has been taken by [`Pacer::take_replayed_ns`].
+    accounted_ns: f64,
 }
 
 impl Pacer {
@@ -105,6 +107,13 @@ impl Pacer {
             start = end;
         }
         Ok(runs)
+    }
+
+    /// Nanoseconds spent on evaluating rows again since the last call.
+    pub fn take_replayed_ns(&mut self) -> f64 {
+        let since = self.replayed_ns - self.accounted_ns;
+        self.accounted_ns = self.replayed_ns;
+        since
     }
 
     fn chunk_rows(&self) -> usize {

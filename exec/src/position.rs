@@ -24,6 +24,9 @@ pub struct Position {
 pub struct Inside {
     /// Time in the operators that were called.
     pub time: Duration,
+    /// The part of `time` that was spent in other fragments: an exchange may poll its input in
+    /// its own task.
+    pub in_other_fragments: Duration,
     /// Rows they returned.
     pub rows: u64,
 }
@@ -53,20 +56,23 @@ pub fn enter(position: Position) -> Entered {
 
 impl Entered {
     /// Leaves the position and tells its caller that the call took `time` and returned `rows`.
-    /// Returns what the calls inside it added up to, and whether it had a caller on this thread.
-    pub fn leave(self, time: Duration, rows: u64) -> (Inside, bool) {
+    /// Returns what the calls inside it added up to.
+    pub fn leave(self, time: Duration, rows: u64) -> Inside {
         STACK.with_borrow_mut(|stack| {
-            let inside = stack
-                .get(self.depth - 1)
-                .map(|(_, inside)| *inside)
-                .unwrap_or_default();
+            let Some((position, inside)) = stack.get(self.depth - 1).copied() else {
+                return Inside::default();
+            };
             let caller = self.depth.checked_sub(2).and_then(|i| stack.get_mut(i));
-            let has_caller = caller.is_some();
-            if let Some((_, outer)) = caller {
+            if let Some((caller, outer)) = caller {
                 outer.time += time;
+                outer.in_other_fragments += if caller.fragment_id == position.fragment_id {
+                    inside.in_other_fragments
+                } else {
+                    time
+                };
                 outer.rows += rows;
             }
-            (inside, has_caller)
+            inside
         })
     }
 }
@@ -97,13 +103,27 @@ mod tests {
         assert_eq!(current(), Some(at(3)));
         inner.leave(Duration::from_nanos(5), 10);
         assert_eq!(current(), Some(at(2)));
-        let (inside, has_caller) = middle.leave(Duration::from_nanos(8), 4);
+        let inside = middle.leave(Duration::from_nanos(8), 4);
         assert_eq!((inside.time.as_nanos(), inside.rows), (5, 10));
-        assert!(has_caller);
-        let (inside, has_caller) = outer.leave(Duration::from_nanos(9), 4);
+        let inside = outer.leave(Duration::from_nanos(9), 4);
         assert_eq!((inside.time.as_nanos(), inside.rows), (8, 4));
-        assert!(!has_caller);
+        assert_eq!(inside.in_other_fragments, Duration::ZERO);
         assert_eq!(current(), None);
+    }
+
+    #[test]
+    fn time_in_another_fragment_is_told_apart_all_the_way_up() {
+        let outer = enter(at(1));
+        let middle = enter(at(2));
+        let foreign = enter(Position {
+            fragment_id: 1,
+            ..at(3)
+        });
+        foreign.leave(Duration::from_nanos(5), 10);
+        middle.leave(Duration::from_nanos(8), 4);
+        let inside = outer.leave(Duration::from_nanos(9), 4);
+        assert_eq!(inside.in_other_fragments.as_nanos(), 5);
+        assert_eq!(inside.time.as_nanos(), 8);
     }
 
     #[test]

@@ -154,7 +154,7 @@ impl ExecutionPlan for ProfiledExec {
         let started = Instant::now();
         let stream = self.inner.execute(partition, context)?;
         let elapsed = started.elapsed();
-        let (inside, _) = entered.leave(elapsed, 0);
+        let inside = entered.leave(elapsed, 0);
         let calls_are_kept = self.recorder.level() >= Level::Calls;
         Ok(Box::pin(ProfiledStream {
             stream,
@@ -166,7 +166,7 @@ impl ExecutionPlan for ProfiledExec {
             calls: Vec::new(),
             sent: Vec::new(),
             totals: Totals {
-                total_ns: elapsed.as_nanos() as i64,
+                total_ns: elapsed.saturating_sub(inside.in_other_fragments).as_nanos() as i64,
                 self_ns: elapsed.saturating_sub(inside.time).as_nanos() as i64,
                 ..Totals::default()
             },
@@ -263,12 +263,12 @@ impl Stream for ProfiledStream {
             Poll::Ready(Some(Ok(batch))) => batch.num_rows(),
             _ => 0,
         };
-        let (inside, _) = entered.leave(elapsed, rows as u64);
+        let inside = entered.leave(elapsed, rows as u64);
         let totals = &mut this.totals;
         totals.calls += 1;
         totals.rows_in += inside.rows as i64;
         totals.rows_out += rows as i64;
-        totals.total_ns += elapsed.as_nanos() as i64;
+        totals.total_ns += elapsed.saturating_sub(inside.in_other_fragments).as_nanos() as i64;
         totals.self_ns += elapsed.saturating_sub(inside.time).as_nanos() as i64;
         totals.first_call.get_or_insert(started);
         totals.last_call = Some(ended);

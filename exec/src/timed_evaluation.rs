@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, Int64Array, PrimitiveArray, RecordBatch, UInt64Array,
@@ -282,7 +282,10 @@ impl Evaluation {
             }
             Timing::OneByOne => self.in_chunks(batch, &(0..rows).collect::<Vec<_>>(), false)?,
         };
+        let started = Instant::now();
         self.log(batch, &runs)?;
+        let replayed = Duration::from_nanos(self.pacer.take_replayed_ns() as u64);
+        self.recorder.overhead(started.elapsed() + replayed);
         let latency = self.latency_column(batch, &runs);
         let with_values = |piece: Piece| {
             let Range { start, end } = piece.rows;

@@ -1,0 +1,175 @@
+//! Times of operators nest as the operators call each other.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use datafusion::arrow::array::{AsArray, Int64Array, RecordBatch, StringArray};
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::{DataType, Int64Type};
+use datafusion::catalog::MemTable;
+use datafusion::physical_plan::collect;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use skewer_optimizer::plan_query;
+use skewer_profiling::{Level, QueryRow, Recorder, RecorderLimits, Retention, SysTables};
+
+/// Has joins with build sides, sorts, two-step aggregation, exchanges and a merge.
+const QUERY: &str = "SELECT t.k, count(*), sum(u.v), max(upper(t.s)) FROM t JOIN u ON t.k = u.k \
+     WHERE t.v > 3 AND u.v IN (SELECT v FROM t WHERE k < 40) \
+     GROUP BY t.k ORDER BY 3 DESC, 1";
+
+fn table(rows: i64, partitions: usize) -> Arc<MemTable> {
+    let batch = |start: i64| {
+        let ids = start..(start + 200).min(rows);
+        RecordBatch::try_from_iter([
+            (
+                "k",
+                Arc::new(Int64Array::from_iter_values(ids.clone().map(|i| i % 97))) as _,
+            ),
+            (
+                "v",
+                Arc::new(Int64Array::from_iter_values(ids.clone().map(|i| i % 31))) as _,
+            ),
+            (
+                "s",
+                Arc::new(StringArray::from_iter_values(ids.map(|i| format!("s{i}")))) as _,
+            ),
+        ])
+        .unwrap()
+    };
+    let mut parts = vec![vec![]; partitions];
+    for (number, start) in (0..rows).step_by(200).enumerate() {
+        parts[number % partitions].push(batch(start));
+    }
+    Arc::new(MemTable::try_new(parts[0][0].schema(), parts).unwrap())
+}
+
+async fn profile(level: Level) -> SessionContext {
+    let config = SessionConfig::new().with_target_partitions(3);
+    let context = SessionContext::new_with_config(config);
+    context.register_table("t", table(6_000, 3)).unwrap();
+    context.register_table("u", table(400, 2)).unwrap();
+    let state = context.state();
+    let logical = state.create_logical_plan(QUERY).await.unwrap();
+    let optimized = state.optimize(&logical).unwrap();
+    let recorder = Recorder::new(7, level, 1.0, RecorderLimits::default());
+    let plan = plan_query(&optimized, &state, &recorder).await.unwrap();
+    let batches = collect(plan, state.task_ctx()).await.unwrap();
+    assert!(batches.iter().any(|batch| batch.num_rows() > 0));
+    let sys = SysTables::open(None, Retention::default());
+    sys.finish(
+        &recorder,
+        QueryRow {
+            sql: QUERY.to_owned(),
+            fingerprint: String::new(),
+            status: "finished".to_owned(),
+            error: None,
+            started_at: 0,
+            ended_at: Some(0),
+            planning_ns: None,
+            execution_ns: None,
+            rows_returned: None,
+        },
+    );
+    let catalog = context.catalog("datafusion").unwrap();
+    catalog
+        .register_schema("sys", sys.schema_provider())
+        .unwrap();
+    context
+}
+
+async fn integers(context: &SessionContext, sql: &str) -> Vec<Vec<i64>> {
+    let mut rows = Vec::new();
+    for batch in context.sql(sql).await.unwrap().collect().await.unwrap() {
+        let columns: Vec<_> = batch
+            .columns()
+            .iter()
+            .map(|column| cast(column, &DataType::Int64).unwrap())
+            .collect();
+        for row in 0..batch.num_rows() {
+            let cells = columns
+                .iter()
+                .map(|c| c.as_primitive::<Int64Type>().value(row));
+            rows.push(cells.collect());
+        }
+    }
+    rows
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn self_times_of_a_fragment_add_up_to_its_total() {
+    let context = profile(Level::Counters).await;
+    let sql = "WITH s AS (
+            SELECT o.fragment_id, p.fragment_id AS parent_fragment, s.self_ns, s.total_ns
+            FROM sys.operator_stats s
+            JOIN sys.operators o ON o.operator_id = s.operator_id
+            LEFT JOIN sys.operators p ON p.operator_id = o.parent_operator_id)
+        SELECT fragment_id, sum(self_ns),
+            sum(CASE WHEN parent_fragment IS DISTINCT FROM fragment_id THEN total_ns ELSE 0 END)
+        FROM s GROUP BY fragment_id ORDER BY fragment_id";
+    let fragments = integers(&context, sql).await;
+    assert!(fragments.len() > 3, "{fragments:?}");
+    for fragment in fragments {
+        let (own, total) = (fragment[1] as f64, fragment[2] as f64);
+        assert!(
+            (own / total - 1.0).abs() < 0.05,
+            "fragment {}: self times {own}, total {total}",
+            fragment[0]
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_call_lies_within_a_call_of_the_parent() {
+    let context = profile(Level::Calls).await;
+    let operators = integers(
+        &context,
+        "SELECT operator_id, coalesce(parent_operator_id, -1), fragment_id FROM sys.operators",
+    )
+    .await;
+    let calls = integers(
+        &context,
+        "SELECT operator_id, started_at, ended_at FROM sys.operator_calls",
+    )
+    .await;
+    let mut calls_of: BTreeMap<i64, Vec<(i64, i64)>> = BTreeMap::new();
+    for call in &calls {
+        calls_of
+            .entry(call[0])
+            .or_default()
+            .push((call[1], call[2]));
+    }
+    let fragment_of: BTreeMap<i64, i64> = operators.iter().map(|o| (o[0], o[2])).collect();
+    let mut checked = 0;
+    for operator in &operators {
+        let (id, parent, fragment) = (operator[0], operator[1], operator[2]);
+        assert!(calls_of.contains_key(&id), "operator {id} has no call");
+        if fragment_of.get(&parent) != Some(&fragment) {
+            continue;
+        }
+        for (started, ended) in &calls_of[&id] {
+            checked += 1;
+            assert!(
+                calls_of[&parent]
+                    .iter()
+                    .any(|(s, e)| s <= started && ended <= e),
+                "a call of operator {id} is in no call of its parent {parent}"
+            );
+        }
+    }
+    assert!(checked > 20);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_comes_out_of_an_exchange_went_into_it() {
+    let context = profile(Level::Counters).await;
+    let sql = "SELECT t.exchange_id, sum(t.tuples),
+            (SELECT sum(s.rows_out) FROM sys.operator_stats s
+             JOIN sys.operators o ON o.operator_id = s.operator_id
+             WHERE o.parent_operator_id = t.exchange_id)
+        FROM sys.tuples_sent t GROUP BY t.exchange_id";
+    let exchanges = integers(&context, sql).await;
+    assert!(exchanges.len() > 2);
+    for exchange in exchanges {
+        assert_eq!(exchange[1], exchange[2], "exchange {}", exchange[0]);
+    }
+}
