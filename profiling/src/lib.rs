@@ -19,6 +19,8 @@
 //! - [`views`]: conclusions whose SQL is the same for every query
 //! - `planner`: plans the SQL of views
 //! - `functions`: table functions
+//! - [`heavy_keys`]: the most frequent keys of a stream
+//! - [`report`]: the SQL behind each section of a report about one query
 //! - [`documentation`]: the page about schema `sys`
 //! - [`sys_tables`]: all of it, for the engine
 
@@ -26,6 +28,7 @@ pub mod chunks;
 pub mod definition;
 pub mod documentation;
 mod functions;
+pub mod heavy_keys;
 pub mod ids;
 mod isolation;
 pub mod latencies;
@@ -36,6 +39,7 @@ mod planner;
 mod query_ids;
 mod query_log;
 pub mod recorder;
+pub mod report;
 pub mod retention;
 mod scan;
 mod schema;
@@ -46,10 +50,12 @@ pub mod tables;
 pub mod views;
 
 pub use chunks::{LatencyChunk, LatencyKind, LineageChunk, Method, OutputChunk};
+pub use heavy_keys::{HeavyKey, HeavyKeys};
 pub use ids::Ids;
 pub use latencies::Latencies;
 pub use level::{Level, LevelError};
 pub use recorder::{Recorder, RecorderLimits};
+pub use report::Section;
 pub use retention::Retention;
 pub use segment::SegmentError;
 pub use sys_tables::SysTables;

@@ -311,9 +311,8 @@ impl ExpandedTable {
     pub(crate) fn new(store: Arc<Store>, expansion: Expansion) -> ExpandedTable {
         let name = expansion.name();
         let definition = format!(
-            "-- sys.{name} is SQL over the log that is written for each query, since it follows the\n\
-             -- query's plan. This prints it for query 7:\n\
-             -- SHOW CREATE VIEW sys.{name} FOR 7"
+            "-- sys.{name} follows the plan of the query that it is asked about, so its SQL is\n\
+             -- written for each query: EXPLAIN PROFILE (AS SQL) prints it."
         );
         ExpandedTable {
             store,
