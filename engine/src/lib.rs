@@ -15,7 +15,7 @@
 //! * [`statements`]: one file per statement
 //! * `planning`: from a logical plan to operators
 //! * `record`: a statement's row in `sys.queries`
-//! * `report`: EXPLAIN PROFILE
+//! * [`report`]: EXPLAIN PROFILE
 //! * `compaction`: small segments merged in the background
 //! * `last_query_id`: the function of that name
 
@@ -28,7 +28,7 @@ mod planning;
 pub mod progress;
 pub mod query_stream;
 mod record;
-mod report;
+pub mod report;
 pub mod session;
 pub mod settings;
 pub mod statements;

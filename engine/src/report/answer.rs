@@ -101,7 +101,11 @@ impl Row<'_> {
         Some(cell.as_string::<i32>().value(0).to_owned())
     }
 
-    fn cell(&self, column: &str, data_type: &DataType) -> Option<datafusion::arrow::array::ArrayRef> {
+    fn cell(
+        &self,
+        column: &str,
+        data_type: &DataType,
+    ) -> Option<datafusion::arrow::array::ArrayRef> {
         let column = self.batch.column_by_name(column)?;
         let cell = cast(&column.slice(self.index, 1), data_type).ok()?;
         cell.is_valid(0).then_some(cell)

@@ -286,8 +286,22 @@ fn without_indices(text: &str) -> String {
 /// `Utf8("x")` → `'x'`, `Int64(2)` → `2`
 fn without_types(text: &str) -> String {
     const TYPES: [&str; 16] = [
-        "LargeUtf8", "Utf8View", "Utf8", "UInt8", "UInt16", "UInt32", "UInt64", "Int8", "Int16",
-        "Int32", "Int64", "Float32", "Float64", "Boolean", "Date32", "Date64",
+        "LargeUtf8",
+        "Utf8View",
+        "Utf8",
+        "UInt8",
+        "UInt16",
+        "UInt32",
+        "UInt64",
+        "Int8",
+        "Int16",
+        "Int32",
+        "Int64",
+        "Float32",
+        "Float64",
+        "Boolean",
+        "Date32",
+        "Date64",
     ];
     let mut clean = String::with_capacity(text.len());
     let mut rest = text;
@@ -377,7 +391,11 @@ mod tests {
                 "partitioning=RoundRobinBatch(2), input_partitions=1",
                 "Exchange: round robin, 1 → 2",
             ),
-            ("FilterExec", "snow@1 > 3, projection=[key@0]", "Filter: snow > 3"),
+            (
+                "FilterExec",
+                "snow@1 > 3, projection=[key@0]",
+                "Filter: snow > 3",
+            ),
             ("FilterExec", "", "Filter"),
             (
                 "TimedEvaluationExec",
@@ -404,7 +422,11 @@ mod tests {
                  file_type=parquet, predicate=snow@1 > 3, required_guarantees=[]",
                 "Scan w.parquet: key, snow where snow > 3",
             ),
-            ("DataSourceExec", "partitions=2, partition_sizes=[2, 1]", "Scan of memory"),
+            (
+                "DataSourceExec",
+                "partitions=2, partition_sizes=[2, 1]",
+                "Scan of memory",
+            ),
         ] {
             assert_eq!(describe(name, details, None).line(), expected);
         }

@@ -5,8 +5,15 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 /// Columns that a report fits into.
 pub(super) const WIDTH: usize = 100;
 
-/// A text in at most `width` columns, with `…` for what was cut off.
+/// A text in at most `width` columns, with `…` for what was cut off. Control characters, which
+/// data may hold and a terminal would obey, become `·`.
 pub(super) fn shortened(text: &str, width: usize) -> String {
+    let visible;
+    let mut text = text;
+    if text.contains(char::is_control) {
+        visible = text.replace(char::is_control, "·");
+        text = &visible;
+    }
     if text.width() <= width {
         return text.to_owned();
     }
@@ -72,6 +79,7 @@ mod tests {
         assert_eq!(shortened("short", 5), "short");
         assert_eq!(shortened("longer text", 8), "longer…");
         assert_eq!(shortened("日本語日本語", 7), "日本語…");
+        assert_eq!(shortened("a\u{1b}[31mb", 9), "a·[31mb");
         assert_eq!(left("é", 3), "é  ");
         assert_eq!(right("é", 3), "  é");
     }

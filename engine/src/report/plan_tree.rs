@@ -49,9 +49,23 @@ impl Operator {
         })
     }
 
-    /// Nothing but hands on batches.
-    fn is_scan(&self) -> bool {
-        self.name == "DataSourceExec"
+    /// What a task of it waited for input, in the mean.
+    pub(super) fn wait_ns(&self) -> i64 {
+        self.input_wait_ns / self.partitions.max(1)
+    }
+
+    /// operator 7, Evaluate: upper(key)
+    pub(super) fn named(&self, width: usize) -> String {
+        let what = shortened(&self.description.line(), width);
+        format!("operator {}, {what}", self.operator_id)
+    }
+
+    /// Whether its input comes from other tasks, so that it can wait for it.
+    pub(super) fn is_exchange(&self) -> bool {
+        matches!(
+            self.name.as_str(),
+            "RepartitionExec" | "CoalescePartitionsExec" | "SortPreservingMergeExec"
+        )
     }
 }
 
@@ -76,9 +90,10 @@ impl Plan {
             let sql = include_str!("sql/scanned_tables.sql").replace("$query_id", &query_id);
             let scanned = inquiry.ask(section, sql).await?;
             let scanned = rows(&scanned);
-            tables.extend(scanned.filter_map(|row| {
-                Some((row.integer("operator_id")?, row.text("table_name")?))
-            }));
+            tables
+                .extend(scanned.filter_map(|row| {
+                    Some((row.integer("operator_id")?, row.text("table_name")?))
+                }));
         }
         let operators = rows(&answer).map(|row| {
             let operator_id = row.sum("operator_id");
@@ -121,115 +136,112 @@ impl Plan {
         operators.filter(move |operator| operator.parent_operator_id == parent)
     }
 
-    /// Rows that came out of scans.
-    pub(super) fn rows_scanned(&self) -> i64 {
-        let scans = self.operators.iter().filter(|operator| operator.is_scan());
-        scans.map(|operator| operator.rows_out).sum()
+    /// How many of the columns are shown that only some plans have.
+    fn optional_columns(&self) -> usize {
+        let shown = COLUMNS.iter().skip(ALWAYS).filter(|column| {
+            let mut operators = self.operators.iter();
+            operators.any(|operator| !(column.cell)(operator).is_empty())
+        });
+        shown.count()
     }
 
     /// The section as text.
     pub(super) fn lines(&self) -> Vec<String> {
-        let columns: Vec<Column> = COLUMNS
-            .iter()
-            .filter(|column| {
-                let mut operators = self.operators.iter();
-                column.always || operators.any(|operator| (column.cell)(operator).is_some())
-            })
-            .copied()
-            .collect();
-        let columns_width: usize = columns.iter().map(|column| column.width + 2).sum();
-        let tree_width = WIDTH - columns_width;
         let tree = Tree::of(self);
-        let mut heading = left("Plan", tree_width);
-        for column in &columns {
-            heading.push_str("  ");
-            heading.push_str(&column.aligned(column.title));
-        }
-        let mut lines = vec![heading.trim_end().to_owned()];
-        for (prefix, operator) in &tree.lines {
-            let room = tree_width.saturating_sub(prefix.width()).max(8);
-            let what = shortened(&operator.description.line(), room);
-            let mut line = left(&format!("{prefix}{what}"), tree_width);
-            for column in &columns {
-                let cell = (column.cell)(operator).unwrap_or_default();
-                line.push_str("  ");
-                line.push_str(&column.aligned(&cell));
+        let bars = self.optional_columns() <= COLUMNS_BESIDE_BARS;
+        let mut columns: Vec<Vec<String>> = Vec::new();
+        let mut tree_width = WIDTH;
+        for column in COLUMNS {
+            let cells = tree.lines.iter();
+            let cells: Vec<String> = cells.map(|(_, operator)| (column.cell)(operator)).collect();
+            let empty = cells.iter().all(String::is_empty);
+            if empty || (column.title.is_empty() && !bars) {
+                continue;
             }
-            lines.push(line.trim_end().to_owned());
+            let titled = [column.title.to_owned()].into_iter().chain(cells);
+            let titled: Vec<String> = titled.collect();
+            let width = titled.iter().map(|cell| cell.width()).max().unwrap_or(0);
+            let align = if column.title.is_empty() { left } else { right };
+            let gap = if column.title.is_empty() { " " } else { "  " };
+            let titled = titled
+                .iter()
+                .map(|cell| format!("{gap}{}", align(cell, width)));
+            columns.push(titled.collect());
+            tree_width -= width + gap.len();
+        }
+        let mut lines = vec![left("Plan", tree_width)];
+        for (prefix, operator) in &tree.lines {
+            let start = format!("{} {prefix}", right(&operator.operator_id.to_string(), 3));
+            let room = tree_width.saturating_sub(start.width());
+            let what = shortened(&operator.description.line(), room);
+            lines.push(left(&format!("{start}{what}"), tree_width));
+        }
+        for (row, line) in lines.iter_mut().enumerate() {
+            columns
+                .iter()
+                .for_each(|column| line.push_str(&column[row]));
+            line.truncate(line.trim_end().len());
         }
         lines
     }
 }
 
-/// A column beside the tree.
-#[derive(Clone, Copy)]
+/// A column beside the tree, shown if any operator has a value.
 struct Column {
     title: &'static str,
-    width: usize,
-    /// Shown also if no operator has a value.
-    always: bool,
-    left_aligned: bool,
-    cell: fn(&Operator) -> Option<String>,
-}
-
-impl Column {
-    fn aligned(&self, text: &str) -> String {
-        match self.left_aligned {
-            true => left(text, self.width),
-            false => right(text, self.width),
-        }
-    }
-}
-
-fn column(title: &'static str, width: usize, cell: fn(&Operator) -> Option<String>) -> Column {
-    Column {
-        title,
-        width,
-        always: false,
-        left_aligned: false,
-        cell,
-    }
+    cell: fn(&Operator) -> String,
 }
 
 /// Columns that the bar of an operator with all the self time has.
 const BAR_WIDTH: usize = 8;
 
-static COLUMNS: std::sync::LazyLock<Vec<Column>> = std::sync::LazyLock::new(|| {
-    let positive = |number: i64, text: fn(i64) -> String| (number > 0).then(|| text(number));
-    let _ = positive;
-    vec![
-        Column {
-            always: true,
-            ..column("rows", 11, |operator| Some(count(operator.rows_out)))
-        },
-        Column {
-            always: true,
-            ..column("self", 9, |operator| Some(duration(operator.self_ns)))
-        },
-        Column {
-            always: true,
-            left_aligned: true,
-            ..column("share", 6 + 1 + BAR_WIDTH, |operator| {
-                let share = percent(operator.share);
-                Some(format!(
-                    "{} {}",
-                    right(&share, 6),
-                    bar(operator.share, BAR_WIDTH)
-                ))
-            })
-        },
-        column("waited", 8, |operator| {
-            (operator.input_wait_ns > 0).then(|| duration(operator.input_wait_ns))
-        }),
-        column("memory", 8, |operator| {
-            (operator.peak_memory_bytes > 0).then(|| bytes(operator.peak_memory_bytes))
-        }),
-        column("spilled", 8, |operator| {
-            (operator.spilled_bytes > 0).then(|| bytes(operator.spilled_bytes))
-        }),
-        column("skew", 4, |operator| operator.notable_skew().map(times)),
-    ]
-});
+/// Bars are drawn beside no more optional columns than this: the tree needs the room more.
+const COLUMNS_BESIDE_BARS: usize = 2;
+
+/// Columns that every operator has a value for: rows, self, share and its bar.
+const ALWAYS: usize = 4;
+
+const COLUMNS: [Column; 8] = [
+    Column {
+        title: "rows",
+        cell: |operator| count(operator.rows_out),
+    },
+    Column {
+        title: "self",
+        cell: |operator| duration(operator.self_ns),
+    },
+    Column {
+        title: "share",
+        cell: |operator| percent(operator.share),
+    },
+    Column {
+        title: "",
+        cell: |operator| bar(operator.share, BAR_WIDTH),
+    },
+    Column {
+        title: "waited",
+        cell: |operator| if_any(operator.wait_ns(), duration),
+    },
+    Column {
+        title: "memory",
+        cell: |operator| if_any(operator.peak_memory_bytes, bytes),
+    },
+    Column {
+        title: "spilled",
+        cell: |operator| if_any(operator.spilled_bytes, bytes),
+    },
+    Column {
+        title: "skew",
+        cell: |operator| operator.notable_skew().map(times).unwrap_or_default(),
+    },
+];
+
+fn if_any(number: i64, text: fn(i64) -> String) -> String {
+    match number {
+        0 => String::new(),
+        number => text(number),
+    }
+}
 
 /// The lines of the tree: what is drawn before each operator.
 struct Tree<'a> {
@@ -244,7 +256,7 @@ impl<'a> Tree<'a> {
         let mut tree = Self { lines: Vec::new() };
         let flat = depth(plan, None) > DEEP;
         for root in plan.inputs(None) {
-            tree.add(plan, root, "  ", "  ", flat);
+            tree.add(plan, root, "", "", flat);
         }
         tree
     }

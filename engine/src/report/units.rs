@@ -95,7 +95,11 @@ pub(super) fn times(factor: f64) -> String {
 pub(super) fn bar(share: f64, width: usize) -> String {
     const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     let eighths = (share.clamp(0.0, 1.0) * width as f64 * 8.0).round() as usize;
-    let eighths = if share >= 0.005 { eighths.max(1) } else { eighths };
+    let eighths = if share >= 0.005 {
+        eighths.max(1)
+    } else {
+        eighths
+    };
     "█".repeat(eighths / 8) + EIGHTHS[eighths % 8]
 }
 
@@ -124,7 +128,12 @@ mod tests {
 
     #[test]
     fn counts_have_thousands_separators() {
-        for (number, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (-12_345_678, "-12,345,678")] {
+        for (number, text) in [
+            (0, "0"),
+            (999, "999"),
+            (1000, "1,000"),
+            (-12_345_678, "-12,345,678"),
+        ] {
             assert_eq!(count(number), text);
         }
         assert_eq!(counted(1, "row"), "1 row");

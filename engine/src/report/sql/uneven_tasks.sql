@@ -2,7 +2,8 @@
 -- slowest straggler in it.
 SELECT
   tasks.fragment_id, tasks.tasks, tasks.max_ns, tasks.mean_ns, tasks.imbalance, tasks.wasted_ns,
-  straggler.operator_id, straggler.partition, straggler.cause
+  straggler.operator_id, straggler.partition, straggler.self_ns, straggler.rows_in,
+  straggler.others_ns, straggler.others_rows
 FROM (
   SELECT fragment_id, tasks, max_ns, mean_ns, imbalance, wasted_ns
   FROM sys.task_imbalance
@@ -10,7 +11,8 @@ FROM (
   ORDER BY wasted_ns DESC, fragment_id LIMIT 1
 ) AS tasks
 LEFT JOIN (
-  SELECT fragment_id, operator_id, partition, cause, excess_ns
+  SELECT
+    fragment_id, operator_id, partition, self_ns, rows_in, others_ns, others_rows, excess_ns
   FROM sys.stragglers
   WHERE query_id = $query_id
 ) AS straggler ON tasks.fragment_id = straggler.fragment_id

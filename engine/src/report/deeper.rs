@@ -1,0 +1,49 @@
+//! Statements to go on with.
+
+use super::base_record::table_sql;
+use super::expensive_inputs::ExpensiveInputs;
+use super::header::Header;
+use super::time_spent::TimeSpent;
+
+/// Ready statements: each runs as it stands.
+pub(super) fn statements(
+    header: &Header,
+    time_spent: &TimeSpent,
+    inputs: &ExpensiveInputs,
+) -> Vec<String> {
+    let query_id = header.query_id;
+    if !header.has_records() {
+        return match header.level.as_str() {
+            "off" => vec![format!(
+                "SELECT * FROM sys.queries WHERE query_id = {query_id};"
+            )],
+            _ => vec![
+                format!("SELECT * FROM sys.operator_contribution WHERE query_id = {query_id};"),
+                format!("SELECT * FROM sys.diagnoses WHERE query_id = {query_id};"),
+            ],
+        };
+    }
+    let output_row = time_spent
+        .slowest
+        .as_ref()
+        .map_or(0, |slowest| slowest.output_row);
+    let mut statements = vec![
+        format!("SELECT * FROM sys.expensive_inputs WHERE query_id = {query_id} ORDER BY rank;"),
+        format!("SELECT * FROM backward_trace({query_id}, {output_row}) ORDER BY latency_ns DESC;"),
+    ];
+    statements.extend(inputs.anomalous().next().map(|input| {
+        format!(
+            "SELECT _row_id, * FROM {} WHERE _row_id = {};",
+            table_sql(&input.table),
+            input.row_id
+        )
+    }));
+    statements
+}
+
+/// The section as text.
+pub(super) fn lines(statements: &[String]) -> Vec<String> {
+    let mut lines = vec!["To go deeper".to_owned()];
+    lines.extend(statements.iter().map(|statement| format!("  {statement}")));
+    lines
+}

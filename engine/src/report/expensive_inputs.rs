@@ -1,0 +1,262 @@
+//! The input records that cost most, and whether one of them stands out.
+
+use super::answer::{Inquiry, rows};
+use super::base_record;
+use super::details::table_name;
+use super::header::Header;
+use super::layout::{WIDTH, item, left};
+use super::units::{counted, duration, percent, times};
+use crate::error::Error;
+
+const SECTION: &str = "Expensive inputs";
+
+/// Why a record is anomalous.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Anomaly {
+    /// The slowest result rows wait for it.
+    CriticalPath,
+    /// Much work was spent on it in sum.
+    SelfTime,
+}
+
+impl Anomaly {
+    fn of(name: &str) -> Option<Self> {
+        match name {
+            "critical path" => Some(Self::CriticalPath),
+            "self time" => Some(Self::SelfTime),
+            _ => None,
+        }
+    }
+
+    /// Its name in SQL and JSON.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::CriticalPath => "critical path",
+            Self::SelfTime => "self time",
+        }
+    }
+}
+
+/// An input record and what it cost.
+#[derive(Debug, Clone)]
+pub(super) struct ExpensiveInput {
+    pub(super) table: String,
+    pub(super) row_id: i64,
+    pub(super) anomaly: Option<Anomaly>,
+    pub(super) impact_ns: i64,
+    /// Highest total latency of the result rows that it is the source of, and what that would be
+    /// without it; `None` if it is the source of none.
+    pub(super) total_ns: Option<i64>,
+    pub(super) remediated_ns: Option<i64>,
+    pub(super) result_rows: Option<i64>,
+    pub(super) self_ns: i64,
+    /// Median self time of the table's records, where measured.
+    pub(super) median_ns: Option<i64>,
+    /// What the query would take without it, if it is anomalous.
+    pub(super) without_ns: Option<i64>,
+    /// Names and values of its columns; asked only if it is anomalous.
+    pub(super) record: Result<Vec<(String, String)>, String>,
+}
+
+impl ExpensiveInput {
+    /// row 7 of ratings
+    fn named(&self) -> String {
+        format!("row {} of {}", self.row_id, table_name(&self.table))
+    }
+
+    /// What it cost: on the critical path, or in sum.
+    fn cost_ns(&self) -> i64 {
+        match self.anomaly {
+            Some(Anomaly::SelfTime) => self.self_ns,
+            _ => self.impact_ns,
+        }
+    }
+
+    /// The finding in one sentence.
+    pub(super) fn sentence(&self, header: &Header) -> String {
+        let query = duration(header.query_ns());
+        let without = duration(self.without_ns.unwrap_or(header.query_ns()));
+        let named = self.named();
+        let named = named.strip_prefix('r').unwrap_or(&named);
+        let cost = duration(self.cost_ns());
+        match self.anomaly {
+            Some(Anomaly::SelfTime) => format!(
+                "R{named} took {cost} of work in sum, {} of all, though no result row waits long \
+                 for it; without it the query takes about {without} instead of {query}.",
+                percent(self.self_ns as f64 / header.busy_ns.max(1) as f64)
+            ),
+            _ => {
+                format!(
+                    "R{named} cost {cost} of {query}; without it the query takes about {without}."
+                )
+            }
+        }
+    }
+
+    fn lines(&self, header: &Header) -> Vec<String> {
+        const LABEL: usize = 20;
+        const INDENT: usize = 6;
+        let mut lines = item("●", &self.sentence(header));
+        let mut fact = |label: &str, text: String| {
+            lines.push(format!(
+                "{}{}{text}",
+                " ".repeat(INDENT),
+                left(label, LABEL)
+            ));
+        };
+        let record = match &self.record {
+            Ok(values) => base_record::line(values, WIDTH - INDENT - LABEL),
+            Err(reason) => super::layout::shortened(&format!("({reason})"), WIDTH - INDENT - LABEL),
+        };
+        fact("the record", record);
+        if let Some(rows) = self.result_rows {
+            fact("affects", counted(rows, "result row"));
+        }
+        if let (Some(total), Some(remediated)) = (self.total_ns, self.remediated_ns) {
+            let rows = match self.result_rows {
+                Some(1) => "of that row".to_owned(),
+                _ => "of the slowest of these rows".to_owned(),
+            };
+            fact("total latency", format!("{} {rows}", duration(total)));
+            fact(
+                "remediated latency",
+                format!("{} {rows} without the record", duration(remediated)),
+            );
+        }
+        let median = self.median_ns.filter(|median| *median > 0).map(|median| {
+            let factor = times(self.self_ns as f64 / median as f64);
+            format!(", {factor} the median record's {}", duration(median))
+        });
+        fact(
+            "self time",
+            format!("{}{}", duration(self.self_ns), median.unwrap_or_default()),
+        );
+        lines
+    }
+}
+
+/// The records that cost most: the anomalous ones first, then by impact.
+#[derive(Debug, Clone, Default)]
+pub(super) struct ExpensiveInputs {
+    pub(super) inputs: Vec<ExpensiveInput>,
+}
+
+impl ExpensiveInputs {
+    /// Reads them from schema `sys`, and the records themselves from their tables.
+    ///
+    /// # Errors
+    /// If `sys` cannot be read. A record that cannot be fetched is not an error.
+    pub(super) async fn read(inquiry: &mut Inquiry<'_>, header: &Header) -> Result<Self, Error> {
+        let mut found = Self::default();
+        if !header.has_records() {
+            return Ok(found);
+        }
+        let query_id = header.query_id.to_string();
+        let sql = include_str!("sql/expensive_inputs.sql").replace("$query_id", &query_id);
+        let answer = inquiry.ask(SECTION, sql).await?;
+        for row in rows(&answer) {
+            let (Some(table), Some(row_id)) = (row.text("table_name"), row.integer("row_id"))
+            else {
+                continue;
+            };
+            found.inputs.push(ExpensiveInput {
+                table,
+                row_id,
+                anomaly: row.text("anomaly").as_deref().and_then(Anomaly::of),
+                impact_ns: row.sum("impact_ns"),
+                total_ns: row.integer("max_total_ns"),
+                remediated_ns: row.integer("max_remediated_ns"),
+                result_rows: row.integer("outputs"),
+                self_ns: row.sum("self_ns"),
+                median_ns: row.integer("median_ns"),
+                without_ns: row.integer("without_ns"),
+                record: Err("not asked for".to_owned()),
+            });
+        }
+        found
+            .inputs
+            .retain(|input| input.anomaly.is_some() || input.impact_ns > 0);
+        for input in &mut found.inputs {
+            if input.anomaly.is_some() {
+                input.fetch(inquiry, &query_id).await?;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Those that stand out.
+    pub(super) fn anomalous(&self) -> impl Iterator<Item = &ExpensiveInput> {
+        self.inputs.iter().filter(|input| input.anomaly.is_some())
+    }
+
+    /// The ordinary ones with an impact, by descending impact.
+    fn next(&self) -> impl Iterator<Item = &ExpensiveInput> {
+        let inputs = self.inputs.iter();
+        inputs.filter(|input| input.anomaly.is_none() && input.impact_ns > 0)
+    }
+
+    /// Why there is nothing to show, if nothing stands out.
+    pub(super) fn verdict(&self, header: &Header) -> Option<String> {
+        if !header.has_records() {
+            return Some(format!(
+                "Not recorded: level {} keeps no latencies of records; EXPLAIN PROFILE (LEVEL \
+                 records) names them.",
+                header.level
+            ));
+        }
+        if self.anomalous().next().is_some() {
+            return None;
+        }
+        Some(match self.next().next() {
+            Some(first) => format!(
+                "No input record stands out: the most expensive, {}, adds {} ({}) to the query.",
+                first.named(),
+                duration(first.impact_ns),
+                percent(first.impact_ns as f64 / header.query_ns().max(1) as f64)
+            ),
+            None => "No input record stands out: no result row waits for a single one.".to_owned(),
+        })
+    }
+
+    /// The section as text.
+    pub(super) fn lines(&self, header: &Header) -> Vec<String> {
+        let mut lines = vec![SECTION.to_owned()];
+        if let Some(verdict) = self.verdict(header) {
+            let mark = if header.has_records() { "✓" } else { "·" };
+            lines.extend(item(mark, &verdict));
+            return lines;
+        }
+        for input in self.anomalous() {
+            lines.extend(input.lines(header));
+        }
+        let next: Vec<String> = self
+            .next()
+            .map(|input| format!("{} ({})", input.named(), duration(input.impact_ns)))
+            .collect();
+        if !next.is_empty() {
+            lines.extend(item("·", &format!("Next by impact: {}.", next.join(", "))));
+        }
+        lines
+    }
+}
+
+impl ExpensiveInput {
+    /// Asks for the record itself, and for the result rows made from it where that is not known.
+    async fn fetch(&mut self, inquiry: &mut Inquiry<'_>, query_id: &str) -> Result<(), Error> {
+        if self.result_rows.is_none() {
+            let table = format!("'{}'", self.table.replace('\'', "''"));
+            let sql = include_str!("sql/affected_rows.sql")
+                .replace("$query_id", query_id)
+                .replace("$row_id", &self.row_id.to_string())
+                .replace("$table_name", &table);
+            let answer = inquiry.ask(SECTION, sql).await?;
+            self.result_rows = rows(&answer).next().map(|row| row.sum("result_rows"));
+        }
+        let sql = base_record::sql(&self.table, self.row_id);
+        self.record = match inquiry.ask(SECTION, sql).await {
+            Ok(answer) => base_record::values(&answer).ok_or_else(|| "it is gone".to_owned()),
+            Err(error) => Err(format!("it cannot be read: {error}")),
+        };
+        Ok(())
+    }
+}

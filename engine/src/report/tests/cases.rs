@@ -1,0 +1,497 @@
+//! Queries that are recorded by hand.
+
+use std::sync::Arc;
+
+use skewer_profiling::{
+    Ids, Latencies, LatencyChunk, LatencyKind, Level, LineageChunk, Method, Operator,
+    OperatorStats, OutputChunk, QueryRow, Recorder, RecorderLimits, Retention, SysTables,
+};
+
+/// The query of every case.
+pub(super) const QUERY: i64 = 12;
+
+const MS: i64 = 1_000_000;
+
+/// A query that is being recorded.
+struct Case {
+    recorder: Arc<Recorder>,
+}
+
+/// What a partition of an operator did.
+#[derive(Default)]
+struct Did {
+    rows_in: i64,
+    rows_out: i64,
+    self_ms: i64,
+    wait_ms: i64,
+    memory: i64,
+    spilled: i64,
+}
+
+impl Case {
+    fn new(level: Level, sample_rate: f64) -> Self {
+        Self {
+            recorder: Recorder::new(QUERY, level, sample_rate, RecorderLimits::default()),
+        }
+    }
+
+    /// An operator and what each of its partitions did.
+    fn operator(
+        &self,
+        (fragment_id, operator_id, parent): (i64, i64, Option<i64>),
+        name: &str,
+        details: &str,
+        partitions: &[Did],
+    ) {
+        self.recorder.operator(Operator {
+            fragment_id,
+            operator_id,
+            parent_operator_id: parent,
+            name: name.to_owned(),
+            details: details.to_owned(),
+            estimated_rows: None,
+            sql_span: None,
+            captures: name == "AggregateExec",
+        });
+        for (partition, did) in (0..).zip(partitions) {
+            self.recorder.operator_stats(OperatorStats {
+                fragment_id,
+                operator_id,
+                partition,
+                calls: 1,
+                rows_in: did.rows_in,
+                rows_out: did.rows_out,
+                bytes_out: 8 * did.rows_out,
+                self_ns: did.self_ms * MS,
+                total_ns: did.self_ms * MS,
+                input_wait_ns: did.wait_ms * MS,
+                output_wait_ns: 0,
+                peak_memory_bytes: did.memory,
+                spilled_bytes: did.spilled,
+                first_call_at: Some(0),
+                last_call_at: Some(0),
+            });
+        }
+    }
+
+    /// Edges (output, input, milliseconds) of an operator in a partition of fragment 0.
+    fn lineage(
+        &self,
+        (operator_id, partition): (i64, i64),
+        (input_operator_id, table): (i64, Option<&str>),
+        edges: &[(i64, i64, i64)],
+    ) {
+        let column =
+            |value: fn(&(i64, i64, i64)) -> i64| edges.iter().map(value).collect::<Vec<_>>();
+        self.recorder.lineage(LineageChunk {
+            fragment_id: 0,
+            operator_id,
+            partition,
+            input_operator_id,
+            table_name: table.map(Into::into),
+            output_ids: Ids::encode(&column(|edge| edge.0)),
+            input_ids: Ids::encode(&column(|edge| edge.1)),
+            latency: Latencies::encode(&column(|edge| edge.2 * MS * 1000)),
+        });
+    }
+
+    /// What expressions over records (row id, milliseconds) of a table took.
+    fn latency(&self, operator_id: i64, table: &str, records: &[(i64, i64)]) {
+        let ids: Vec<i64> = records.iter().map(|record| record.0).collect();
+        let ps: Vec<i64> = records.iter().map(|record| record.1 * MS * 1000).collect();
+        self.recorder.record_latency(LatencyChunk {
+            fragment_id: 0,
+            operator_id,
+            partition: 0,
+            table_name: Some(table.into()),
+            row_ids: Ids::encode(&ids),
+            latency: Latencies::encode(&ps),
+            kind: LatencyKind::Computation,
+            method: Method::Measured,
+        });
+    }
+
+    /// Result rows, each made from one record of an operator.
+    fn outputs(&self, operator_id: i64, records: &[i64]) {
+        self.recorder.output_records(OutputChunk {
+            first_output_row: 0,
+            operator_id,
+            table_name: None,
+            record_ids: Ids::encode(records),
+            latency: Latencies::constant(0, records.len()),
+        });
+    }
+
+    fn finish(
+        self,
+        sql: &str,
+        (planning_ms, execution_ms): (i64, i64),
+        rows: i64,
+    ) -> Arc<SysTables> {
+        self.end(sql, "finished", None, (planning_ms, execution_ms), rows)
+    }
+
+    fn end(
+        self,
+        sql: &str,
+        status: &str,
+        error: Option<&str>,
+        (planning_ms, execution_ms): (i64, i64),
+        rows: i64,
+    ) -> Arc<SysTables> {
+        let tables = SysTables::open(None, Retention::default());
+        tables.finish(
+            &self.recorder,
+            QueryRow {
+                sql: sql.to_owned(),
+                fingerprint: sql.to_owned(),
+                status: status.to_owned(),
+                error: error.map(str::to_owned),
+                started_at: 0,
+                ended_at: Some((planning_ms + execution_ms) * MS),
+                planning_ns: Some(planning_ms * MS),
+                execution_ns: Some(execution_ms * MS),
+                rows_returned: Some(rows),
+            },
+        );
+        tables
+    }
+}
+
+fn did(rows_in: i64, rows_out: i64, self_ms: i64) -> Did {
+    Did {
+        rows_in,
+        rows_out,
+        self_ms,
+        ..Did::default()
+    }
+}
+
+fn waited(rows_in: i64, rows_out: i64, self_ms: i64, wait_ms: i64) -> Did {
+    Did {
+        wait_ms,
+        ..did(rows_in, rows_out, self_ms)
+    }
+}
+
+/// The worked case of PerfDebug (SoCC '19), figure 5; records h1 to h5 have the row ids 1 to 5.
+pub(super) fn figure_5() -> Arc<SysTables> {
+    let case = Case::new(Level::Records, 1.0);
+    case.operator(
+        (0, 0, None),
+        "CoalescePartitionsExec",
+        "",
+        &[waited(5, 5, 0, 29_000)],
+    );
+    case.operator(
+        (0, 1, Some(0)),
+        "AggregateExec",
+        "mode=FinalPartitioned, gby=[word@0 as word], aggr=[count(Int64(1))]",
+        &[waited(4, 2, 60, 29_000), waited(6, 3, 120, 29_000)],
+    );
+    case.operator(
+        (0, 2, Some(1)),
+        "RepartitionExec",
+        "partitioning=Hash([word@0], 2), input_partitions=2",
+        &[waited(4, 4, 0, 29_000), waited(6, 6, 0, 29_000)],
+    );
+    case.operator(
+        (1, 3, Some(2)),
+        "AggregateExec",
+        "mode=Partial, gby=[word@0 as word], aggr=[count(Int64(1))]",
+        &[did(10, 5, 60), did(7, 5, 70)],
+    );
+    case.operator(
+        (1, 4, Some(3)),
+        "UnnestExec",
+        "",
+        &[did(3, 10, 1), did(2, 7, 1)],
+    );
+    case.operator(
+        (1, 5, Some(4)),
+        "TimedEvaluationExec",
+        "expr=[words_of(line@0)]",
+        &[did(3, 3, 29_459), did(2, 2, 424)],
+    );
+    case.operator(
+        (1, 6, Some(5)),
+        "DataSourceExec",
+        "partitions=2, partition_sizes=[1, 1]",
+        &[did(0, 3, 1), did(0, 2, 1)],
+    );
+    let input = (6, Some("main.input"));
+    case.lineage(
+        (3, 0),
+        input,
+        &[
+            (1, 1, 486),
+            (1, 2, 28848),
+            (2, 1, 486),
+            (2, 2, 28848),
+            (3, 1, 486),
+            (3, 2, 28848),
+            (3, 3, 611),
+            (4, 1, 486),
+            (4, 2, 28848),
+            (5, 1, 239),
+        ],
+    );
+    case.lineage(
+        (3, 1),
+        input,
+        &[
+            (6, 5, 264),
+            (7, 5, 264),
+            (8, 4, 160),
+            (8, 5, 264),
+            (9, 4, 160),
+            (9, 5, 264),
+            (10, 4, 160),
+        ],
+    );
+    case.lineage(
+        (1, 0),
+        (3, None),
+        &[(1, 1, 0), (1, 6, 0), (2, 2, 0), (2, 7, 0)],
+    );
+    case.lineage(
+        (1, 1),
+        (3, None),
+        &[
+            (3, 3, 0),
+            (3, 8, 0),
+            (4, 4, 0),
+            (4, 9, 0),
+            (5, 5, 0),
+            (5, 10, 0),
+        ],
+    );
+    case.outputs(1, &[1, 2, 3, 4, 5]);
+    case.latency(
+        5,
+        "main.input",
+        &[(1, 486), (2, 28848), (3, 611), (4, 160), (5, 264)],
+    );
+    case.finish(
+        "SELECT word, count(*)\nFROM (SELECT unnest(words_of(line)) AS word FROM input)\n\
+         GROUP BY word",
+        (3, 29_400),
+        5,
+    )
+}
+
+/// Ten groups over a thousand records, 900 of them in one group.
+pub(super) fn hot_key() -> Arc<SysTables> {
+    let case = Case::new(Level::Records, 0.5);
+    let gather = did(10, 10, 0);
+    case.operator((0, 0, None), "CoalescePartitionsExec", "", &[gather]);
+    case.operator(
+        (0, 1, Some(0)),
+        "AggregateExec",
+        "mode=SinglePartitioned, gby=[state@0 as state], aggr=[median(weather.snow)]",
+        &[did(990, 9, 1_900), did(10, 1, 20)],
+    );
+    case.operator(
+        (0, 2, Some(1)),
+        "RepartitionExec",
+        "partitioning=Hash([state@0], 2), input_partitions=1",
+        &[waited(990, 990, 2, 20), waited(10, 10, 1, 20)],
+    );
+    case.operator(
+        (1, 3, Some(2)),
+        "TimedEvaluationExec",
+        "expr=[state_of(zip@0) as state]",
+        &[did(1_000, 1_000, 10)],
+    );
+    case.operator(
+        (1, 4, Some(3)),
+        "DataSourceExec",
+        "file_groups={2 groups: [[tables/3/1.parquet], [tables/3/2.parquet]]}, \
+         projection=[zip, snow], file_type=parquet",
+        &[did(0, 1_000, 8)],
+    );
+    let edge = |record: i64| match record {
+        0..900 => (1, record, 0),
+        _ => (2 + record % 8, record, 0),
+    };
+    let edges: Vec<_> = (0..990).map(edge).collect();
+    case.lineage((1, 0), (4, Some("main.weather")), &edges);
+    let edges: Vec<_> = (990..1_000).map(|record| (10, record, 0)).collect();
+    case.lineage((1, 1), (4, Some("main.weather")), &edges);
+    case.outputs(1, &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+    let sql = "SELECT state_of(zip) AS state, median(snow) FROM weather GROUP BY 1";
+    case.finish(sql, (2, 1_980), 10)
+}
+
+/// Many trips against three boroughs, of which one takes long in every pair.
+pub(super) fn self_time() -> Arc<SysTables> {
+    let case = Case::new(Level::Records, 1.0);
+    case.operator(
+        (0, 0, None),
+        "AggregateExec",
+        "mode=Single, gby=[name@1 as name], aggr=[avg(trips.cost)]",
+        &[did(300, 3, 3)],
+    );
+    case.operator(
+        (0, 1, Some(0)),
+        "FilterExec",
+        "within(x@0, y@1, shape@4)",
+        &[did(900, 300, 3_100)],
+    );
+    case.operator((0, 2, Some(1)), "CrossJoinExec", "", &[did(303, 900, 2)]);
+    case.operator((0, 3, Some(2)), "DataSourceExec", "", &[did(0, 3, 1)]);
+    case.operator((0, 4, Some(2)), "DataSourceExec", "", &[did(0, 300, 1)]);
+    let cost = |borough: i64| if borough == 2 { 9 } else { 0 };
+    let trips: Vec<_> = (0..300)
+        .map(|trip| (1 + trip % 3, trip, cost(1 + trip % 3)))
+        .collect();
+    let boroughs: Vec<_> = trips
+        .iter()
+        .map(|(name, _, cost)| (*name, *name, *cost))
+        .collect();
+    case.lineage((0, 0), (3, Some("main.boroughs")), &boroughs);
+    case.lineage((0, 0), (4, Some("main.trips")), &trips);
+    case.outputs(0, &[1, 2, 3]);
+    let trips: Vec<_> = (0..300).map(|trip| (trip, 10)).collect();
+    case.latency(1, "main.trips", &trips);
+    case.latency(1, "main.boroughs", &[(1, 30), (2, 2_900), (3, 40)]);
+    let sql = "SELECT name, avg(cost) FROM trips, boroughs WHERE within(x, y, shape) GROUP BY name";
+    case.finish(sql, (8, 3_140), 3)
+}
+
+/// Records that cost alike.
+pub(super) fn ordinary() -> Arc<SysTables> {
+    let case = Case::new(Level::Records, 1.0);
+    case.operator(
+        (0, 0, None),
+        "AggregateExec",
+        "mode=Single, gby=[k@0 as k], aggr=[sum(t.v)]",
+        &[did(100, 4, 12)],
+    );
+    case.operator(
+        (0, 1, Some(0)),
+        "TimedEvaluationExec",
+        "expr=[f(v@1) as v]",
+        &[did(100, 100, 203)],
+    );
+    case.operator((0, 2, Some(1)), "DataSourceExec", "", &[did(0, 100, 1)]);
+    let edges: Vec<_> = (0..100)
+        .map(|record| (record % 4, record, 2 + i64::from(record == 7)))
+        .collect();
+    case.lineage((0, 0), (2, Some("main.t")), &edges);
+    case.outputs(0, &[0, 1, 2, 3]);
+    let records: Vec<_> = edges.iter().map(|edge| (edge.1, edge.2)).collect();
+    case.latency(1, "main.t", &records);
+    case.finish("SELECT k, sum(f(v)) FROM t GROUP BY k", (120, 220), 4)
+}
+
+/// A deep plan with a join, a spilling sort and uneven tasks, which failed in the end.
+pub(super) fn counters() -> Arc<SysTables> {
+    let case = Case::new(Level::Counters, 1.0);
+    let two = |rows_in: i64, rows_out: i64, self_ms: i64| {
+        [
+            did(rows_in, rows_out, self_ms),
+            did(rows_in / 9, rows_out / 9, self_ms / 9),
+        ]
+    };
+    let merged = waited(2_000_000, 2_000_000, 31, 4_100);
+    case.operator(
+        (0, 0, None),
+        "SortPreservingMergeExec",
+        "[total@1 DESC], fetch=100",
+        &[merged],
+    );
+    let mut sort = two(1_800_000, 1_800_000, 1_350);
+    sort[0].memory = 64 << 20;
+    sort[1].memory = 8 << 20;
+    sort[0].spilled = 190_000_000;
+    case.operator(
+        (1, 1, Some(0)),
+        "SortExec",
+        "expr=[total@1 DESC], preserve_partitioning=[true]",
+        &sort,
+    );
+    case.operator(
+        (1, 2, Some(1)),
+        "ProjectionExec",
+        "expr=[name@0 as name, sum(lineitem.price * Int64(1) - lineitem.discount)@1 as total]",
+        &two(1_800_000, 1_800_000, 9),
+    );
+    case.operator(
+        (1, 3, Some(2)),
+        "AggregateExec",
+        "mode=FinalPartitioned, gby=[name@0 as name], \
+         aggr=[sum(lineitem.price * Int64(1) - lineitem.discount)]",
+        &two(1_900_000, 1_800_000, 880),
+    );
+    case.operator(
+        (1, 4, Some(3)),
+        "RepartitionExec",
+        "partitioning=Hash([name@0], 2), input_partitions=2",
+        &two(1_900_000, 1_900_000, 90),
+    );
+    case.operator(
+        (2, 5, Some(4)),
+        "AggregateExec",
+        "mode=Partial, gby=[name@0 as name], \
+         aggr=[sum(lineitem.price * Int64(1) - lineitem.discount)]",
+        &two(5_400_000, 1_900_000, 720),
+    );
+    case.operator(
+        (2, 6, Some(5)),
+        "ProjectionExec",
+        "expr=[name@1 as name, price@2 as price, discount@3 as discount]",
+        &two(5_400_000, 5_400_000, 4),
+    );
+    case.operator(
+        (2, 7, Some(6)),
+        "HashJoinExec",
+        "mode=Partitioned, join_type=Left, on=[(id@0, part@2)], filter=price@1 > discount@2, \
+         projection=[id@0, name@1, price@3, discount@4]",
+        &two(5_600_000, 5_400_000, 610),
+    );
+    case.operator(
+        (2, 8, Some(7)),
+        "RepartitionExec",
+        "partitioning=Hash([id@0], 2), input_partitions=1",
+        &two(180_000, 180_000, 7),
+    );
+    case.operator(
+        (3, 9, Some(8)),
+        "DataSourceExec",
+        "file_groups={1 group: [[data/part.parquet]]}, projection=[id, name], file_type=parquet",
+        &[did(0, 200_000, 19)],
+    );
+    case.operator(
+        (2, 10, Some(7)),
+        "FilterExec",
+        "price@1 > 100 AND discount@2 < Decimal128(0.05)",
+        &two(6_000_000, 5_400_000, 55),
+    );
+    case.operator(
+        (2, 11, Some(10)),
+        "RepartitionExec",
+        "partitioning=RoundRobinBatch(2), input_partitions=1",
+        &two(6_000_000, 6_000_000, 3),
+    );
+    case.operator(
+        (4, 12, Some(11)),
+        "DataSourceExec",
+        "file_groups={2 groups: [[data/a.parquet], [data/b.parquet]]}, \
+         projection=[part, price, discount], file_type=parquet, predicate=price@1 > 100",
+        &[did(0, 6_600_000, 140)],
+    );
+    case.end(
+        "SELECT name, sum(price * (1 - discount)) AS total FROM part LEFT JOIN lineitem ON part.id = \
+         lineitem.part AND price > discount WHERE price > 100 GROUP BY name ORDER BY total DESC",
+        "failed",
+        Some("the disk is full"),
+        (14, 4_200),
+        0,
+    )
+}
+
+/// A query of which nothing was recorded.
+pub(super) fn off() -> Arc<SysTables> {
+    Case::new(Level::Off, 1.0).finish("SELECT 1", (1, 2), 1)
+}

@@ -1,0 +1,163 @@
+//! The report over fixed rows of schema `sys`, against golden files.
+//!
+//! `REGENERATE=1 cargo test -p skewer report` writes the files anew: review the difference.
+
+mod cases;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
+use datafusion::catalog::{CatalogProvider, MemoryCatalogProvider};
+use datafusion::prelude::{SessionConfig, SessionContext};
+use skewer_profiling::SysTables;
+use skewer_sql::ProfileFormat;
+use unicode_width::UnicodeWidthStr;
+
+use super::answer::Ask;
+use super::{Options, Report};
+use crate::error::Error;
+use cases::QUERY;
+
+/// Schema `sys` in a context of its own, and one user table from which every record is fetched.
+struct Fixture {
+    context: SessionContext,
+}
+
+impl Fixture {
+    fn new(tables: &Arc<SysTables>) -> Self {
+        let config = SessionConfig::new()
+            .with_default_catalog_and_schema("skewer", "main")
+            .with_target_partitions(2);
+        let context = SessionContext::new_with_config(config);
+        let catalog = MemoryCatalogProvider::new();
+        catalog
+            .register_schema("sys", tables.schema_provider())
+            .unwrap();
+        context.register_catalog("skewer", Arc::new(catalog));
+        tables.register_functions(&context);
+        Self { context }
+    }
+}
+
+#[async_trait]
+impl Ask for Fixture {
+    async fn ask(&self, sql: &str) -> Result<Vec<RecordBatch>, Error> {
+        if let Some((_, row_id)) = sql.split_once(" WHERE _row_id = ") {
+            let column = |text: String| Arc::new(StringArray::from(vec![text])) as ArrayRef;
+            let record = RecordBatch::try_from_iter([
+                ("name", column(format!("h{row_id}"))),
+                ("line", column("lorem ipsum ".repeat(1000))),
+            ]);
+            return Ok(vec![record?]);
+        }
+        Ok(self.context.sql(sql).await?.collect().await?)
+    }
+}
+
+async fn report(tables: &Arc<SysTables>) -> Report {
+    Report::read(&Fixture::new(tables), QUERY).await.unwrap()
+}
+
+fn written(report: &Report, format: ProfileFormat, as_sql: bool) -> Vec<String> {
+    report.lines(Options { format, as_sql })
+}
+
+/// Compares with a file, or writes it.
+fn golden(file: &str, lines: &[String]) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/report/golden");
+    let path = path.join(file);
+    let text = lines.join("\n") + "\n";
+    if std::env::var_os("REGENERATE").is_some() {
+        std::fs::write(&path, &text).unwrap();
+    }
+    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        text == expected,
+        "{} is not what it was (REGENERATE=1 writes it anew):\n{text}",
+        path.display()
+    );
+}
+
+/// Checks a report's text against its file, and that it fits into a terminal.
+fn golden_text(file: &str, report: &Report) {
+    let lines = written(report, ProfileFormat::Text, false);
+    for line in &lines {
+        assert!(line.width() <= super::layout::WIDTH, "too wide: {line}");
+        assert_eq!(line.trim_end(), line);
+    }
+    golden(file, &lines);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn figure_5_names_h2() {
+    let report = report(&cases::figure_5()).await;
+    golden_text("figure_5.txt", &report);
+    golden(
+        "figure_5.json",
+        &written(&report, ProfileFormat::Json, false),
+    );
+    golden(
+        "figure_5.dot",
+        &written(&report, ProfileFormat::Graphviz, false),
+    );
+    golden("figure_5.sql", &written(&report, ProfileFormat::Text, true));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hot_key_is_blamed_on_shuffle_latency_and_on_no_record() {
+    let report = report(&cases::hot_key()).await;
+    assert!(report.inputs.anomalous().next().is_none());
+    golden_text("hot_key.txt", &report);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_with_much_work_in_sum_is_named_though_nothing_waits_for_it() {
+    golden_text("self_time.txt", &report(&cases::self_time()).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_query_whose_records_cost_alike_has_no_expensive_input() {
+    golden_text("ordinary.txt", &report(&cases::ordinary()).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn level_counters_shows_the_plan_and_says_why_there_are_no_records() {
+    let report = report(&cases::counters()).await;
+    golden_text("counters.txt", &report);
+    golden(
+        "counters.json",
+        &written(&report, ProfileFormat::Json, false),
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn level_off_has_nothing_but_the_query() {
+    golden_text("off.txt", &report(&cases::off()).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_printed_statement_runs_as_it_stands() {
+    for tables in [cases::figure_5(), cases::hot_key(), cases::self_time()] {
+        let report = report(&tables).await;
+        let fixture = Fixture::new(&tables);
+        let script = written(&report, ProfileFormat::Text, true).join("\n");
+        let pieces = skewer_sql::split(&script);
+        assert_eq!(pieces.len(), report.asked.len(), "{script}");
+        for piece in pieces {
+            fixture.ask(&piece.sql).await.unwrap();
+        }
+        for statement in &report.deeper {
+            let statement = statement.trim_end_matches(';');
+            fixture.ask(statement).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_query_that_sys_does_not_know_is_an_error() {
+    let tables = cases::figure_5();
+    let error = Report::read(&Fixture::new(&tables), 999).await.unwrap_err();
+    assert!(error.to_string().contains("999"), "{error}");
+}

@@ -1,0 +1,386 @@
+//! Where the time went, in sentences.
+
+use super::answer::{Inquiry, rows};
+use super::details::table_name;
+use super::header::Header;
+use super::layout::item;
+use super::plan_tree::{Operator, Plan};
+use super::units::{bytes, count, counted, duration, percent, times};
+use crate::error::Error;
+
+/// Operators that are named, and the least share of all self time for that.
+const NAMED_OPERATORS: usize = 3;
+const NAMED_SHARE: f64 = 0.05;
+
+/// Tasks are uneven if the longest works so many times the mean, and if even work would save at
+/// least this share of the query's time and this many nanoseconds.
+const UNEVEN: f64 = 1.5;
+const UNEVEN_SHARE: f64 = 0.1;
+const UNEVEN_NS: i64 = 1_000_000;
+
+/// Waiting is named from this share of the query's time.
+const WAITING_SHARE: f64 = 0.3;
+
+/// Planning is named from this share of the query's time and this many nanoseconds.
+const PLANNING_SHARE: f64 = 0.25;
+const PLANNING_NS: i64 = 10_000_000;
+
+/// A result row is worth naming if its latency is at least this share of the query's time.
+const NOTABLE_LATENCY: f64 = 0.05;
+
+/// A result row made from at least this share of the traced records has a hot key.
+const HOT_KEY_SHARE: f64 = 0.2;
+
+/// Columns that an operator's description may take within a sentence.
+const OPERATOR_WIDTH: usize = 60;
+
+/// The result row with the highest total latency.
+#[derive(Debug, Clone)]
+pub(super) struct SlowestRow {
+    pub(super) output_row: i64,
+    pub(super) total_ns: i64,
+    pub(super) computation_ns: i64,
+    pub(super) shuffle_ns: i64,
+    pub(super) remediated_ns: i64,
+    pub(super) source: Option<(String, i64)>,
+    /// Input records that it was made from, and input records that were traced; asked only
+    /// where shuffle latency dominates.
+    pub(super) records: Option<(i64, i64)>,
+}
+
+/// The fragment whose tasks are least even.
+#[derive(Debug, Clone)]
+pub(super) struct UnevenTasks {
+    pub(super) fragment_id: i64,
+    pub(super) tasks: i64,
+    pub(super) max_ns: i64,
+    pub(super) mean_ns: i64,
+    pub(super) imbalance: f64,
+    pub(super) wasted_ns: i64,
+    pub(super) straggler: Option<Straggler>,
+}
+
+/// A partition of an operator that worked longer than the others.
+#[derive(Debug, Clone)]
+pub(super) struct Straggler {
+    pub(super) operator_id: i64,
+    pub(super) partition: i64,
+    pub(super) self_ns: i64,
+    pub(super) rows_in: i64,
+    /// Means of the other partitions.
+    pub(super) others_ns: i64,
+    pub(super) others_rows: i64,
+}
+
+/// What a sentence is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Subject {
+    Operators,
+    Latency,
+    Waiting,
+    UnevenTasks,
+    Spilling,
+    Planning,
+}
+
+impl Subject {
+    /// Its name in JSON.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Operators => "operators",
+            Self::Latency => "latency",
+            Self::Waiting => "waiting",
+            Self::UnevenTasks => "uneven tasks",
+            Self::Spilling => "spilling",
+            Self::Planning => "planning",
+        }
+    }
+}
+
+/// Where the time of a query went.
+#[derive(Debug, Clone, Default)]
+pub(super) struct TimeSpent {
+    pub(super) slowest: Option<SlowestRow>,
+    pub(super) uneven: Option<UnevenTasks>,
+    pub(super) sentences: Vec<(Subject, String)>,
+}
+
+impl TimeSpent {
+    /// Reads it from schema `sys`.
+    ///
+    /// # Errors
+    /// If `sys` cannot be read.
+    pub(super) async fn read(
+        inquiry: &mut Inquiry<'_>,
+        header: &Header,
+        plan: &Plan,
+    ) -> Result<Self, Error> {
+        let mut spent = Self::default();
+        if plan.operators.is_empty() {
+            return Ok(spent);
+        }
+        spent.uneven = uneven_tasks(inquiry, header).await?;
+        if header.has_records() {
+            spent.slowest = slowest_row(inquiry, header).await?;
+        }
+        spent.say_operators(header, plan);
+        spent.say_latency(header);
+        spent.say_waiting(header, plan);
+        spent.say_uneven_tasks(header, plan);
+        spent.say_spilling(plan);
+        spent.say_planning(header);
+        Ok(spent)
+    }
+
+    fn say(&mut self, subject: Subject, sentence: String) {
+        // What was cut off needs no comma or full stop after it.
+        let sentence = sentence.replace("…,", "…").replace("….", "…");
+        self.sentences.push((subject, sentence));
+    }
+
+    fn say_operators(&mut self, header: &Header, plan: &Plan) {
+        let mut operators: Vec<&Operator> = plan.operators.iter().collect();
+        operators.sort_by_key(|operator| std::cmp::Reverse(operator.self_ns));
+        operators.retain(|operator| operator.share >= NAMED_SHARE);
+        for (position, operator) in operators.into_iter().take(NAMED_OPERATORS).enumerate() {
+            let named = operator.named(OPERATOR_WIDTH);
+            let (time, share) = (duration(operator.self_ns), percent(operator.share));
+            self.say(
+                Subject::Operators,
+                match position {
+                    0 => format!("{time}, {share} of all self time, in {named}."),
+                    _ => format!("{time}, {share}, in {named}."),
+                },
+            );
+        }
+        if header.execution_ns > 0 && header.busy_ns > 0 {
+            let cores = header.busy_ns as f64 / header.execution_ns as f64;
+            self.say(
+                Subject::Operators,
+                format!(
+                    "Operators worked {} in {} of execution: {cores:.1} cores on average.",
+                    duration(header.busy_ns),
+                    duration(header.execution_ns)
+                ),
+            );
+        }
+    }
+
+    fn say_latency(&mut self, header: &Header) {
+        let Some(slowest) = &self.slowest else {
+            return;
+        };
+        let (row, total) = (slowest.output_row, duration(slowest.total_ns));
+        let of_total = |ns: i64| {
+            let share = ns as f64 / slowest.total_ns.max(1) as f64;
+            format!("{} ({})", duration(ns), percent(share))
+        };
+        let source = slowest.source.as_ref();
+        let source = source.map(|(table, id)| format!("row {id} of {}", table_name(table)));
+        let sentence = if (slowest.total_ns as f64) < NOTABLE_LATENCY * header.query_ns() as f64 {
+            format!(
+                "No result row stands out: the slowest, result row {row}, has a latency of {total}."
+            )
+        } else if slowest.shuffle_dominates() {
+            let mut sentence = format!(
+                "Shuffle latency: {} of the {total} of result row {row}, the slowest, went into \
+                 grouping its records, not into computation.",
+                of_total(slowest.shuffle_ns)
+            );
+            if let Some((records, traced)) = slowest.records {
+                let share = records as f64 / traced.max(1) as f64;
+                let hot = match share >= HOT_KEY_SHARE {
+                    true => "It has a hot key: it is",
+                    false => "It is",
+                };
+                let example = source.map(|source| format!(", {source} among them"));
+                sentence.push_str(&format!(
+                    " {hot} made from {} of {} input records ({}){}.",
+                    count(records),
+                    count(traced),
+                    percent(share),
+                    example.unwrap_or_default()
+                ));
+            }
+            sentence
+        } else {
+            let source = source.map(|source| format!(", most of it on {source}"));
+            format!(
+                "Computation: {} of the {total} of result row {row}, the slowest, went into \
+                 expressions{}.",
+                of_total(slowest.computation_ns),
+                source.unwrap_or_default()
+            )
+        };
+        self.say(Subject::Latency, sentence);
+    }
+
+    /// Names the deepest exchange that was waited for: what is below it sets the pace.
+    fn say_waiting(&mut self, header: &Header, plan: &Plan) {
+        let least = (WAITING_SHARE * header.query_ns() as f64) as i64;
+        let exchanges = plan
+            .operators
+            .iter()
+            .filter(|operator| operator.is_exchange());
+        let waiting = exchanges
+            .filter(|operator| operator.wait_ns() > least)
+            .max_by_key(|operator| operator.operator_id);
+        if let Some(exchange) = waiting {
+            self.say(
+                Subject::Waiting,
+                format!(
+                    "What is above {}, waited {} for rows ({} of the query's time): the operators \
+                     below set the pace.",
+                    exchange.named(OPERATOR_WIDTH),
+                    duration(exchange.wait_ns()),
+                    percent(exchange.wait_ns() as f64 / header.query_ns().max(1) as f64)
+                ),
+            );
+        }
+    }
+
+    fn say_uneven_tasks(&mut self, header: &Header, plan: &Plan) {
+        let Some(uneven) = self.uneven.clone().filter(|uneven| {
+            uneven.imbalance >= UNEVEN
+                && uneven.wasted_ns >= UNEVEN_NS
+                && uneven.wasted_ns as f64 >= UNEVEN_SHARE * header.query_ns() as f64
+        }) else {
+            return;
+        };
+        let mut sentence = format!(
+            "Uneven tasks: the longest of {} in fragment {} worked {}, {} the mean of {}; even work \
+             would save {}.",
+            uneven.tasks,
+            uneven.fragment_id,
+            duration(uneven.max_ns),
+            times(uneven.imbalance),
+            duration(uneven.mean_ns),
+            duration(uneven.wasted_ns)
+        );
+        if let Some(straggler) = &uneven.straggler {
+            let operator = plan.operator(straggler.operator_id).map_or_else(
+                || format!("operator {}", straggler.operator_id),
+                |operator| operator.named(OPERATOR_WIDTH),
+            );
+            sentence.push_str(&format!(
+                " Partition {} of {operator}, took {} for {}; the others {} for {}.",
+                straggler.partition,
+                duration(straggler.self_ns),
+                counted(straggler.rows_in, "row"),
+                duration(straggler.others_ns),
+                count(straggler.others_rows),
+            ));
+        }
+        self.say(Subject::UnevenTasks, sentence);
+    }
+
+    fn say_spilling(&mut self, plan: &Plan) {
+        for operator in plan.operators.iter().filter(|o| o.spilled_bytes > 0) {
+            self.say(
+                Subject::Spilling,
+                format!(
+                    "Spilling: {} to temporary files by {}; more memory would keep it in memory.",
+                    bytes(operator.spilled_bytes),
+                    operator.named(OPERATOR_WIDTH)
+                ),
+            );
+        }
+    }
+
+    fn say_planning(&mut self, header: &Header) {
+        let share = header.planning_ns as f64 / header.query_ns().max(1) as f64;
+        if share >= PLANNING_SHARE && header.planning_ns >= PLANNING_NS {
+            self.say(
+                Subject::Planning,
+                format!(
+                    "Planning took {}, {} of the query's time.",
+                    duration(header.planning_ns),
+                    percent(share)
+                ),
+            );
+        }
+    }
+
+    /// The section as text.
+    pub(super) fn lines(&self, header: &Header) -> Vec<String> {
+        let mut lines = vec!["Where the time went".to_owned()];
+        if self.sentences.is_empty() {
+            let nothing = match header.level.as_str() {
+                "off" => "Not recorded: level off keeps no totals of operators.",
+                _ => "No operator ran.",
+            };
+            lines.extend(item("·", nothing));
+        }
+        for (_, sentence) in &self.sentences {
+            lines.extend(item("·", sentence));
+        }
+        lines
+    }
+}
+
+impl SlowestRow {
+    /// Whether bringing records together took longer than computing.
+    pub(super) fn shuffle_dominates(&self) -> bool {
+        self.shuffle_ns > self.computation_ns
+    }
+}
+
+async fn slowest_row(
+    inquiry: &mut Inquiry<'_>,
+    header: &Header,
+) -> Result<Option<SlowestRow>, Error> {
+    let query_id = header.query_id.to_string();
+    let section = "Where the time went: the slowest result row";
+    let sql = include_str!("sql/slowest_result_row.sql").replace("$query_id", &query_id);
+    let answer = inquiry.ask(section, sql).await?;
+    let Some(row) = rows(&answer).next() else {
+        return Ok(None);
+    };
+    let mut slowest = SlowestRow {
+        output_row: row.sum("output_row"),
+        total_ns: row.sum("total_ns"),
+        computation_ns: row.sum("computation_ns"),
+        shuffle_ns: row.sum("shuffle_ns"),
+        remediated_ns: row.sum("remediated_ns"),
+        source: row.text("source_table").zip(row.integer("source_row_id")),
+        records: None,
+    };
+    if slowest.shuffle_dominates() {
+        let sql = include_str!("sql/records_of_slowest_row.sql")
+            .replace("$query_id", &query_id)
+            .replace("$output_row", &slowest.output_row.to_string());
+        let answer = inquiry.ask(section, sql).await?;
+        slowest.records = rows(&answer)
+            .next()
+            .map(|row| (row.sum("records"), row.sum("traced")));
+    }
+    Ok(Some(slowest))
+}
+
+async fn uneven_tasks(
+    inquiry: &mut Inquiry<'_>,
+    header: &Header,
+) -> Result<Option<UnevenTasks>, Error> {
+    let query_id = header.query_id.to_string();
+    let sql = include_str!("sql/uneven_tasks.sql").replace("$query_id", &query_id);
+    let answer = inquiry
+        .ask("Where the time went: how even the tasks are", sql)
+        .await?;
+    let uneven = rows(&answer).next().map(|row| UnevenTasks {
+        fragment_id: row.sum("fragment_id"),
+        tasks: row.sum("tasks"),
+        max_ns: row.sum("max_ns"),
+        mean_ns: row.sum("mean_ns"),
+        imbalance: row.float("imbalance").unwrap_or(1.0),
+        wasted_ns: row.sum("wasted_ns"),
+        straggler: row.integer("operator_id").map(|operator_id| Straggler {
+            operator_id,
+            partition: row.sum("partition"),
+            self_ns: row.sum("self_ns"),
+            rows_in: row.sum("rows_in"),
+            others_ns: row.sum("others_ns"),
+            others_rows: row.sum("others_rows"),
+        }),
+    });
+    Ok(uneven)
+}

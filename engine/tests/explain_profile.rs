@@ -1,0 +1,136 @@
+//! EXPLAIN PROFILE of a query that one record makes slow.
+
+use std::time::Duration;
+
+use datafusion::arrow::array::{AsArray, RecordBatch};
+use datafusion::arrow::datatypes::{DataType, Int64Type};
+use datafusion::common::ScalarValue;
+use datafusion::logical_expr::Volatility;
+use skewer::{Database, Session};
+
+/// Much longer than any hiccup of a busy machine.
+const SLOW: Duration = Duration::from_millis(400);
+
+/// A table whose record with `v = 1234` takes `slow` long, and the id of that record.
+async fn slow_on_one_record() -> (Session, i64) {
+    let session = Database::in_memory().unwrap().session();
+    session.register_row_udf(
+        "slow",
+        vec![DataType::Int64],
+        DataType::Int64,
+        Volatility::Immutable,
+        |arguments| {
+            if arguments[0] == ScalarValue::Int64(Some(1234)) {
+                std::thread::sleep(SLOW);
+            }
+            Ok(arguments[0].clone())
+        },
+    );
+    let create = "CREATE TABLE measurements AS
+                  SELECT value % 5 AS k, value AS v, 'note ' || value AS note
+                  FROM generate_series(1, 3000)";
+    session.sql(create).await.unwrap().collect().await.unwrap();
+    let id = session
+        .sql("SELECT _row_id FROM measurements WHERE v = 1234")
+        .await
+        .unwrap();
+    let id = id.collect().await.unwrap();
+    let id = id[0].column(0).as_primitive::<Int64Type>().value(0);
+    (session, id)
+}
+
+const QUERY: &str = "SELECT k, max(slow(v)) FROM measurements GROUP BY k";
+
+async fn lines(session: &Session, sql: &str) -> Vec<String> {
+    let stream = session.sql(sql).await.unwrap();
+    let schema = stream.schema();
+    assert_eq!(schema.fields().len(), 1);
+    assert_eq!(schema.field(0).name(), "EXPLAIN PROFILE");
+    let batches: Vec<RecordBatch> = stream.collect().await.unwrap();
+    let lines = batches
+        .iter()
+        .flat_map(|batch| batch.column(0).as_string::<i32>().iter());
+    lines.map(|line| line.unwrap().to_owned()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_record_that_makes_a_query_slow_is_named_and_shown() {
+    let (session, id) = slow_on_one_record().await;
+    let text = lines(&session, &format!("EXPLAIN PROFILE {QUERY}")).await;
+    let all = text.join("\n");
+    let named = text
+        .iter()
+        .filter(|line| line.starts_with("  ● "))
+        .collect::<Vec<_>>();
+    assert_eq!(named.len(), 1, "{all}");
+    assert!(
+        named[0].starts_with(&format!("  ● Row {id} of measurements cost ")),
+        "{all}"
+    );
+    assert!(all.contains("v: 1234, note: 'note 1234'"), "{all}");
+    assert!(all.contains("Scan measurements"), "{all}");
+    let last = format!("  SELECT _row_id, * FROM measurements WHERE _row_id = {id};");
+    assert_eq!(text.last(), Some(&last), "{all}");
+    for line in text.iter().filter(|line| line.starts_with("  SELECT ")) {
+        if line.ends_with(';') {
+            let rows = session.sql(line).await.unwrap().collect().await.unwrap();
+            assert!(rows.iter().any(|batch| batch.num_rows() > 0), "{line}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_report_leaves_no_trace_of_its_own() {
+    let (session, _) = slow_on_one_record().await;
+    let text = lines(&session, &format!("EXPLAIN PROFILE {QUERY}")).await;
+    let last = session.sql("SELECT last_query_id()").await.unwrap();
+    let last = last.collect().await.unwrap();
+    let last = last[0].column(0).as_primitive::<Int64Type>().value(0);
+    assert!(
+        text[0].starts_with(&format!("Query {last} · ")),
+        "{}",
+        text[0]
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn json_and_graphviz_are_well_formed_and_every_printed_statement_runs() {
+    let (session, id) = slow_on_one_record().await;
+    let json = lines(&session, &format!("EXPLAIN PROFILE (FORMAT json) {QUERY}")).await;
+    let json: serde_json::Value = serde_json::from_str(&json.join("\n")).unwrap();
+    assert_eq!(json["query"]["level"], "records");
+    assert_eq!(json["query"]["rows_returned"], 5);
+    let first = &json["expensive_inputs"]["records"][0];
+    assert_eq!(first["row_id"], id);
+    assert_eq!(first["anomaly"], "critical path");
+
+    let dot = lines(
+        &session,
+        &format!("EXPLAIN PROFILE (FORMAT graphviz) {QUERY}"),
+    )
+    .await;
+    assert_eq!(dot[0], "digraph profile {");
+    assert!(dot.iter().any(|line| line.contains(" -> ")));
+
+    let script = lines(&session, &format!("EXPLAIN PROFILE (AS SQL) {QUERY}")).await;
+    let statements = session.split(&script.join("\n"));
+    assert!(statements.len() >= 6, "{script:?}");
+    for statement in statements {
+        let rows = session.sql(&statement.sql).await.unwrap();
+        rows.collect().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lower_levels_say_why_there_are_no_records() {
+    let (session, _) = slow_on_one_record().await;
+    for level in ["counters", "calls"] {
+        let sql = format!("EXPLAIN PROFILE (LEVEL {level}) {QUERY}");
+        let text = lines(&session, &sql).await.join("\n");
+        assert!(
+            text.contains(&format!("level {level} keeps no latencies")),
+            "{text}"
+        );
+        assert!(text.contains("Aggregate"), "{text}");
+    }
+}
