@@ -19,7 +19,7 @@ pub struct Command {
     pub argument: &'static str,
     /// What it does.
     pub about: &'static str,
-    /// What it runs: `{schemas}`, `{table}` and `{query}` are replaced.
+    /// What it runs: `{schemas}` and `{table}` are replaced.
     sql: &'static [&'static str],
 }
 
@@ -46,27 +46,8 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: ".profile",
         argument: "[QUERY_ID]",
-        about: "what the last query, or the one with this id, spent its time on",
-        sql: &[
-            "SELECT query_id, status, profile_level AS level, rows_returned,\n\
-             \x20      round(planning_ns / 1e6, 2) AS planning_ms,\n\
-             \x20      round(execution_ns / 1e6, 2) AS execution_ms, sql\n\
-             FROM sys.queries WHERE query_id = {query}",
-            "SELECT o.operator_id AS id, o.parent_operator_id AS parent, o.name,\n\
-             \x20      sum(s.rows_out) AS rows, round(sum(s.self_ns) / 1e6, 2) AS self_ms,\n\
-             \x20      round(100.0 * sum(s.self_ns) / sum(sum(s.self_ns)) OVER (), 1) AS percent,\n\
-             \x20      round(sum(s.input_wait_ns) / 1e6, 2) AS input_wait_ms,\n\
-             \x20      max(s.peak_memory_bytes) AS peak_memory, left(o.details, 200) AS details\n\
-             FROM sys.operators o JOIN sys.operator_stats s\n\
-             \x20    ON s.query_id = o.query_id AND s.operator_id = o.operator_id\n\
-             WHERE o.query_id = {query}\n\
-             GROUP BY o.operator_id, o.parent_operator_id, o.name, o.details\n\
-             ORDER BY o.operator_id",
-            "SELECT table_name, row_id, round(impact_ns / 1e6, 3) AS impact_ms,\n\
-             \x20      round(self_ns / 1e6, 3) AS self_ms, outputs AS result_rows\n\
-             FROM sys.expensive_inputs WHERE query_id = {query}\n\
-             ORDER BY rank LIMIT 5",
-        ],
+        about: "the report of EXPLAIN PROFILE about the last query, or the one with this id",
+        sql: &["-- all of it is SQL over sys, which EXPLAIN PROFILE (AS SQL) <query> prints"],
     },
     Command {
         name: ".mode",
@@ -140,6 +121,7 @@ pub async fn run(shell: &mut Shell, line: &str) -> Result<Flow, ShellError> {
         ".mode" => mode(shell, argument)?,
         ".maxrows" => max_rows(shell, argument)?,
         ".timer" => timer(shell, argument)?,
+        ".profile" => profile(shell, command, argument).await?,
         ".read" if argument.is_empty() => return Err(usage(command)),
         ".read" => return Box::pin(shell.run_file(Path::new(argument))).await,
         ".open" => shell.reopen((!argument.is_empty()).then(|| PathBuf::from(argument)))?,
@@ -150,15 +132,6 @@ pub async fn run(shell: &mut Shell, line: &str) -> Result<Flow, ShellError> {
 
 /// Runs the command's SQL.
 async fn ask(shell: &mut Shell, command: &Command, argument: &str) -> Result<(), ShellError> {
-    let query = if !command.sql.iter().any(|sql| sql.contains("{query}")) {
-        String::new()
-    } else if argument.is_empty() {
-        let last = shell.last_query.map(|id| id.to_string());
-        last.ok_or_else(|| ShellError::Usage("no query has run yet in this session".into()))?
-    } else {
-        let id: Result<i64, _> = argument.parse();
-        id.map_err(|_| usage(command))?.to_string()
-    };
     let schemas = match argument {
         "" => SYSTEM_SCHEMAS.to_owned(),
         schema => format!("table_schema = {}", literal(schema)),
@@ -174,12 +147,25 @@ async fn ask(shell: &mut Shell, command: &Command, argument: &str) -> Result<(),
     };
     for sql in command.sql {
         let sql = sql
-            .replace("{query}", &query)
             .replace("{schemas}", &schemas)
             .replace("{table}", &table);
         shell.ask(&sql).await?;
     }
     Ok(())
+}
+
+/// Reports on a query that has ended.
+async fn profile(shell: &mut Shell, command: &Command, argument: &str) -> Result<(), ShellError> {
+    let query = match (argument, shell.last_query) {
+        ("", None) => {
+            return Err(ShellError::Usage(
+                "no query has run yet in this session".into(),
+            ));
+        }
+        ("", Some(last)) => last,
+        (number, _) => number.parse().map_err(|_| usage(command))?,
+    };
+    shell.report(query).await
 }
 
 fn help(shell: &Shell) -> Result<(), ShellError> {
@@ -193,8 +179,7 @@ fn help(shell: &Shell) -> Result<(), ShellError> {
         for sql in command.sql {
             let sql = sql
                 .replace("{schemas}", SYSTEM_SCHEMAS)
-                .replace("{table}", SYSTEM_SCHEMAS)
-                .replace("{query}", "last_query_id()");
+                .replace("{table}", SYSTEM_SCHEMAS);
             for line in sql.lines() {
                 let _ = writeln!(text, "    {}", highlight::paint(line, &palette));
             }

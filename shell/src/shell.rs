@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use datafusion::arrow::array::{AsArray, RecordBatch};
+use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, UInt64Type};
+use skewer::report::of_query;
 use skewer::{Database, Session};
 
 use crate::dot;
@@ -197,6 +199,31 @@ impl Shell {
         self.show(&session, sql).await.map(drop)
     }
 
+    /// Shows what was recorded of a query that has ended.
+    pub async fn report(&mut self, query_id: i64) -> Result<(), ShellError> {
+        let known = format!("SELECT 1 FROM sys.queries WHERE query_id = {query_id}");
+        let session = self.questions.clone();
+        let mut rows = 0;
+        let count = |event: Event<'_>| {
+            if let Event::Rows(batch) = event {
+                rows += batch.num_rows();
+            }
+            Ok(())
+        };
+        self.runner.run(&session, &known, count).await?;
+        if rows == 0 {
+            return Err(ShellError::Usage(format!(
+                "sys.queries has no query {query_id}"
+            )));
+        }
+        let report = of_query(&session, query_id).await?;
+        let mut out = BufWriter::new(io::stdout().lock());
+        let mut writer = PlanWriter::new(self.terminal.output_palette().enabled);
+        writer.batch(&report, &mut out)?;
+        writer.finish(&mut out)?;
+        Ok(out.flush()?)
+    }
+
     async fn show(&mut self, session: &Session, sql: &str) -> Result<Finished, ShellError> {
         let verb = Verb::of(sql);
         let layout = self.layout();
@@ -208,7 +235,7 @@ impl Shell {
             match event {
                 Event::Columns(schema) if schema.fields().is_empty() || verb.is_change() => {}
                 Event::Columns(_) if verb == Verb::Explain && format == Format::Table => {
-                    writer = Some(Box::new(PlanWriter::default()));
+                    writer = Some(Box::new(PlanWriter::new(layout.palette.enabled)));
                 }
                 Event::Columns(schema) => writer = Some(format::writer(format, schema, layout)),
                 Event::Rows(batch) => match &mut writer {
@@ -273,12 +300,11 @@ impl Shell {
 
 /// What INSERT and its kin answer: how many rows.
 fn count(batch: &RecordBatch) -> Option<u64> {
-    let column = batch.columns().first()?;
-    let counts = match column.data_type() {
-        DataType::UInt64 => column.as_primitive::<UInt64Type>(),
-        _ => return None,
-    };
-    (batch.num_rows() == 1).then(|| counts.value(0))
+    if batch.num_rows() != 1 {
+        return None;
+    }
+    let counts = cast(batch.columns().first()?, &DataType::UInt64).ok()?;
+    Some(counts.as_primitive::<UInt64Type>().value(0))
 }
 
 type Sessions = (Database, Session, Session);

@@ -153,7 +153,7 @@ impl Stage {
         let sql = format!("EXPLAIN PROFILE\n{sql}");
         self.sql(&sql)?;
         let answer = self.ask(&sql).await?;
-        let mut writer = PlanWriter::default();
+        let mut writer = PlanWriter::new(self.palette.enabled);
         writer.batch(&answer.rows, &mut self.out)?;
         writer.finish(&mut self.out)?;
         Ok(writeln!(self.out)?)

@@ -4,14 +4,28 @@ use std::io::Write;
 
 use datafusion::arrow::array::RecordBatch;
 
+use skewer::report::colourize;
+
 use super::cells::Cells;
 use super::{ResultWriter, Shown, WriteError};
 
 /// Writes the last column as it is, under the other columns' values as a heading.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct PlanWriter {
+    coloured: bool,
     rows: u64,
     columns: usize,
+}
+
+impl PlanWriter {
+    /// Reports of EXPLAIN PROFILE come in colour if `coloured`.
+    pub fn new(coloured: bool) -> PlanWriter {
+        PlanWriter {
+            coloured,
+            rows: 0,
+            columns: 0,
+        }
+    }
 }
 
 impl ResultWriter for PlanWriter {
@@ -33,7 +47,12 @@ impl ResultWriter for PlanWriter {
                 writeln!(out, "{}", headings.join(" · "))?;
             }
             let text = cells.get(last, row)?.unwrap_or_default();
-            writeln!(out, "{}", text.trim_end_matches('\n'))?;
+            let text = text.trim_end_matches('\n');
+            if self.coloured {
+                writeln!(out, "{}", colourize(text))?;
+            } else {
+                writeln!(out, "{text}")?;
+            }
             self.rows += 1;
         }
         Ok(())

@@ -39,7 +39,12 @@ fn profile_tells_about_the_last_query_of_the_user() {
                    SELECT sum(a) AS s FROM t;\n.tables\n.profile\n",
     );
     assert!(out.contains("SELECT sum(a) AS s FROM t"), "{out}");
-    assert!(out.contains("AggregateExec"), "{out}");
+    assert!(out.contains("Aggregate"), "{out}");
+    let stderr = run(&[], ".profile 12345\n").failure();
+    assert!(
+        stderr.contains("sys.queries has no query 12345"),
+        "{stderr}"
+    );
     let stderr = run(&[], ".profile\n").failure();
     assert!(stderr.contains("no query has run"), "{stderr}");
 }
@@ -90,7 +95,7 @@ fn help_shows_the_sql_behind_the_commands() {
     ] {
         assert!(help.contains(command), "{command} is missing in\n{help}");
     }
-    assert!(help.contains("FROM information_schema.tables") && help.contains("FROM sys.queries"));
+    assert!(help.contains("FROM information_schema.tables") && help.contains("(AS SQL)"));
 }
 
 #[test]
