@@ -85,6 +85,7 @@ impl Session {
             .with_catalog_list(Arc::new(EmptyCatalogProviderList))
             .build();
         let context = SessionContext::new_with_state(state);
+        inner.sys.register_functions(&context);
         context.register_udf(ScalarUDF::from(LastQueryId::new(Arc::clone(
             &last_query_id,
         ))));

@@ -38,6 +38,15 @@ impl StatementCatalog {
             Error::File { path, message, .. } if path.is_empty() => {
                 self.damaged_file(message).await.unwrap_or(error)
             }
+            // A value that was cast after it was read as text.
+            Error::Execution(message)
+                if self.touched().files.iter().any(|f| f.csv.null.is_some()) =>
+            {
+                match self.damaged_file(message).await {
+                    Some(found @ Error::File { line: Some(_), .. }) => found,
+                    _ => error,
+                }
+            }
             _ => error,
         }
     }
@@ -104,7 +113,10 @@ fn check(table: &FileTable, schema: Option<&SchemaRef>, path: &str) -> Option<Er
                 message: format!("it is not a readable Parquet file: {message}"),
             })
         }
-        FileKind::Csv => check_csv(table, schema?, path),
+        FileKind::Csv => match schema {
+            Some(schema) => check_csv(table, schema, path),
+            None => check_width(table, path),
+        },
         FileKind::Json => check_json(schema, path),
     }
 }
@@ -116,7 +128,8 @@ fn check_csv(table: &FileTable, schema: &SchemaRef, path: &str) -> Option<Error>
             .with_delimiter(table.csv.delimiter)
             .with_quote(table.csv.quote)
             .with_batch_size(stride)
-            .with_bounds(from, usize::MAX);
+            // The reader adds to the end: not the largest number there is.
+            .with_bounds(from, u32::MAX as usize);
         if let Some(escape) = table.csv.escape {
             builder = builder.with_escape(escape);
         }
@@ -130,36 +143,52 @@ fn check_csv(table: &FileTable, schema: &SchemaRef, path: &str) -> Option<Error>
             }
         }
     };
-    let (good, first) = read(STRIDE, 0)?;
-    // One row at a time from the last batch that could be read.
-    let (row, message) = read(1, good).unwrap_or((good, first));
-    let record = row + usize::from(table.csv.header);
-    let (line, fields) = record_at(table, path, record)?;
+    let header = usize::from(table.csv.header);
+    let is_wrong = |fields: &[String]| mistake(table, schema, fields).is_some();
+    let (line, fields, otherwise) = if table.csv.null.is_some() {
+        // arrow's reader does not know what stands for NULL.
+        let (line, fields) = record_at(table, path, |number, fields| {
+            number >= header && is_wrong(fields)
+        })?;
+        (line, fields, String::new())
+    } else {
+        let (good, first) = read(STRIDE, 0)?;
+        // One row at a time from the last batch that could be read.
+        let (row, message) = read(1, good).unwrap_or((good, first));
+        let (line, fields) = record_at(table, path, |number, _| number == row + header)?;
+        (line, fields, message)
+    };
+    Some(Error::File {
+        path: path.to_owned(),
+        line: Some(line),
+        message: mistake(table, schema, &fields).unwrap_or(otherwise),
+    })
+}
+
+/// What is wrong with the fields of a row.
+fn mistake(table: &FileTable, schema: &SchemaRef, fields: &[String]) -> Option<String> {
     let expected = schema.fields().len();
-    let message = if fields.len() == expected {
-        schema
-            .fields()
-            .iter()
-            .zip(&fields)
-            .find_map(|(field, value)| {
-                let strict = CastOptions {
-                    safe: false,
-                    ..CastOptions::default()
-                };
-                let is_null = match &table.csv.null {
-                    Some(null) => value == null,
-                    None => value.is_empty(),
-                };
-                if is_null {
-                    return (!field.is_nullable())
-                        .then(|| format!("column {} has no value", field.name()));
-                }
-                let text = StringArray::from(vec![value.as_str()]);
-                cast_with_options(
-                    &(Arc::new(text) as Arc<dyn Array>),
-                    field.data_type(),
-                    &strict,
-                )
+    if fields.len() != expected {
+        return Some(format!(
+            "the row has {} fields in place of {expected}",
+            fields.len()
+        ));
+    }
+    let strict = CastOptions {
+        safe: false,
+        ..CastOptions::default()
+    };
+    schema
+        .fields()
+        .iter()
+        .zip(fields)
+        .filter(|(_, value)| match &table.csv.null {
+            Some(null) => *value != null && !value.is_empty(),
+            None => !value.is_empty(),
+        })
+        .find_map(|(field, value)| {
+            let text: Arc<dyn Array> = Arc::new(StringArray::from(vec![value.as_str()]));
+            cast_with_options(&text, field.data_type(), &strict)
                 .is_err()
                 .then(|| {
                     format!(
@@ -168,20 +197,28 @@ fn check_csv(table: &FileTable, schema: &SchemaRef, path: &str) -> Option<Error>
                         sql_name(field.data_type())
                     )
                 })
-            })
-            .unwrap_or(message)
-    } else {
-        format!("the row has {} fields in place of {expected}", fields.len())
-    };
+        })
+}
+
+/// The first row of a CSV file that has not as many fields as the first.
+fn check_width(table: &FileTable, path: &str) -> Option<Error> {
+    let (_, first) = record_at(table, path, |record, _| record == 0)?;
+    let expected = first.len();
+    let (line, fields) = record_at(table, path, |_, fields| fields.len() != expected)?;
     Some(Error::File {
         path: path.to_owned(),
         line: Some(line),
-        message,
+        message: format!("the row has {} fields in place of {expected}", fields.len()),
     })
 }
 
-/// The line on which a record begins, from 1, and its fields.
-fn record_at(table: &FileTable, path: &str, record: usize) -> Option<(u64, Vec<String>)> {
+/// The first record that is `wanted` by its number and fields: the line on which it begins, from
+/// 1, and its fields.
+fn record_at(
+    table: &FileTable,
+    path: &str,
+    wanted: impl Fn(usize, &[String]) -> bool,
+) -> Option<(u64, Vec<String>)> {
     let mut reader = BufReader::new(File::open(path).ok()?);
     let mut line = 0;
     let mut begins = 0;
@@ -202,8 +239,9 @@ fn record_at(table: &FileTable, path: &str, record: usize) -> Option<(u64, Vec<S
         }
         let is_blank = text.iter().all(|b| matches!(b, b'\n' | b'\r'));
         if !is_blank {
-            if records == record {
-                return Some((begins, split_record(table, &text)));
+            let fields = split_record(table, &text);
+            if wanted(records, &fields) {
+                return Some((begins, fields));
             }
             records += 1;
         }

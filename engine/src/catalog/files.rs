@@ -3,9 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::catalog::TableProvider;
+use datafusion::common::DataFusionError;
 use datafusion::common::config::{CsvOptions, TableParquetOptions};
+use datafusion::datasource::ViewTable;
 use datafusion::datasource::file_format::FileFormat;
 use datafusion::datasource::file_format::csv::CsvFormat;
 use datafusion::datasource::file_format::json::JsonFormat;
@@ -13,9 +15,14 @@ use datafusion::datasource::file_format::parquet::ParquetFormat;
 use datafusion::datasource::listing::{
     ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl,
 };
+use datafusion::datasource::provider_as_source;
 use datafusion::execution::SessionState;
-use datafusion::logical_expr::{DdlStatement, LogicalPlan};
-use datafusion::object_store::ObjectMeta;
+use datafusion::functions::expr_fn::coalesce;
+use datafusion::logical_expr::{
+    DdlStatement, Expr, LogicalPlan, LogicalPlanBuilder, cast, lit, when,
+};
+use datafusion::object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
+use datafusion::scalar::ScalarValue;
 use datafusion::sql::parser::{CreateExternalTable, Statement as DFStatement};
 use futures::TryStreamExt;
 use skewer_exec::IdentifiedTable;
@@ -326,6 +333,12 @@ impl FileTable {
             )));
         }
         let files = self.list(state).await?;
+        if self.kind == FileKind::Parquet {
+            for (url, meta) in &files {
+                let store = state.runtime_env().object_store(url)?;
+                check_footer(&*store, meta).await?;
+            }
+        }
         let format = self.format(state, &files)?;
         let mut schema = self.schema.clone();
         if let Some(declared) = &self.declared {
@@ -347,6 +360,9 @@ impl FileTable {
             Some(schema) => schema,
             None => options.infer_schema(state, first).await?,
         };
+        if let (FileKind::Csv, Some(null)) = (self.kind, &self.csv.null) {
+            return nulls_said(urls, options, &schema, null);
+        }
         let config = ListingTableConfig::new_with_multi_paths(urls)
             .with_listing_options(options)
             .with_schema(SchemaRef::clone(&schema));
@@ -397,6 +413,70 @@ impl FileTable {
             }
         })
     }
+}
+
+/// Looks at the last bytes of a Parquet file: DataFusion trusts the length that they say.
+async fn check_footer(store: &dyn ObjectStore, meta: &ObjectMeta) -> Result<(), Error> {
+    const FOOTER: u64 = 8;
+    let broken = |message: &str| Error::File {
+        path: format!("/{}", meta.location),
+        line: None,
+        message: format!("it is not a readable Parquet file: {message}"),
+    };
+    if meta.size < FOOTER + 4 {
+        return Err(broken(&format!("it has only {} bytes", meta.size)));
+    }
+    let footer = store
+        .get_range(&meta.location, meta.size - FOOTER..meta.size)
+        .await
+        .map_err(|e| Error::from(DataFusionError::from(e)))?;
+    let (length, magic) = footer.split_at(4);
+    if magic != b"PAR1" && magic != b"PARE" {
+        return Err(broken("it does not end as one; it may be truncated"));
+    }
+    let length = length.try_into().map_or(u32::MAX, u32::from_le_bytes);
+    if u64::from(length) > meta.size - FOOTER {
+        return Err(broken("its footer is longer than the file"));
+    }
+    Ok(())
+}
+
+/// A CSV table in which `null` stands for NULL: DataFusion reads it as text, and what is not NULL
+/// is cast.
+fn nulls_said(
+    urls: Vec<ListingTableUrl>,
+    options: ListingOptions,
+    schema: &SchemaRef,
+    null: &str,
+) -> Result<Arc<dyn TableProvider>, Error> {
+    let texts: Vec<_> = schema
+        .fields()
+        .iter()
+        .map(|field| Field::new(field.name(), DataType::Utf8, true))
+        .collect();
+    let config = ListingTableConfig::new_with_multi_paths(urls)
+        .with_listing_options(options)
+        .with_schema(Arc::new(Schema::new(texts)));
+    let table = provider_as_source(Arc::new(ListingTable::try_new(config)?));
+    let scan = LogicalPlanBuilder::scan("file", table, None)?.build()?;
+    let columns = scan
+        .schema()
+        .columns()
+        .into_iter()
+        .zip(schema.fields())
+        .map(|(column, field)| {
+            let text = Expr::Column(column);
+            // The reader takes empty fields for NULL.
+            let value = match field.data_type().is_string() && !null.is_empty() {
+                true => coalesce(vec![text.clone(), lit("")]),
+                false => text.clone(),
+            };
+            let value = when(text.eq(lit(null)), lit(ScalarValue::Null)).otherwise(value)?;
+            Ok(cast(value, field.data_type().clone()).alias(field.name()))
+        })
+        .collect::<Result<Vec<_>, Error>>()?;
+    let plan = LogicalPlanBuilder::from(scan).project(columns)?.build()?;
+    Ok(Arc::new(ViewTable::new(plan, None)))
 }
 
 /// A regular expression that only `text` matches.

@@ -258,10 +258,15 @@ impl StatementCatalog {
             });
         }
         if self.exists(&name) {
-            Ok(())
-        } else {
-            Err(self.unknown_table(&name))
+            return Ok(());
         }
+        let mut error = self.unknown_table(&name);
+        if let Error::UnknownTable { suggestions, .. } = &mut error {
+            let functions = state.table_functions().keys().map(String::as_str);
+            let near = nearest(&name.table, functions);
+            suggestions.extend(near.into_iter().map(|function| format!("{function}(…)")));
+        }
+        Err(error)
     }
 
     fn relation(&self, name: &Name) -> Result<Option<Relation>, Error> {

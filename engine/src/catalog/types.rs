@@ -57,6 +57,47 @@ pub(crate) fn sql_name(data_type: &DataType) -> String {
     }
 }
 
+/// What kinds of values there are, as far as assigning one to a column goes.
+#[derive(PartialEq, Eq)]
+enum Kind {
+    Number,
+    Boolean,
+    Time,
+    /// Text and NULL, which are read as whatever is wanted, and types with rules of their own.
+    Any,
+}
+
+fn kind(data_type: &DataType) -> Kind {
+    match data_type {
+        DataType::Boolean => Kind::Boolean,
+        t if t.is_numeric() => Kind::Number,
+        DataType::Date32
+        | DataType::Date64
+        | DataType::Time32(_)
+        | DataType::Time64(_)
+        | DataType::Timestamp(..) => Kind::Time,
+        DataType::Dictionary(_, value) => kind(value),
+        _ => Kind::Any,
+    }
+}
+
+/// Refuses to assign values to a column that could be cast to it and would hardly mean the same,
+/// as dates to numbers.
+pub(crate) fn must_be_assignable(column: &Field, from: &DataType) -> Result<(), Error> {
+    let to = column.data_type();
+    let is_text = |t: &DataType| t.is_string() || t.is_null();
+    if kind(from) == kind(to) || is_text(from) || is_text(to) {
+        return Ok(());
+    }
+    Err(Error::Invalid(format!(
+        "column {} is {} and its value is {}: write CAST(… AS {}) if that is meant",
+        column.name(),
+        sql_name(to),
+        sql_name(from),
+        sql_name(to)
+    )))
+}
+
 /// A column as tables keep it: encodings of a query's result are undone, NULL becomes text.
 ///
 /// Errors name the column and the type that segments cannot hold.

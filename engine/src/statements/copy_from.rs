@@ -16,6 +16,7 @@ use skewer_storage::TableMeta;
 use super::{Context, Outcome};
 use crate::catalog::files::{CsvDialect, FileKind, FileTable};
 use crate::catalog::names::fold;
+use crate::catalog::types::must_be_assignable;
 use crate::error::Error;
 
 /// The beginning of a file that says how long its rows are.
@@ -117,6 +118,7 @@ fn arrange(scan: LogicalPlan, table: &TableMeta, columns: &[usize]) -> Result<Lo
                 )));
             }
             let (qualifier, found) = schema.qualified_field_with_unqualified_name(field.name())?;
+            must_be_assignable(field, found.data_type())?;
             Expr::Column(Column::from((qualifier, found)))
         } else {
             Expr::Literal(ScalarValue::Null, None)

@@ -73,8 +73,14 @@ fn drop_schema(
     cascade: bool,
 ) -> Result<(), Error> {
     let name = schema_name(name)?;
-    if name == SYS || name == INFORMATION_SCHEMA || name == MAIN {
+    if name == SYS || name == INFORMATION_SCHEMA {
         return Err(read_only(&name));
+    }
+    if name == MAIN {
+        return Err(Error::ReadOnly {
+            name,
+            reason: "names without a schema are in it".to_owned(),
+        });
     }
     if !context.catalog.snapshot().has_schema(&name) {
         if if_exists {

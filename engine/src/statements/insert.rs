@@ -1,10 +1,19 @@
 //! INSERT INTO t VALUES … or SELECT ….
 
-use datafusion::logical_expr::{LogicalPlan, WriteOp, dml::InsertOp};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use datafusion::common::DFSchema;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::logical_expr::dml::InsertOp;
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Values, WriteOp};
 use datafusion::sql::parser::Statement as DFStatement;
 use datafusion::sql::sqlparser::ast::{self, SetExpr, TableObject};
 
+use skewer_storage::TableMeta;
+
 use super::{Context, Outcome};
+use crate::catalog::types::must_be_assignable;
 use crate::error::Error;
 
 /// Appends rows; columns that are not listed get NULL.
@@ -21,6 +30,7 @@ pub(crate) async fn execute(context: &mut Context, insert: ast::Insert) -> Resul
     }
     let table = context.catalog.writable_table(name)?;
     check_width(&insert, table.schema.fields().len())?;
+    let explicit = explicit_casts(&insert);
     let statement = DFStatement::Statement(Box::new(ast::Statement::Insert(insert)));
     let plan = context.catalog.plan(statement).await?;
     let LogicalPlan::Dml(dml) = plan else {
@@ -32,13 +42,89 @@ pub(crate) async fn execute(context: &mut Context, insert: ast::Insert) -> Resul
     if !matches!(dml.op, WriteOp::Insert(InsertOp::Append)) {
         return Err(Error::Unsupported(format!("{}", dml.op)));
     }
-    let stream = context.stream(&dml.input).await?;
+    check_types(&dml.input, &table, &explicit)?;
+    let input = nullable_values(Arc::unwrap_or_clone(dml.input))?;
+    let stream = context.stream(&input).await?;
     let (segments, rows) = context.write(stream, &table).await?;
     let mut transaction = context.storage().begin();
     transaction.add_segments(table.id, segments)?;
     context.commit(transaction).await?;
     context.session.database_inner().has_grown(table.id);
     Ok(Outcome::Count(rows))
+}
+
+/// Which values of VALUES are casts that somebody wrote, by row and place.
+fn explicit_casts(insert: &ast::Insert) -> HashSet<(usize, usize)> {
+    let mut casts = HashSet::new();
+    if let Some(SetExpr::Values(values)) = insert.source.as_ref().map(|q| &*q.body) {
+        for (number, row) in values.rows.iter().enumerate() {
+            for (place, value) in row.content.iter().enumerate() {
+                let mut value = value;
+                while let ast::Expr::Nested(inner) = value {
+                    value = inner;
+                }
+                if matches!(value, ast::Expr::Cast { .. }) {
+                    casts.insert((number, place));
+                }
+            }
+        }
+    }
+    casts
+}
+
+/// DataFusion takes NOT NULL from the table for the rows of VALUES and then fails to build them;
+/// our own error says which row and column it was.
+fn nullable_values(plan: LogicalPlan) -> Result<LogicalPlan, Error> {
+    let relaxed = plan.transform_up(|node| match node {
+        LogicalPlan::Values(values) => {
+            let fields = values.schema.iter().map(|(qualifier, field)| {
+                let field = field.as_ref().clone().with_nullable(true);
+                (qualifier.cloned(), Arc::new(field))
+            });
+            let schema =
+                DFSchema::new_with_metadata(fields.collect(), values.schema.metadata().clone())?;
+            Ok(Transformed::yes(LogicalPlan::Values(Values {
+                schema: Arc::new(schema),
+                values: values.values,
+            })))
+        }
+        other => Ok(Transformed::yes(other.recompute_schema()?)),
+    });
+    Ok(relaxed?.data)
+}
+
+/// Refuses values that DataFusion has cast to the types of their columns without being asked.
+fn check_types(
+    input: &LogicalPlan,
+    table: &TableMeta,
+    explicit: &HashSet<(usize, usize)>,
+) -> Result<(), Error> {
+    let LogicalPlan::Projection(projection) = input else {
+        return Ok(());
+    };
+    let source = &projection.input;
+    for (field, expr) in table.schema.fields().iter().zip(&projection.expr) {
+        let value = expr.clone().unalias();
+        let value = match &value {
+            Expr::Cast(cast) => &*cast.expr,
+            other => other,
+        };
+        must_be_assignable(field, &value.get_type(source.schema())?)?;
+        // The casts of VALUES are within its rows.
+        let (Expr::Column(column), LogicalPlan::Values(values)) = (value, &**source) else {
+            continue;
+        };
+        let place = source.schema().index_of_column(column)?;
+        for (number, row) in values.values.iter().enumerate() {
+            if explicit.contains(&(number, place)) {
+                continue;
+            }
+            if let Some(Expr::Cast(cast)) = row.get(place) {
+                must_be_assignable(field, &cast.expr.get_type(&DFSchema::empty())?)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Says which row has too few or too many values, which DataFusion does not.

@@ -16,6 +16,7 @@ use super::delete::Target;
 use super::rewrite::Changes;
 use super::{Context, Outcome, as_statement};
 use crate::catalog::names::fold;
+use crate::catalog::types::must_be_assignable;
 use crate::error::Error;
 
 /// Gives rows for which the condition is true new values; their ids stay.
@@ -114,12 +115,13 @@ fn cast_values(
         let expression = Expr::Column(column);
         expressions.push(match n.checked_sub(1) {
             None => expression,
-            Some(value) => expression
-                .cast_to(
-                    table.schema.field(assigned[value]).data_type(),
-                    plan.schema(),
-                )?
-                .alias(name),
+            Some(value) => {
+                let field = table.schema.field(assigned[value]);
+                must_be_assignable(field, &expression.get_type(plan.schema())?)?;
+                expression
+                    .cast_to(field.data_type(), plan.schema())?
+                    .alias(name)
+            }
         });
     }
     Ok(LogicalPlanBuilder::from(plan)
