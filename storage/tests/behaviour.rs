@@ -451,3 +451,32 @@ fn concurrent_inserts_all_arrive_with_distinct_row_ids() {
         80
     );
 }
+
+/// `cargo test -p skewer-storage --test behaviour -- --ignored --nocapture` prints the time.
+#[test]
+#[ignore = "writes 10,000 files, half a minute"]
+fn ten_thousand_segments_open_in_under_a_second() {
+    let directory = tempfile::tempdir().unwrap();
+    // Does not really sync, which is what makes this half a minute.
+    let disk = skewer_storage::fault::FaultDisk::new();
+    let storage = open(directory.path(), disk).unwrap();
+    create(&storage, "t");
+    let meta = table(&storage, "t");
+    let mut transaction = storage.begin();
+    for value in 0..10_000 {
+        let segments = write(&storage, &meta, &[value]).unwrap();
+        transaction.add_segments(meta.id, segments).unwrap();
+    }
+    transaction.commit().unwrap();
+    let start = std::time::Instant::now();
+    insert(&storage, "t", &[1]).unwrap();
+    eprintln!("one more insert: {:?}", start.elapsed());
+    drop(meta);
+    drop(storage);
+    let start = std::time::Instant::now();
+    let storage = open(directory.path(), Arc::new(RealDisk)).unwrap();
+    let elapsed = start.elapsed();
+    eprintln!("open: {elapsed:?}");
+    assert_eq!(table(&storage, "t").rows(), 10_001);
+    assert!(elapsed < std::time::Duration::from_secs(1));
+}
