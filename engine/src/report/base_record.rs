@@ -155,7 +155,7 @@ mod tests {
     #[test]
     fn long_values_are_cut_and_say_how_long_they_are() {
         let long = "x".repeat(1000);
-        let numbers = (0..20).map(|number| Some(number));
+        let numbers = (0..20).map(Some);
         let batch = RecordBatch::try_from_iter_with_nullable([
             ("id", Arc::new(Int64Array::from(vec![7])) as ArrayRef, true),
             (

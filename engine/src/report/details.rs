@@ -93,7 +93,7 @@ fn aggregate(fields: &Fields<'_>) -> (String, String) {
     let keys = expressions(fields.get("gby"));
     let subject = match (values.is_empty(), keys.is_empty()) {
         (_, true) => values,
-        (true, false) => format!("distinct {keys}"),
+        (true, false) => format!("by {keys}"),
         (false, false) => format!("{values} by {keys}"),
     };
     (title.to_owned(), subject)
@@ -379,7 +379,7 @@ mod tests {
             (
                 "AggregateExec",
                 "mode=Partial, gby=[key@0 as key], aggr=[]",
-                "Aggregate, partial: distinct key",
+                "Aggregate, partial: by key",
             ),
             (
                 "RepartitionExec",

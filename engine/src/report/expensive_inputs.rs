@@ -10,6 +10,9 @@ use crate::error::Error;
 
 const SECTION: &str = "Expensive inputs";
 
+/// Beside anomalous records, others are named that cost at least 1 / this of the query's time.
+const NEXT_SHARE: i64 = 1000;
+
 /// Why a record is anomalous.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Anomaly {
@@ -229,8 +232,10 @@ impl ExpensiveInputs {
         for input in self.anomalous() {
             lines.extend(input.lines(header));
         }
+        let least = header.query_ns() / NEXT_SHARE;
         let next: Vec<String> = self
             .next()
+            .filter(|input| input.impact_ns >= least)
             .map(|input| format!("{} ({})", input.named(), duration(input.impact_ns)))
             .collect();
         if !next.is_empty() {

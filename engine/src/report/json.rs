@@ -30,6 +30,7 @@ fn document(report: &Report) -> Value {
             "total_ns": slowest.total_ns,
             "computation_ns": slowest.computation_ns,
             "shuffle_ns": slowest.shuffle_ns,
+            "mean_shuffle_ns": slowest.mean_shuffle_ns,
             "remediated_ns": slowest.remediated_ns,
             "source": slowest.source.as_ref().map(|(table, row_id)| {
                 json!({"table": table, "row_id": row_id})

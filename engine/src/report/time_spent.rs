@@ -28,8 +28,8 @@ const PLANNING_NS: i64 = 10_000_000;
 /// A result row is worth naming if its latency is at least this share of the query's time.
 const NOTABLE_LATENCY: f64 = 0.05;
 
-/// A result row made from at least this share of the traced records has a hot key.
-const HOT_KEY_SHARE: f64 = 0.2;
+/// A result row has a hot key if its shuffle latency is so many times the mean of all result rows.
+const HOT_KEY: f64 = 1.5;
 
 /// Columns that an operator's description may take within a sentence.
 const OPERATOR_WIDTH: usize = 60;
@@ -42,6 +42,8 @@ pub(super) struct SlowestRow {
     pub(super) computation_ns: i64,
     pub(super) shuffle_ns: i64,
     pub(super) remediated_ns: i64,
+    /// Mean shuffle latency of all result rows.
+    pub(super) mean_shuffle_ns: i64,
     pub(super) source: Option<(String, i64)>,
     /// Input records that it was made from, and input records that were traced; asked only
     /// where shuffle latency dominates.
@@ -177,7 +179,9 @@ impl TimeSpent {
         };
         let source = slowest.source.as_ref();
         let source = source.map(|(table, id)| format!("row {id} of {}", table_name(table)));
-        let sentence = if (slowest.total_ns as f64) < NOTABLE_LATENCY * header.query_ns() as f64 {
+        let sentence = if slowest.total_ns == 0 {
+            return;
+        } else if !slowest.is_notable(header) {
             format!(
                 "No result row stands out: the slowest, result row {row}, has a latency of {total}."
             )
@@ -189,9 +193,10 @@ impl TimeSpent {
             );
             if let Some((records, traced)) = slowest.records {
                 let share = records as f64 / traced.max(1) as f64;
-                let hot = match share >= HOT_KEY_SHARE {
-                    true => "It has a hot key: it is",
-                    false => "It is",
+                let factor = slowest.shuffle_ns as f64 / slowest.mean_shuffle_ns.max(1) as f64;
+                let hot = match factor >= HOT_KEY {
+                    true => format!("It has a hot key ({} the mean): it is", times(factor)),
+                    false => "It is".to_owned(),
                 };
                 let example = source.map(|source| format!(", {source} among them"));
                 sentence.push_str(&format!(
@@ -319,6 +324,10 @@ impl TimeSpent {
 }
 
 impl SlowestRow {
+    fn is_notable(&self, header: &Header) -> bool {
+        self.total_ns as f64 >= NOTABLE_LATENCY * header.query_ns() as f64
+    }
+
     /// Whether bringing records together took longer than computing.
     pub(super) fn shuffle_dominates(&self) -> bool {
         self.shuffle_ns > self.computation_ns
@@ -342,10 +351,11 @@ async fn slowest_row(
         computation_ns: row.sum("computation_ns"),
         shuffle_ns: row.sum("shuffle_ns"),
         remediated_ns: row.sum("remediated_ns"),
+        mean_shuffle_ns: row.sum("mean_shuffle_ns"),
         source: row.text("source_table").zip(row.integer("source_row_id")),
         records: None,
     };
-    if slowest.shuffle_dominates() {
+    if slowest.shuffle_dominates() && slowest.is_notable(header) {
         let sql = include_str!("sql/records_of_slowest_row.sql")
             .replace("$query_id", &query_id)
             .replace("$output_row", &slowest.output_row.to_string());
