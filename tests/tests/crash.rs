@@ -22,7 +22,7 @@ async fn a_killed_process_loses_nothing_that_was_acknowledged() {
 }
 
 /// Statements of the fault tests: few, since each is run once per operation of the disk.
-const STATEMENTS: usize = 14;
+const STATEMENTS: usize = 10;
 
 fn options(disk: &Arc<FaultDisk>) -> StorageOptions {
     StorageOptions {

@@ -1,0 +1,320 @@
+//! Sessions from outside: many at once, cancelled, out of memory, in progress, reopened.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use datafusion::arrow::array::{AsArray, RecordBatch};
+use datafusion::arrow::datatypes::{DataType, Int64Type};
+use datafusion::common::ScalarValue;
+use datafusion::logical_expr::Volatility;
+use futures::StreamExt;
+use skewer::{Database, Error, Session};
+
+async fn rows(session: &Session, sql: &str) -> Vec<RecordBatch> {
+    let stream = session
+        .sql(sql)
+        .await
+        .unwrap_or_else(|e| panic!("{sql}: {e}"));
+    stream
+        .collect()
+        .await
+        .unwrap_or_else(|e| panic!("{sql}: {e}"))
+}
+
+async fn number(session: &Session, sql: &str) -> i64 {
+    let batches = rows(session, sql).await;
+    batches[0].column(0).as_primitive::<Int64Type>().value(0)
+}
+
+async fn text(session: &Session, sql: &str) -> String {
+    let batches = rows(session, sql).await;
+    ScalarValue::try_from_array(batches[0].column(0), 0)
+        .unwrap()
+        .to_string()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn statements_of_many_tasks_do_not_lose_each_others_rows() {
+    let db = Database::in_memory().unwrap();
+    let session = db.session();
+    rows(&session, "CREATE TABLE t (task INT, n INT)").await;
+    let tasks: Vec<_> = (0..8)
+        .map(|task| {
+            let session = db.session();
+            tokio::spawn(async move {
+                for n in 0..10 {
+                    rows(&session, &format!("INSERT INTO t VALUES ({task}, {n})")).await;
+                    let update =
+                        format!("UPDATE t SET n = n + 100 WHERE task = {task} AND n < 100");
+                    assert_eq!(number(&session, &update).await, 1);
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    assert_eq!(
+        number(&session, "SELECT count(*) FROM t WHERE n >= 100").await,
+        80
+    );
+    assert_eq!(
+        number(&session, "SELECT count(DISTINCT _row_id) FROM t").await,
+        80
+    );
+}
+
+#[tokio::test]
+async fn a_query_reads_what_there_was_when_it_began() {
+    let session = Database::in_memory().unwrap().session();
+    rows(
+        &session,
+        "CREATE TABLE t AS SELECT value AS a FROM generate_series(1, 100000)",
+    )
+    .await;
+    let mut stream = session.sql("SELECT a FROM t").await.unwrap();
+    let mut seen = stream.next().await.unwrap().unwrap().num_rows();
+    rows(&session, "DELETE FROM t").await;
+    rows(&session, "DROP TABLE t").await;
+    while let Some(batch) = stream.next().await {
+        seen += batch.unwrap().num_rows();
+    }
+    assert_eq!(seen, 100_000);
+}
+
+#[tokio::test]
+async fn a_dropped_stream_cancels_its_query_and_the_session_goes_on() {
+    let session = Database::in_memory().unwrap().session();
+    let endless = "SELECT count(*) FROM generate_series(1, 1000000000000) AS a";
+    let stream = session.sql(endless).await.unwrap();
+    let id = stream.query_id().unwrap();
+    drop(stream);
+    let status = format!("SELECT status FROM sys.queries WHERE query_id = {id}");
+    for _ in 0..1000 {
+        if !rows(&session, &status).await.is_empty() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(text(&session, &status).await, "cancelled");
+    assert_eq!(number(&session, "SELECT 1").await, 1);
+}
+
+#[tokio::test]
+async fn a_dropped_statement_changes_nothing() {
+    let session = Database::in_memory().unwrap().session();
+    rows(&session, "CREATE TABLE t (a BIGINT)").await;
+    let endless = "INSERT INTO t SELECT value FROM generate_series(1, 1000000000000)";
+    let insert = tokio::time::timeout(Duration::from_millis(200), session.sql(endless)).await;
+    assert!(insert.is_err(), "it ended");
+    assert!(session.progress().now().rows > 0);
+    assert_eq!(number(&session, "SELECT count(*) FROM t").await, 0);
+}
+
+#[tokio::test]
+async fn the_memory_limit_makes_sorts_spill_and_fails_what_cannot() {
+    let spill = tempfile::tempdir().unwrap();
+    let db = Database::builder()
+        .memory_limit(24 << 20)
+        .temp_directory(spill.path())
+        .worker_threads(2)
+        .build()
+        .unwrap();
+    let session = db.session();
+    let sorted = "SELECT value, repeat('x', 50) AS s FROM generate_series(1, 400000) \
+                  ORDER BY s, value DESC";
+    let mut stream = session.sql(sorted).await.unwrap();
+    let mut sorted_rows = 0;
+    while let Some(batch) = stream.next().await {
+        sorted_rows += batch.unwrap().num_rows();
+    }
+    assert_eq!(sorted_rows, 400_000);
+    let hungry = "SELECT array_agg(repeat('x', 100) || value) FROM generate_series(1, 1000000)";
+    match session.sql(hungry).await.unwrap().collect().await {
+        Err(Error::OutOfMemory(_)) => {}
+        other => panic!("{:?}", other.map(|batches| batches.len())),
+    }
+    assert_eq!(number(&session, "SELECT 1").await, 1);
+}
+
+#[tokio::test]
+async fn progress_knows_the_share_of_a_table_that_was_read() {
+    let session = Database::in_memory().unwrap().session();
+    rows(
+        &session,
+        "CREATE TABLE t AS SELECT value AS a FROM generate_series(1, 300000)",
+    )
+    .await;
+    let mut stream = session.sql("SELECT a FROM t").await.unwrap();
+    let progress = stream.progress();
+    let mut last = 0.0;
+    while let Some(batch) = stream.next().await {
+        batch.unwrap();
+        if let Some(fraction) = progress.now().fraction {
+            assert!((last..=1.0).contains(&fraction), "{fraction} after {last}");
+            last = fraction;
+        }
+    }
+    assert!(last > 0.1, "{last}");
+    assert_eq!(progress.now().rows, 300_000);
+}
+
+#[tokio::test]
+async fn a_row_function_that_fails_fails_its_statement_only() {
+    let session = Database::in_memory().unwrap().session();
+    session.register_row_udf(
+        "picky",
+        vec![DataType::Int64],
+        DataType::Int64,
+        Volatility::Immutable,
+        |args| match args[0] {
+            ScalarValue::Int64(Some(7)) => Err(datafusion::common::DataFusionError::External(
+                "no sevens".into(),
+            )),
+            ref other => Ok(other.clone()),
+        },
+    );
+    let sum = |to: i64| format!("SELECT sum(picky(value)) FROM generate_series(1, {to})");
+    assert_eq!(number(&session, &sum(6)).await, 21);
+    let error = session
+        .sql(&sum(8))
+        .await
+        .unwrap()
+        .collect()
+        .await
+        .unwrap_err();
+    assert_eq!(error.to_string(), "no sevens");
+    assert_eq!(number(&session, &sum(5)).await, 15);
+}
+
+#[tokio::test]
+async fn small_inserts_are_merged_in_the_background_and_keep_their_ids() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Database::open(dir.path().join("db")).unwrap();
+    let session = db.session();
+    rows(&session, "CREATE TABLE t (a INT)").await;
+    for n in 0..40 {
+        rows(&session, &format!("INSERT INTO t VALUES ({n})")).await;
+    }
+    let files = || {
+        let folder = dir.path().join("db/segments");
+        let tables = std::fs::read_dir(folder).unwrap();
+        tables
+            .flat_map(|table| std::fs::read_dir(table.unwrap().path()).unwrap())
+            .count()
+    };
+    for _ in 0..500 {
+        if files() < 20 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(files() < 20, "{} segments", files());
+    assert_eq!(
+        number(&session, "SELECT count(*) FROM t WHERE _row_id = a").await,
+        40
+    );
+}
+
+#[tokio::test]
+async fn a_second_opening_names_the_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Database::open(dir.path().join("db")).unwrap();
+    match Database::open(dir.path().join("db")) {
+        Err(Error::Locked(text)) => assert!(text.contains(&std::process::id().to_string())),
+        other => panic!("{other:?}"),
+    }
+    drop(db);
+    Database::open(dir.path().join("db")).unwrap();
+}
+
+#[tokio::test]
+async fn a_damaged_segment_names_its_file_and_leaves_other_tables_readable() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("db");
+    let db = Database::open(&path).unwrap();
+    let session = db.session();
+    rows(&session, "CREATE TABLE good AS SELECT 1 AS a").await;
+    rows(
+        &session,
+        "CREATE TABLE bad AS SELECT value AS a FROM generate_series(1, 100000)",
+    )
+    .await;
+    drop(session);
+    db.close().unwrap();
+    let mut segments: Vec<_> = walk(&path.join("segments"));
+    segments.sort_by_key(|file| std::fs::metadata(file).unwrap().len());
+    let victim = segments.pop().unwrap();
+    let mut bytes = std::fs::read(&victim).unwrap();
+    for byte in &mut bytes[100..5000] {
+        *byte ^= 0x5a;
+    }
+    std::fs::write(&victim, bytes).unwrap();
+
+    let session = Database::open(&path).unwrap().session();
+    let outcome = match session.sql("SELECT sum(a) FROM bad").await {
+        Ok(stream) => stream.collect().await.map(|_| ()),
+        Err(error) => Err(error),
+    };
+    match outcome {
+        Err(Error::Corrupt { path, .. }) => {
+            let name = victim.file_name().unwrap().to_str().unwrap();
+            assert!(path.ends_with(name), "{path}");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(number(&session, "SELECT a FROM good").await, 1);
+    rows(&session, "DROP TABLE bad").await;
+}
+
+fn walk(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
+    std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .flat_map(|path| match path.is_dir() {
+            true => walk(&path),
+            false => vec![path],
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn explain_profile_runs_what_it_explains() {
+    let session = Database::in_memory().unwrap().session();
+    rows(
+        &session,
+        "CREATE TABLE t AS SELECT value AS a FROM generate_series(1, 1000)",
+    )
+    .await;
+    for level in ["counters", "calls", "records"] {
+        let sql =
+            format!("EXPLAIN PROFILE (LEVEL {level}) SELECT a % 10, count(*) FROM t GROUP BY 1");
+        assert!(!rows(&session, &sql).await.is_empty(), "{level}");
+        let recorded = "SELECT profile_level FROM sys.queries WHERE query_id = last_query_id()";
+        assert_eq!(text(&session, recorded).await, level);
+    }
+    rows(
+        &session,
+        "EXPLAIN PROFILE CREATE TABLE u AS SELECT a FROM t WHERE a > 500",
+    )
+    .await;
+    rows(&session, "EXPLAIN PROFILE INSERT INTO u SELECT a FROM t").await;
+    assert_eq!(number(&session, "SELECT count(*) FROM u").await, 1500);
+    // Row ids that the query itself shows are no obstacle to recording them.
+    let with_ids = "EXPLAIN PROFILE SELECT _row_id, a FROM t WHERE _row_id < 10";
+    assert!(!rows(&session, with_ids).await.is_empty());
+}
+
+#[tokio::test]
+async fn sessions_are_futures_that_any_runtime_can_await() {
+    fn is_send<T: Send + 'static>(value: T) -> T {
+        value
+    }
+    let session = Arc::new(Database::in_memory().unwrap().session());
+    let other = Arc::clone(&session);
+    let handle = std::thread::spawn(move || {
+        let future = is_send(async move { number(&other, "SELECT 42").await });
+        futures::executor::block_on(future)
+    });
+    assert_eq!(handle.join().unwrap(), 42);
+}
