@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::pin::Pin;
 use std::sync::{Arc, LazyLock};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use datafusion::arrow::array::{Array, RecordBatch};
@@ -244,6 +244,9 @@ impl Stream for ProfiledStream {
     type Item = Result<RecordBatch>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        // Joins can turn one input batch into batches for minutes without ever waiting for
+        // anything: without a budget their task would never yield, and could not be cancelled.
+        let budget = ready!(tokio::task::coop::poll_proceed(cx));
         let this = &mut *self;
         let started = Instant::now();
         match this.returned {
@@ -258,6 +261,9 @@ impl Stream for ProfiledStream {
         let entered = position::enter(this.position);
         let polled = this.stream.as_mut().poll_next(cx);
         let ended = Instant::now();
+        if polled.is_ready() {
+            budget.made_progress();
+        }
         let elapsed = ended.duration_since(started);
         let rows = match &polled {
             Poll::Ready(Some(Ok(batch))) => batch.num_rows(),
