@@ -46,6 +46,8 @@ pub async fn run(shell: &mut Shell, path: Option<&Path>) -> Result<(), ShellErro
         if script::is_farewell(&typed) {
             return Ok(());
         }
+        // Now rather than at the end, which may be a crash. Without history one can work on.
+        let _ = editor.sync_history();
         shell.forget_interrupts().await;
         match shell.run_steps(Script::steps(&typed), None).await {
             Ok(Flow::Continue) => {}

@@ -76,9 +76,14 @@ pub fn is_dot_command(line: &str) -> bool {
         .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_alphabetic()))
 }
 
-/// Whether what was typed can run: a dot command, or statements with their semicolon.
+/// Whether what was typed can run: a dot command, statements with their semicolon, or nothing.
 pub fn is_complete(typed: &str) -> bool {
-    typed.trim().is_empty() || is_dot_command(typed) || is_farewell(typed) || ends(typed)
+    let nothing = || typed.trim_end().ends_with(';') && split(typed).is_empty();
+    typed.trim().is_empty()
+        || is_dot_command(typed)
+        || is_farewell(typed)
+        || ends(typed)
+        || nothing()
 }
 
 /// `quit` and `exit` without a dot, as people type them everywhere.
@@ -123,6 +128,8 @@ mod tests {
         assert!(is_complete(".tables"));
         assert!(is_complete("exit"));
         assert!(is_complete("  "));
+        assert!(is_complete(";"));
+        assert!(!is_complete("-- not yet"));
         assert!(!is_complete("SELECT 1"));
         assert!(!is_complete("SELECT ';"));
         assert!(!is_complete(".5;\nSELECT"));

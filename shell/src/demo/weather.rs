@@ -17,7 +17,8 @@ GROUP BY state, period ORDER BY state, period";
 
 /// Where the time of the slowest result rows went.
 const KIND: &str = "SELECT output_row, round(total_ns / 1e6, 2) AS total_ms,
-       round(computation_ns / 1e6, 2) AS computation_ms, round(shuffle_ns / 1e6, 2) AS shuffle_ms,
+       round(computation_ns / 1e6, 2) AS computation_ms,
+       round(shuffle_ns / 1e6, 2) AS shuffle_ms,
        round(100.0 * shuffle_ns / total_ns, 1) AS shuffle_percent
 FROM sys.output_latency WHERE query_id = last_query_id() ORDER BY total_ns DESC LIMIT 3";
 
@@ -83,10 +84,18 @@ GROUP BY w.zip, day ORDER BY measurements DESC LIMIT 3"
     let key = stage.show(&key).await?;
     let zip = key.text(0, 0)?;
     let day = key.text(1, 0)?;
+    let verdict = if shuffle > 50.0 {
+        format!(
+            "No measurement is expensive to compute: {shuffle} % of the slowest row's latency is \
+             shuffle, the aggregation of its key."
+        )
+    } else {
+        // Happens with few rows, where a pause of the machine outweighs any aggregation.
+        format!("Shuffle, the aggregation of its key, is {shuffle} % of the slowest row's latency.")
+    };
     stage.say(&format!(
-        "No measurement is expensive to compute: {shuffle} % of the slowest row's latency is \
-         shuffle, the aggregation of its key. Behind that key stands one station, {zip}, with \
-         {} % of all measurements dated {day}: its clock has lost month and day.",
+        "{verdict} Behind that key stands one station, {zip}, with {} % of all measurements dated \
+         {day}: its clock has lost month and day.",
         key.text(3, 0)?
     ))?;
     if zip != HOT_ZIP {

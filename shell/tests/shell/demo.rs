@@ -41,7 +41,7 @@ fn taxi_finds_and_simplifies_the_detailed_borough() {
 
 #[test]
 fn weather_blames_the_shuffle_of_the_hot_key() {
-    let told = demo(&["weather", "--rows", "20000"]);
+    let told = demo(&["weather", "--rows", "50000"]);
     assert!(
         told.contains("Behind that key stands one station, 99501"),
         "{told}"
