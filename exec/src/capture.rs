@@ -373,6 +373,7 @@ impl GroupedCapture {
             estimated_rows: None,
             sql_span: None,
             captures: true,
+            table_name: None,
         });
         identity.operator_id = merge_id;
         identity.first_id = self.capture.groups.add_accumulator(merge_id);

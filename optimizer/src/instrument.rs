@@ -2,39 +2,92 @@
 
 use std::sync::Arc;
 
+use datafusion::arrow::datatypes::{Field, SchemaRef};
+use datafusion::catalog::default_table_source::source_as_provider;
 use datafusion::common::Result;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, displayable};
 use skewer_exec::{
-    AggregateSource, LineageCapture, OutputRecordsExec, ProfiledExec, ScanSource, is_exchange,
+    AggregateSource, IdentifiedTable, LineageCapture, OutputRecordsExec, ProfiledExec, ROW_ID,
+    ScanSource, is_exchange,
 };
 use skewer_profiling::{Fragment, Operator, Recorder};
 
 use crate::lineage::HIDDEN;
 
-/// Wraps every operator of `plan`, tells the recorder of operators and fragments, and tells
-/// `scans` (with the names of their id columns) which operators they became.
+/// What the logical plan tells about the operators.
+#[derive(Debug, Default)]
+pub struct Known {
+    /// Scans of the record level, with the names of their id columns.
+    pub scans: Vec<(String, Arc<ScanSource>)>,
+    /// Columns that stand for expressions evaluated below, and the expressions.
+    pub moved: Vec<(String, String)>,
+    /// The tables that are scanned: their names in the log, and their schemas.
+    pub tables: Vec<(String, SchemaRef)>,
+}
+
+impl Known {
+    /// What `plan` says of the tables it scans.
+    ///
+    /// # Errors
+    /// None of its own; those of walking a plan.
+    pub fn of(plan: &LogicalPlan) -> Result<Self> {
+        let mut tables = Vec::new();
+        plan.apply_with_subqueries(|node| {
+            if let LogicalPlan::TableScan(scan) = node {
+                let provider = source_as_provider(&scan.source).ok();
+                let table = provider
+                    .as_ref()
+                    .and_then(|p| p.downcast_ref::<IdentifiedTable>());
+                let name = match table {
+                    Some(table) => table.log_name.clone(),
+                    None => scan.table_name.to_string(),
+                };
+                tables.push((name, scan.source.schema()));
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        Ok(Self {
+            tables,
+            ..Self::default()
+        })
+    }
+}
+
+/// Wraps every operator of `plan`, tells the recorder of operators and fragments, and tells the
+/// scans which operators they became.
+///
+/// # Errors
+/// Those of putting wrapped children into an operator.
 pub fn instrument(
     plan: Arc<dyn ExecutionPlan>,
     recorder: &Arc<Recorder>,
-    scans: Vec<(String, Arc<ScanSource>)>,
+    known: Known,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let mut instrumentation = Instrumentation {
         recorder,
-        scans,
+        known,
+        rows: vec![],
         operators: 0,
         fragments: 0,
     };
     let fragment_id = instrumentation.fragment(None, &plan);
     let (wrapped, _) = instrumentation.wrap(plan, None, fragment_id)?;
+    for row in instrumentation.rows {
+        recorder.operator(row);
+    }
     Ok(wrapped)
 }
 
 struct Instrumentation<'a> {
     recorder: &'a Arc<Recorder>,
-    scans: Vec<(String, Arc<ScanSource>)>,
+    known: Known,
+    /// Rows of `sys.operators`, parents before children.
+    rows: Vec<Operator>,
     operators: i64,
     fragments: i64,
 }
@@ -75,15 +128,16 @@ impl Instrumentation<'_> {
         if let Some(groups) = &captured {
             groups.reserve_merge_operator(operator_id, self.next_operator());
         }
-        self.recorder.operator(Operator {
+        self.rows.push(Operator {
             fragment_id,
             operator_id,
             parent_operator_id: parent,
             name: plan.name().to_owned(),
-            details: details(plan.as_ref()),
+            details: self.details(plan.as_ref()),
             estimated_rows: estimated_rows(plan.as_ref()),
             sql_span: None,
             captures: captured.is_some(),
+            table_name: self.scanned_table(plan.as_ref()),
         });
         let exchange = is_exchange(plan.as_ref());
         let mut leaves = Vec::new();
@@ -116,17 +170,74 @@ impl Instrumentation<'_> {
     /// The first operator that has a scan's id column has one leaf below it: the scan.
     fn match_scans(&mut self, plan: &dyn ExecutionPlan, leaves: &mut Vec<i64>) {
         let schema = plan.schema();
-        self.scans.retain(|(name, scan)| {
+        let rows = &mut self.rows;
+        self.known.scans.retain(|(name, scan)| {
             if schema.index_of(name).is_err() {
                 return true;
             }
             if let [leaf] = leaves[..] {
                 scan.set_operator_id(leaf);
+                if let Some(row) = rows.iter_mut().find(|row| row.operator_id == leaf) {
+                    row.table_name = Some(scan.table_name.to_string());
+                }
                 leaves.clear();
             }
             false
         });
     }
+
+    /// The table that a scan reads, if only one of the query's tables has its columns.
+    fn scanned_table(&self, plan: &dyn ExecutionPlan) -> Option<String> {
+        if plan.name() != "DataSourceExec" {
+            return None;
+        }
+        let schema = plan.schema();
+        let mut names = self.known.tables.iter().filter_map(|(name, table)| {
+            let has = |field: &Arc<Field>| {
+                let hidden = field.name() == ROW_ID || field.name().starts_with(HIDDEN);
+                hidden || table.index_of(field.name()).is_ok()
+            };
+            schema.fields().iter().all(has).then_some(name)
+        });
+        let first = names.next()?;
+        names.all(|other| other == first).then(|| first.clone())
+    }
+
+    /// One line that says what the operator does, without what only the profiler put there.
+    fn details(&self, plan: &dyn ExecutionPlan) -> String {
+        let line = displayable(plan).one_line().to_string();
+        let line = line.trim();
+        let details = line
+            .strip_prefix(plan.name())
+            .map_or(line, |rest| rest.trim_start_matches([':', ' ']));
+        without_hidden(&with_moved(details, &self.known.moved))
+    }
+}
+
+/// Puts expressions back where columns stand for them: `upper(s)` for `__skewer_value_4@3`.
+fn with_moved(details: &str, moved: &[(String, String)]) -> String {
+    let mut text = details.to_owned();
+    if text.contains(HIDDEN) {
+        for (name, expression) in moved {
+            let mut rest = std::mem::take(&mut text);
+            while let Some(start) = rest.find(name) {
+                let after = &rest[start + name.len()..];
+                if after.starts_with(|c: char| c.is_ascii_digit()) {
+                    // A longer name: __skewer_value_12 is not __skewer_value_1.
+                    text.push_str(&rest[..start + name.len()]);
+                } else {
+                    text.push_str(&rest[..start]);
+                    text.push_str(expression);
+                }
+                let index = after.strip_prefix('@').unwrap_or(after);
+                let end = index.trim_start_matches(|c: char| c.is_ascii_digit());
+                let tail = if after.starts_with('@') { end } else { after };
+                rest = tail.to_owned();
+            }
+            text.push_str(&rest);
+        }
+    }
+    text
 }
 
 /// The groups that an aggregate's `lineage_capture` gives ids to, if it has one.
@@ -143,16 +254,6 @@ fn estimated_rows(plan: &dyn ExecutionPlan) -> Option<i64> {
         .compute(plan, &StatisticsArgs::new())
         .ok()?;
     Some(*statistics.num_rows.get_value()? as i64)
-}
-
-/// One line that says what the operator does, without what only the profiler put there.
-fn details(plan: &dyn ExecutionPlan) -> String {
-    let line = displayable(plan).one_line().to_string();
-    let line = line.trim();
-    let details = line
-        .strip_prefix(plan.name())
-        .map_or(line, |rest| rest.trim_start_matches([':', ' ']));
-    without_hidden(details)
 }
 
 /// Drops list items that name hidden columns: `[a@0 as a, __skewer_id_1@3]` → `[a@0 as a]`.
@@ -200,6 +301,21 @@ fn push_visible(kept: &mut String, item: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn details_show_expressions_that_were_moved() {
+        let moved = [
+            ("__skewer_value_1".to_owned(), "upper(s)".to_owned()),
+            ("__skewer_value_12".to_owned(), "lower(s)".to_owned()),
+        ];
+        assert_eq!(
+            with_moved(
+                "gby=[__skewer_value_12@3 as l], aggr=[max(__skewer_value_1)]",
+                &moved
+            ),
+            "gby=[lower(s) as l], aggr=[max(upper(s))]"
+        );
+    }
 
     #[test]
     fn details_do_not_show_hidden_columns() {

@@ -103,6 +103,8 @@ pub struct LineageRewrite {
     columns: usize,
     /// The scans met, with the names of their id columns.
     pub scans: Vec<(String, Arc<ScanSource>)>,
+    /// The names of columns that stand for expressions evaluated below, and the expressions.
+    pub moved: Vec<(String, String)>,
 }
 
 impl LineageRewrite {
@@ -112,6 +114,7 @@ impl LineageRewrite {
             recorder,
             columns: 0,
             scans: vec![],
+            moved: vec![],
         }
     }
 
@@ -226,6 +229,7 @@ impl LineageRewrite {
                 Some((_, name)) => name.clone(),
                 None => {
                     let name = self.name("value");
+                    self.moved.push((name.clone(), bare.to_string()));
                     moved.push((bare, name.clone()));
                     name
                 }

@@ -12,7 +12,7 @@ use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use skewer_exec::{OutputRecordsExec, ResultRecords};
 use skewer_profiling::{Level, Recorder};
 
-use crate::instrument::instrument;
+use crate::instrument::{Known, instrument};
 use crate::lineage::{LineageRewrite, TrackedPlan};
 use crate::timed_node::TimedEvaluationPlanner;
 
@@ -34,7 +34,7 @@ pub async fn plan_query(
         Level::Counters | Level::Calls => {
             let planner = DefaultPhysicalPlanner::default();
             let plan = planner.create_physical_plan(optimized, state).await?;
-            instrument(plan, recorder, vec![])
+            instrument(plan, recorder, Known::of(optimized)?)
         }
         Level::Records => plan_with_records(optimized, state, recorder).await,
     }
@@ -78,7 +78,12 @@ async fn plan_with_records(
             Arc::clone(recorder),
         ));
     }
-    instrument(plan, recorder, rewrite.scans)
+    let known = Known {
+        scans: rewrite.scans,
+        moved: rewrite.moved,
+        ..Known::of(optimized)?
+    };
+    instrument(plan, recorder, known)
 }
 
 /// Puts the columns of the result before the hidden ones.

@@ -69,6 +69,8 @@ sys_table! {
         row sql_span: OptText,
         /// Whether it writes rows of `sys.lineage`.
         row captures: Flag,
+        /// The table or file that a scan reads, where that is known.
+        row table_name: OptText,
     }
 }
 

@@ -86,15 +86,12 @@ impl Plan {
         let sql = include_str!("sql/plan.sql").replace("$query_id", &query_id);
         let answer = inquiry.ask(section, sql).await?;
         let mut tables: BTreeMap<i64, String> = BTreeMap::new();
-        if header.has_records() {
-            let sql = include_str!("sql/scanned_tables.sql").replace("$query_id", &query_id);
-            let scanned = inquiry.ask(section, sql).await?;
-            let scanned = rows(&scanned);
-            tables
-                .extend(scanned.filter_map(|row| {
-                    Some((row.integer("operator_id")?, row.text("table_name")?))
-                }));
-        }
+        let sql = include_str!("sql/scanned_tables.sql").replace("$query_id", &query_id);
+        let scanned = inquiry.ask(section, sql).await?;
+        let scanned = rows(&scanned);
+        tables.extend(
+            scanned.filter_map(|row| Some((row.integer("operator_id")?, row.text("table_name")?))),
+        );
         let operators = rows(&answer).map(|row| {
             let operator_id = row.sum("operator_id");
             let name = row.text("name").unwrap_or_default();

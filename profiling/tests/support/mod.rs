@@ -104,6 +104,7 @@ pub fn operator(operator_id: i64, parent: Option<i64>, name: &str, captures: boo
         estimated_rows: None,
         sql_span: None,
         captures,
+        table_name: None,
     }
 }
 

@@ -38,9 +38,24 @@ impl Case {
     /// An operator and what each of its partitions did.
     fn operator(
         &self,
-        (fragment_id, operator_id, parent): (i64, i64, Option<i64>),
+        place: (i64, i64, Option<i64>),
         name: &str,
         details: &str,
+        partitions: &[Did],
+    ) {
+        self.record(place, (name, details), None, partitions);
+    }
+
+    /// A scan of a table and what each of its partitions did.
+    fn scan(&self, place: (i64, i64, Option<i64>), table: &str, details: &str, partitions: &[Did]) {
+        self.record(place, ("DataSourceExec", details), Some(table), partitions);
+    }
+
+    fn record(
+        &self,
+        (fragment_id, operator_id, parent): (i64, i64, Option<i64>),
+        (name, details): (&str, &str),
+        table: Option<&str>,
         partitions: &[Did],
     ) {
         self.recorder.operator(Operator {
@@ -52,6 +67,7 @@ impl Case {
             estimated_rows: None,
             sql_span: None,
             captures: name == "AggregateExec",
+            table_name: table.map(str::to_owned),
         });
         for (partition, did) in (0..).zip(partitions) {
             self.recorder.operator_stats(OperatorStats {
@@ -213,9 +229,9 @@ pub(super) fn figure_5() -> Arc<SysTables> {
         "expr=[words_of(line@0)]",
         &[did(3, 3, 29_459), did(2, 2, 424)],
     );
-    case.operator(
+    case.scan(
         (1, 6, Some(5)),
-        "DataSourceExec",
+        "main.input",
         "partitions=2, partition_sizes=[1, 1]",
         &[did(0, 3, 1), did(0, 2, 1)],
     );
@@ -303,9 +319,9 @@ pub(super) fn hot_key() -> Arc<SysTables> {
         "expr=[state_of(zip@0) as state]",
         &[did(1_000, 1_000, 10)],
     );
-    case.operator(
+    case.scan(
         (1, 4, Some(3)),
-        "DataSourceExec",
+        "main.weather",
         "file_groups={2 groups: [[tables/3/1.parquet], [tables/3/2.parquet]]}, \
          projection=[zip, snow], file_type=parquet",
         &[did(0, 1_000, 8)],
@@ -339,8 +355,8 @@ pub(super) fn self_time() -> Arc<SysTables> {
         &[did(900, 300, 3_100)],
     );
     case.operator((0, 2, Some(1)), "CrossJoinExec", "", &[did(303, 900, 2)]);
-    case.operator((0, 3, Some(2)), "DataSourceExec", "", &[did(0, 3, 1)]);
-    case.operator((0, 4, Some(2)), "DataSourceExec", "", &[did(0, 300, 1)]);
+    case.scan((0, 3, Some(2)), "main.boroughs", "", &[did(0, 3, 1)]);
+    case.scan((0, 4, Some(2)), "main.trips", "", &[did(0, 300, 1)]);
     let cost = |borough: i64| if borough == 2 { 9 } else { 0 };
     let trips: Vec<_> = (0..300)
         .map(|trip| (1 + trip % 3, trip, cost(1 + trip % 3)))
@@ -374,7 +390,7 @@ pub(super) fn ordinary() -> Arc<SysTables> {
         "expr=[f(v@1) as v]",
         &[did(100, 100, 203)],
     );
-    case.operator((0, 2, Some(1)), "DataSourceExec", "", &[did(0, 100, 1)]);
+    case.scan((0, 2, Some(1)), "main.t", "", &[did(0, 100, 1)]);
     let edges: Vec<_> = (0..100)
         .map(|record| (record % 4, record, 2 + i64::from(record == 7)))
         .collect();
