@@ -72,12 +72,14 @@ impl Session {
     pub(crate) fn new(database: Database) -> Self {
         let last_query_id = Arc::new(AtomicI64::new(0));
         let inner = database.inner();
-        let config = SessionConfig::new()
+        let mut config = SessionConfig::new()
             .with_target_partitions(inner.workers)
             .with_create_default_catalog_and_schema(false)
             .with_default_catalog_and_schema(CATALOG, MAIN)
             // `StatementCatalog` has its own, which copes with views that have become invalid.
             .with_information_schema(false);
+        // Without one, TIMESTAMP WITH TIME ZONE would silently have none.
+        config.options_mut().execution.time_zone = Some("+00:00".to_owned());
         let state = SessionStateBuilder::new()
             .with_config(config)
             .with_runtime_env(Arc::clone(&inner.runtime_env))
