@@ -46,7 +46,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: ".profile",
         argument: "[QUERY_ID]",
-        about: "the report of EXPLAIN PROFILE about the last query, or the one with this id",
+        about: "EXPLAIN PROFILE's report on the last query, or on this one",
         sql: &["-- all of it is SQL over sys, which EXPLAIN PROFILE (AS SQL) <query> prints"],
     },
     Command {

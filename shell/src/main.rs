@@ -88,7 +88,10 @@ async fn run_sources(shell: &mut Shell, arguments: &SqlArguments) -> Result<(), 
             return repl::run(shell, arguments.path.as_deref()).await;
         }
         let stdin = io::BufReader::new(io::stdin());
-        return shell.run_script(stdin, None).await.map(drop);
+        return shell
+            .run_script(stdin, Some("standard input"))
+            .await
+            .map(drop);
     }
     for source in &arguments.sources {
         let flow = match source {

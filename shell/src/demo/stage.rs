@@ -156,7 +156,7 @@ impl Stage {
         let mut writer = PlanWriter::new(self.palette.enabled);
         writer.batch(&answer.rows, &mut self.out)?;
         writer.finish(&mut self.out)?;
-        Ok(writeln!(self.out)?)
+        Ok(self.out.flush()?)
     }
 
     /// Runs a query a few times; tells it, its result and the median of the times.

@@ -84,7 +84,7 @@ FROM boroughs WHERE _row_id = {row_id}"
         "{} takes {} % of the time spent on boroughs: each trip is held against its {} vertices.",
         borough.text(1, 0)?,
         which.text(4, 0)?,
-        borough.text(2, 0)?
+        units::count(borough.number(2, 0)? as u64)
     ))?;
 
     stage.step("The remedy: a simpler polygon, exact to about five metres")?;

@@ -10,7 +10,7 @@ use super::stage::Stage;
 use crate::error::ShellError;
 use crate::units;
 
-const QUERY: &str = "SELECT state, period, median(snowfall) AS median_snowfall
+const QUERY: &str = "SELECT state, period, round(median(snowfall), 2) AS median_snowfall
 FROM (SELECT state, snowfall, unnest(make_array(left(date, 5), right(date, 4))) AS period
       FROM weather)
 GROUP BY state, period ORDER BY state, period";
