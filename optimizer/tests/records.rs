@@ -160,6 +160,18 @@ async fn run_profiled(context: &SessionContext, sql: &str, options: Options) -> 
     let batches = collect(plan, state.task_ctx())
         .await
         .unwrap_or_else(|e| panic!("{sql}: {e}\n{text}"));
+    // Tasks of exchanges end a moment after the result; nothing else may keep the recorder.
+    for _ in 0..1000 {
+        if Arc::strong_count(&recorder) == 1 {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+    }
+    assert_eq!(
+        Arc::strong_count(&recorder),
+        1,
+        "{sql}: something keeps the recorder"
+    );
     let sys = SysTables::open(None, Retention::default());
     sys.finish(
         &recorder,

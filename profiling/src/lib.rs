@@ -20,7 +20,6 @@
 //! - `planner`: plans the SQL of views
 //! - `functions`: table functions
 //! - [`heavy_keys`]: the most frequent keys of a stream
-//! - [`report`]: the SQL behind each section of a report about one query
 //! - [`documentation`]: the page about schema `sys`
 //! - [`sys_tables`]: all of it, for the engine
 
@@ -39,7 +38,6 @@ mod planner;
 mod query_ids;
 mod query_log;
 pub mod recorder;
-pub mod report;
 pub mod retention;
 mod scan;
 mod schema;
@@ -55,7 +53,6 @@ pub use ids::Ids;
 pub use latencies::Latencies;
 pub use level::{Level, LevelError};
 pub use recorder::{Recorder, RecorderLimits};
-pub use report::Section;
 pub use retention::Retention;
 pub use segment::SegmentError;
 pub use sys_tables::SysTables;
