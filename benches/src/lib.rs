@@ -1,6 +1,11 @@
 //! Experiments that hold the database to its promises; `docs/benchmarks.md` has their results.
 //!
-//! Each is a binary: `overhead`, `injected_delay`, `many_segments`.
+//! Each is a binary of the same name, which only calls the module here: so what they share is
+//! compiled once.
+//!
+//! * [`overhead`]: what each profile level costs
+//! * [`injected_delay`]: whether a delayed record is found
+//! * [`many_segments`]: how long a database with many segments takes to open
 //!
 //! * [`data`]: the three applications' tables and TPC-H, generated
 //! * [`corpus`]: databases with those tables, kept between runs
@@ -14,6 +19,9 @@ pub mod corpus;
 pub mod data;
 pub mod document;
 pub mod error;
+pub mod injected_delay;
+pub mod many_segments;
 pub mod measure;
+pub mod overhead;
 pub mod table;
 pub mod workload;

@@ -20,7 +20,12 @@ pub struct Workload {
 #[derive(Debug, Clone, Copy)]
 enum Query {
     Text(&'static str),
-    Tpch(i32),
+    /// A query template with the values that the specification's validation uses.
+    Tpch {
+        number: i32,
+        values: &'static [&'static str],
+        limit: &'static str,
+    },
 }
 
 /// The generated databases.
@@ -60,12 +65,23 @@ impl CorpusName {
 
 impl Workload {
     /// The query.
-    pub fn sql(&self) -> Result<&'static str, BenchError> {
+    pub fn sql(&self) -> Result<String, BenchError> {
         match self.query {
-            Query::Text(sql) => Ok(sql),
-            Query::Tpch(number) => queries::query(number)
-                .map(|sql| sql.trim_end().trim_end_matches(';'))
-                .ok_or_else(|| BenchError::Unexpected(format!("TPC-H has no query {number}"))),
+            Query::Text(sql) => Ok(sql.to_owned()),
+            Query::Tpch {
+                number,
+                values,
+                limit,
+            } => {
+                let sql = queries::query(number).ok_or_else(|| {
+                    BenchError::Unexpected(format!("TPC-H has no query {number}"))
+                })?;
+                let mut sql = sql.trim().trim_end_matches(';').replace(" day (3)", " day");
+                for (position, value) in values.iter().enumerate().rev() {
+                    sql = sql.replace(&format!(":{}", position + 1), value);
+                }
+                Ok(format!("{sql}{limit}"))
+            }
         }
     }
 }
@@ -113,13 +129,21 @@ pub const WORKLOADS: [Workload; 8] = [
         name: "TPC-H Q1",
         corpus: CorpusName::Tpch,
         tables: &["lineitem"],
-        query: Query::Tpch(1),
+        query: Query::Tpch {
+            number: 1,
+            values: &["90"],
+            limit: "",
+        },
     },
     Workload {
         name: "TPC-H Q3",
         corpus: CorpusName::Tpch,
         tables: &["customer", "orders", "lineitem"],
-        query: Query::Tpch(3),
+        query: Query::Tpch {
+            number: 3,
+            values: &["BUILDING", "1995-03-15"],
+            limit: " LIMIT 10",
+        },
     },
     Workload {
         name: "TPC-H Q9",
@@ -127,12 +151,20 @@ pub const WORKLOADS: [Workload; 8] = [
         tables: &[
             "part", "supplier", "lineitem", "partsupp", "orders", "nation",
         ],
-        query: Query::Tpch(9),
+        query: Query::Tpch {
+            number: 9,
+            values: &["green"],
+            limit: "",
+        },
     },
     Workload {
         name: "TPC-H Q18",
         corpus: CorpusName::Tpch,
         tables: &["customer", "orders", "lineitem"],
-        query: Query::Tpch(18),
+        query: Query::Tpch {
+            number: 18,
+            values: &["300"],
+            limit: " LIMIT 100",
+        },
     },
 ];

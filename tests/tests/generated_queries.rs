@@ -501,7 +501,7 @@ async fn a_profiled_query_returns_what_it_returns_unprofiled() {
     let calls = session(&database, Level::Calls, true).await;
     let (mut valid, mut rows) = (0, 0);
     let mut all = 0;
-    for (number, (case, random)) in cases(160).enumerate() {
+    for (number, (case, random)) in cases(130).enumerate() {
         let mut generator = Generator { random, aliases: 0 };
         let (sql, ordered) = generator.query();
         let skip = generator.below(3) == 0;
@@ -919,8 +919,8 @@ async fn lineage_is_what_a_naive_evaluator_says() {
     let tables = tiny_tables(&database).await;
     let whole = session(&database, Level::Records, false).await;
     let skipping = session(&database, Level::Records, true).await;
-    let (mut checked, mut semi_joins) = (0, 0);
-    for (number, (case, mut random)) in cases(120).enumerate() {
+    let (mut checked, mut simplified) = (0, 0);
+    for (number, (case, mut random)) in cases(100).enumerate() {
         let depth = random.random_range(1..=4);
         let naive = Naive::generate(&mut random, depth);
         let expected = naive.evaluate(&tables);
@@ -943,11 +943,11 @@ async fn lineage_is_what_a_naive_evaluator_says() {
         } else {
             random.random_range(0..rows.len())
         };
-        for row in 0..rows.len().min(12) {
+        for (row, logged) in lineage.iter().enumerate().take(12) {
             if row == some || number % 20 == 0 {
                 let traced = traced(session, query_id, row).await;
                 assert_eq!(
-                    traced, lineage[row],
+                    &traced, logged,
                     "{case}: backward_trace of row {row}\n{sql}"
                 );
             }
@@ -962,13 +962,13 @@ async fn lineage_is_what_a_naive_evaluator_says() {
         found.sort();
         // Where a join only tests whether a row exists (its columns are not used, and duplicates
         // do not matter), the planner makes it a semi join, whose other side is not in the
-        // lineage.
+        // lineage; and an aggregate of which only is used that it has one row is not computed.
         let sql_of_plan = format!(
-            "SELECT count(*) FROM sys.operators \
-             WHERE query_id = {query_id} AND details LIKE '%join_type=%Semi%'"
+            "SELECT count(*) FROM sys.operators WHERE query_id = {query_id} \
+             AND (details LIKE '%join_type=%Semi%' OR name = 'PlaceholderRowExec')"
         );
         if query(session, &sql_of_plan).await.unwrap() != ["0"] {
-            semi_joins += 1;
+            simplified += 1;
             let whole = by_values(expected);
             let part = by_values(found);
             assert!(whole.keys().eq(part.keys()), "{case}: rows\n{sql}");
@@ -986,5 +986,8 @@ async fn lineage_is_what_a_naive_evaluator_says() {
         checked += found.len();
     }
     assert!(checked > 200, "only {checked} rows were checked");
-    assert!(semi_joins < 20, "{semi_joins} queries became semi joins");
+    assert!(
+        simplified < 20,
+        "{simplified} queries were simplified by the planner"
+    );
 }

@@ -19,6 +19,10 @@ use datafusion::physical_plan::empty::EmptyExec;
 use skewer_exec::{IdentifiedTable, ROW_ID};
 use skewer_storage::{SegmentMeta, Storage, TableMeta};
 
+/// Tables of more segments are planned by their numbers of rows alone: reading a footer takes some
+/// 50 µs, and planning should not take longer than small queries.
+const MAX_FOOTERS: usize = 128;
+
 /// The rows of one version of a table, read from its segments.
 #[derive(Debug, Clone)]
 pub(crate) struct NativeTable {
@@ -105,18 +109,47 @@ impl NativeTable {
         }
     }
 
+    /// What the footers of the segments say of the columns: with it the planner puts joins in a
+    /// better order. Only for tables whose footers are few; the scan reads them anyway, and finds
+    /// them in the cache. A footer that cannot be read is the scan's to report.
+    async fn read_statistics(
+        &self,
+        state: &dyn Session,
+        format: &ParquetFormat,
+    ) -> Option<Vec<Arc<Statistics>>> {
+        if self.segments.len() > MAX_FOOTERS {
+            return None;
+        }
+        let store = state.runtime_env().object_store(&self.store).ok()?;
+        let mut statistics = Vec::with_capacity(self.segments.len());
+        for segment in &self.segments {
+            let file = PartitionedFile::new(segment.location.to_string(), segment.bytes);
+            let schema = self.schema();
+            let read = format.infer_stats(state, &store, schema, &file.object_meta);
+            statistics.push(Arc::new(read.await.ok()?));
+        }
+        Some(statistics)
+    }
+
     /// Consecutive segments per partition, so that every partition has about as many rows.
-    fn file_groups(&self, partitions: usize) -> Vec<FileGroup> {
+    fn file_groups(
+        &self,
+        partitions: usize,
+        statistics: Option<&[Arc<Statistics>]>,
+    ) -> Vec<FileGroup> {
         let total: u64 = self.segments.iter().map(|s| s.rows).sum();
         let partitions = partitions.clamp(1, self.segments.len().max(1));
         let share = (total / partitions as u64).max(1);
         let mut groups = vec![Vec::new(); partitions];
         let mut before = 0;
-        for segment in &self.segments {
+        for (number, segment) in self.segments.iter().enumerate() {
             let group = ((before + segment.rows / 2) / share).min(partitions as u64 - 1);
             before += segment.rows;
             let file = PartitionedFile::new(segment.location.to_string(), segment.bytes)
-                .with_statistics(Arc::new(self.segment_statistics(segment)));
+                .with_statistics(match statistics {
+                    Some(statistics) => Arc::clone(&statistics[number]),
+                    None => Arc::new(self.segment_statistics(segment)),
+                });
             groups[group as usize].push(file);
         }
         groups
@@ -162,9 +195,16 @@ impl TableProvider for NativeTable {
         let format = ParquetFormat::default().with_options(options);
         let source = Arc::new(ParquetSource::new(self.schema()));
         let partitions = state.config_options().execution.target_partitions;
+        let segments = self.read_statistics(state, &format).await;
+        let statistics = match &segments {
+            Some(segments) => {
+                Statistics::try_merge_iter(segments.iter().map(Arc::as_ref), &self.schema)?
+            }
+            None => self.table_statistics(),
+        };
         let config = FileScanConfigBuilder::new(self.store.clone(), source)
-            .with_file_groups(self.file_groups(partitions))
-            .with_statistics(self.table_statistics())
+            .with_file_groups(self.file_groups(partitions, segments.as_deref()))
+            .with_statistics(statistics)
             .with_projection_indices(projection.cloned())?
             .with_limit(limit)
             .build();
