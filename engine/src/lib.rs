@@ -40,3 +40,8 @@ pub use query_stream::QueryStream;
 pub use session::Session;
 pub use skewer_profiling::{Level, Retention};
 pub use skewer_sql::{Piece, is_complete, split};
+
+/// The README's program, compiled and run with the other examples.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+pub struct Readme;
