@@ -501,7 +501,7 @@ async fn a_profiled_query_returns_what_it_returns_unprofiled() {
     let calls = session(&database, Level::Calls, true).await;
     let (mut valid, mut rows) = (0, 0);
     let mut all = 0;
-    for (number, (case, random)) in cases(130).enumerate() {
+    for (number, (case, random)) in cases(100).enumerate() {
         let mut generator = Generator { random, aliases: 0 };
         let (sql, ordered) = generator.query();
         let skip = generator.below(3) == 0;
