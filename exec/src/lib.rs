@@ -6,6 +6,7 @@
 //! * [`source`]: where the records that an operator sees come from
 //! * [`position`]: which operator is being executed on this thread
 //! * [`profiled`]: counting and timing the calls of any operator
+//! * [`key_sample`]: which keys an exchange hashes most
 //! * [`capture`]: the aggregate function that logs which records went into which group
 //! * [`timed_evaluation`]: evaluating expressions and timing records
 //! * [`pacing`]: how single slow records are found without timing each
@@ -16,6 +17,7 @@
 
 pub mod capture;
 pub mod identity;
+pub mod key_sample;
 pub mod long_values;
 pub mod output_records;
 pub mod pacing;
@@ -28,6 +30,7 @@ pub mod timed_evaluation;
 
 pub use capture::{CapturedInput, LineageCapture};
 pub use identity::{IdentifiedTable, ROW_ID};
+pub use key_sample::KeySample;
 pub use output_records::{OutputRecordsExec, ResultRecords};
 pub use profiled::{ProfiledExec, is_exchange};
 pub use row_function::{RowClosure, RowFunction};

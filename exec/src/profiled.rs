@@ -24,6 +24,7 @@ use datafusion::physical_plan::{
 use futures::Stream;
 use skewer_profiling::{Level, OperatorCall, OperatorStats, Recorder, TuplesSent};
 
+use crate::key_sample::KeySample;
 use crate::position::{self, Position};
 
 /// Calls kept by a stream before it hands them to the recorder: about 3 MB.
@@ -60,6 +61,8 @@ pub struct ProfiledExec {
     fragment_id: i64,
     operator_id: i64,
     recorder: Arc<Recorder>,
+    /// Counts the keys that the exchange above hashes.
+    keys: Option<Arc<KeySample>>,
 }
 
 impl ProfiledExec {
@@ -75,7 +78,15 @@ impl ProfiledExec {
             fragment_id,
             operator_id,
             recorder,
+            keys: None,
         }
+    }
+
+    /// Counts the keys of what the operator returns.
+    #[must_use]
+    pub fn with_keys(mut self, keys: Option<KeySample>) -> Self {
+        self.keys = keys.map(Arc::new);
+        self
     }
 
     /// The same operator after a change of its plan node.
@@ -85,6 +96,7 @@ impl ProfiledExec {
             fragment_id: self.fragment_id,
             operator_id: self.operator_id,
             recorder: Arc::clone(&self.recorder),
+            keys: self.keys.clone(),
         })
     }
 }
@@ -160,6 +172,7 @@ impl ExecutionPlan for ProfiledExec {
             stream,
             plan: Arc::clone(&self.inner),
             recorder: Arc::clone(&self.recorder),
+            keys: self.keys.clone(),
             position,
             exchange: is_exchange(self.inner.as_ref()),
             calls_are_kept,
@@ -231,6 +244,7 @@ struct ProfiledStream {
     stream: SendableRecordBatchStream,
     plan: Arc<dyn ExecutionPlan>,
     recorder: Arc<Recorder>,
+    keys: Option<Arc<KeySample>>,
     position: Position,
     exchange: bool,
     calls_are_kept: bool,
@@ -280,6 +294,9 @@ impl Stream for ProfiledStream {
         totals.last_call = Some(ended);
         if let Poll::Ready(Some(Ok(batch))) = &polled {
             let bytes = batch_bytes(batch);
+            if let Some(keys) = &this.keys {
+                keys.observe(batch);
+            }
             totals.bytes_out += bytes;
             if this.exchange && this.calls_are_kept {
                 this.sent.push(TuplesSent {

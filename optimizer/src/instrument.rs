@@ -12,8 +12,8 @@ use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, displayable};
 use skewer_exec::{
-    AggregateSource, IdentifiedTable, LineageCapture, OutputRecordsExec, ProfiledExec, ROW_ID,
-    ScanSource, is_exchange,
+    AggregateSource, IdentifiedTable, KeySample, LineageCapture, OutputRecordsExec, ProfiledExec,
+    ROW_ID, ScanSource, is_exchange,
 };
 use skewer_profiling::{Fragment, Operator, Recorder};
 
@@ -76,7 +76,7 @@ pub fn instrument(
         fragments: 0,
     };
     let fragment_id = instrumentation.fragment(None, &plan);
-    let (wrapped, _) = instrumentation.wrap(plan, None, fragment_id)?;
+    let (wrapped, _) = instrumentation.wrap(plan, None, fragment_id, None)?;
     for row in instrumentation.rows {
         recorder.operator(row);
     }
@@ -110,17 +110,18 @@ impl Instrumentation<'_> {
         fragment_id
     }
 
-    /// Wraps `plan`; also returns the leaves below it that no scan has been matched with yet.
+    /// Wraps `plan`, whose rows' keys are sampled by `keys`; also returns the leaves below it that no scan has been matched with yet.
     fn wrap(
         &mut self,
         plan: Arc<dyn ExecutionPlan>,
         parent: Option<i64>,
         fragment_id: i64,
+        keys: Option<KeySample>,
     ) -> Result<(Arc<dyn ExecutionPlan>, Vec<i64>)> {
         // The root of a record-level plan is the profiler's, not the query's.
         if plan.is::<OutputRecordsExec>() {
             let child = Arc::clone(plan.children()[0]);
-            let (child, leaves) = self.wrap(child, parent, fragment_id)?;
+            let (child, leaves) = self.wrap(child, parent, fragment_id, keys)?;
             return Ok((replace_children_if_necessary(plan, vec![child])?, leaves));
         }
         let operator_id = self.next_operator();
@@ -149,7 +150,8 @@ impl Instrumentation<'_> {
             } else {
                 fragment_id
             };
-            let (child, child_leaves) = self.wrap(child, Some(operator_id), fragment_id)?;
+            let keys = KeySample::of_exchange(plan.as_ref(), operator_id, self.recorder);
+            let (child, child_leaves) = self.wrap(child, Some(operator_id), fragment_id, keys)?;
             children.push(child);
             leaves.extend(child_leaves);
         }
@@ -163,7 +165,7 @@ impl Instrumentation<'_> {
             replace_children_if_necessary(plan, children)?
         };
         let recorder = Arc::clone(self.recorder);
-        let wrapped = ProfiledExec::new(plan, fragment_id, operator_id, recorder);
+        let wrapped = ProfiledExec::new(plan, fragment_id, operator_id, recorder).with_keys(keys);
         Ok((Arc::new(wrapped), leaves))
     }
 

@@ -44,12 +44,20 @@ fn table(rows: i64, partitions: usize) -> Arc<MemTable> {
 }
 
 async fn profile(level: Level) -> SessionContext {
-    let config = SessionConfig::new().with_target_partitions(3);
+    profile_query(level, QUERY).await
+}
+
+async fn profile_query(level: Level, query: &str) -> SessionContext {
+    let mut config = SessionConfig::new().with_target_partitions(3);
+    // Joins hash both sides, however small.
+    let optimizer = &mut config.options_mut().optimizer;
+    optimizer.hash_join_single_partition_threshold = 0;
+    optimizer.hash_join_single_partition_threshold_rows = 0;
     let context = SessionContext::new_with_config(config);
     context.register_table("t", table(6_000, 3)).unwrap();
     context.register_table("u", table(400, 2)).unwrap();
     let state = context.state();
-    let logical = state.create_logical_plan(QUERY).await.unwrap();
+    let logical = state.create_logical_plan(query).await.unwrap();
     let optimized = state.optimize(&logical).unwrap();
     let recorder = Recorder::new(7, level, 1.0, RecorderLimits::default());
     let plan = plan_query(&optimized, &state, &recorder).await.unwrap();
@@ -59,7 +67,7 @@ async fn profile(level: Level) -> SessionContext {
     sys.finish(
         &recorder,
         QueryRow {
-            sql: QUERY.to_owned(),
+            sql: query.to_owned(),
             fingerprint: String::new(),
             status: "finished".to_owned(),
             error: None,
@@ -172,4 +180,31 @@ async fn what_comes_out_of_an_exchange_went_into_it() {
     for exchange in exchanges {
         assert_eq!(exchange[1], exchange[2], "exchange {}", exchange[0]);
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hot_key_of_an_exchange_is_found_with_its_share() {
+    // Of the 6,000 rows of t, those with v < 16 (about half) get the key 5000.
+    let query = "SELECT count(*) FROM \
+         (SELECT CASE WHEN v < 16 THEN 5000 ELSE k * 31 + v END AS k FROM t) x \
+         JOIN (SELECT k * 31 + v AS k FROM u) y ON x.k = y.k";
+    let context = profile_query(Level::Counters, query).await;
+    let sql = "SELECT CAST(key AS BIGINT), tuples, error, exchange_id FROM sys.key_frequencies \
+         ORDER BY tuples DESC";
+    let keys = integers(&context, sql).await;
+    assert_eq!(keys.len(), 1, "{keys:?}");
+    let truth = (0..6_000).filter(|i| i % 31 < 16).count() as i64;
+    assert_eq!(keys[0][0], 5000);
+    assert!(keys[0][2] < truth, "{keys:?}");
+    assert!(
+        (keys[0][1] - truth).abs() <= 2 * keys[0][2],
+        "{keys:?}, not {truth}"
+    );
+    let exchange = integers(
+        &context,
+        "SELECT o.operator_id FROM sys.operators o JOIN sys.key_frequencies k
+            ON o.operator_id = k.exchange_id WHERE o.name = 'RepartitionExec'",
+    )
+    .await;
+    assert_eq!(exchange.len(), 1);
 }

@@ -57,6 +57,7 @@ pub use retention::Retention;
 pub use segment::SegmentError;
 pub use sys_tables::SysTables;
 pub use tables::{
-    Fragment, Operator, OperatorCall, OperatorStats, QueryRow, TuplesSent, WorkerMetric, WorkerRow,
+    Fragment, KeyFrequency, Operator, OperatorCall, OperatorStats, QueryRow, TuplesSent,
+    WorkerMetric, WorkerRow,
 };
 pub use views::{VIEWS, View};

@@ -9,8 +9,8 @@ use crate::chunks::{LatencyChunk, LatencyKind, LineageChunk, OutputChunk};
 use crate::definition::{Origin, SysRow};
 use crate::recorder::{Events, Recorder};
 use crate::tables::{
-    Fragment, LINEAGE, OUTPUT_RECORDS, Operator, OperatorCall, OperatorStats, ProfilerOverhead,
-    QueryRow, RECORD_LATENCY, Table, TuplesSent, WorkerMetric, WorkerRow,
+    Fragment, KeyFrequency, LINEAGE, OUTPUT_RECORDS, Operator, OperatorCall, OperatorStats,
+    ProfilerOverhead, QueryRow, RECORD_LATENCY, Table, TuplesSent, WorkerMetric, WorkerRow,
 };
 
 /// The events of one finished query.
@@ -72,6 +72,7 @@ impl QueryLog {
             Table::Fragments => one(events.fragments.len()),
             Table::Operators => one(events.operators.len()),
             Table::OperatorStats => one(events.operator_stats.len()),
+            Table::KeyFrequencies => one(events.key_frequencies.len()),
             Table::WorkerMetrics => one(events.worker_metrics.len()),
             Table::OperatorCalls => events.operator_calls.iter().map(Vec::len).collect(),
             Table::TuplesSent => events.tuples_sent.iter().map(Vec::len).collect(),
@@ -106,6 +107,7 @@ impl QueryLog {
             Table::Fragments => Fragment::batch(origin, &events.fragments),
             Table::Operators => Operator::batch(origin, &events.operators),
             Table::OperatorStats => OperatorStats::batch(origin, &events.operator_stats),
+            Table::KeyFrequencies => KeyFrequency::batch(origin, &events.key_frequencies),
             Table::WorkerMetrics => WorkerMetric::batch(origin, &events.worker_metrics),
             Table::OperatorCalls => OperatorCall::batch(origin, &events.operator_calls[piece]),
             Table::TuplesSent => TuplesSent::batch(origin, &events.tuples_sent[piece]),

@@ -11,7 +11,8 @@ use crate::definition::{Origin, SysRow};
 use crate::level::Level;
 use crate::metrics::{self, Baseline};
 use crate::tables::{
-    Fragment, Operator, OperatorCall, OperatorStats, ProfilerOverhead, TuplesSent, WorkerMetric,
+    Fragment, KeyFrequency, Operator, OperatorCall, OperatorStats, ProfilerOverhead, TuplesSent,
+    WorkerMetric,
 };
 
 /// What the events of one query may take.
@@ -63,6 +64,7 @@ pub(crate) struct Events {
     pub(crate) lineage: Vec<LineageChunk>,
     pub(crate) record_latency: Vec<LatencyChunk>,
     pub(crate) output_records: Vec<OutputChunk>,
+    pub(crate) key_frequencies: Vec<KeyFrequency>,
     pub(crate) worker_metrics: Vec<WorkerMetric>,
 }
 
@@ -192,6 +194,12 @@ impl Recorder {
         if self.admit(chunk.len(), chunk.memory()) {
             self.events.lock().output_records.push(chunk);
         }
+    }
+
+    /// Records a heavy key of an exchange.
+    pub fn key_frequency(&self, key: KeyFrequency) {
+        self.reserve(size_of::<KeyFrequency>() + key.text_bytes());
+        self.events.lock().key_frequencies.push(key);
     }
 
     /// Records a reading of the process.

@@ -234,6 +234,25 @@ sys_table! {
 }
 
 sys_table! {
+    /// One row per heavy key of an exchange that hashes rows to partitions: a key with at least
+    /// 1 % of its rows. Estimated from a few rows of every batch. Level `counters` and above.
+    struct KeyFrequency = "key_frequencies" {
+        /// The query.
+        given query_id: Int,
+        /// The operator id of the exchange.
+        row exchange_id: Int,
+        /// The key: its columns as text, separated by commas.
+        row key: Text,
+        /// Rows with this key that went into the exchange, estimated.
+        row tuples: Int,
+        /// By how much `tuples` may be off: two standard deviations of the sample.
+        row error: Int,
+        /// Share of the exchange's rows, 0 to 1, estimated.
+        row share: Float,
+    }
+}
+
+sys_table! {
     /// One row per query and worker that took part in it.
     struct WorkerRow = "workers" {
         /// The query.
@@ -300,6 +319,7 @@ pub enum Table {
     RecordLatency,
     Lineage,
     OutputRecords,
+    KeyFrequencies,
     Workers,
     WorkerMetrics,
     ProfilerOverhead,
@@ -307,7 +327,7 @@ pub enum Table {
 
 impl Table {
     /// All tables.
-    pub const ALL: [Table; 12] = [
+    pub const ALL: [Table; 13] = [
         Table::Queries,
         Table::Fragments,
         Table::Operators,
@@ -317,6 +337,7 @@ impl Table {
         Table::RecordLatency,
         Table::Lineage,
         Table::OutputRecords,
+        Table::KeyFrequencies,
         Table::Workers,
         Table::WorkerMetrics,
         Table::ProfilerOverhead,
@@ -334,6 +355,7 @@ impl Table {
             Table::RecordLatency => &RECORD_LATENCY,
             Table::Lineage => &LINEAGE,
             Table::OutputRecords => &OUTPUT_RECORDS,
+            Table::KeyFrequencies => &KeyFrequency::TABLE,
             Table::Workers => &WorkerRow::TABLE,
             Table::WorkerMetrics => &WorkerMetric::TABLE,
             Table::ProfilerOverhead => &ProfilerOverhead::TABLE,
