@@ -40,6 +40,10 @@ const REPLAY_SHARE: f64 = 0.05;
 /// … plus the excess at hand and this much.
 const REPLAY_FLOOR_NS: f64 = 20_000_000.0;
 
+/// Rows that were timed one by one are confirmed if that takes at most this share of their
+/// batch's time, or [`REPLAY_FLOOR_NS`].
+const CONFIRM_SHARE: f64 = 0.2;
+
 /// Rows of the first chunk, before anything is known of their cost.
 const FIRST_CHUNK: usize = 64;
 
@@ -297,6 +301,32 @@ impl Pacer {
     }
 }
 
+/// A stall of the machine's is shorter than this, even on a busy one: a row that took longer need
+/// not be confirmed, which would take as long again.
+const LONGEST_STALL_NS: f64 = 50_000_000.0;
+
+/// Of rows that were timed one by one, those whose time may be a stall: the few far above the
+/// median. If many are, their times differ by nature.
+pub fn slow_rows(times: &[f64]) -> Vec<usize> {
+    if !times.iter().any(|ns| *ns > SUSPICIOUS_NS) {
+        return Vec::new();
+    }
+    let mut sorted = times.to_vec();
+    let middle = sorted.len() / 2;
+    let median = *sorted.select_nth_unstable_by(middle, f64::total_cmp).1;
+    let slow = |ns: &f64| {
+        ns - median > SUSPICIOUS_NS && *ns > SUSPICIOUS_FACTOR * median && *ns < LONGEST_STALL_NS
+    };
+    let rows: Vec<usize> = (0..times.len()).filter(|row| slow(&times[*row])).collect();
+    let cost: f64 = rows.iter().map(|row| times[*row]).sum();
+    let total: f64 = times.iter().sum();
+    // Confirming may not take longer than this share of the batch, unless it is one row.
+    if rows.len() > 1 && cost > CONFIRM_SHARE * total && cost > REPLAY_FLOOR_NS {
+        return Vec::new();
+    }
+    rows
+}
+
 fn push(runs: &mut Vec<Run>, rows: usize, ns: f64, method: Method) {
     if rows > 0 {
         let ps = (ns * 1000.0) as u64;
@@ -429,6 +459,18 @@ mod tests {
         assert_eq!(machine.kept, (0..1_000).collect::<Vec<_>>());
         assert_eq!(machine.replayed[500], 0);
         assert!((latencies(&runs)[500] / 1e9 - 1.0).abs() < 0.01);
+    }
+
+    #[test]
+    fn only_rows_that_may_be_stalls_are_confirmed() {
+        let mut times = vec![500.0; 1_000];
+        assert!(slow_rows(&times).is_empty());
+        times[3] = 2e6;
+        times[900] = 300e3;
+        times[901] = 5e9;
+        assert_eq!(slow_rows(&times), [3, 900]);
+        let by_nature: Vec<f64> = (0..1_000).map(|row| f64::from(row % 10) * 1e6).collect();
+        assert!(slow_rows(&by_nature).is_empty());
     }
 
     #[test]

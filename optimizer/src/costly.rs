@@ -11,6 +11,7 @@ use datafusion::arrow::datatypes::DataType;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result};
 use datafusion::execution::SessionStateDefaults;
+use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator};
 
 /// Names of the functions that come with DataFusion.
@@ -29,12 +30,13 @@ pub fn is_costly(expr: &Expr, schema: &DFSchema) -> Result<bool> {
             Expr::ScalarSubquery(_) | Expr::InSubquery(_) | Expr::Exists(_) => subquery = true,
             Expr::ScalarFunction(function) => {
                 costly |= !BUILT_IN.contains(function.name())
-                    || function
-                        .args
-                        .iter()
-                        .map(|arg| Ok(varies_in_size(&arg.get_type(schema)?)))
-                        .collect::<Result<Vec<bool>>>()?
-                        .contains(&true);
+                    || !reads_a_bounded_part(function)
+                        && function
+                            .args
+                            .iter()
+                            .map(|arg| Ok(varies_in_size(&arg.get_type(schema)?)))
+                            .collect::<Result<Vec<bool>>>()?
+                            .contains(&true);
             }
             Expr::Like(_) | Expr::SimilarTo(_) => costly = true,
             Expr::BinaryExpr(BinaryExpr { op, .. }) => {
@@ -58,6 +60,22 @@ pub fn is_costly(expr: &Expr, schema: &DFSchema) -> Result<bool> {
     Ok(costly && !subquery)
 }
 
+/// Whether a built-in function reads only so much of its value as literals say, or only its
+/// length: `left(s, 2)`, `substr(s, 1, 4)`, `starts_with(s, 'x')`, `octet_length(s)`.
+fn reads_a_bounded_part(function: &ScalarFunction) -> bool {
+    let bounded = matches!(
+        function.name(),
+        "left" | "substr" | "substring" | "starts_with" | "ends_with" | "octet_length"
+    );
+    let literal = |expr: &Expr| matches!(expr, Expr::Literal(..));
+    // `substr(s, 3)` and `left(s, -1)` go on to the end.
+    let open_ended = function.name().starts_with("substr") && function.args.len() < 3
+        || function.args.iter().skip(1).any(
+            |arg| matches!(arg, Expr::Literal(value, _) if value.to_string().starts_with('-')),
+        );
+    bounded && !open_ended && function.args.iter().skip(1).all(literal)
+}
+
 fn varies_in_size(data_type: &DataType) -> bool {
     !(data_type.is_primitive()
         || matches!(
@@ -70,7 +88,7 @@ fn varies_in_size(data_type: &DataType) -> bool {
 mod tests {
     use datafusion::arrow::datatypes::{Field, Schema};
     use datafusion::common::ToDFSchema;
-    use datafusion::functions::expr_fn::{abs, upper};
+    use datafusion::functions::expr_fn::{abs, left, substr, upper};
     use datafusion::logical_expr::{col, lit};
 
     use super::*;
@@ -88,6 +106,11 @@ mod tests {
             (abs(col("n")).gt(lit(3_i64)), false),
             (col("s").eq(lit("x")), false),
             (upper(col("s")), true),
+            (left(col("s"), lit(2_i64)), false),
+            (left(col("s"), lit(-2_i64)), true),
+            (left(col("s"), col("n")), true),
+            (substr(col("s"), lit(2_i64)), true),
+            (left(upper(col("s")), lit(2_i64)), true),
             (col("s").like(lit("%x%")).and(col("n").gt(lit(1_i64))), true),
         ] {
             assert_eq!(is_costly(&expr, &schema).unwrap(), expected, "{expr}");
