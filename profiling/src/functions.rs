@@ -81,11 +81,12 @@ impl TableFunctionImpl for Trace {
             ))),
             (None, Direction::Backward) => plan_err!(
                 "backward_trace takes a query id and the number of a result row, from 0, \
-                 as constants: backward_trace(7, 0)"
+                 as constants: backward_trace(7, 0); last_query_id() is NULL before the \
+                 session's first query"
             ),
             (None, Direction::Forward) => plan_err!(
                 "forward_trace takes a query id, the name of a table and a row id, \
-                 as constants: forward_trace(7, 'public.t', 129707)"
+                 as constants: forward_trace(7, 'main.t', 129707)"
             ),
         }
     }

@@ -24,7 +24,7 @@ use datafusion::parquet::file::reader::ChunkReader;
 use datafusion::parquet::file::statistics::Statistics;
 use datafusion::parquet::schema::types::ColumnPath;
 
-use crate::definition::TableDefinition;
+use crate::definition::{Kind, TableDefinition};
 use crate::query_ids::QueryIds;
 
 /// Why a segment of schema `sys` could not be written or read.
@@ -281,28 +281,17 @@ fn write(
     Ok(())
 }
 
-/// Columns that differ from row to row are stored as differences, all others as a dictionary
-/// (a run of one value takes next to nothing).
+/// Numbers are stored as differences, which for a run of one value, too, takes next to nothing
+/// and is quicker than looking every number up in a dictionary; texts as a dictionary.
 fn properties(table: &TableDefinition) -> ParquetResult<WriterProperties> {
-    const VARYING: [&str; 12] = [
-        "output_id",
-        "input_id",
-        "input_latency_ns",
-        "row_id",
-        "latency_ns",
-        "output_row",
-        "record_id",
-        "started_at",
-        "ended_at",
-        "sent_at",
-        "bytes",
-        "rows",
-    ];
     let mut properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(1)?))
         .set_created_by("skewer".to_owned());
     for column in table.columns {
-        if VARYING.contains(&column.name) {
+        if matches!(
+            column.kind,
+            Kind::Int | Kind::OptInt | Kind::Time | Kind::OptTime
+        ) {
             let path = ColumnPath::from(column.name);
             properties = properties
                 .set_column_dictionary_enabled(path.clone(), false)
