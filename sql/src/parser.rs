@@ -1,7 +1,11 @@
 //! One statement's text → [`Statement`].
 
+use std::ops::ControlFlow;
+
 use datafusion::sql::parser::{DFParser, DFParserBuilder, Statement as DFStatement};
-use datafusion::sql::sqlparser::ast::{self, DescribeAlias, ObjectType, SchemaName};
+use datafusion::sql::sqlparser::ast::{
+    self, DescribeAlias, ObjectType, SchemaName, VisitMut, VisitorMut,
+};
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::ParserError;
@@ -83,11 +87,35 @@ fn parse_statement(sql: &str, parser: &mut DFParser<'_>) -> Result<Statement, Sy
             Ok(Statement::ExplainProfile(explain))
         }
         _ => {
-            let statement = parser
+            let mut statement = parser
                 .parse_statement()
                 .map_err(|e| SyntaxError::from_datafusion(sql, e))?;
+            spell_out(&mut statement);
             classify(statement).map_err(|message| SyntaxError::at(sql, first.span.start, message))
         }
+    }
+}
+
+/// `FROM t` is `SELECT * FROM t`: DataFusion would select no column.
+fn spell_out(statement: &mut DFStatement) {
+    struct AddStar;
+    impl VisitorMut for AddStar {
+        type Break = ();
+        fn pre_visit_select(&mut self, select: &mut ast::Select) -> ControlFlow<()> {
+            if select.flavor == ast::SelectFlavor::FromFirstNoSelect {
+                select.flavor = ast::SelectFlavor::Standard;
+                let star = ast::SelectItem::Wildcard(ast::WildcardAdditionalOptions::default());
+                select.projection.push(star);
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    match statement {
+        DFStatement::Statement(statement) => {
+            let _: ControlFlow<()> = statement.visit(&mut AddStar);
+        }
+        DFStatement::Explain(explain) => spell_out(&mut explain.statement),
+        _ => {}
     }
 }
 
