@@ -10,14 +10,19 @@ use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Values, WriteOp
 use datafusion::sql::parser::Statement as DFStatement;
 use datafusion::sql::sqlparser::ast::{self, SetExpr, TableObject};
 
+use skewer_sql::nearest;
 use skewer_storage::TableMeta;
 
 use super::{Context, Outcome};
+use crate::catalog::names::fold;
 use crate::catalog::types::must_be_assignable;
 use crate::error::Error;
 
 /// Appends rows; columns that are not listed get NULL.
-pub(crate) async fn execute(context: &mut Context, insert: ast::Insert) -> Result<Outcome, Error> {
+pub(crate) async fn execute(
+    context: &mut Context,
+    mut insert: ast::Insert,
+) -> Result<Outcome, Error> {
     let TableObject::TableName(name) = &insert.table else {
         return Err(Error::Unsupported(
             "INSERT into something other than a table".to_owned(),
@@ -30,6 +35,8 @@ pub(crate) async fn execute(context: &mut Context, insert: ast::Insert) -> Resul
     }
     let table = context.catalog.writable_table(name)?;
     check_width(&insert, table.schema.fields().len())?;
+    let places = listed_columns(&insert, &table)?;
+    keep_decimals_exact(&mut insert, &table, &places);
     let explicit = explicit_casts(&insert);
     let statement = DFStatement::Statement(Box::new(ast::Statement::Insert(insert)));
     let plan = context.catalog.plan(statement).await?;
@@ -51,6 +58,50 @@ pub(crate) async fn execute(context: &mut Context, insert: ast::Insert) -> Resul
     context.commit(transaction).await?;
     context.session.database_inner().has_grown(table.id);
     Ok(Outcome::Count(rows))
+}
+
+/// The table's columns that the statement gives values for, in its order.
+fn listed_columns(insert: &ast::Insert, table: &TableMeta) -> Result<Vec<usize>, Error> {
+    if insert.columns.is_empty() {
+        return Ok((0..table.schema.fields().len()).collect());
+    }
+    let mut places = Vec::with_capacity(insert.columns.len());
+    for name in &insert.columns {
+        let Some(column) = name.0.last().and_then(|part| part.as_ident()).map(fold) else {
+            return Err(Error::Invalid(format!("{name} is not a column")));
+        };
+        let Ok(place) = table.schema.index_of(&column) else {
+            let known = table.schema.fields().iter().map(|f| f.name().as_str());
+            return Err(Error::UnknownColumn {
+                suggestions: nearest(&column, known),
+                name: column,
+            });
+        };
+        if places.contains(&place) {
+            return Err(Error::Invalid(format!("column {column} is listed twice")));
+        }
+        places.push(place);
+    }
+    Ok(places)
+}
+
+/// Numbers that VALUES has for DECIMAL columns go there as text: DataFusion reads them as DOUBLE,
+/// which has 15 digits.
+fn keep_decimals_exact(insert: &mut ast::Insert, table: &TableMeta, places: &[usize]) {
+    let Some(SetExpr::Values(values)) = insert.source.as_mut().map(|q| &mut *q.body) else {
+        return;
+    };
+    let rows = values.rows.iter_mut().flat_map(|row| {
+        let columns = places.iter().map(|place| table.schema.field(*place));
+        row.content.iter_mut().zip(columns)
+    });
+    for (value, _) in rows.filter(|(_, field)| field.data_type().is_decimal()) {
+        let text = value.to_string();
+        let digits = text.strip_prefix('-').unwrap_or(&text);
+        if digits.len() > 15 && digits.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
+            *value = ast::Expr::value(ast::Value::SingleQuotedString(text));
+        }
+    }
 }
 
 /// Which values of VALUES are casts that somebody wrote, by row and place.
