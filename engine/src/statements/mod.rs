@@ -22,6 +22,7 @@ pub(crate) mod create_view;
 pub(crate) mod delete;
 pub(crate) mod describe;
 pub(crate) mod drop;
+pub(crate) mod explain;
 pub(crate) mod explain_profile;
 pub(crate) mod insert;
 pub(crate) mod prepare;
@@ -125,7 +126,7 @@ pub(crate) async fn run(
 async fn dispatch(context: &mut Context, statement: Statement) -> Result<Outcome, Error> {
     match statement {
         Statement::Query(query) => context.query(as_statement(query)).await,
-        Statement::Explain(explain) => context.query(*explain).await,
+        Statement::Explain(explain) => explain::execute(context, *explain).await,
         Statement::CreateTable(table) => create_table::execute(context, *table).await,
         Statement::CreateExternalTable(table) => {
             create_external_table::execute(context, *table).await
