@@ -218,7 +218,10 @@ impl Error {
             DataFusionError::ObjectStore(inner) => Self::from_object_store(inner),
             DataFusionError::IoError(inner) => Self::from_io(inner),
             DataFusionError::SQL(inner, _) => Self::Invalid(inner.to_string()),
-            DataFusionError::NotImplemented(text) => Self::Unsupported(text.clone()),
+            DataFusionError::NotImplemented(text) => Self::Unsupported(physical_plan_gap(text)),
+            DataFusionError::Plan(text) if text.contains(NO_SIGNATURE) => {
+                Self::Invalid(without_attempts(text))
+            }
             DataFusionError::Plan(text) | DataFusionError::Configuration(text) => {
                 Self::Invalid(text.clone())
             }
@@ -382,6 +385,31 @@ impl Error {
             io::ErrorKind::OutOfMemory => Self::OutOfMemory(error.to_string()),
             _ => Self::Io(error.to_string()),
         }
+    }
+}
+
+/// How DataFusion begins to tell of a function that takes no such arguments.
+const NO_SIGNATURE: &str = " failed to match any signature, errors: ";
+
+/// What DataFusion says of wrong arguments, without its attempt at each signature, which it calls
+/// an internal error: the function as it was called and the candidates remain.
+fn without_attempts(text: &str) -> String {
+    match text.find("No function matches") {
+        Some(from) => text[from..].to_owned(),
+        None => text.to_owned(),
+    }
+}
+
+/// A subquery that could not be made a join comes to the operators as an expression.
+fn physical_plan_gap(text: &str) -> String {
+    let subquery = text.starts_with("Physical plan does not support logical expression")
+        && ["OuterReferenceColumn", "Subquery", "Exists"]
+            .iter()
+            .any(|kind| text.contains(kind));
+    if subquery {
+        "this correlated subquery; write it as a join".to_owned()
+    } else {
+        text.to_owned()
     }
 }
 

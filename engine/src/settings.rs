@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use datafusion::arrow::array::timezone::Tz;
 use datafusion::common::config::ConfigOptions;
 use skewer_profiling::{Level, Retention};
 use skewer_sql::nearest;
@@ -117,6 +118,13 @@ pub(crate) fn set_option(
             } else {
                 (*why).to_owned()
             },
+        });
+    }
+    if name == "datafusion.execution.time_zone" && value.parse::<Tz>().is_err() {
+        return Err(Error::InvalidValue {
+            name: name.to_owned(),
+            value: value.to_owned(),
+            expected: "it is a time zone, as 'Europe/Oslo', 'UTC' or '+02:00'".to_owned(),
         });
     }
     options.set(name, value).map_err(|_| Error::InvalidValue {

@@ -210,6 +210,7 @@ impl FileTable {
 
     /// The kind of the first file of a directory whose kind is known.
     fn kind_within(name: &str) -> Option<FileKind> {
+        // Without a slash it may as well be a table that is not there.
         if !name.contains('/') {
             return None;
         }

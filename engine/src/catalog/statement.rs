@@ -1,6 +1,7 @@
 //! The catalog of one statement, as DataFusion asks for it.
 
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -11,7 +12,7 @@ use datafusion::datasource::ViewTable;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, TableType};
 use datafusion::sql::parser::Statement as DFStatement;
-use datafusion::sql::sqlparser::ast;
+use datafusion::sql::sqlparser::ast::{self, Visit};
 use parking_lot::Mutex;
 use skewer_sql::row_ids::expose_row_ids;
 use skewer_sql::{Statement, nearest};
@@ -137,6 +138,9 @@ impl StatementCatalog {
                 }
             }
         }
+        if suggestions.is_empty() && std::path::Path::new(table).is_dir() {
+            suggestions.push(format!("'{table}/'"));
+        }
         Error::UnknownTable {
             name: Name {
                 schema: name.schema.clone(),
@@ -219,6 +223,7 @@ impl StatementCatalog {
         self: &Arc<Self>,
         mut statement: DFStatement,
     ) -> Result<LogicalPlan, Error> {
+        refuse_overlooked(&statement)?;
         expose(&mut statement, &|name| self.has_row_ids(name));
         let state = self.planning_state();
         Ok(Box::pin(state.statement_to_plan(statement)).await?)
@@ -389,6 +394,62 @@ pub(crate) fn rename_columns(plan: LogicalPlan, columns: &[String]) -> Result<Lo
         .map(|(column, name)| Expr::Column(column).alias(name))
         .collect();
     Ok(LogicalPlanBuilder::from(plan).project(renamed)?.build()?)
+}
+
+/// Refuses what DataFusion's planner overlooks, which would give wrong rows: it reads the whole
+/// table for TABLESAMPLE, and takes EXCEPT ALL and INTERSECT ALL for questions of whether a row has
+/// a match, not of how many.
+fn refuse_overlooked(statement: &DFStatement) -> Result<(), Error> {
+    struct Overlooked;
+    impl ast::Visitor for Overlooked {
+        type Break = &'static str;
+        fn pre_visit_table_factor(
+            &mut self,
+            factor: &ast::TableFactor,
+        ) -> ControlFlow<Self::Break> {
+            match factor {
+                ast::TableFactor::Table {
+                    sample: Some(_), ..
+                }
+                | ast::TableFactor::Derived {
+                    sample: Some(_), ..
+                } => ControlFlow::Break("TABLESAMPLE; WHERE random() < 0.1 takes a tenth"),
+                _ => ControlFlow::Continue(()),
+            }
+        }
+        fn pre_visit_query(&mut self, query: &ast::Query) -> ControlFlow<Self::Break> {
+            counts_duplicates(&query.body)
+        }
+    }
+    fn counts_duplicates(body: &ast::SetExpr) -> ControlFlow<&'static str> {
+        let ast::SetExpr::SetOperation {
+            op,
+            set_quantifier,
+            left,
+            right,
+        } = body
+        else {
+            return ControlFlow::Continue(());
+        };
+        match (op, set_quantifier) {
+            (ast::SetOperator::Except, ast::SetQuantifier::All) => ControlFlow::Break("EXCEPT ALL"),
+            (ast::SetOperator::Intersect, ast::SetQuantifier::All) => {
+                ControlFlow::Break("INTERSECT ALL")
+            }
+            _ => {
+                counts_duplicates(left)?;
+                counts_duplicates(right)
+            }
+        }
+    }
+    match statement {
+        DFStatement::Statement(statement) => match statement.visit(&mut Overlooked) {
+            ControlFlow::Break(what) => Err(Error::Unsupported(what.to_owned())),
+            ControlFlow::Continue(()) => Ok(()),
+        },
+        DFStatement::Explain(explain) => refuse_overlooked(&explain.statement),
+        _ => Ok(()),
+    }
 }
 
 /// Makes row ids visible in the blocks of a statement that name them.
