@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool, UnboundedMemoryPool};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
@@ -20,6 +20,9 @@ use crate::session::Session;
 
 /// How long closing waits for work on the database's threads to notice that it is over.
 const SHUTDOWN: Duration = Duration::from_secs(5);
+
+/// How long closing waits for statements that were just cancelled to be recorded as such.
+const CANCELLING: Duration = Duration::from_millis(200);
 
 /// Planning recurses over expressions: in debug builds a deep one needs more than the usual 2 MiB.
 const STACK: usize = 16 << 20;
@@ -71,6 +74,8 @@ pub(crate) struct DatabaseInner {
     pub(crate) workers: usize,
     /// Tables that have got new segments.
     grown: mpsc::UnboundedSender<TableId>,
+    /// Each statement that runs has a clone.
+    pub(crate) running: Arc<()>,
     handle: Handle,
     /// Taken when the database is dropped.
     runtime: Option<Runtime>,
@@ -192,6 +197,7 @@ impl DatabaseBuilder {
                 opened_retention: self.retention,
                 workers,
                 grown,
+                running: Arc::default(),
                 handle: runtime.handle().clone(),
                 runtime: Some(runtime),
             }),
@@ -246,10 +252,14 @@ impl Database {
     /// # Errors
     /// If schema `sys` cannot be written.
     pub fn close(self) -> Result<(), Error> {
+        let deadline = Instant::now() + CANCELLING;
+        while Arc::strong_count(&self.inner.running) > 1 && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         self.inner
             .sys
             .flush()
-            .map_err(|error| Error::Io(error.to_string()))
+            .map_err(|error| Error::Io(format!("schema sys could not be written: {error}")))
     }
 
     pub(crate) fn inner(&self) -> &Arc<DatabaseInner> {
@@ -267,7 +277,11 @@ impl Database {
                 self.0.abort();
             }
         }
-        let task = self.inner.handle.spawn(future);
+        let running = Arc::clone(&self.inner.running);
+        let task = self.inner.handle.spawn(async move {
+            let _running = running;
+            future.await
+        });
         let _guard = AbortOnDrop(task.abort_handle());
         match task.await {
             Ok(result) => result,

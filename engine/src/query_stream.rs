@@ -123,15 +123,17 @@ impl QueryStream {
         let schema = stream.schema();
         let query_id = record.traced_id();
         let (sender, batches) = mpsc::channel(BUFFERED_BATCHES);
-        let task = tokio::spawn(drive(
-            Running {
-                stream,
-                record,
-                progress: progress.clone(),
-                catalog,
-            },
-            sender,
-        ));
+        let counted = Arc::clone(&session.database_inner().running);
+        let running = Running {
+            stream,
+            record,
+            progress: progress.clone(),
+            catalog,
+        };
+        let task = tokio::spawn(async move {
+            let _counted = counted;
+            drive(running, sender).await;
+        });
         Self {
             schema,
             query_id,

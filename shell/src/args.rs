@@ -35,7 +35,12 @@ pub struct SqlArguments {
     pub path: Option<PathBuf>,
 
     /// Run this SQL and exit; may be repeated and mixed with -f, in order
-    #[arg(short = 'c', long = "command", value_name = "SQL")]
+    #[arg(
+        short = 'c',
+        long = "command",
+        value_name = "SQL",
+        allow_hyphen_values = true
+    )]
     command_text: Vec<String>,
 
     /// Run the statements of this file (- is standard input) and exit

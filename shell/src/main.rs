@@ -77,9 +77,12 @@ async fn run_sql(
     let mut shell = Shell::open(arguments.path.as_deref(), runner, terminal)?;
     shell.format = arguments.format;
     let outcome = run_sources(&mut shell, &arguments).await;
-    // What was recorded is kept whatever happened; the first error is the one to report.
-    let closed = shell.close();
-    outcome.and(closed)
+    // What was recorded is kept whatever happened. If it cannot be, the statements have succeeded
+    // all the same.
+    if let Err(error) = shell.close() {
+        repl::warn(&error, &terminal.error_palette());
+    }
+    outcome
 }
 
 async fn run_sources(shell: &mut Shell, arguments: &SqlArguments) -> Result<(), ShellError> {

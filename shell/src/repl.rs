@@ -65,6 +65,11 @@ pub fn report(error: &ShellError, palette: &Palette) {
     eprintln!("{} {error}", palette.bad.paint("error:"));
 }
 
+/// Says on standard error what went wrong beside the statements.
+pub fn warn(error: &ShellError, palette: &Palette) {
+    eprintln!("{} {error}", palette.bad.paint("warning:"));
+}
+
 fn greet(path: Option<&Path>, palette: &Palette) {
     let place = match path {
         Some(path) => path.display().to_string(),

@@ -190,3 +190,32 @@ fn times_go_to_standard_error() {
         "{ran:?}"
     );
 }
+
+#[test]
+fn a_command_may_begin_with_a_comment() {
+    let out = run(&["--format", "csv", "-c", "-- how many\nSELECT 1 AS n"], "").success();
+    assert_eq!(out, "n\n1\n");
+}
+
+#[test]
+fn an_interrupted_change_is_recorded_as_cancelled() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = dir.path().join("db").display().to_string();
+    let change = "CREATE TABLE big AS SELECT a.value FROM generate_series(1, 1000000) AS a \
+                  CROSS JOIN generate_series(1, 1000000)";
+    let mut child = skewer(&[&db, "-c", change])
+        .stdin(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    std::process::Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status()
+        .unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let asked = "SELECT status FROM sys.queries; SELECT count(*) AS tables \
+                 FROM information_schema.tables WHERE table_schema = 'main'";
+    let out = run(&[&db, "--format", "csv", "-c", asked], "").success();
+    assert_eq!(out, "status\ncancelled\ntables\n0\n");
+}
