@@ -28,7 +28,10 @@ pub(super) fn describe(name: &str, details: &str, table: Option<&str>) -> Descri
         "FilterExec" => ("Filter".to_owned(), expression(fields.bare())),
         "AggregateExec" => aggregate(&fields),
         "RepartitionExec" => ("Exchange".to_owned(), exchange(&fields)),
-        "CoalescePartitionsExec" => ("Merge partitions".to_owned(), first(&fields)),
+        "CoalescePartitionsExec" => (
+            "Merge partitions".to_owned(),
+            first(&fields).trim_start_matches(", ").to_owned(),
+        ),
         "SortPreservingMergeExec" => {
             let order = expressions(fields.bare());
             ("Merge sorted".to_owned(), [order, first(&fields)].concat())
