@@ -7,6 +7,8 @@ use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 
 /// A space instead of ISO 8601's T, as SQL writes timestamps; fractions only if there are any.
 const OPTIONS: FormatOptions<'static> = FormatOptions::new()
+    // Within lists and structs; a cell that is NULL is the format's own matter.
+    .with_null("NULL")
     .with_timestamp_format(Some("%Y-%m-%d %H:%M:%S%.f"))
     .with_timestamp_tz_format(Some("%Y-%m-%d %H:%M:%S%.f%:z"))
     .with_datetime_format(Some("%Y-%m-%d %H:%M:%S%.f"));
@@ -31,7 +33,8 @@ impl<'a> Cells<'a> {
     /// The value's text; `None` is NULL.
     pub fn get(&self, column: usize, row: usize) -> Result<Option<String>, ArrowError> {
         let (array, formatter) = &self.columns[column];
-        if array.is_null(row) {
+        // A column that is NULL throughout may have a type without a bitmap of NULLs.
+        if array.is_null(row) || array.data_type().is_null() {
             return Ok(None);
         }
         formatter.value(row).try_to_string().map(Some)

@@ -125,3 +125,15 @@ fn a_plan_is_printed_as_it_is() {
     );
     assert!(!text.contains('|') && !text.contains("\\n"), "{text}");
 }
+
+#[test]
+fn null_is_told_from_the_empty_text_in_every_place() {
+    let query = "SELECT NULL AS n, '' AS e, [1, NULL] AS l, named_struct('a', NULL) AS s";
+    let csv = run(&["--format", "csv", "-c", query], "").success();
+    assert_eq!(csv, "n,e,l,s\n,\"\",\"[1, NULL]\",{a: NULL}\n");
+    let table = run(&["-c", query], "").success();
+    assert!(
+        table.contains("| NULL |   | [1, NULL] | {a: NULL} |"),
+        "{table}"
+    );
+}
