@@ -134,3 +134,28 @@ async fn lower_levels_say_why_there_are_no_records() {
         assert!(text.contains("Aggregate"), "{text}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn show_create_view_prints_the_sql_behind_a_view_which_gives_the_same() {
+    let (session, id) = slow_on_one_record().await;
+    lines(&session, &format!("EXPLAIN PROFILE {QUERY}")).await;
+    let text = async |sql: &str| {
+        let batches = session.sql(sql).await.unwrap().collect().await.unwrap();
+        batches[0].column(1).as_string::<i32>().value(0).to_owned()
+    };
+    let printed = text("SHOW CREATE VIEW sys.expensive_inputs").await;
+    let ids = async |sql: String| {
+        let batches = session.sql(&sql).await.unwrap().collect().await.unwrap();
+        let column = |batch: &RecordBatch| {
+            let ids = batch.column_by_name("row_id").unwrap().clone();
+            ids.as_primitive::<Int64Type>().values().to_vec()
+        };
+        let mut ids: Vec<i64> = batches.iter().flat_map(column).collect();
+        ids.sort_unstable();
+        ids
+    };
+    let by_text = ids(printed).await;
+    assert!(by_text.contains(&id));
+    let by_view = "SELECT row_id FROM sys.expensive_inputs WHERE query_id = last_query_id()";
+    assert_eq!(by_text, ids(by_view.to_owned()).await);
+}

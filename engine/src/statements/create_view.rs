@@ -1,13 +1,24 @@
 //! CREATE VIEW.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast;
 use skewer_sql::ObjectKind;
 
 use super::{Context, Outcome, as_statement};
+use crate::catalog::names::Name;
 use crate::catalog::statement::rename_columns;
 use crate::error::Error;
+
+/// Whether a query reads the view that it is to define, which OR REPLACE would make a circle.
+fn refers_to(context: &Context, query: &ast::Query, view: &Name) -> Result<bool, Error> {
+    let found = ast::visit_relations(query, |relation| match context.catalog.resolve(relation) {
+        Ok(name) if name == *view => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    });
+    Ok(found.is_break())
+}
 
 /// Names a query, after it has been seen to make sense.
 pub(crate) async fn execute(
@@ -48,6 +59,11 @@ pub(crate) async fn execute(
         .map(|column| crate::catalog::names::fold(&column.name))
         .collect();
     rename_columns(plan, &columns)?;
+    if refers_to(context, &view.query, &name)? {
+        return Err(Error::Invalid(format!(
+            "view {name} cannot be defined by itself; write its definition in place of its name"
+        )));
+    }
 
     let or_replace = view.or_replace;
     view.or_replace = false;

@@ -1,5 +1,7 @@
 //! SHOW of settings, tables, schemas and definitions.
 
+use std::sync::atomic::Ordering;
+
 use datafusion::arrow::datatypes::Schema;
 use datafusion::sql::sqlparser::ast::ObjectName;
 use skewer_sql::{ObjectKind, Statement};
@@ -126,6 +128,13 @@ async fn definition(context: &Context, name: &Name) -> Result<(ObjectKind, Strin
     if name.schema == SYS
         && let Some(provider) = context.catalog.sys().table(&name.table).await?
     {
+        // Views that follow a query's plan: their SQL for the session's last query.
+        let session = &context.session;
+        let query_id = session.inner().last_query_id.load(Ordering::Acquire);
+        let sys = &session.database_inner().sys;
+        if let Ok(sql) = sys.expanded_sql(&name.table, query_id).await {
+            return Ok((ObjectKind::View, sql));
+        }
         return Ok(match provider.get_table_definition() {
             Some(sql) => (ObjectKind::View, sql.to_owned()),
             None => (
