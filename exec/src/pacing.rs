@@ -465,11 +465,12 @@ mod tests {
     #[test]
     fn rows_that_differ_by_nature_are_not_all_evaluated_again() {
         // Every eighth row takes ten times as long, and all take longer than a chunk.
-        let cost = |row: usize| if row % 8 == 0 { 800e3 } else { 80e3 };
+        let cost = |row: usize| if row.is_multiple_of(8) { 800e3 } else { 80e3 };
         let mut machine = Machine::new((0..4_000).map(cost).collect());
         time(&mut machine);
         let again: usize = machine.replayed.iter().sum();
-        assert!(again <= 80, "{again} of 500 slow rows were evaluated again");
+        // The first chunk, which is searched, and slow rows for a twentieth of the time.
+        assert!(again <= 150, "{again} evaluations of rows were repeated");
     }
 
     #[test]
