@@ -145,8 +145,6 @@ struct GroupedCapture {
     identity: Option<Identity>,
     /// Groups not emitted yet.
     groups: usize,
-    /// Output ids of the batch at hand, kept for its allocation.
-    outputs: Vec<i64>,
 }
 
 impl GroupedCapture {
@@ -155,7 +153,6 @@ impl GroupedCapture {
             capture,
             identity: None,
             groups: 0,
-            outputs: Vec::new(),
         }
     }
 
@@ -175,12 +172,11 @@ impl GroupedCapture {
         })
     }
 
-    /// Logs the edges of one batch from the records of `source`.
-    fn log(&mut self, source: &RecordSource, ids: &Int64Array, latency: &Latency) {
+    /// Logs the edges of one batch from the records of `source` to `groups`.
+    fn log(&self, groups: Groups<'_>, source: &RecordSource, ids: &Int64Array, latency: &Latency) {
         let Some(identity) = self.identity else {
             return;
         };
-        let outputs = self.outputs.as_slice();
         let chunk =
             |outputs: Ids, inputs: Ids, first_input: i64, latency: Latencies| LineageChunk {
                 fragment_id: identity.position.fragment_id,
@@ -200,7 +196,7 @@ impl GroupedCapture {
             });
         if same_run {
             self.capture.recorder.lineage(chunk(
-                Ids::encode(outputs),
+                groups.encode(identity.first_id, ids.len(), self.groups),
                 Ids::encode(ids.values()),
                 ids.value(0),
                 latency.encode(ids.len()),
@@ -209,17 +205,27 @@ impl GroupedCapture {
         }
         // Absent inputs (padding of outer joins and unions, records not sampled) have no edge;
         // groups made by several accumulators are logged apart, which keeps their ids short.
-        let mut runs: HashMap<i64, Edges> = HashMap::new();
+        let mut runs: Vec<Edges> = Vec::new();
+        let mut run_of_key: HashMap<i64, usize> = HashMap::new();
+        let mut latest = None;
         for (row, id) in ids.iter().enumerate() {
             let Some(id) = id else { continue };
-            let edges = runs.entry(source.run_key(id)).or_default();
-            edges.outputs.push(outputs[row]);
-            edges.inputs.push(id);
-            edges.latencies.push(latency.of(row));
+            let key = source.run_key(id);
+            let run = match latest {
+                Some((latest, run)) if latest == key => run,
+                _ => *run_of_key.entry(key).or_insert(runs.len()),
+            };
+            latest = Some((key, run));
+            if run == runs.len() {
+                runs.push(Edges::default());
+            }
+            runs[run].outputs.push(groups.of(row));
+            runs[run].inputs.push(id);
+            runs[run].latencies.push(latency.of(row));
         }
-        for edges in runs.into_values() {
+        for edges in runs {
             self.capture.recorder.lineage(chunk(
-                Ids::encode(&edges.outputs),
+                Ids::encode_indexes(identity.first_id, &edges.outputs, self.groups),
                 Ids::encode(&edges.inputs),
                 edges.inputs[0],
                 Latencies::encode(&edges.latencies),
@@ -244,9 +250,40 @@ impl GroupedCapture {
 /// Edges from the records of one operator.
 #[derive(Default)]
 struct Edges {
-    outputs: Vec<i64>,
+    outputs: Vec<usize>,
     inputs: Vec<i64>,
     latencies: Vec<i64>,
+}
+
+/// The group of each row of a batch.
+#[derive(Debug, Clone, Copy)]
+enum Groups<'a> {
+    /// As the caller says.
+    Listed(&'a [usize]),
+    /// All rows are of group 0.
+    One,
+    /// Every row is a group of its own.
+    Each,
+}
+
+impl Groups<'_> {
+    fn of(self, row: usize) -> usize {
+        match self {
+            Groups::Listed(groups) => groups[row],
+            Groups::One => 0,
+            Groups::Each => row,
+        }
+    }
+
+    /// The ids of the groups of all `rows`, where group 0 has the id `first_id` and there are
+    /// `total` groups.
+    fn encode(self, first_id: i64, rows: usize, total: usize) -> Ids {
+        match self {
+            Groups::Listed(groups) => Ids::encode_indexes(first_id, groups, total),
+            Groups::One => Ids::constant(first_id, rows),
+            Groups::Each => Ids::range(first_id, rows),
+        }
+    }
 }
 
 /// Latencies of a batch's records, in picoseconds.
@@ -316,20 +353,17 @@ impl GroupedCapture {
     fn update(
         &mut self,
         values: &[ArrayRef],
-        group_indices: impl Iterator<Item = usize>,
+        groups: Groups<'_>,
         total_num_groups: usize,
     ) -> Result<()> {
         let started = Instant::now();
-        let first_id = self.identity().first_id;
+        self.identity();
         self.groups = total_num_groups;
-        self.outputs.clear();
-        self.outputs
-            .extend(group_indices.map(|group| first_id + group as i64));
         let capture = Arc::clone(&self.capture);
         for input in &capture.inputs {
             let ids = int64(values, input.id_argument)?;
             let latency = Latency::new(values, &input.latency_arguments)?;
-            self.log(&input.source, ids, &latency);
+            self.log(groups, &input.source, ids, &latency);
         }
         capture.recorder.overhead(started.elapsed());
         Ok(())
@@ -338,7 +372,7 @@ impl GroupedCapture {
     fn merge(
         &mut self,
         values: &[ArrayRef],
-        group_indices: impl Iterator<Item = usize>,
+        groups: Groups<'_>,
         total_num_groups: usize,
     ) -> Result<()> {
         let started = Instant::now();
@@ -349,11 +383,8 @@ impl GroupedCapture {
             self.become_merge_of_spilled_groups(&mut identity);
         }
         self.groups = total_num_groups;
-        self.outputs.clear();
-        self.outputs
-            .extend(group_indices.map(|group| identity.first_id + group as i64));
         let source = RecordSource::Aggregate(Arc::clone(&self.capture.groups));
-        self.log(&source, ids, &Latency::None);
+        self.log(groups, &source, ids, &Latency::None);
         self.capture.recorder.overhead(started.elapsed());
         Ok(())
     }
@@ -389,7 +420,7 @@ impl GroupsAccumulator for GroupedCapture {
         _opt_filter: Option<&BooleanArray>,
         total_num_groups: usize,
     ) -> Result<()> {
-        self.update(values, group_indices.iter().copied(), total_num_groups)
+        self.update(values, Groups::Listed(group_indices), total_num_groups)
     }
 
     fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
@@ -406,7 +437,7 @@ impl GroupsAccumulator for GroupedCapture {
         group_indices: &[usize],
         total_num_groups: usize,
     ) -> Result<()> {
-        self.merge(values, group_indices.iter().copied(), total_num_groups)
+        self.merge(values, Groups::Listed(group_indices), total_num_groups)
     }
 
     /// Partial aggregation is skipped: every row becomes a group of its own.
@@ -417,14 +448,14 @@ impl GroupsAccumulator for GroupedCapture {
     ) -> Result<Vec<ArrayRef>> {
         let rows = values.first().map_or(0, Array::len);
         let mut alone = GroupedCapture::new(Arc::clone(&self.capture));
-        alone.update(values, 0..rows, rows)?;
+        alone.update(values, Groups::Each, rows)?;
         Ok(vec![alone.emit(EmitTo::All)])
     }
 
     /// The log is not the accumulator's: emitting state would not free it, and an aggregate
     /// that is told to spill must see its size fall.
     fn size(&self) -> usize {
-        size_of_val(self) + self.outputs.capacity() * size_of::<i64>()
+        size_of_val(self)
     }
 }
 
@@ -434,8 +465,7 @@ struct UngroupedCapture(GroupedCapture);
 
 impl Accumulator for UngroupedCapture {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        let rows = values.first().map_or(0, Array::len);
-        self.0.update(values, std::iter::repeat_n(0, rows), 1)
+        self.0.update(values, Groups::One, 1)
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
@@ -451,7 +481,6 @@ impl Accumulator for UngroupedCapture {
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
-        let rows = states.first().map_or(0, Array::len);
-        self.0.merge(states, std::iter::repeat_n(0, rows), 1)
+        self.0.merge(states, Groups::One, 1)
     }
 }

@@ -15,6 +15,7 @@
 //! * [`sample`]: choosing the base records that are traced
 //! * [`output_records`]: the root, which says what result rows were made from
 
+mod batch_bytes;
 pub mod capture;
 pub mod identity;
 pub mod key_sample;

@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use std::task::{Context, Poll, ready};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use datafusion::arrow::array::{Array, RecordBatch};
+use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, Statistics};
@@ -24,6 +24,7 @@ use datafusion::physical_plan::{
 use futures::Stream;
 use skewer_profiling::{Level, OperatorCall, OperatorStats, Recorder, TuplesSent};
 
+use crate::batch_bytes::batch_bytes;
 use crate::key_sample::KeySample;
 use crate::position::{self, Position};
 
@@ -293,7 +294,7 @@ impl Stream for ProfiledStream {
         totals.first_call.get_or_insert(started);
         totals.last_call = Some(ended);
         if let Poll::Ready(Some(Ok(batch))) = &polled {
-            let bytes = batch_bytes(batch);
+            let bytes = batch_bytes(batch) as i64;
             if let Some(keys) = &this.keys {
                 keys.observe(batch);
             }
@@ -390,20 +391,6 @@ impl Drop for ProfiledStream {
             self.recorder.tuples_sent(std::mem::take(&mut self.sent));
         }
     }
-}
-
-/// Bytes that the rows of a batch occupy; what they share with other batches counts in full
-/// only for the views of string views.
-fn batch_bytes(batch: &RecordBatch) -> i64 {
-    batch
-        .columns()
-        .iter()
-        .map(|column| {
-            let data = column.to_data();
-            data.get_slice_memory_size()
-                .unwrap_or_else(|_| column.get_array_memory_size()) as i64
-        })
-        .sum()
 }
 
 /// Peak memory and spilled bytes that an operator's own metrics tell of one partition.

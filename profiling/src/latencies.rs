@@ -4,6 +4,7 @@
 //! and become nanoseconds only when they are read.
 
 use datafusion::arrow::array::Int64Array;
+use serde::{Deserialize, Serialize};
 
 use crate::ids::Ids;
 
@@ -11,10 +12,11 @@ use crate::ids::Ids;
 const PS_PER_NS: i64 = 1000;
 
 /// An immutable column of latencies in picoseconds.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Encoding")]
 pub struct Latencies(Encoding);
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 enum Encoding {
     /// `len` times the same latency.
     Constant { ps: i64, len: usize },
@@ -22,6 +24,29 @@ enum Encoding {
     Runs { runs: Box<[(u32, i64)]>, len: usize },
     /// Latencies, offset-encoded in the same way as ids.
     Offsets(Ids),
+}
+
+/// Why stored latencies are none.
+#[derive(Debug, thiserror::Error)]
+#[error("runs of {records} latencies claim to be {len}")]
+pub struct UnsoundLatencies {
+    records: u64,
+    len: usize,
+}
+
+impl TryFrom<Encoding> for Latencies {
+    type Error = UnsoundLatencies;
+
+    /// Stored bytes are not trusted: what does not fit together is refused.
+    fn try_from(encoding: Encoding) -> Result<Latencies, UnsoundLatencies> {
+        if let Encoding::Runs { runs, len } = &encoding {
+            let records = runs.iter().map(|(records, _)| u64::from(*records)).sum();
+            if records != *len as u64 {
+                return Err(UnsoundLatencies { records, len: *len });
+            }
+        }
+        Ok(Latencies(encoding))
+    }
 }
 
 impl Latencies {
