@@ -8,6 +8,7 @@
 //!
 //! * [`database`]: storage, threads, memory
 //! * [`session`]: settings, functions, statements
+//! * [`prepared`]: statements with parameters, and rows appended from a stream
 //! * [`query_stream`]: results as they come, [`progress`]: how far a statement is
 //! * [`settings`]: what can be SET
 //! * [`error`]: what can go wrong
@@ -25,6 +26,7 @@ pub mod database;
 pub mod error;
 mod last_query_id;
 mod planning;
+pub mod prepared;
 pub mod progress;
 pub mod query_stream;
 mod record;
@@ -35,6 +37,7 @@ pub mod statements;
 
 pub use database::{Database, DatabaseBuilder};
 pub use error::Error;
+pub use prepared::Description;
 pub use progress::{Progress, ProgressHandle};
 pub use query_stream::QueryStream;
 pub use session::Session;

@@ -1,11 +1,11 @@
 //! A session: settings, functions, prepared statements.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
 use datafusion::arrow::datatypes::DataType;
-use datafusion::catalog::EmptyCatalogProviderList;
+use datafusion::catalog::{EmptyCatalogProviderList, SchemaProvider};
 use datafusion::common::ScalarValue;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::logical_expr::{ScalarUDF, Volatility};
@@ -56,6 +56,8 @@ pub(crate) struct SessionInner {
     pub(crate) profile: Mutex<ProfileSettings>,
     pub(crate) prepared: Mutex<HashMap<String, Prepared>>,
     pub(crate) last_query_id: Arc<AtomicI64>,
+    /// What [`Session::register_schema`] was given.
+    pub(crate) schemas: Mutex<BTreeMap<String, Arc<dyn SchemaProvider>>>,
     /// Of the statement that began last.
     progress: Mutex<ProgressHandle>,
 }
@@ -98,6 +100,7 @@ impl Session {
                 profile: Mutex::default(),
                 prepared: Mutex::default(),
                 last_query_id,
+                schemas: Mutex::default(),
                 progress: Mutex::default(),
             }),
         }
@@ -250,6 +253,13 @@ impl Session {
         self.register_udf(ScalarUDF::from(function));
     }
 
+    /// Adds a schema that statements of this session can read, as `name.table`, and not write.
+    /// `information_schema` and lists of schemas leave it out, and queries that read nothing else
+    /// leave no trace in schema `sys`.
+    pub fn register_schema(&self, name: &str, schema: Arc<dyn SchemaProvider>) {
+        self.inner.schemas.lock().insert(name.to_owned(), schema);
+    }
+
     pub(crate) fn inner(&self) -> &SessionInner {
         &self.inner
     }
@@ -269,6 +279,7 @@ impl Session {
             self.inner.context.state(),
             database.storage.clone(),
             database.sys.schema_provider(),
+            self.inner.schemas.lock().clone(),
         ))
     }
 

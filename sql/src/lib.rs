@@ -8,7 +8,7 @@
 //! * [`parser`]: one statement's text → [`Statement`]
 //! * [`statement`]: what can be said
 //! * [`explain_profile`], [`copy`], [`settings`]: the grammar of our own statements
-//! * [`parameters`]: the parameters of an EXECUTE put into a prepared statement
+//! * [`parameters`]: which parameters a prepared statement has, and values put in their places
 //! * [`row_ids`]: `_row_id` made visible in the blocks that name it
 //! * [`nearest`](mod@nearest): "did you mean …?"
 //! * [`fingerprint`](mod@fingerprint): what statements have in common that differ only in literals

@@ -1,7 +1,9 @@
-//! The parameters of an EXECUTE put into a prepared statement.
+//! The parameters of a prepared statement: which there are, and values put in their places.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
+use datafusion::sql::parser::Statement as DFStatement;
 use datafusion::sql::sqlparser::ast::{
     CastKind, DataType, Expr, Value, ValueWithSpan, VisitMut, VisitorMut,
 };
@@ -44,17 +46,7 @@ pub fn bind(
         types,
         taken: 0,
     };
-    let flow = match statement {
-        Statement::Query(query) => query.visit(&mut binder),
-        Statement::Insert(insert) => insert.visit(&mut binder),
-        Statement::Update(update) => update.visit(&mut binder),
-        Statement::Delete(delete) => delete.visit(&mut binder),
-        Statement::ExplainProfile(explain) => {
-            return bind(&mut explain.statement, values, types);
-        }
-        _ => ControlFlow::Continue(()),
-    };
-    if let ControlFlow::Break(error) = flow {
+    if let ControlFlow::Break(error) = visit(statement, &mut binder) {
         return Err(error);
     }
     if binder.taken < values.len() {
@@ -65,6 +57,101 @@ pub fn bind(
     }
     Ok(())
 }
+
+/// Visits the expressions of statements that can have parameters.
+fn visit<V: VisitorMut>(statement: &mut Statement, visitor: &mut V) -> ControlFlow<V::Break> {
+    match statement {
+        Statement::Query(query) => query.visit(visitor),
+        Statement::Insert(insert) => insert.visit(visitor),
+        Statement::Update(update) => update.visit(visitor),
+        Statement::Delete(delete) => delete.visit(visitor),
+        Statement::CreateTable(table) => table.visit(visitor),
+        Statement::ExplainProfile(explain) => visit(&mut explain.statement, visitor),
+        Statement::Explain(explain) => visit_datafusion(explain, visitor),
+        _ => ControlFlow::Continue(()),
+    }
+}
+
+fn visit_datafusion<V: VisitorMut>(
+    statement: &mut DFStatement,
+    visitor: &mut V,
+) -> ControlFlow<V::Break> {
+    match statement {
+        DFStatement::Statement(statement) => statement.visit(visitor),
+        DFStatement::Explain(explain) => visit_datafusion(&mut explain.statement, visitor),
+        _ => ControlFlow::Continue(()),
+    }
+}
+
+/// The parameters that a statement names.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Parameters {
+    /// The highest number: there are so many values to give.
+    pub count: usize,
+    /// What `CAST($n AS type)` or `$n::type` says, by number from 1.
+    pub casts: BTreeMap<usize, DataType>,
+}
+
+/// Which parameters a statement has.
+///
+/// # Errors
+/// [`ParameterError::NotNumbered`] for one that is not `$n`.
+pub fn parameters(statement: &Statement) -> Result<Parameters, ParameterError> {
+    let mut finder = Finder::default();
+    match visit(&mut statement.clone(), &mut finder) {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(finder.found),
+    }
+}
+
+#[derive(Default)]
+struct Finder {
+    found: Parameters,
+}
+
+impl VisitorMut for Finder {
+    type Break = ParameterError;
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
+        match expr {
+            Expr::Cast {
+                expr, data_type, ..
+            } => {
+                if let Some(name) = placeholder(expr) {
+                    self.found.casts.insert(number(name)?, data_type.clone());
+                }
+            }
+            other => {
+                if let Some(name) = placeholder(other) {
+                    self.found.count = self.found.count.max(number(name)?);
+                }
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn placeholder(expr: &Expr) -> Option<&str> {
+    match expr {
+        Expr::Value(ValueWithSpan {
+            value: Value::Placeholder(name),
+            ..
+        }) => Some(name),
+        _ => None,
+    }
+}
+
+/// `$n` → n, from 1.
+fn number(name: &str) -> ControlFlow<ParameterError, usize> {
+    let number = name.strip_prefix('$').and_then(|n| n.parse().ok());
+    match number.filter(|n| (1..=MOST).contains(n)) {
+        Some(number) => ControlFlow::Continue(number),
+        None => ControlFlow::Break(ParameterError::NotNumbered(name.to_owned())),
+    }
+}
+
+/// As many as PostgreSQL's protocol can count.
+const MOST: usize = 65_535;
 
 struct Binder<'a> {
     values: &'a [Expr],
@@ -78,20 +165,14 @@ impl VisitorMut for Binder<'_> {
 
     // Post-order, so that a value which is put in is not visited itself.
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
-        let Expr::Value(ValueWithSpan {
-            value: Value::Placeholder(name),
-            ..
-        }) = expr
-        else {
+        let Some(name) = placeholder(expr) else {
             return ControlFlow::Continue(());
         };
-        let Some(number) = name.strip_prefix('$').and_then(|n| n.parse::<usize>().ok()) else {
-            return ControlFlow::Break(ParameterError::NotNumbered(name.clone()));
-        };
+        let number = number(name)?;
         self.taken = self.taken.max(number);
-        let Some(value) = number.checked_sub(1).and_then(|n| self.values.get(n)) else {
+        let Some(value) = self.values.get(number - 1) else {
             return ControlFlow::Break(ParameterError::Missing {
-                name: name.clone(),
+                name: name.to_owned(),
                 given: self.values.len(),
             });
         };
@@ -103,6 +184,8 @@ impl VisitorMut for Binder<'_> {
                 array: false,
                 format: None,
             },
+            // A parameter that stays one, for its type to be inferred from where it stands.
+            None if placeholder(value).is_some() => value.clone(),
             None => Expr::Nested(Box::new(value.clone())),
         };
         ControlFlow::Continue(())
@@ -137,6 +220,18 @@ mod tests {
     fn values_take_the_places_of_their_numbers() {
         let sql = bound("PREPARE p(INT) AS SELECT $2, $1, $2", "EXECUTE p(7, 'x')").unwrap();
         assert_eq!(sql, "SELECT ('x'), CAST(7 AS INT), ('x')");
+    }
+
+    #[test]
+    fn parameters_are_counted_and_their_casts_known() {
+        let statement = parse("SELECT $3, CAST($1 AS INT) + $2::bigint").unwrap();
+        let found = parameters(&statement).unwrap();
+        assert_eq!(found.count, 3);
+        assert_eq!(found.casts.keys().collect::<Vec<_>>(), [&1, &2]);
+        let statement = parse("EXPLAIN SELECT $1").unwrap();
+        assert_eq!(parameters(&statement).unwrap().count, 1);
+        let statement = parse("SELECT $0").unwrap();
+        assert!(parameters(&statement).is_err());
     }
 
     #[test]

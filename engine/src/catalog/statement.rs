@@ -1,6 +1,6 @@
 //! The catalog of one statement, as DataFusion asks for it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -31,6 +31,8 @@ pub(crate) struct StatementCatalog {
     snapshot: Arc<Snapshot>,
     storage: Storage,
     sys: Arc<dyn SchemaProvider>,
+    /// Schemas of the session's own.
+    extra: BTreeMap<String, Arc<dyn SchemaProvider>>,
     /// What the statement read, for [`super::diagnosis`].
     touched: Mutex<Touched>,
 }
@@ -51,12 +53,18 @@ enum Relation {
 
 impl StatementCatalog {
     /// What a statement sees that begins now.
-    pub(crate) fn new(base: SessionState, storage: Storage, sys: Arc<dyn SchemaProvider>) -> Self {
+    pub(crate) fn new(
+        base: SessionState,
+        storage: Storage,
+        sys: Arc<dyn SchemaProvider>,
+        extra: BTreeMap<String, Arc<dyn SchemaProvider>>,
+    ) -> Self {
         Self {
             base,
             snapshot: storage.snapshot(),
             storage,
             sys,
+            extra,
             touched: Mutex::default(),
         }
     }
@@ -193,6 +201,9 @@ impl StatementCatalog {
     /// Whether a query can name it.
     fn exists(&self, name: &Name) -> bool {
         let (table, _) = split_row_ids(&name.table);
+        if let Some(schema) = self.extra.get(&name.schema) {
+            return schema.table_exist(table);
+        }
         self.relation_names(&name.schema).iter().any(|n| n == table)
             || FileTable::named(table).is_some()
     }
@@ -237,6 +248,7 @@ impl StatementCatalog {
         let mut system = references.iter().map(|reference| {
             let resolved = reference.clone().resolve(CATALOG, self.default_schema());
             matches!(&*resolved.schema, SYS | INFORMATION_SCHEMA)
+                || self.extra.contains_key(&*resolved.schema)
                 || (self.base.table_functions().contains_key(&*resolved.table)
                     && resolved.table.ends_with("_trace"))
         });
@@ -508,6 +520,9 @@ impl CatalogProvider for Schemas {
                 Some(Arc::new(
                     InformationSchemaProvider::new(all).with_table_functions(functions),
                 ))
+            }
+            extra if self.catalog.extra.contains_key(extra) => {
+                self.catalog.extra.get(extra).map(Arc::clone)
             }
             _ => self
                 .catalog

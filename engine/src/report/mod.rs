@@ -43,7 +43,7 @@ use plan_tree::Plan;
 use time_spent::TimeSpent;
 
 /// The name of the report's only column.
-const COLUMN: &str = "EXPLAIN PROFILE";
+pub(crate) const COLUMN: &str = "EXPLAIN PROFILE";
 
 /// How the report is to be written.
 #[derive(Debug, Clone, Copy)]

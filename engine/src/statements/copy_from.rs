@@ -80,7 +80,7 @@ pub(crate) fn kind_of(format: Option<&str>, path: &str) -> Result<FileKind, Erro
 }
 
 /// The places of the listed columns, or of all.
-fn listed_columns(table: &TableMeta, listed: &[Ident]) -> Result<Vec<usize>, Error> {
+pub(crate) fn listed_columns(table: &TableMeta, listed: &[Ident]) -> Result<Vec<usize>, Error> {
     if listed.is_empty() {
         return Ok((0..table.schema.fields().len()).collect());
     }

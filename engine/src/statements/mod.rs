@@ -14,6 +14,7 @@
 //! [`Session::sql`]: crate::Session::sql
 
 pub(crate) mod alter_table;
+pub(crate) mod append;
 pub(crate) mod copy_from;
 pub(crate) mod copy_to;
 pub(crate) mod create_external_table;
@@ -25,6 +26,7 @@ pub(crate) mod drop;
 pub(crate) mod explain;
 pub(crate) mod explain_profile;
 pub(crate) mod insert;
+pub(crate) mod parameters;
 pub(crate) mod prepare;
 pub(crate) mod rewrite;
 pub(crate) mod schema;
@@ -91,7 +93,7 @@ pub(crate) async fn execute(session: &Session, sql: &str) -> Result<QueryStream,
     execute_parsed(session, sql, statement).await
 }
 
-async fn execute_parsed(
+pub(crate) async fn execute_parsed(
     session: &Session,
     sql: &str,
     statement: Statement,
