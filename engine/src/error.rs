@@ -10,6 +10,8 @@ use skewer_sql::{ObjectKind, SyntaxError, nearest};
 use skewer_storage::{Object, StorageError};
 use thiserror::Error as ThisError;
 
+use crate::memory::LIMIT_REACHED;
+
 /// Why a statement failed. Its text is fit for a person; the session goes on after it.
 ///
 /// ```
@@ -43,6 +45,15 @@ pub enum Error {
     /// A column that no table of the query has.
     #[error("there is no column {name}{}", did_you_mean(suggestions))]
     UnknownColumn {
+        /// As written.
+        name: String,
+        /// Near names, best first.
+        suggestions: Vec<String>,
+    },
+
+    /// A function that does not exist.
+    #[error("there is no function {name}{}", did_you_mean(suggestions))]
+    UnknownFunction {
         /// As written.
         name: String,
         /// Near names, best first.
@@ -126,9 +137,17 @@ pub enum Error {
     #[error("{0}")]
     Invalid(String),
 
-    /// A value for which an expression cannot be computed, as a division by zero.
+    /// A value for which an expression cannot be computed.
     #[error("{0}")]
     Execution(String),
+
+    /// A value that cannot be read as another type, as the text `x` as a number.
+    #[error("{0}")]
+    InvalidCast(String),
+
+    /// A division by zero.
+    #[error("division by zero")]
+    DivisionByZero,
 
     /// A file that a statement reads or writes is missing or malformed.
     #[error("{}{message}", file_and_line(path, *line))]
@@ -149,8 +168,21 @@ pub enum Error {
     #[error("the query was cancelled")]
     Cancelled,
 
-    /// The memory limit was reached where spilling to disk could not help.
-    #[error("the memory limit is reached: {0}")]
+    /// What EXPLAIN PROFILE ran failed; schema `sys` keeps what was recorded until then.
+    #[error(
+        "{error}\nWhat was recorded until then is query {query_id}: \
+         SELECT * FROM sys.operator_stats WHERE query_id = {query_id}"
+    )]
+    Profiled {
+        /// Why it failed.
+        error: Box<Error>,
+        /// Its id in schema `sys`.
+        query_id: i64,
+    },
+
+    /// The memory limit was reached where spilling to disk could not help. Names the limit and how
+    /// to raise it.
+    #[error("{0}")]
     OutOfMemory(String),
 
     /// The disk is full. What was committed before is safe.
@@ -223,15 +255,35 @@ impl Error {
                 Self::Invalid(without_attempts(text))
             }
             DataFusionError::Plan(text) | DataFusionError::Configuration(text) => {
-                Self::Invalid(text.clone())
+                Self::from_planning(text)
             }
             DataFusionError::SchemaError(inner, _) => Self::from_schema(inner),
             DataFusionError::Execution(text) => Self::Execution(text.clone()),
             DataFusionError::ExecutionJoin(inner) if inner.is_cancelled() => Self::Cancelled,
             DataFusionError::ExecutionJoin(inner) => Self::Internal(inner.to_string()),
-            DataFusionError::ResourcesExhausted(text) => Self::OutOfMemory(text.clone()),
+            DataFusionError::ResourcesExhausted(text) if text.starts_with(LIMIT_REACHED) => {
+                Self::OutOfMemory(text.clone())
+            }
+            DataFusionError::ResourcesExhausted(text) => {
+                Self::OutOfMemory(format!("out of memory: {text}"))
+            }
             other => Self::Internal(other.strip_backtrace()),
         }
+    }
+
+    fn from_planning(text: &str) -> Self {
+        let unknown_function = || {
+            let rest = text.strip_prefix("Invalid function '")?;
+            let (name, rest) = rest.split_once('\'')?;
+            // DataFusion suggests the nearest of all functions, however far it is.
+            let suggested = rest.split_once("Did you mean '").map(|(_, name)| name);
+            let suggested = suggested.and_then(|name| name.split('\'').next());
+            Some(Self::UnknownFunction {
+                name: name.to_owned(),
+                suggestions: nearest(name, suggested),
+            })
+        };
+        unknown_function().unwrap_or_else(|| Self::Invalid(text.to_owned()))
     }
 
     fn from_schema(error: &SchemaError) -> Self {
@@ -328,12 +380,12 @@ impl Error {
                 line: None,
                 message: text.clone(),
             },
-            ArrowError::CastError(text)
-            | ArrowError::ComputeError(text)
+            ArrowError::CastError(text) => Self::InvalidCast(text.clone()),
+            ArrowError::ComputeError(text)
             | ArrowError::InvalidArgumentError(text)
             | ArrowError::SchemaError(text)
             | ArrowError::ArithmeticOverflow(text) => Self::Execution(text.clone()),
-            ArrowError::DivideByZero => Self::Execution("division by zero".to_owned()),
+            ArrowError::DivideByZero => Self::DivisionByZero,
             ArrowError::ParquetError(text) => Self::unreadable(text.clone()),
             other => Self::Execution(other.to_string()),
         }
@@ -382,7 +434,7 @@ impl Error {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
                 Self::DiskFull(error.to_string())
             }
-            io::ErrorKind::OutOfMemory => Self::OutOfMemory(error.to_string()),
+            io::ErrorKind::OutOfMemory => Self::OutOfMemory(format!("out of memory: {error}")),
             _ => Self::Io(error.to_string()),
         }
     }

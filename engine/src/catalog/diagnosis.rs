@@ -39,7 +39,7 @@ impl StatementCatalog {
                 self.damaged_file(message).await.unwrap_or(error)
             }
             // A value that was cast after it was read as text.
-            Error::Execution(message)
+            Error::Execution(message) | Error::InvalidCast(message)
                 if self.touched().files.iter().any(|f| f.csv.null.is_some()) =>
             {
                 match self.damaged_file(message).await {
