@@ -17,13 +17,18 @@ const ELEMENTS: usize = 8;
 pub(super) fn table_sql(logged: &str) -> String {
     let is_file = logged.contains(['/', '\\']) || logged.ends_with(".parquet");
     if is_file {
-        return format!("'{}'", logged.replace('\'', "''"));
+        return literal(logged);
     }
     match logged.split_once('.') {
         Some(("main", table)) => identifier(table),
         Some((schema, table)) => format!("{}.{}", identifier(schema), identifier(table)),
         None => identifier(logged),
     }
+}
+
+/// A text as a literal in SQL.
+pub(super) fn literal(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
 }
 
 fn identifier(name: &str) -> String {

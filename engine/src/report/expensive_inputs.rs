@@ -55,7 +55,7 @@ pub(super) struct ExpensiveInput {
     pub(super) self_ns: i64,
     /// Median self time of the table's records, where measured.
     pub(super) median_ns: Option<i64>,
-    /// What the query would take without it, if it is anomalous.
+    /// About what the query would take without it; asked only if it is anomalous.
     pub(super) without_ns: Option<i64>,
     /// Names and values of its columns; asked only if it is anomalous.
     pub(super) record: Result<Vec<(String, String)>, String>,
@@ -67,32 +67,24 @@ impl ExpensiveInput {
         format!("row {} of {}", self.row_id, table_name(&self.table))
     }
 
-    /// What it cost: on the critical path, or in sum.
-    fn cost_ns(&self) -> i64 {
-        match self.anomaly {
-            Some(Anomaly::SelfTime) => self.self_ns,
-            _ => self.impact_ns,
-        }
-    }
-
     /// The finding in one sentence.
     pub(super) fn sentence(&self, header: &Header) -> String {
         let query = duration(header.query_ns());
         let without = duration(self.without_ns.unwrap_or(header.query_ns()));
         let named = self.named();
         let named = named.strip_prefix('r').unwrap_or(&named);
-        let cost = duration(self.cost_ns());
+        let without = format!("without it the query takes about {without} instead of {query}.");
         match self.anomaly {
             Some(Anomaly::SelfTime) => format!(
-                "R{named} took {cost} of work in sum, {} of all, though no result row waits long \
-                 for it; without it the query takes about {without} instead of {query}.",
+                "R{named} took {} of work in sum, {} of all, though no result row waits long for \
+                 it; {without}",
+                duration(self.self_ns),
                 percent(self.self_ns as f64 / header.busy_ns.max(1) as f64)
             ),
-            _ => {
-                format!(
-                    "R{named} cost {cost} of {query}; without it the query takes about {without}."
-                )
-            }
+            _ => format!(
+                "R{named} kept a result row waiting for {}; {without}",
+                duration(self.impact_ns)
+            ),
         }
     }
 
@@ -172,7 +164,7 @@ impl ExpensiveInputs {
                 result_rows: row.integer("outputs"),
                 self_ns: row.sum("self_ns"),
                 median_ns: row.integer("median_ns"),
-                without_ns: row.integer("without_ns"),
+                without_ns: None,
                 record: Err("not asked for".to_owned()),
             });
         }
@@ -181,7 +173,7 @@ impl ExpensiveInputs {
             .retain(|input| input.anomaly.is_some() || input.impact_ns > 0);
         for input in &mut found.inputs {
             if input.anomaly.is_some() {
-                input.fetch(inquiry, &query_id).await?;
+                input.fetch(inquiry, header).await?;
             }
         }
         Ok(found)
@@ -246,15 +238,23 @@ impl ExpensiveInputs {
 }
 
 impl ExpensiveInput {
-    /// Asks for the record itself, and for the result rows made from it where that is not known.
-    async fn fetch(&mut self, inquiry: &mut Inquiry<'_>, query_id: &str) -> Result<(), Error> {
-        if self.result_rows.is_none() {
-            let table = format!("'{}'", self.table.replace('\'', "''"));
-            let sql = include_str!("sql/affected_rows.sql")
-                .replace("$query_id", query_id)
+    /// Asks what the query would take without the record, for the record itself, and for the
+    /// result rows made from it where that is not known.
+    async fn fetch(&mut self, inquiry: &mut Inquiry<'_>, header: &Header) -> Result<(), Error> {
+        let about_it = |sql: &str| {
+            sql.replace("$query_id", &header.query_id.to_string())
                 .replace("$row_id", &self.row_id.to_string())
-                .replace("$table_name", &table);
-            let answer = inquiry.ask(SECTION, sql).await?;
+                .replace("$table_name", &base_record::literal(&self.table))
+        };
+        let without = about_it(include_str!("sql/query_without_record.sql"));
+        let affected = about_it(include_str!("sql/affected_rows.sql"));
+        let answer = inquiry.ask(SECTION, without).await?;
+        self.without_ns = rows(&answer)
+            .next()
+            .and_then(|row| row.integer("without_ns"))
+            .map(|without| without.clamp(0, header.query_ns()));
+        if self.result_rows.is_none() {
+            let answer = inquiry.ask(SECTION, affected).await?;
             self.result_rows = rows(&answer).next().map(|row| row.sum("result_rows"));
         }
         let sql = base_record::sql(&self.table, self.row_id);

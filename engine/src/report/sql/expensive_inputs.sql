@@ -10,7 +10,6 @@ query AS (
 ),
 work AS (
   SELECT
-    sum(self_ns) AS busy_ns,
     CAST(sum(self_ns) / nullif(sum(CASE WHEN rows_in = 0 THEN rows_out END), 0) AS BIGINT) AS even_ns
   FROM sys.operator_stats WHERE query_id = $query_id
 ),
@@ -44,7 +43,7 @@ candidates AS (
 ),
 judged AS (
   SELECT
-    candidates.*, usual.median_ns, query.query_ns, work.busy_ns,
+    candidates.*, usual.median_ns, query.query_ns,
     greatest(
       10 * coalesce(usual.median_ns, work.even_ns, 0), 2 * coalesce(work.even_ns, 0),
       CAST(0.05 * query.query_ns AS BIGINT), 1000000
@@ -60,13 +59,6 @@ SELECT
   CASE
     WHEN impact_ns >= threshold_ns THEN 'critical path'
     WHEN self_ns >= threshold_ns THEN 'self time'
-  END AS anomaly,
-  -- What the query would take without the record: what the result waits for is saved as it is,
-  -- work that is spread over the tasks only as its share of all work.
-  CASE
-    WHEN impact_ns >= threshold_ns THEN greatest(query_ns - impact_ns, 0)
-    WHEN self_ns >= threshold_ns
-      THEN CAST(query_ns * (1 - least(1, self_ns / CAST(busy_ns AS DOUBLE))) AS BIGINT)
-  END AS without_ns
+  END AS anomaly
 FROM judged
 ORDER BY anomaly IS NULL, impact_ns DESC, self_ns DESC, row_id, table_name

@@ -2,193 +2,9 @@
 
 use std::sync::Arc;
 
-use skewer_profiling::{
-    Ids, Latencies, LatencyChunk, LatencyKind, Level, LineageChunk, Method, Operator,
-    OperatorStats, OutputChunk, QueryRow, Recorder, RecorderLimits, Retention, SysTables,
-};
+use skewer_profiling::{Level, SysTables};
 
-/// The query of every case.
-pub(super) const QUERY: i64 = 12;
-
-const MS: i64 = 1_000_000;
-
-/// A query that is being recorded.
-struct Case {
-    recorder: Arc<Recorder>,
-}
-
-/// What a partition of an operator did.
-#[derive(Default)]
-struct Did {
-    rows_in: i64,
-    rows_out: i64,
-    self_ms: i64,
-    wait_ms: i64,
-    memory: i64,
-    spilled: i64,
-}
-
-impl Case {
-    fn new(level: Level, sample_rate: f64) -> Self {
-        Self {
-            recorder: Recorder::new(QUERY, level, sample_rate, RecorderLimits::default()),
-        }
-    }
-
-    /// An operator and what each of its partitions did.
-    fn operator(
-        &self,
-        place: (i64, i64, Option<i64>),
-        name: &str,
-        details: &str,
-        partitions: &[Did],
-    ) {
-        self.record(place, (name, details), None, partitions);
-    }
-
-    /// A scan of a table and what each of its partitions did.
-    fn scan(&self, place: (i64, i64, Option<i64>), table: &str, details: &str, partitions: &[Did]) {
-        self.record(place, ("DataSourceExec", details), Some(table), partitions);
-    }
-
-    fn record(
-        &self,
-        (fragment_id, operator_id, parent): (i64, i64, Option<i64>),
-        (name, details): (&str, &str),
-        table: Option<&str>,
-        partitions: &[Did],
-    ) {
-        self.recorder.operator(Operator {
-            fragment_id,
-            operator_id,
-            parent_operator_id: parent,
-            name: name.to_owned(),
-            details: details.to_owned(),
-            estimated_rows: None,
-            sql_span: None,
-            captures: name == "AggregateExec",
-            table_name: table.map(str::to_owned),
-        });
-        for (partition, did) in (0..).zip(partitions) {
-            self.recorder.operator_stats(OperatorStats {
-                fragment_id,
-                operator_id,
-                partition,
-                calls: 1,
-                rows_in: did.rows_in,
-                rows_out: did.rows_out,
-                bytes_out: 8 * did.rows_out,
-                self_ns: did.self_ms * MS,
-                total_ns: did.self_ms * MS,
-                input_wait_ns: did.wait_ms * MS,
-                output_wait_ns: 0,
-                peak_memory_bytes: did.memory,
-                spilled_bytes: did.spilled,
-                first_call_at: Some(0),
-                last_call_at: Some(0),
-            });
-        }
-    }
-
-    /// Edges (output, input, milliseconds) of an operator in a partition of fragment 0.
-    fn lineage(
-        &self,
-        (operator_id, partition): (i64, i64),
-        (input_operator_id, table): (i64, Option<&str>),
-        edges: &[(i64, i64, i64)],
-    ) {
-        let column =
-            |value: fn(&(i64, i64, i64)) -> i64| edges.iter().map(value).collect::<Vec<_>>();
-        self.recorder.lineage(LineageChunk {
-            fragment_id: 0,
-            operator_id,
-            partition,
-            input_operator_id,
-            table_name: table.map(Into::into),
-            output_ids: Ids::encode(&column(|edge| edge.0)),
-            input_ids: Ids::encode(&column(|edge| edge.1)),
-            latency: Latencies::encode(&column(|edge| edge.2 * MS * 1000)),
-        });
-    }
-
-    /// What expressions over records (row id, milliseconds) of a table took.
-    fn latency(&self, operator_id: i64, table: &str, records: &[(i64, i64)]) {
-        let ids: Vec<i64> = records.iter().map(|record| record.0).collect();
-        let ps: Vec<i64> = records.iter().map(|record| record.1 * MS * 1000).collect();
-        self.recorder.record_latency(LatencyChunk {
-            fragment_id: 0,
-            operator_id,
-            partition: 0,
-            table_name: Some(table.into()),
-            row_ids: Ids::encode(&ids),
-            latency: Latencies::encode(&ps),
-            kind: LatencyKind::Computation,
-            method: Method::Measured,
-        });
-    }
-
-    /// Result rows, each made from one record of an operator.
-    fn outputs(&self, operator_id: i64, records: &[i64]) {
-        self.recorder.output_records(OutputChunk {
-            first_output_row: 0,
-            operator_id,
-            table_name: None,
-            record_ids: Ids::encode(records),
-            latency: Latencies::constant(0, records.len()),
-        });
-    }
-
-    fn finish(
-        self,
-        sql: &str,
-        (planning_ms, execution_ms): (i64, i64),
-        rows: i64,
-    ) -> Arc<SysTables> {
-        self.end(sql, "finished", None, (planning_ms, execution_ms), rows)
-    }
-
-    fn end(
-        self,
-        sql: &str,
-        status: &str,
-        error: Option<&str>,
-        (planning_ms, execution_ms): (i64, i64),
-        rows: i64,
-    ) -> Arc<SysTables> {
-        let tables = SysTables::open(None, Retention::default());
-        tables.finish(
-            &self.recorder,
-            QueryRow {
-                sql: sql.to_owned(),
-                fingerprint: sql.to_owned(),
-                status: status.to_owned(),
-                error: error.map(str::to_owned),
-                started_at: 0,
-                ended_at: Some((planning_ms + execution_ms) * MS),
-                planning_ns: Some(planning_ms * MS),
-                execution_ns: Some(execution_ms * MS),
-                rows_returned: Some(rows),
-            },
-        );
-        tables
-    }
-}
-
-fn did(rows_in: i64, rows_out: i64, self_ms: i64) -> Did {
-    Did {
-        rows_in,
-        rows_out,
-        self_ms,
-        ..Did::default()
-    }
-}
-
-fn waited(rows_in: i64, rows_out: i64, self_ms: i64, wait_ms: i64) -> Did {
-    Did {
-        wait_ms,
-        ..did(rows_in, rows_out, self_ms)
-    }
-}
+use super::case::{Case, did, waited};
 
 /// The worked case of PerfDebug (SoCC '19), figure 5; records h1 to h5 have the row ids 1 to 5.
 pub(super) fn figure_5() -> Arc<SysTables> {
@@ -283,11 +99,8 @@ pub(super) fn figure_5() -> Arc<SysTables> {
         ],
     );
     case.outputs(1, &[1, 2, 3, 4, 5]);
-    case.latency(
-        5,
-        "main.input",
-        &[(1, 486), (2, 28848), (3, 611), (4, 160), (5, 264)],
-    );
+    case.latency((5, 0), "main.input", &[(1, 486), (2, 28848), (3, 611)]);
+    case.latency((5, 1), "main.input", &[(4, 160), (5, 264)]);
     case.finish(
         "SELECT word, count(*)\nFROM (SELECT unnest(words_of(line)) AS word FROM input)\n\
          GROUP BY word",
@@ -369,8 +182,8 @@ pub(super) fn self_time() -> Arc<SysTables> {
     case.lineage((0, 0), (4, Some("main.trips")), &trips);
     case.outputs(0, &[1, 2, 3]);
     let trips: Vec<_> = (0..300).map(|trip| (trip, 10)).collect();
-    case.latency(1, "main.trips", &trips);
-    case.latency(1, "main.boroughs", &[(1, 30), (2, 2_900), (3, 40)]);
+    case.latency((1, 0), "main.trips", &trips);
+    case.latency((1, 0), "main.boroughs", &[(1, 30), (2, 2_900), (3, 40)]);
     let sql = "SELECT name, avg(cost) FROM trips, boroughs WHERE within(x, y, shape) GROUP BY name";
     case.finish(sql, (8, 3_140), 3)
 }
@@ -397,7 +210,7 @@ pub(super) fn ordinary() -> Arc<SysTables> {
     case.lineage((0, 0), (2, Some("main.t")), &edges);
     case.outputs(0, &[0, 1, 2, 3]);
     let records: Vec<_> = edges.iter().map(|edge| (edge.1, edge.2)).collect();
-    case.latency(1, "main.t", &records);
+    case.latency((1, 0), "main.t", &records);
     case.finish("SELECT k, sum(f(v)) FROM t GROUP BY k", (120, 220), 4)
 }
 

@@ -2,7 +2,10 @@
 //!
 //! `REGENERATE=1 cargo test -p skewer report` writes the files anew: review the difference.
 
+mod anomalies;
+mod case;
 mod cases;
+mod without_record;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,7 +21,7 @@ use unicode_width::UnicodeWidthStr;
 use super::answer::Ask;
 use super::{Options, Report};
 use crate::error::Error;
-use cases::QUERY;
+use case::QUERY;
 
 /// Schema `sys` in a context of its own, and one user table from which every record is fetched.
 struct Fixture {
