@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool, UnboundedMemoryPool};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use parking_lot::Mutex;
 use skewer_profiling::{Retention, SysTables};
@@ -16,6 +15,7 @@ use tokio::sync::mpsc;
 
 use crate::compaction;
 use crate::error::Error;
+use crate::memory::MemoryBudget;
 use crate::session::Session;
 
 /// How long closing waits for work on the database's threads to notice that it is over.
@@ -29,9 +29,6 @@ const STACK: usize = 16 << 20;
 
 /// How the threads of a database are called.
 const THREAD: &str = "skewer-worker";
-
-/// So many memory consumers are named when the memory limit is reached.
-const NAMED_CONSUMERS: usize = 3;
 
 /// A database, in a directory or in memory.
 ///
@@ -67,6 +64,12 @@ pub(crate) struct DatabaseInner {
     pub(crate) storage: Storage,
     pub(crate) sys: Arc<SysTables>,
     pub(crate) runtime_env: Arc<RuntimeEnv>,
+    /// The memory pool of `runtime_env`.
+    pub(crate) memory: Arc<MemoryBudget>,
+    /// What RESET goes back to.
+    pub(crate) opened_memory_limit: Option<usize>,
+    /// What RESET goes back to.
+    pub(crate) opened_temp_limit: u64,
     pub(crate) writers: TableLocks,
     pub(crate) retention: Mutex<Retention>,
     /// What RESET goes back to.
@@ -117,14 +120,17 @@ impl DatabaseBuilder {
         self
     }
 
-    /// Bytes that the operators of all queries may hold together; sorts, joins and aggregations
-    /// spill to the temp directory before they exceed it. Unlimited by default.
+    /// Bytes that the operators of all queries may hold together. Sorts, aggregations and
+    /// sort-merge joins spill to the temp directory before they exceed it; a query that cannot is
+    /// refused more with [`Error::OutOfMemory`]. Unlimited by default. `SET memory_limit` changes
+    /// it.
     pub fn memory_limit(mut self, bytes: usize) -> Self {
         self.memory_limit = Some(bytes);
         self
     }
 
-    /// Where operators spill to; the system's directory for temporary files by default.
+    /// Where operators spill to, created if it is not there; the system's directory for temporary
+    /// files by default.
     pub fn temp_directory(mut self, directory: impl Into<PathBuf>) -> Self {
         self.temp_directory = Some(directory.into());
         self
@@ -163,14 +169,16 @@ impl DatabaseBuilder {
         let mut environment = RuntimeEnvBuilder::new()
             // Directories are listed anew by each statement: files come and go.
             .with_object_list_cache_limit(0);
-        environment = match self.memory_limit {
-            Some(bytes) => environment.with_memory_pool(Arc::new(TrackConsumersPool::new(
-                FairSpillPool::new(bytes),
-                std::num::NonZeroUsize::new(NAMED_CONSUMERS).unwrap_or(std::num::NonZeroUsize::MIN),
-            ))),
-            None => environment.with_memory_pool(Arc::new(UnboundedMemoryPool::default())),
-        };
+        let memory = Arc::new(MemoryBudget::new(self.memory_limit));
+        environment = environment.with_memory_pool(Arc::clone(&memory) as _);
         if let Some(directory) = self.temp_directory {
+            // Now rather than when the first query spills.
+            std::fs::create_dir_all(&directory).map_err(|error| {
+                let path = directory.display();
+                Error::Io(format!(
+                    "the directory for temporary files, {path}: {error}"
+                ))
+            })?;
             environment = environment.with_temp_file_path(directory);
         }
         let runtime_env = environment.build_arc()?;
@@ -191,7 +199,10 @@ impl DatabaseBuilder {
             inner: Arc::new(DatabaseInner {
                 storage,
                 sys,
+                opened_temp_limit: runtime_env.disk_manager.max_temp_directory_size(),
                 runtime_env,
+                memory,
+                opened_memory_limit: self.memory_limit,
                 writers,
                 retention: Mutex::new(self.retention),
                 opened_retention: self.retention,
@@ -292,6 +303,14 @@ impl Database {
 }
 
 impl DatabaseInner {
+    /// Limits what temporary files of all queries may take together.
+    pub(crate) fn set_temp_limit(&self, bytes: u64) -> Result<(), Error> {
+        Ok(self
+            .runtime_env
+            .disk_manager
+            .set_max_temp_directory_size(bytes)?)
+    }
+
     /// A table has got new segments, which may be small.
     pub(crate) fn has_grown(&self, table: TableId) {
         // Without a receiver the database is closing; compaction can wait for the next opening.

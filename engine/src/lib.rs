@@ -14,7 +14,8 @@
 //! * [`error`]: what can go wrong
 //! * `catalog`: what names mean to one statement
 //! * [`statements`]: one file per statement
-//! * `planning`: from a logical plan to operators
+//! * `planning`: from a logical plan to operators, `cooperation`: operators that can be cancelled
+//! * `memory`: the limit of what operators hold
 //! * `record`: a statement's row in `sys.queries`
 //! * [`report`]: EXPLAIN PROFILE
 //! * `compaction`: small segments merged in the background
@@ -22,9 +23,11 @@
 
 mod catalog;
 mod compaction;
+mod cooperation;
 pub mod database;
 pub mod error;
 mod last_query_id;
+mod memory;
 mod planning;
 pub mod prepared;
 pub mod progress;

@@ -28,8 +28,33 @@ impl Default for ProfileSettings {
     }
 }
 
+/// What operators of all queries may hold in memory.
+pub(crate) const MEMORY_LIMIT: &str = "memory_limit";
+
+/// What temporary files of all queries may take.
+pub(crate) const MAX_TEMP_DIRECTORY_SIZE: &str = "max_temp_directory_size";
+
+/// Where operators spill to.
+const TEMP_DIRECTORY: &str = "datafusion.runtime.temp_directory";
+
+/// No limit.
+pub(crate) const UNLIMITED: &str = "unlimited";
+
+/// Where DataFusion keeps what belongs to the whole database.
+pub(crate) const RUNTIME: &str = "datafusion.runtime.";
+
 /// Our settings and what they are about; DataFusion's are beside them.
-pub(crate) const PROFILE_SETTINGS: [(&str, &str); 4] = [
+pub(crate) const OWN_SETTINGS: [(&str, &str); 6] = [
+    (
+        MAX_TEMP_DIRECTORY_SIZE,
+        "Bytes of temporary files that all queries may have together, as '50 GB'; of the whole \
+         database",
+    ),
+    (
+        MEMORY_LIMIT,
+        "Bytes that operators of all queries may hold together, as '2 GB', or unlimited; of the \
+         whole database",
+    ),
     (
         "profile.level",
         "How much is recorded of each query: off, counters, calls or records",
@@ -68,6 +93,10 @@ pub(crate) fn canonical(name: &str) -> &str {
     match name {
         "timezone" | "time.zone" => "datafusion.execution.time_zone",
         "search_path" | "schema" => "datafusion.catalog.default_schema",
+        "max_memory" | "datafusion.runtime.memory_limit" => MEMORY_LIMIT,
+        "datafusion.runtime.max_temp_directory_size" => MAX_TEMP_DIRECTORY_SIZE,
+        "temp_directory" => TEMP_DIRECTORY,
+        "threads" => "datafusion.execution.target_partitions",
         other => other,
     }
 }
@@ -75,7 +104,7 @@ pub(crate) fn canonical(name: &str) -> &str {
 /// `name` is not a setting: says which are near.
 pub(crate) fn unknown(name: &str, options: &ConfigOptions) -> Error {
     let entries = options.entries();
-    let known = PROFILE_SETTINGS
+    let known = OWN_SETTINGS
         .iter()
         .map(|(name, _)| *name)
         .chain(entries.iter().map(|entry| entry.key.as_str()));
@@ -99,12 +128,18 @@ pub(crate) fn set_option(
     value: &str,
 ) -> Result<(), Error> {
     let Some(entry) = options.entries().into_iter().find(|e| e.key == name) else {
-        if name.starts_with("datafusion.runtime.") {
+        if name.starts_with(RUNTIME) {
+            let expected = match name {
+                TEMP_DIRECTORY => {
+                    "the directory of temporary files is set when the database is opened, as by \
+                     the shell's --temp-directory"
+                }
+                _ => "it is fixed",
+            };
             return Err(Error::InvalidValue {
                 name: name.to_owned(),
                 value: value.to_owned(),
-                expected: "memory and temporary files are set when the database is opened"
-                    .to_owned(),
+                expected: expected.to_owned(),
             });
         }
         return Err(unknown(name, options));
@@ -162,6 +197,37 @@ pub(crate) fn parse_sample_rate(name: &str, value: &str) -> Result<f64, Error> {
     }
 }
 
+/// A memory limit as people write it: `4GB`, `512 MiB`, `1073741824`; `None` is `unlimited`.
+///
+/// ```
+/// use skewer::settings::parse_memory_limit;
+///
+/// assert_eq!(parse_memory_limit("1.5 GB").unwrap(), Some(3 << 29));
+/// assert_eq!(parse_memory_limit("unlimited").unwrap(), None);
+/// let refused = parse_memory_limit("4 parsecs").unwrap_err().to_string();
+/// assert!(refused.starts_with("memory_limit cannot be '4 parsecs'"));
+/// ```
+///
+/// # Errors
+/// [`Error::InvalidValue`], which shows the accepted forms.
+pub fn parse_memory_limit(value: &str) -> Result<Option<usize>, Error> {
+    if value.trim().eq_ignore_ascii_case(UNLIMITED) {
+        return Ok(None);
+    }
+    let bytes = parse_bytes(MEMORY_LIMIT, value)
+        .ok()
+        .filter(|bytes| *bytes > 0);
+    match bytes.map(usize::try_from) {
+        Some(Ok(bytes)) => Ok(Some(bytes)),
+        _ => Err(Error::InvalidValue {
+            name: MEMORY_LIMIT.to_owned(),
+            value: value.to_owned(),
+            expected: "it is a size, as '512MiB', '4GB' or 1073741824 bytes, or unlimited"
+                .to_owned(),
+        }),
+    }
+}
+
 /// `1073741824`, `512 MB`, `1.5GiB`: units are powers of 1024.
 pub(crate) fn parse_bytes(name: &str, value: &str) -> Result<u64, Error> {
     let (number, unit) = split_unit(value);
@@ -214,6 +280,16 @@ fn split_unit(value: &str) -> (String, String) {
     (number.replace('_', ""), unit.trim().to_lowercase())
 }
 
+/// How SHOW writes a size: in the largest unit that says it exactly, so that SET takes it back.
+pub(crate) fn show_bytes(bytes: u64) -> String {
+    let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
+    let fits = |(shift, _): &(u32, &str)| bytes > 0 && bytes.trailing_zeros() >= *shift;
+    match units.into_iter().find(fits) {
+        Some((shift, unit)) => format!("{} {unit}", bytes >> shift),
+        None => bytes.to_string(),
+    }
+}
+
 /// How SHOW writes a retention.
 pub(crate) fn show_retention(retention: Retention) -> (String, String) {
     (
@@ -234,6 +310,25 @@ mod tests {
         assert_eq!(parse_age("x", "7 days").unwrap().as_secs(), 604_800);
         assert_eq!(parse_age("x", "90").unwrap().as_secs(), 90);
         assert!(parse_age("x", "soon").is_err());
+    }
+
+    #[test]
+    fn a_size_is_shown_as_it_can_be_set() {
+        for bytes in [1, 1000, 1024, 3 << 19, 5 << 30, (5 << 30) + 1, 1 << 50] {
+            let shown = show_bytes(bytes);
+            assert_eq!(parse_bytes("x", &shown).unwrap(), bytes, "{shown}");
+        }
+        assert_eq!(show_bytes(2 << 30), "2 GiB");
+        assert_eq!(show_bytes(3 << 19), "1536 KiB");
+    }
+
+    #[test]
+    fn a_memory_limit_is_a_size_above_0_or_none() {
+        assert_eq!(parse_memory_limit("512MiB").unwrap(), Some(512 << 20));
+        assert_eq!(parse_memory_limit("Unlimited").unwrap(), None);
+        for refused in ["", "0", "-1", "80%", "lots", "4 XB", "GB", "1e999 GB"] {
+            assert!(parse_memory_limit(refused).is_err(), "{refused}");
+        }
     }
 
     #[test]

@@ -8,7 +8,9 @@ use skewer_sql::nearest;
 use super::Outcome;
 use crate::error::Error;
 use crate::session::Session;
-use crate::settings::{self, PROFILE_SETTINGS, ProfileSettings, canonical};
+use crate::settings::{
+    self, MAX_TEMP_DIRECTORY_SIZE, MEMORY_LIMIT, OWN_SETTINGS, ProfileSettings, canonical,
+};
 
 /// The schema of names without schema.
 const DEFAULT_SCHEMA: &str = "datafusion.catalog.default_schema";
@@ -38,6 +40,12 @@ pub(crate) async fn set(session: &Session, name: &str, value: &str) -> Result<Ou
             retention.age = age;
             database.sys.set_retention(*retention);
         }
+        MEMORY_LIMIT => database
+            .memory
+            .set_limit(settings::parse_memory_limit(value)?),
+        MAX_TEMP_DIRECTORY_SIZE => {
+            database.set_temp_limit(settings::parse_bytes(name, value)?)?;
+        }
         _ => {
             if name == DEFAULT_SCHEMA {
                 let known = session.catalog().schema_names();
@@ -64,8 +72,8 @@ pub(crate) async fn set(session: &Session, name: &str, value: &str) -> Result<Ou
 /// RESET name, or ALL.
 pub(crate) async fn reset(session: &Session, name: Option<&str>) -> Result<Outcome, Error> {
     let Some(name) = name else {
-        for (name, _) in PROFILE_SETTINGS {
-            reset_profile(session, name);
+        for (name, _) in OWN_SETTINGS {
+            reset_own(session, name)?;
         }
         let fresh = Session::new(session.database().clone());
         let defaults = fresh.context().copied_config().options().entries();
@@ -78,7 +86,7 @@ pub(crate) async fn reset(session: &Session, name: Option<&str>) -> Result<Outco
         return Ok(Outcome::Done);
     };
     let name = canonical(name);
-    if reset_profile(session, name) {
+    if reset_own(session, name)? {
         return Ok(Outcome::Done);
     }
     // Our defaults are not all DataFusion's: a fresh session knows them.
@@ -97,7 +105,7 @@ pub(crate) async fn reset(session: &Session, name: Option<&str>) -> Result<Outco
 }
 
 /// Whether `name` is one of ours.
-fn reset_profile(session: &Session, name: &str) -> bool {
+fn reset_own(session: &Session, name: &str) -> Result<bool, Error> {
     let default = ProfileSettings::default();
     let database = session.database_inner();
     match name {
@@ -112,9 +120,11 @@ fn reset_profile(session: &Session, name: &str) -> bool {
             }
             database.sys.set_retention(*retention);
         }
-        _ => return false,
+        MEMORY_LIMIT => database.memory.set_limit(database.opened_memory_limit),
+        MAX_TEMP_DIRECTORY_SIZE => database.set_temp_limit(database.opened_temp_limit)?,
+        _ => return Ok(false),
     }
-    true
+    Ok(true)
 }
 
 async fn reset_option(session: &Session, name: &str, default: Option<String>) -> Result<(), Error> {

@@ -11,19 +11,31 @@ use crate::catalog::types::sql_name;
 use crate::catalog::{Name, SYS};
 use crate::error::Error;
 use crate::session::Session;
-use crate::settings::{self, PROFILE_SETTINGS, canonical, show_retention};
+use crate::settings::{
+    self, MAX_TEMP_DIRECTORY_SIZE, MEMORY_LIMIT, OWN_SETTINGS, UNLIMITED, canonical, show_bytes,
+    show_retention,
+};
 
 /// SHOW name, or ALL: `name`, `value`, and for ALL `description`.
 pub(crate) fn setting(session: &Session, name: Option<&str>) -> Result<Outcome, Error> {
     let profile = *session.inner().profile.lock();
-    let (bytes, age) = show_retention(*session.database_inner().retention.lock());
-    let mut all: Vec<Vec<Option<String>>> = PROFILE_SETTINGS
+    let database = session.database_inner();
+    let (bytes, age) = show_retention(*database.retention.lock());
+    let mut all: Vec<Vec<Option<String>>> = OWN_SETTINGS
         .iter()
         .map(|(name, description)| {
             let value = match *name {
                 "profile.level" => profile.level.to_string(),
                 "profile.sample_rate" => profile.sample_rate.to_string(),
                 "profile.retention_bytes" => bytes.clone(),
+                MEMORY_LIMIT => match database.memory.limit() {
+                    Some(limit) => show_bytes(limit as u64),
+                    None => UNLIMITED.to_owned(),
+                },
+                MAX_TEMP_DIRECTORY_SIZE => {
+                    let disk = &database.runtime_env.disk_manager;
+                    show_bytes(disk.max_temp_directory_size())
+                }
                 _ => age.clone(),
             };
             vec![
@@ -34,7 +46,11 @@ pub(crate) fn setting(session: &Session, name: Option<&str>) -> Result<Outcome, 
         })
         .collect();
     let config = session.context().copied_config();
-    let runtime = session.database_inner().runtime_env.config_entries();
+    // Without those that are ours.
+    let runtime = database.runtime_env.config_entries();
+    let runtime = runtime
+        .into_iter()
+        .filter(|entry| canonical(&entry.key) == entry.key);
     for entry in config.options().entries().into_iter().chain(runtime) {
         let description = entry.description.trim().replace('\n', " ");
         all.push(vec![Some(entry.key), entry.value, Some(description)]);

@@ -1,0 +1,287 @@
+//! The memory that operators of all queries hold together, and its limit.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use datafusion::common::{DataFusionError, Result};
+use datafusion::execution::memory_pool::{
+    MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation,
+};
+use parking_lot::Mutex;
+
+/// How the error begins that tells of the limit.
+pub(crate) const LIMIT_REACHED: &str = "the memory limit of ";
+
+/// The build side of a hash join, as it registers itself: it cannot spill.
+const HASH_JOIN: &str = "HashJoinInput";
+
+/// A sort, and with a suffix what it sets aside for merging what it spilled, as they register
+/// themselves.
+const SORT: &str = "ExternalSorter";
+
+/// A memory pool whose limit can be changed while queries run.
+///
+/// Below the limit, operators that can spill get an equal share each of what those that cannot
+/// spill leave, as in DataFusion's `FairSpillPool`. After the limit was lowered, nothing is taken
+/// from anybody: operators spill, or fail, when they ask for more.
+#[derive(Debug)]
+pub(crate) struct MemoryBudget {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    limit: Option<usize>,
+    /// What operators that can spill hold.
+    spillable: usize,
+    /// What the others hold.
+    unspillable: usize,
+    /// How many can spill.
+    spillers: usize,
+    consumers: HashMap<usize, Consumer>,
+}
+
+#[derive(Debug)]
+struct Consumer {
+    name: String,
+    held: usize,
+}
+
+impl MemoryBudget {
+    /// `None` sets no limit.
+    pub(crate) fn new(limit: Option<usize>) -> Self {
+        Self {
+            state: Mutex::new(State {
+                limit,
+                ..State::default()
+            }),
+        }
+    }
+
+    pub(crate) fn limit(&self) -> Option<usize> {
+        self.state.lock().limit
+    }
+
+    pub(crate) fn set_limit(&self, limit: Option<usize>) {
+        self.state.lock().limit = limit;
+    }
+}
+
+impl State {
+    /// What `reservation` may hold at most now.
+    fn most(&self, reservation: &MemoryReservation, limit: usize) -> usize {
+        let spill_available = limit.saturating_sub(self.unspillable);
+        if reservation.consumer().can_spill() {
+            spill_available / self.spillers.max(1)
+        } else {
+            spill_available.saturating_sub(self.spillable) + reservation.size()
+        }
+    }
+
+    fn add(&mut self, reservation: &MemoryReservation, bytes: usize) {
+        match reservation.consumer().can_spill() {
+            true => self.spillable += bytes,
+            false => self.unspillable += bytes,
+        }
+        if let Some(consumer) = self.consumers.get_mut(&reservation.consumer().id()) {
+            consumer.held += bytes;
+        }
+    }
+
+    /// Why `reservation` cannot have `additional` bytes, and what can be done.
+    fn refusal(&self, reservation: &MemoryReservation, additional: usize, limit: usize) -> String {
+        let name = reservation.consumer().name();
+        let held = self
+            .consumers
+            .get(&reservation.consumer().id())
+            .map_or(0, |consumer| consumer.held);
+        let mut text = format!(
+            "{LIMIT_REACHED}{} is reached: {name} holds {} and needs {} more",
+            size(limit),
+            size(held),
+            size(additional),
+        );
+        let greatest = self.consumers.values().max_by_key(|other| other.held);
+        if let Some(greatest) = greatest.filter(|other| other.held > held) {
+            text.push_str(&format!(
+                ", while {} holds {}",
+                greatest.name,
+                size(greatest.held)
+            ));
+        }
+        let needed = (self.spillable + self.unspillable).saturating_add(additional);
+        let enough = needed.max(limit).saturating_add(1);
+        let enough = enough.checked_next_power_of_two().unwrap_or(usize::MAX);
+        text.push_str(&format!(
+            "; raise it with SET memory_limit = '{}'",
+            size(enough)
+        ));
+        if name.starts_with(HASH_JOIN) {
+            text.push_str(
+                ", or join by sorting, which spills to disk, with \
+                 SET datafusion.optimizer.prefer_hash_join = false",
+            );
+        } else if name.starts_with(SORT) {
+            text.push_str(
+                ", or let each sort set aside less than 10 MiB with \
+                 SET datafusion.execution.sort_spill_reservation_bytes",
+            );
+        }
+        text
+    }
+}
+
+impl MemoryPool for MemoryBudget {
+    fn name(&self) -> &str {
+        "budget"
+    }
+
+    fn register(&self, consumer: &MemoryConsumer) {
+        let mut state = self.state.lock();
+        state.spillers += usize::from(consumer.can_spill());
+        let name = consumer.name().to_owned();
+        state
+            .consumers
+            .insert(consumer.id(), Consumer { name, held: 0 });
+    }
+
+    fn unregister(&self, consumer: &MemoryConsumer) {
+        let mut state = self.state.lock();
+        state.spillers -= usize::from(consumer.can_spill());
+        state.consumers.remove(&consumer.id());
+    }
+
+    fn grow(&self, reservation: &MemoryReservation, additional: usize) {
+        self.state.lock().add(reservation, additional);
+    }
+
+    fn shrink(&self, reservation: &MemoryReservation, bytes: usize) {
+        let mut state = self.state.lock();
+        match reservation.consumer().can_spill() {
+            true => state.spillable -= bytes,
+            false => state.unspillable -= bytes,
+        }
+        if let Some(consumer) = state.consumers.get_mut(&reservation.consumer().id()) {
+            consumer.held -= bytes;
+        }
+    }
+
+    fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
+        let mut state = self.state.lock();
+        if let Some(limit) = state.limit
+            && reservation.size().saturating_add(additional) > state.most(reservation, limit)
+        {
+            // Operators that can spill do so on this very variant.
+            return Err(DataFusionError::ResourcesExhausted(state.refusal(
+                reservation,
+                additional,
+                limit,
+            )));
+        }
+        state.add(reservation, additional);
+        Ok(())
+    }
+
+    fn reserved(&self) -> usize {
+        let state = self.state.lock();
+        state.spillable + state.unspillable
+    }
+
+    fn memory_limit(&self) -> MemoryLimit {
+        self.limit()
+            .map_or(MemoryLimit::Infinite, MemoryLimit::Finite)
+    }
+}
+
+impl fmt::Display for MemoryBudget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.limit() {
+            Some(limit) => write!(f, "{} of {}", self.name(), size(limit)),
+            None => write!(f, "{} without limit", self.name()),
+        }
+    }
+}
+
+/// Bytes in the largest unit that is not too coarse: `2 GiB`, `1.5 MiB`, `812 B`.
+pub(crate) fn size(bytes: usize) -> String {
+    let mut value = bytes as f64;
+    let mut unit = "B";
+    for next in ["KiB", "MiB", "GiB", "TiB"] {
+        if value < 1024.0 {
+            break;
+        }
+        value /= 1024.0;
+        unit = next;
+    }
+    let text = format!("{value:.1}");
+    format!("{} {unit}", text.strip_suffix(".0").unwrap_or(&text))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn reservation(pool: &Arc<dyn MemoryPool>, name: &str, can_spill: bool) -> MemoryReservation {
+        MemoryConsumer::new(name)
+            .with_can_spill(can_spill)
+            .register(pool)
+    }
+
+    #[test]
+    fn those_that_can_spill_share_what_the_others_leave() {
+        let pool: Arc<dyn MemoryPool> = Arc::new(MemoryBudget::new(Some(100)));
+        let join = reservation(&pool, "HashJoinInput", false);
+        join.try_grow(20).unwrap();
+        let one = reservation(&pool, "one", true);
+        let two = reservation(&pool, "two", true);
+        one.try_grow(40).unwrap();
+        assert!(one.try_grow(1).is_err());
+        two.try_grow(30).unwrap();
+        join.try_grow(10).unwrap();
+        assert!(join.try_grow(1).is_err());
+        drop(one);
+        assert_eq!(pool.reserved(), 60);
+        two.try_grow(40).unwrap();
+        drop((join, two));
+        assert_eq!(pool.reserved(), 0);
+    }
+
+    #[test]
+    fn the_limit_can_be_changed_while_memory_is_held() {
+        let budget = Arc::new(MemoryBudget::new(None));
+        let pool: Arc<dyn MemoryPool> = Arc::clone(&budget) as _;
+        let held = reservation(&pool, "held", false);
+        held.try_grow(1 << 30).unwrap();
+        budget.set_limit(Some(1 << 20));
+        assert!(held.try_grow(1).is_err());
+        budget.set_limit(None);
+        held.try_grow(1).unwrap();
+    }
+
+    #[test]
+    fn a_refusal_names_the_limit_who_holds_what_and_the_ways_out() {
+        let pool: Arc<dyn MemoryPool> = Arc::new(MemoryBudget::new(Some(2 << 20)));
+        let sort = reservation(&pool, "sort", true);
+        sort.try_grow(3 << 19).unwrap();
+        let join = reservation(&pool, "HashJoinInput", false);
+        join.try_grow(1 << 10).unwrap();
+        let Err(DataFusionError::ResourcesExhausted(text)) = join.try_grow(1 << 20) else {
+            panic!("the limit is not kept");
+        };
+        assert_eq!(
+            text,
+            "the memory limit of 2 MiB is reached: HashJoinInput holds 1 KiB and needs 1 MiB more, \
+             while sort holds 1.5 MiB; raise it with SET memory_limit = '4 MiB', or join by \
+             sorting, which spills to disk, with SET datafusion.optimizer.prefer_hash_join = false"
+        );
+    }
+
+    #[test]
+    fn sizes_are_short() {
+        assert_eq!(size(812), "812 B");
+        assert_eq!(size(3 << 19), "1.5 MiB");
+        assert_eq!(size(2 << 30), "2 GiB");
+    }
+}

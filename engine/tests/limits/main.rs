@@ -1,0 +1,4 @@
+//! What bounds a query: cancelling it, and the memory limit.
+
+mod cancellation;
+mod memory_limit;
