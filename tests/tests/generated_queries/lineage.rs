@@ -1,0 +1,191 @@
+//! The lineage of each row is what the naive evaluator says.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rand::RngExt;
+use skewer::{Database, Level, Session};
+use skewer_tests::contents::query;
+
+use crate::cases::{cases, run, session};
+use crate::naive::{Base, Naive, Tables, Value};
+
+/// Tiny tables `t(a, b)` and `u(a, b)` of several segments, and what is in them.
+async fn tiny_tables(database: &Database) -> Tables {
+    let session = database.session();
+    let mut tables = Tables::new();
+    for (number, table) in ["t", "u"].into_iter().enumerate() {
+        session
+            .sql(&format!("CREATE TABLE {table} (a BIGINT, b BIGINT)"))
+            .await
+            .unwrap();
+        for segment in 0..3 {
+            let rows = (segment * 3..segment * 3 + 3).map(|row| {
+                let a = if (row + number) % 5 == 2 {
+                    "NULL".to_owned()
+                } else {
+                    (row % 3).to_string()
+                };
+                format!("({a}, {})", row * (row + number) % 4)
+            });
+            let rows: Vec<_> = rows.collect();
+            let sql = format!("INSERT INTO {table} VALUES {}", rows.join(", "));
+            session.sql(&sql).await.unwrap();
+        }
+        let rows = query(&session, &format!("SELECT _row_id, a, b FROM {table}"))
+            .await
+            .unwrap();
+        let rows = rows.iter().map(|line| {
+            let mut values = line.split('|').map(|value| value.parse().ok());
+            (values.next().flatten().expect("an id"), values.collect())
+        });
+        tables.insert(table, rows.collect());
+    }
+    tables
+}
+
+fn table(log_name: &str) -> &'static str {
+    match log_name {
+        "main.t" => "t",
+        "main.u" => "u",
+        other => panic!("no rows of a table {other} are in the query"),
+    }
+}
+
+/// The lineage of each result row, followed edge by edge through the log.
+async fn logged_lineage(session: &Session, query_id: i64, rows: usize) -> Vec<BTreeSet<Base>> {
+    let fields = |line: &str| line.split('|').map(str::to_owned).collect::<Vec<_>>();
+    let sql = format!(
+        "SELECT operator_id, output_id, input_operator_id, input_id, table_name \
+         FROM sys.lineage WHERE query_id = {query_id}"
+    );
+    let mut edges: BTreeMap<(String, String), Vec<Vec<String>>> = BTreeMap::new();
+    for line in query(session, &sql).await.unwrap() {
+        let edge = fields(&line);
+        edges
+            .entry((edge[0].clone(), edge[1].clone()))
+            .or_default()
+            .push(edge[2..].to_vec());
+    }
+    let sql = format!(
+        "SELECT output_row, operator_id, record_id, table_name \
+         FROM sys.output_records WHERE query_id = {query_id} AND record_id IS NOT NULL"
+    );
+    let mut lineage = vec![BTreeSet::new(); rows];
+    for line in query(session, &sql).await.unwrap() {
+        let record = fields(&line);
+        let output_row: usize = record[0].parse().unwrap();
+        let mut open = vec![record[1..].to_vec()];
+        while let Some(record) = open.pop() {
+            if record[2] == "NULL" {
+                let key = (record[0].clone(), record[1].clone());
+                open.extend(edges.get(&key).cloned().unwrap_or_default());
+            } else {
+                lineage[output_row].insert((table(&record[2]), record[1].parse().unwrap()));
+            }
+        }
+    }
+    lineage
+}
+
+/// The lineage of one result row as `backward_trace` gives it.
+async fn traced(session: &Session, query_id: i64, row: usize) -> BTreeSet<Base> {
+    let sql = format!("SELECT table_name, row_id FROM backward_trace({query_id}, {row})");
+    let lines = query(session, &sql).await.unwrap();
+    let mut lineage = BTreeSet::new();
+    for line in &lines {
+        let (name, id) = line.split_once('|').unwrap();
+        let new = lineage.insert((table(name), id.parse().unwrap()));
+        assert!(new, "backward_trace gives {line} twice");
+    }
+    lineage
+}
+
+/// For equal rows: how many, and the lineage of all of them together.
+fn by_values(rows: Vec<(String, BTreeSet<Base>)>) -> BTreeMap<String, (usize, BTreeSet<Base>)> {
+    let mut groups: BTreeMap<String, (usize, BTreeSet<Base>)> = BTreeMap::new();
+    for (values, lineage) in rows {
+        let group = groups.entry(values).or_default();
+        group.0 += 1;
+        group.1.extend(lineage);
+    }
+    groups
+}
+
+#[tokio::test]
+async fn lineage_is_what_a_naive_evaluator_says() {
+    let database = Database::builder().worker_threads(3).build().unwrap();
+    let tables = tiny_tables(&database).await;
+    let whole = session(&database, Level::Records, false).await;
+    let skipping = session(&database, Level::Records, true).await;
+    let (mut checked, mut simplified) = (0, 0);
+    for (number, (case, mut random)) in cases(100).enumerate() {
+        let depth = random.random_range(1..=4);
+        let naive = Naive::generate(&mut random, depth);
+        let expected = naive.evaluate(&tables);
+        if expected.len() > 200 {
+            continue;
+        }
+        let sql = naive.sql();
+        let session = if random.random_range(0..3) == 0 {
+            &skipping
+        } else {
+            &whole
+        };
+        let (_, rows, query_id) = run(session, &sql)
+            .await
+            .unwrap_or_else(|error| panic!("{case}: {error}\n{sql}"));
+        let lineage = logged_lineage(session, query_id, rows.len()).await;
+        // SQL over the log agrees with the log: one row of each query, all rows of some.
+        let some = if rows.is_empty() {
+            0
+        } else {
+            random.random_range(0..rows.len())
+        };
+        for (row, logged) in lineage.iter().enumerate().take(12) {
+            if row == some || number % 20 == 0 {
+                let traced = traced(session, query_id, row).await;
+                assert_eq!(
+                    &traced, logged,
+                    "{case}: backward_trace of row {row}\n{sql}"
+                );
+            }
+        }
+        let text = |value: &Value| value.map_or("NULL".to_owned(), |number| number.to_string());
+        let mut expected: Vec<_> = expected
+            .into_iter()
+            .map(|(values, from)| (values.iter().map(text).collect::<Vec<_>>().join("|"), from))
+            .collect();
+        let mut found: Vec<_> = rows.into_iter().zip(lineage).collect();
+        expected.sort();
+        found.sort();
+        // Where a join only tests whether a row exists (its columns are not used, and duplicates
+        // do not matter), the planner makes it a semi join, whose other side is not in the
+        // lineage; and an aggregate of which only is used that it has one row is not computed.
+        let sql_of_plan = format!(
+            "SELECT count(*) FROM sys.operators WHERE query_id = {query_id} \
+             AND (details LIKE '%join_type=%Semi%' OR name = 'PlaceholderRowExec')"
+        );
+        if query(session, &sql_of_plan).await.unwrap() != ["0"] {
+            simplified += 1;
+            let whole = by_values(expected);
+            let part = by_values(found);
+            assert!(whole.keys().eq(part.keys()), "{case}: rows\n{sql}");
+            for (values, (rows, lineage)) in &part {
+                let (all_rows, all) = &whole[values];
+                assert_eq!(rows, all_rows, "{case}: rows {values}\n{sql}");
+                assert!(lineage.is_subset(all), "{case}: lineage of {values}\n{sql}");
+            }
+            continue;
+        }
+        assert_eq!(
+            expected, found,
+            "{case}: expected and found rows with their lineage\n{sql}"
+        );
+        checked += found.len();
+    }
+    assert!(checked > 200, "only {checked} rows were checked");
+    assert!(
+        simplified < 20,
+        "{simplified} queries were simplified by the planner"
+    );
+}

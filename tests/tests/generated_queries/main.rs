@@ -1,0 +1,16 @@
+//! Generated queries: profiled they return what they return unprofiled, and the lineage of every
+//! row is what a naive evaluator that carries sets of row ids says.
+//!
+//! Deterministic. `SKEWER_SEED=n` generates other queries, `SKEWER_CASES=n` another number of them.
+//!
+//! - [`cases`]: the cases of a test, and the sessions that run them
+//! - [`generator`]: queries with everything
+//! - [`same_results`]: they return the same at every level
+//! - [`naive`]: queries that a naive evaluator understands, and the evaluator
+//! - [`lineage`]: their lineage is what it says
+
+mod cases;
+mod generator;
+mod lineage;
+mod naive;
+mod same_results;

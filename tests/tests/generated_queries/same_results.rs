@@ -1,0 +1,95 @@
+//! A query returns the same at every level.
+
+use skewer::{Database, Level};
+
+use crate::cases::{cases, run, session};
+use crate::generator::Generator;
+
+/// Tables `t(a, b, f, s)` and `u(a, d, s)` of several segments, with NULLs, duplicates and
+/// numbers whose sums are exact in any order.
+async fn tables(database: &Database) {
+    let session = database.session();
+    session
+        .sql("CREATE TABLE t (a BIGINT, b BIGINT, f DOUBLE, s VARCHAR)")
+        .await
+        .unwrap();
+    session
+        .sql("CREATE TABLE u (a BIGINT, d BIGINT, s VARCHAR)")
+        .await
+        .unwrap();
+    for segment in 0..3 {
+        let (mut t, mut u) = (Vec::new(), Vec::new());
+        for row in segment * 6..segment * 6 + 6 {
+            let a = if row % 7 == 3 {
+                "NULL".to_owned()
+            } else {
+                (row % 5).to_string()
+            };
+            let s = ["'x1,y'", "'y'", "NULL", "'z,x2,z'", "''"][row % 5];
+            t.push(format!("({a}, {}, {}.5, {s})", row * row % 6, row % 4));
+            let d = if row % 4 == 1 {
+                "NULL".to_owned()
+            } else {
+                (row % 3).to_string()
+            };
+            u.push(format!("({}, {d}, {s})", row * 3 % 8));
+        }
+        for (table, rows) in [("t", t), ("u", u)] {
+            let sql = format!("INSERT INTO {table} VALUES {}", rows.join(", "));
+            session.sql(&sql).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_profiled_query_returns_what_it_returns_unprofiled() {
+    let database = Database::builder().worker_threads(3).build().unwrap();
+    tables(&database).await;
+    let plain = session(&database, Level::Off, false).await;
+    let plain_skipping = session(&database, Level::Off, true).await;
+    let records = session(&database, Level::Records, false).await;
+    let records_skipping = session(&database, Level::Records, true).await;
+    let counters = session(&database, Level::Counters, false).await;
+    let calls = session(&database, Level::Calls, true).await;
+    let (mut valid, mut rows) = (0, 0);
+    let mut all = 0;
+    for (number, (case, random)) in cases(100).enumerate() {
+        let mut generator = Generator::new(random);
+        let (sql, ordered) = generator.query();
+        let skip = generator.below(3) == 0;
+        let (plain, records) = if skip {
+            (&plain_skipping, &records_skipping)
+        } else {
+            (&plain, &records)
+        };
+        let others = if number % 2 == 0 { &counters } else { &calls };
+        all += 1;
+        let expected = run(plain, &sql).await;
+        for (level, session) in [("records", records), ("counters or calls", others)] {
+            let profiled = run(session, &sql).await;
+            match (&expected, profiled) {
+                (Ok((schema, expected, _)), Ok((profiled_schema, mut profiled, _))) => {
+                    assert_eq!(*schema, profiled_schema, "{case}, {level}:\n{sql}");
+                    let mut expected = expected.clone();
+                    if !ordered {
+                        expected.sort();
+                        profiled.sort();
+                    }
+                    assert_eq!(expected, profiled, "{case}, {level}:\n{sql}");
+                }
+                (Err(expected), Err(profiled)) => {
+                    assert_eq!(*expected, profiled, "{case}, {level}:\n{sql}");
+                }
+                (Ok(_), Err(error)) => panic!("{case}, only at {level}: {error}\n{sql}"),
+                (Err(error), Ok(_)) => panic!("{case}, only at off: {error}\n{sql}"),
+            }
+        }
+        if let Ok((_, expected, _)) = expected {
+            valid += 1;
+            rows += usize::from(!expected.is_empty());
+        }
+    }
+    // What the generator gives is what the planner can plan, nearly always, and has rows.
+    assert!(valid * 10 >= all * 9, "{valid} of {all} queries are valid");
+    assert!(rows * 2 >= all, "{rows} of {all} queries have rows");
+}
