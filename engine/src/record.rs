@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use skewer_profiling::{Level, QueryRow, Recorder, RecorderLimits, SysTables};
 
 use crate::error::Error;
+use crate::progress::ProgressHandle;
 use crate::settings::ProfileSettings;
 
 /// How a statement ended.
@@ -27,22 +28,32 @@ impl Status {
     }
 }
 
-/// Operators that were stopped early write their totals when their tasks have ended: they are
-/// waited for at most this long.
+/// Operators that were stopped early write their totals when their tasks have ended: a statement
+/// that ends waits for them at most this long.
 const STRAGGLERS: Duration = Duration::from_millis(20);
 
-/// A statement that is recorded. Dropping it before it has finished records it as cancelled.
+/// The same for a statement that was cancelled: nobody waits for it, and a task notices only
+/// between two batches.
+const CANCELLED_STRAGGLERS: Duration = Duration::from_millis(150);
+
+/// A statement that is recorded. Dropping it before it has finished records it as cancelled, as
+/// soon as its tasks have ended.
 #[derive(Debug)]
 pub(crate) struct StatementRecord {
     recorder: Arc<Recorder>,
     /// `None` for statements that leave no row in `sys.queries`.
     sys: Option<Arc<SysTables>>,
     last_query_id: Arc<AtomicI64>,
+    /// Held by what the database waits for when it closes.
+    _running: Arc<()>,
+    progress: ProgressHandle,
     sql: String,
     started_at: SystemTime,
     started: Instant,
     planned: Option<Instant>,
     rows: i64,
+    /// When it was dropped without having finished.
+    cancelled: Option<Instant>,
     done: bool,
 }
 
@@ -54,6 +65,8 @@ impl StatementRecord {
         settings: ProfileSettings,
         sys: Arc<SysTables>,
         last_query_id: Arc<AtomicI64>,
+        running: Arc<()>,
+        progress: ProgressHandle,
     ) -> Self {
         Self {
             recorder: Recorder::new(
@@ -64,11 +77,14 @@ impl StatementRecord {
             ),
             sys: Some(sys),
             last_query_id,
+            _running: running,
+            progress,
             sql: sql.to_owned(),
             started_at: SystemTime::now(),
             started: Instant::now(),
             planned: None,
             rows: 0,
+            cancelled: None,
             done: false,
         }
     }
@@ -79,11 +95,14 @@ impl StatementRecord {
             recorder: Recorder::new(0, Level::Off, 1.0, RecorderLimits::default()),
             sys: None,
             last_query_id: Arc::default(),
+            _running: Arc::default(),
+            progress: ProgressHandle::default(),
             sql: String::new(),
             started_at: SystemTime::now(),
             started: Instant::now(),
             planned: None,
             rows: 0,
+            cancelled: None,
             done: false,
         }
     }
@@ -109,16 +128,23 @@ impl StatementRecord {
 
     /// The statement ended as `outcome` says. Its stream and plan must have been dropped.
     pub(crate) async fn finish(mut self, outcome: Result<(), &Error>) {
-        if self.recorder.level() > Level::Off {
-            let deadline = Instant::now() + STRAGGLERS;
-            while Arc::strong_count(&self.recorder) > 1 && Instant::now() < deadline {
-                tokio::task::yield_now().await;
-            }
-        }
+        self.wait_for_stragglers(STRAGGLERS).await;
         match outcome {
             Ok(()) => self.end(Status::Finished, None),
             Err(Error::Cancelled) => self.end(Status::Cancelled, None),
             Err(error) => self.end(Status::Failed, Some(error.to_string())),
+        }
+    }
+
+    /// Whether operators may still have something to hand over.
+    fn has_stragglers(&self) -> bool {
+        self.recorder.level() > Level::Off && Arc::strong_count(&self.recorder) > 1
+    }
+
+    async fn wait_for_stragglers(&self, at_most: Duration) {
+        let deadline = Instant::now() + at_most;
+        while self.has_stragglers() && Instant::now() < deadline {
+            tokio::task::yield_now().await;
         }
     }
 
@@ -129,8 +155,9 @@ impl StatementRecord {
         let Some(sys) = &self.sys else {
             return;
         };
-        let now = Instant::now();
-        let planned = self.planned.unwrap_or(now);
+        let ended = self.cancelled.unwrap_or_else(Instant::now);
+        let ended_at = SystemTime::now() - ended.elapsed();
+        let planned = self.planned.unwrap_or(ended);
         sys.finish(
             &self.recorder,
             QueryRow {
@@ -139,9 +166,9 @@ impl StatementRecord {
                 status: status.name().to_owned(),
                 error,
                 started_at: nanos_since_epoch(self.started_at),
-                ended_at: Some(nanos_since_epoch(SystemTime::now())),
+                ended_at: Some(nanos_since_epoch(ended_at)),
                 planning_ns: Some(nanos(planned - self.started)),
-                execution_ns: Some(nanos(now - planned)),
+                execution_ns: Some(nanos(ended - planned)),
                 rows_returned: Some(self.rows),
             },
         );
@@ -151,8 +178,28 @@ impl StatementRecord {
 }
 
 impl Drop for StatementRecord {
+    /// The operators of a statement that is cancelled run in tasks of their own, which end a
+    /// little later: what they did until then is waited for in a task that takes over the record.
     fn drop(&mut self) {
-        self.end(Status::Cancelled, None);
+        if self.done || self.sys.is_none() {
+            return;
+        }
+        let first = self.cancelled.is_none();
+        // It holds scans, and with them the recorder.
+        self.progress.finish();
+        self.cancelled.get_or_insert_with(Instant::now);
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) if first && self.has_stragglers() => {
+                self.last_query_id
+                    .store(self.recorder.query_id(), Ordering::Release);
+                let mut record = std::mem::replace(self, Self::untraced());
+                runtime.spawn(async move {
+                    record.wait_for_stragglers(CANCELLED_STRAGGLERS).await;
+                    record.end(Status::Cancelled, None);
+                });
+            }
+            _ => self.end(Status::Cancelled, None),
+        }
     }
 }
 

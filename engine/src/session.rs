@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::AtomicI64;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::catalog::{EmptyCatalogProviderList, SchemaProvider};
@@ -177,6 +177,15 @@ impl Session {
     /// [`sql`](Self::sql) is still carrying out, as a long COPY.
     pub fn progress(&self) -> ProgressHandle {
         self.inner.progress.lock().clone()
+    }
+
+    /// The id in schema `sys` of the statement that ended last in this session, however it ended:
+    /// what `last_query_id()` gives in SQL. `None` before the first.
+    pub fn last_query_id(&self) -> Option<i64> {
+        match self.inner.last_query_id.load(Ordering::Acquire) {
+            0 => None,
+            id => Some(id),
+        }
     }
 
     /// Registers a scalar function of DataFusion's, for statements of this session.

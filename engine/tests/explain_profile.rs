@@ -64,7 +64,9 @@ async fn the_record_that_makes_a_query_slow_is_named_and_shown() {
         .collect::<Vec<_>>();
     assert_eq!(named.len(), 1, "{all}");
     assert!(
-        named[0].starts_with(&format!("  ● Row {id} of measurements cost ")),
+        named[0].starts_with(&format!(
+            "  ● Row {id} of measurements kept a result row waiting for "
+        )),
         "{all}"
     );
     assert!(all.contains("v: 1234, note: 'note 1234'"), "{all}");

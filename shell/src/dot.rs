@@ -156,7 +156,7 @@ async fn ask(shell: &mut Shell, command: &Command, argument: &str) -> Result<(),
 
 /// Reports on a query that has ended.
 async fn profile(shell: &mut Shell, command: &Command, argument: &str) -> Result<(), ShellError> {
-    let query = match (argument, shell.last_query) {
+    let query = match (argument, shell.last_query()) {
         ("", None) => {
             return Err(ShellError::Usage(
                 "no query has run yet in this session".into(),

@@ -28,8 +28,6 @@ pub enum Event<'a> {
 pub struct Finished {
     /// From sending the text to having the last row.
     pub time: Duration,
-    /// Its id in schema `sys`, if it left a trace there.
-    pub query_id: Option<i64>,
 }
 
 /// Runs statements.
@@ -71,7 +69,6 @@ impl Runner {
         let colours = self.terminal.error_palette().enabled;
         let mut line = ProgressLine::new(self.terminal.error, colours);
         let mut stream = self.wait(session, &mut line, session.sql(sql)).await??;
-        let query_id = stream.query_id();
         receive(Event::Columns(stream.schema()))?;
         while let Some(batch) = self.wait(session, &mut line, stream.next()).await? {
             let batch = batch?;
@@ -80,7 +77,6 @@ impl Runner {
         }
         Ok(Finished {
             time: started.elapsed(),
-            query_id,
         })
     }
 

@@ -49,8 +49,6 @@ pub struct Shell {
     pub timer: bool,
     /// Whether a person is typing.
     pub interactive: bool,
-    /// The last statement that left a trace in schema `sys`.
-    pub last_query: Option<i64>,
     names: SharedNames,
 }
 
@@ -72,7 +70,6 @@ impl Shell {
             max_rows: Some(DEFAULT_MAX_ROWS),
             timer: false,
             interactive: false,
-            last_query: None,
             names: SharedNames::default(),
         })
     }
@@ -83,7 +80,6 @@ impl Shell {
         let old = std::mem::replace(&mut self.database, database);
         self.session = session;
         self.questions = questions;
-        self.last_query = None;
         self.refresh_names();
         old.close()?;
         Ok(())
@@ -180,13 +176,15 @@ impl Shell {
         Ok(Flow::Continue)
     }
 
+    /// The last statement that left a trace in schema `sys`, also if it failed or was cancelled.
+    pub fn last_query(&self) -> Option<i64> {
+        self.session.last_query_id()
+    }
+
     /// Runs one statement of the user and shows its result.
     pub async fn run_sql(&mut self, sql: &str) -> Result<(), ShellError> {
         let session = self.session.clone();
-        let finished = self.show(&session, sql).await?;
-        if finished.query_id.is_some() {
-            self.last_query = finished.query_id;
-        }
+        self.show(&session, sql).await?;
         if Verb::of(sql).changes_names() {
             self.refresh_names();
         }

@@ -50,12 +50,16 @@ pub(crate) fn parse_options(parser: &mut DFParser<'_>) -> Result<ExplainProfile,
         return Ok(options);
     }
     parser.parser.next_token();
+    let mut given: Vec<String> = Vec::new();
     loop {
         let token = parser.parser.next_token();
         let option = match &token.token {
             Token::Word(word) => word.value.to_lowercase(),
             _ => return expected_option(parser, token),
         };
+        if given.contains(&option) {
+            return Err(given_twice(&option, &token));
+        }
         match option.as_str() {
             "level" => {
                 let _ = parser.parser.consume_token(&Token::Eq);
@@ -84,6 +88,7 @@ pub(crate) fn parse_options(parser: &mut DFParser<'_>) -> Result<ExplainProfile,
             }
             _ => return expected_option(parser, token),
         }
+        given.push(option);
         if parser.parser.consume_token(&Token::RParen) {
             return Ok(options);
         }
@@ -110,6 +115,17 @@ fn expected_option<T>(parser: &DFParser<'_>, found: TokenWithSpan) -> Result<T, 
     parser
         .parser
         .expected("one of LEVEL, SAMPLE, FORMAT, AS SQL", found)
+}
+
+fn given_twice(option: &str, again: &TokenWithSpan) -> ParserError {
+    let option = match option {
+        "as" => "AS SQL".to_owned(),
+        option => option.to_uppercase(),
+    };
+    ParserError::ParserError(format!(
+        "option {option} is given twice{}",
+        again.span.start
+    ))
 }
 
 fn word_or_string(parser: &mut DFParser<'_>, what: &str) -> Result<String, ParserError> {

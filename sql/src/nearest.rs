@@ -5,8 +5,9 @@ const MOST: usize = 3;
 
 /// The names of `known` that `wrong` was probably meant to be, best first, at most three.
 ///
-/// Names compare without regard to case. A name is near if a third of its letters, and at least
-/// one, would have to change, or if one contains the other.
+/// Names compare without regard to case. A name is near if at most a third of its letters, or one
+/// of two, would have to change, or if one contains the other: names of one letter each have
+/// nothing in common.
 pub fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let wrong = wrong.to_lowercase();
     let mut near: Vec<(usize, &str)> = known
@@ -14,7 +15,8 @@ pub fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Vec
         .filter_map(|name| {
             let candidate = name.to_lowercase();
             let distance = strsim::osa_distance(&wrong, &candidate);
-            let allowed = (wrong.chars().count().max(candidate.chars().count()) / 3).max(1);
+            let letters = wrong.chars().count().max(candidate.chars().count());
+            let allowed = (letters / 3).max(1).min(letters.saturating_sub(1));
             let contained = wrong.len() >= 3
                 && candidate.len() >= 3
                 && (candidate.contains(&wrong) || wrong.contains(&candidate));
@@ -41,5 +43,12 @@ mod tests {
     #[test]
     fn nothing_near_suggests_nothing() {
         assert!(nearest("zebra", ["price", "name", "id"]).is_empty());
+        assert!(nearest("nosuchfn", ["position", "cosh", "nanvl"]).is_empty());
+    }
+
+    #[test]
+    fn names_of_one_letter_are_near_to_none() {
+        assert!(nearest("u", ["t", "a"]).is_empty());
+        assert_eq!(nearest("tt", ["t", "a"]), ["t"]);
     }
 }

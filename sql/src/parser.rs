@@ -340,6 +340,27 @@ mod tests {
     }
 
     #[test]
+    fn a_profile_option_that_is_given_twice_is_named() {
+        for (sql, option, column) in [
+            (
+                "EXPLAIN PROFILE (LEVEL calls, LEVEL records) SELECT 1",
+                "LEVEL",
+                31,
+            ),
+            (
+                "EXPLAIN PROFILE (SAMPLE 1, FORMAT json, sample 1) SELECT 1",
+                "SAMPLE",
+                41,
+            ),
+            ("EXPLAIN PROFILE (AS SQL, AS SQL) SELECT 1", "AS SQL", 26),
+        ] {
+            let error = parse(sql).unwrap_err();
+            assert_eq!(error.message, format!("option {option} is given twice"));
+            assert_eq!((error.line, error.column), (1, column), "{error}");
+        }
+    }
+
+    #[test]
     fn copy_understands_the_ways_options_are_written() {
         for sql in [
             "COPY t FROM 'a.csv' (FORMAT csv, HEADER false, DELIMITER ';')",

@@ -12,7 +12,8 @@ use crate::report;
 use crate::session::Session;
 use crate::settings::{ProfileSettings, parse_level};
 
-/// Runs the statement at its level and reports.
+/// Runs the statement at its level and reports. If the statement fails, its error says where to
+/// find what was recorded until then.
 pub(crate) async fn execute(
     session: &Session,
     explain: ExplainProfile,
@@ -49,14 +50,36 @@ pub(crate) async fn execute(
         Tracing::At(settings),
     );
     let query_id = context.record.recorder().query_id();
-    let (context, outcome) = run(context, statement).await?;
-    context.drain(outcome).await?;
+    if let Err(error) = run_to_the_end(context, statement).await {
+        return Err(with_what_was_recorded(session, query_id, error).await);
+    }
     let options = report::Options {
         format: explain.format,
         as_sql: explain.as_sql,
     };
     let batch = report::explain_profile(session, query_id, options).await?;
     Ok(QueryStream::ready(batch, Some(query_id)))
+}
+
+async fn run_to_the_end(context: Context, statement: Statement) -> Result<(), Error> {
+    let (context, outcome) = run(context, statement).await?;
+    context.drain(outcome).await?;
+    Ok(())
+}
+
+/// The error, with a hint if operators had begun to work.
+async fn with_what_was_recorded(session: &Session, query_id: i64, error: Error) -> Error {
+    if matches!(error, Error::Cancelled) {
+        return error;
+    }
+    let sql = format!("SELECT operator_id FROM sys.operator_stats WHERE query_id = {query_id}");
+    match untraced_query(session, &sql).await {
+        Ok(batches) if batches.iter().any(|batch| batch.num_rows() > 0) => Error::Profiled {
+            error: Box::new(error),
+            query_id,
+        },
+        _ => error,
+    }
 }
 
 /// Runs a query that leaves no trace, as those that a report reads schema `sys` with.

@@ -252,6 +252,7 @@ impl Context {
         tracing: Tracing,
     ) -> Self {
         let database = session.database_inner();
+        let progress = session.begin_progress();
         let record = match tracing {
             Tracing::At(settings) => StatementRecord::start(
                 database.storage.next_query_id(),
@@ -259,6 +260,8 @@ impl Context {
                 settings,
                 Arc::clone(&database.sys),
                 Arc::clone(&session.inner().last_query_id),
+                Arc::clone(&database.running),
+                progress.clone(),
             ),
             Tracing::None => StatementRecord::untraced(),
         };
@@ -266,7 +269,7 @@ impl Context {
             session: session.clone(),
             catalog,
             record,
-            progress: session.begin_progress(),
+            progress,
         }
     }
 
