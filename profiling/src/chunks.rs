@@ -5,6 +5,10 @@ use std::sync::Arc;
 use crate::ids::Ids;
 use crate::latencies::Latencies;
 
+/// The most records that a chunk may have: a batch has a few thousand. Whoever reads chunks from
+/// a file takes more for damage, not for a wish for gigabytes of memory.
+pub const MAX_RECORDS: usize = 1 << 24;
+
 /// Lineage edges of one partition of a capturing operator (an aggregate).
 ///
 /// An edge says that record `output_ids[i]` of operator `operator_id` was computed from record

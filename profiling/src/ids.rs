@@ -32,6 +32,7 @@ struct Offsets {
     len: usize,
     bits: u8,
     nullable: bool,
+    #[serde(with = "crate::byte_string")]
     packed: Box<[u8]>,
 }
 

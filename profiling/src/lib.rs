@@ -10,8 +10,10 @@
 //! - [`ids`], [`latencies`]: compact columns of the record-level log
 //! - [`chunks`]: the record-level events
 //! - [`recorder`]: collects the events of one query
+//! - `chunk_columns`: how rows of the record-level tables are made of chunks
 //! - `query_log`: the events of a finished query, rows on demand
-//! - `segment`, `part`, `store`: where events go: memory, then Parquet
+//! - `packed`, `byte_string`: chunks in files
+//! - `segment`, `segment_writer`, `part`, `store`: where events go: memory, then Parquet
 //! - [`retention`]: for how long
 //! - `query_ids`, `scan`, `schema`: how SQL reads them
 //! - `metrics`: readings of the process while queries run
@@ -23,6 +25,8 @@
 //! - [`documentation`]: the page about schema `sys`
 //! - [`sys_tables`]: all of it, for the engine
 
+mod byte_string;
+mod chunk_columns;
 pub mod chunks;
 pub mod definition;
 pub mod documentation;
@@ -33,6 +37,7 @@ mod isolation;
 pub mod latencies;
 pub mod level;
 mod metrics;
+mod packed;
 mod part;
 mod planner;
 mod query_ids;
@@ -42,11 +47,13 @@ pub mod retention;
 mod scan;
 mod schema;
 mod segment;
+mod segment_writer;
 mod store;
 pub mod sys_tables;
 pub mod tables;
 pub mod views;
 
+pub use chunk_columns::ChunkError;
 pub use chunks::{LatencyChunk, LatencyKind, LineageChunk, Method, OutputChunk};
 pub use heavy_keys::{HeavyKey, HeavyKeys};
 pub use ids::Ids;

@@ -13,7 +13,8 @@ use datafusion::arrow::array::RecordBatch;
 
 use crate::query_ids::QueryIds;
 use crate::query_log::QueryLog;
-use crate::segment::{QueryEnd, Segment, SegmentError, Target};
+use crate::segment::{Segment, SegmentError, Target};
+use crate::segment_writer::QueryEnd;
 use crate::tables::Table;
 
 /// A part of the persisted log.
@@ -93,7 +94,7 @@ impl Part {
                     segments: BTreeMap::new(),
                 });
                 part.newest = part.newest.max(modified);
-                let segment = Segment::found(table.definition(), path, bytes);
+                let segment = Segment::found(table, path, bytes);
                 part.segments.insert(table, segment);
             }
         }
@@ -152,18 +153,18 @@ impl Part {
                     log.set_bytes_written(*bytes as i64);
                 }
             }
-            let batches = logs.iter().flat_map(|log| {
-                let pieces = log.pieces(table).len();
-                (0..pieces).map(move |piece| {
-                    let end = if piece + 1 == pieces {
+            let stored = logs.iter().flat_map(|log| {
+                let batches = log.stored_batches(table);
+                (0..batches).map(move |batch| {
+                    let end = if batch + 1 == batches {
                         QueryEnd::Yes
                     } else {
                         QueryEnd::No
                     };
-                    (log.expand(table, piece), end)
+                    (log.stored(table, batch), end)
                 })
             });
-            self.add(directory, table, batches)?;
+            self.add(directory, table, stored)?;
             let bytes = self.segments.get(&table).map_or(0, Segment::bytes) as f64;
             for (written, rows) in written.iter_mut().zip(&rows) {
                 *written += bytes * *rows as f64 / total as f64;
@@ -172,8 +173,8 @@ impl Part {
         Ok(())
     }
 
-    /// Writes the rows of several parts, from the oldest to the newest, as one. What cannot be
-    /// read is left out and reported to `warn`.
+    /// Writes the rows of several parts, from the oldest to the newest, as one; chunks are copied
+    /// as they are. What cannot be read is left out and reported to `warn`.
     pub(crate) fn merge(
         directory: Option<&Path>,
         parts: &[Arc<Part>],
@@ -214,7 +215,6 @@ impl Part {
             segments: BTreeMap::new(),
         };
         for table in Table::ALL {
-            let columns: Vec<usize> = (0..table.definition().columns.len()).collect();
             let mut batches = parts
                 .iter()
                 .filter_map(|part| part.segments.get(&table))
@@ -224,8 +224,8 @@ impl Part {
                         .unwrap_or_default()
                         .into_iter()
                         .flat_map(|(group, _)| {
-                            let rows = segment.read(vec![group], &columns).inspect_err(warn);
-                            rows.into_iter().flatten()
+                            let stored = segment.read_stored(group, None).inspect_err(warn);
+                            stored.into_iter().flatten()
                         })
                 })
                 .filter_map(|batch| batch.inspect_err(warn).ok())
@@ -248,7 +248,7 @@ impl Part {
         batches: impl Iterator<Item = (RecordBatch, QueryEnd)>,
     ) -> Result<(), SegmentError> {
         let segment = match directory {
-            None => Segment::write(table.definition(), Target::Memory, batches)?,
+            None => Segment::write(table, Target::Memory, batches)?,
             Some(directory) => {
                 let directory = directory.join(table.name());
                 std::fs::create_dir_all(&directory).map_err(|source| SegmentError::Io {
@@ -256,7 +256,7 @@ impl Part {
                     source,
                 })?;
                 let path = directory.join(self.span.file_name());
-                Segment::write(table.definition(), Target::Disk(&path), batches)?
+                Segment::write(table, Target::Disk(&path), batches)?
             }
         };
         self.segments.insert(table, segment);

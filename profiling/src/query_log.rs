@@ -1,16 +1,17 @@
 //! The events of one finished query: compact in memory, rows on demand.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use datafusion::arrow::array::RecordBatch;
 
+use crate::chunk_columns::{self, ChunkError, Column, Expander};
 use crate::chunks::{LatencyChunk, LatencyKind, LineageChunk, OutputChunk};
 use crate::definition::{Origin, SysRow};
+use crate::packed;
 use crate::recorder::{Events, Recorder};
 use crate::tables::{
-    Fragment, KeyFrequency, LINEAGE, OUTPUT_RECORDS, Operator, OperatorCall, OperatorStats,
-    ProfilerOverhead, QueryRow, RECORD_LATENCY, Table, TuplesSent, WorkerMetric, WorkerRow,
+    Fragment, KeyFrequency, Operator, OperatorCall, OperatorStats, ProfilerOverhead, QueryRow,
+    Table, TuplesSent, WorkerMetric, WorkerRow,
 };
 
 /// The events of one finished query.
@@ -91,8 +92,68 @@ impl QueryLog {
         self.pieces(table).iter().sum()
     }
 
-    /// The rows of one of the [pieces](Self::pieces) of a table.
-    pub(crate) fn expand(&self, table: Table, piece: usize) -> RecordBatch {
+    /// Columns `projection` of the rows of one of the [pieces](Self::pieces) of a table;
+    /// `expander` makes rows of these columns of chunks.
+    pub(crate) fn expand(
+        &self,
+        table: Table,
+        piece: usize,
+        projection: &[usize],
+        expander: &mut Expander,
+    ) -> Result<RecordBatch, ChunkError> {
+        match self.chunk(table, piece) {
+            Some((records, columns)) => {
+                let wanted = projection.iter().map(|index| columns[*index].clone());
+                expander.expand(records, wanted)
+            }
+            None => Ok(self.rows_of(table, piece).project(projection)?),
+        }
+    }
+
+    /// How many batches there are to write into a table's file.
+    pub(crate) fn stored_batches(&self, table: Table) -> usize {
+        let pieces = self.pieces(table).len();
+        match packed::schema(table) {
+            Some(_) => pieces.div_ceil(packed::BATCH_CHUNKS),
+            None => pieces,
+        }
+    }
+
+    /// One of the batches to write into a table's file: chunks as they are, or rows.
+    pub(crate) fn stored(&self, table: Table, batch: usize) -> RecordBatch {
+        let Some(schema) = packed::schema(table) else {
+            return self.rows_of(table, batch);
+        };
+        let first = batch * packed::BATCH_CHUNKS;
+        let chunks: Vec<(usize, Vec<Column<'_>>)> = (first..first + packed::BATCH_CHUNKS)
+            .map_while(|piece| self.chunk(table, piece))
+            .collect();
+        packed::pack(&schema, &chunks)
+    }
+
+    /// Number of records and columns of a piece of a table whose rows come in chunks; `None` if
+    /// they do not, or if there is no such piece.
+    fn chunk(&self, table: Table, piece: usize) -> Option<(usize, Vec<Column<'_>>)> {
+        let (origin, events) = (&self.origin, &self.events);
+        match table {
+            Table::Lineage => {
+                let chunk = events.lineage.get(piece)?;
+                Some((chunk.len(), chunk_columns::lineage(origin, chunk)))
+            }
+            Table::RecordLatency => {
+                let chunk = events.record_latency.get(piece)?;
+                Some((chunk.len(), chunk_columns::record_latency(origin, chunk)))
+            }
+            Table::OutputRecords => {
+                let chunk = events.output_records.get(piece)?;
+                Some((chunk.len(), chunk_columns::output_records(origin, chunk)))
+            }
+            _ => None,
+        }
+    }
+
+    /// The rows of a piece of a table whose rows do not come in chunks.
+    fn rows_of(&self, table: Table, piece: usize) -> RecordBatch {
         let (origin, events) = (&self.origin, &self.events);
         match table {
             Table::Queries => QueryRow::batch(origin, std::slice::from_ref(&self.query)),
@@ -111,9 +172,9 @@ impl QueryLog {
             Table::WorkerMetrics => WorkerMetric::batch(origin, &events.worker_metrics),
             Table::OperatorCalls => OperatorCall::batch(origin, &events.operator_calls[piece]),
             Table::TuplesSent => TuplesSent::batch(origin, &events.tuples_sent[piece]),
-            Table::RecordLatency => record_latency(origin, &events.record_latency[piece]),
-            Table::Lineage => lineage(origin, &events.lineage[piece]),
-            Table::OutputRecords => output_records(origin, &events.output_records[piece]),
+            Table::RecordLatency | Table::Lineage | Table::OutputRecords => {
+                RecordBatch::new_empty(table.definition().schema())
+            }
         }
     }
 
@@ -136,66 +197,4 @@ impl QueryLog {
         let mut chunks = self.events.record_latency.iter();
         chunks.any(|chunk| chunk.table_name.is_some() && chunk.kind == LatencyKind::Computation)
     }
-}
-
-fn integer(value: i64, rows: usize) -> ArrayRef {
-    Arc::new(Int64Array::from_value(value, rows))
-}
-
-fn text(value: &str, rows: usize) -> ArrayRef {
-    Arc::new(StringArray::from_iter_values(std::iter::repeat_n(
-        value, rows,
-    )))
-}
-
-fn optional_text(value: Option<&str>, rows: usize) -> ArrayRef {
-    match value {
-        Some(value) => text(value, rows),
-        None => Arc::new(StringArray::new_null(rows)),
-    }
-}
-
-fn lineage(origin: &Origin, chunk: &LineageChunk) -> RecordBatch {
-    let rows = chunk.len();
-    LINEAGE.batch(vec![
-        integer(origin.query_id, rows),
-        integer(chunk.fragment_id, rows),
-        integer(chunk.operator_id, rows),
-        integer(origin.worker_id, rows),
-        integer(chunk.partition, rows),
-        Arc::new(chunk.output_ids.decode()),
-        integer(chunk.input_operator_id, rows),
-        optional_text(chunk.table_name.as_deref(), rows),
-        Arc::new(chunk.input_ids.decode()),
-        Arc::new(chunk.latency.decode_ns()),
-    ])
-}
-
-fn record_latency(origin: &Origin, chunk: &LatencyChunk) -> RecordBatch {
-    let rows = chunk.len();
-    RECORD_LATENCY.batch(vec![
-        integer(origin.query_id, rows),
-        integer(chunk.fragment_id, rows),
-        integer(chunk.operator_id, rows),
-        integer(origin.worker_id, rows),
-        integer(chunk.partition, rows),
-        optional_text(chunk.table_name.as_deref(), rows),
-        Arc::new(chunk.row_ids.decode()),
-        Arc::new(chunk.latency.decode_ns()),
-        text(chunk.kind.name(), rows),
-        text(chunk.method.name(), rows),
-    ])
-}
-
-fn output_records(origin: &Origin, chunk: &OutputChunk) -> RecordBatch {
-    let rows = chunk.len();
-    let first = chunk.first_output_row;
-    OUTPUT_RECORDS.batch(vec![
-        integer(origin.query_id, rows),
-        Arc::new(Int64Array::from_iter_values(first..first + rows as i64)),
-        integer(chunk.operator_id, rows),
-        optional_text(chunk.table_name.as_deref(), rows),
-        Arc::new(chunk.record_ids.decode()),
-        Arc::new(chunk.latency.decode_ns()),
-    ])
 }

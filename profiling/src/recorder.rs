@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::chunks::{LatencyChunk, LineageChunk, OutputChunk};
+use crate::chunks::{LatencyChunk, LineageChunk, MAX_RECORDS, OutputChunk};
 use crate::definition::{Origin, SysRow};
 use crate::level::Level;
 use crate::metrics::{self, Baseline};
@@ -253,13 +253,15 @@ impl Recorder {
         self.memory.fetch_add(bytes, Ordering::Relaxed) + bytes
     }
 
-    /// Whether there is room for `events` events of together `bytes` bytes. If so they are
+    /// Whether there is room for `events` events of together `bytes` bytes, at most as many as a
+    /// chunk may have. If so they are
     /// counted as memory, if not as dropped.
     fn admit(&self, events: usize, bytes: usize) -> bool {
         if events == 0 {
             return false;
         }
-        if self.reserve(bytes) > self.limits.memory_bytes {
+        let room = self.reserve(bytes) <= self.limits.memory_bytes;
+        if !room || events > MAX_RECORDS {
             self.memory.fetch_sub(bytes, Ordering::Relaxed);
             self.dropped.fetch_add(events as u64, Ordering::Relaxed);
             return false;

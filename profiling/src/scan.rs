@@ -24,9 +24,11 @@ use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
 };
 
+use crate::chunk_columns::Expander;
 use crate::part::Part;
 use crate::query_ids::{QueryIds, concerns_only_query_ids};
 use crate::query_log::QueryLog;
+use crate::segment::SegmentError;
 use crate::store::Store;
 use crate::tables::Table;
 
@@ -284,6 +286,7 @@ impl ExecutionPlan for SysScan {
         let reader = Reader {
             store: Arc::clone(&self.store),
             table: self.table,
+            ids: self.ids.clone(),
             projection: Arc::clone(&self.projection),
             schema: self.schema(),
         };
@@ -293,13 +296,16 @@ impl ExecutionPlan for SysScan {
         let sender = builder.tx();
         builder.spawn_blocking(move || {
             let mut gathered = Gathered::new(&reader.schema);
-            for batch in units.iter().flat_map(|unit| reader.read(unit)) {
-                for batch in gathered.push(batch?)? {
-                    let batch = batch.slice(0, batch.num_rows().min(left));
-                    left -= batch.num_rows();
-                    // The receiver is gone when nobody wants more.
-                    if sender.blocking_send(Ok(batch)).is_err() || left == 0 {
-                        return Ok(());
+            let mut expander = Expander::new(&reader.schema);
+            for unit in &units {
+                for batch in reader.read(unit, &mut expander) {
+                    for batch in gathered.push(batch?)? {
+                        let batch = batch.slice(0, batch.num_rows().min(left));
+                        left -= batch.num_rows();
+                        // The receiver is gone when nobody wants more.
+                        if sender.blocking_send(Ok(batch)).is_err() || left == 0 {
+                            return Ok(());
+                        }
                     }
                 }
             }
@@ -336,25 +342,35 @@ impl ExecutionPlan for SysScan {
 struct Reader {
     store: Arc<Store>,
     table: Table,
+    ids: QueryIds,
     projection: Arc<[usize]>,
     schema: SchemaRef,
 }
 
 impl Reader {
     /// The unit's rows. What is damaged is skipped with a warning.
-    fn read(&self, unit: &Unit) -> Box<dyn Iterator<Item = Result<RecordBatch>> + '_> {
+    fn read<'a>(
+        &'a self,
+        unit: &Unit,
+        expander: &'a mut Expander,
+    ) -> Box<dyn Iterator<Item = Result<RecordBatch>> + 'a> {
         match unit {
             Unit::Buffered { log, piece } => {
-                let batch = log.expand(self.table, *piece).project(&self.projection);
-                Box::new(std::iter::once(batch.map_err(DataFusionError::from)))
+                let batch = log.expand(self.table, *piece, &self.projection, expander);
+                let batch = batch.map_err(|error| DataFusionError::External(error.into()));
+                Box::new(std::iter::once(batch))
             }
             Unit::Written { part, row_group } => {
                 let Some(segment) = part.segment(self.table, &QueryIds::ALL) else {
                     return Box::new(std::iter::empty());
                 };
-                match segment.read(vec![*row_group], &self.projection) {
+                match segment.read(*row_group, &self.projection, &self.ids, expander) {
                     Ok(batches) => Box::new(batches.filter_map(|batch| match batch {
                         Ok(batch) => Some(Ok(batch)),
+                        Err(error @ SegmentError::Chunk { .. }) => {
+                            self.store.warn(format!("skipped {error}"));
+                            None
+                        }
                         Err(error) => {
                             self.store.warn(format!("skipped the rest of {error}"));
                             None
@@ -391,18 +407,17 @@ impl Gathered {
 
     /// Adds a batch and returns what is complete.
     fn push(&mut self, batch: RecordBatch) -> Result<Vec<RecordBatch>> {
+        if batch.num_rows() >= Self::ROWS / 2 {
+            // Large enough to go on as it is: to join it to what waits would be to copy it.
+            let before = self.take()?;
+            return Ok(before.into_iter().chain(cut(&batch)).collect());
+        }
         self.rows += batch.num_rows();
         self.batches.push(batch);
         if self.rows < Self::ROWS {
             return Ok(Vec::new());
         }
-        let Some(all) = self.take()? else {
-            return Ok(Vec::new());
-        };
-        let starts = (0..all.num_rows()).step_by(Self::ROWS);
-        Ok(starts
-            .map(|start| all.slice(start, Self::ROWS.min(all.num_rows() - start)))
-            .collect())
+        Ok(self.take()?.iter().flat_map(cut).collect())
     }
 
     /// All rows so far; none if there are none.
@@ -421,4 +436,10 @@ impl Gathered {
             _ => Ok(Some(concat_batches(&self.schema, &batches)?)),
         }
     }
+}
+
+/// Slices of a batch of at most [`Gathered::ROWS`] rows.
+fn cut(batch: &RecordBatch) -> impl Iterator<Item = RecordBatch> + '_ {
+    let starts = (0..batch.num_rows()).step_by(Gathered::ROWS);
+    starts.map(|start| batch.slice(start, Gathered::ROWS.min(batch.num_rows() - start)))
 }

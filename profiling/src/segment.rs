@@ -2,7 +2,7 @@
 //! in memory.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,20 +12,20 @@ use bytes::Bytes;
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions, new_null_array};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::error::ArrowError;
+use datafusion::parquet::arrow::ProjectionMask;
 use datafusion::parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
     ParquetRecordBatchReaderBuilder,
 };
-use datafusion::parquet::arrow::{ArrowWriter, ProjectionMask};
-use datafusion::parquet::basic::{Compression, Encoding, ZstdLevel};
 use datafusion::parquet::errors::{ParquetError, Result as ParquetResult};
-use datafusion::parquet::file::properties::WriterProperties;
 use datafusion::parquet::file::reader::ChunkReader;
 use datafusion::parquet::file::statistics::Statistics;
-use datafusion::parquet::schema::types::ColumnPath;
 
-use crate::definition::{Kind, TableDefinition};
+use crate::chunk_columns::{ChunkError, Expander};
+use crate::packed;
 use crate::query_ids::QueryIds;
+use crate::segment_writer::{QueryEnd, rows_of_groups, write};
+use crate::tables::Table;
 
 /// Why a segment of schema `sys` could not be written or read.
 #[derive(Debug, thiserror::Error)]
@@ -46,11 +46,15 @@ pub enum SegmentError {
         /// What is wrong with it.
         source: ParquetError,
     },
+    /// A chunk of records is not what was written.
+    #[error("a damaged chunk of {place}: {source}")]
+    Chunk {
+        /// The file, or the table if it is in memory.
+        place: String,
+        /// What is wrong with the chunk.
+        source: ChunkError,
+    },
 }
-
-/// A row group is closed at the end of a query's rows once it has this many rows, so that a
-/// query's rows are found without reading much of other queries.
-const ROW_GROUP_ROWS: usize = 64 * 1024;
 
 /// Rows of a batch that is read: DataFusion's own default.
 const BATCH_ROWS: usize = 8192;
@@ -58,12 +62,20 @@ const BATCH_ROWS: usize = 8192;
 /// A Parquet file of one table.
 #[derive(Debug)]
 pub(crate) struct Segment {
-    table: &'static TableDefinition,
+    table: Table,
     data: Data,
     bytes: u64,
     /// Removed from disk when the last reader is done with it.
     doomed: AtomicBool,
-    metadata: OnceLock<Option<ArrowReaderMetadata>>,
+    footer: OnceLock<Option<Footer>>,
+}
+
+/// What the end of a file says.
+#[derive(Debug)]
+struct Footer {
+    metadata: ArrowReaderMetadata,
+    /// Rows of the table in each row group.
+    rows: Vec<usize>,
 }
 
 #[derive(Debug, Clone)]
@@ -82,17 +94,17 @@ pub(crate) enum Target<'a> {
 
 impl Segment {
     /// A file that an earlier process wrote. It is not read before it is scanned.
-    pub(crate) fn found(table: &'static TableDefinition, path: PathBuf, bytes: u64) -> Segment {
+    pub(crate) fn found(table: Table, path: PathBuf, bytes: u64) -> Segment {
         Segment::new(table, Data::Disk(path), bytes)
     }
 
-    fn new(table: &'static TableDefinition, data: Data, bytes: u64) -> Segment {
+    fn new(table: Table, data: Data, bytes: u64) -> Segment {
         Segment {
             table,
             data,
             bytes,
             doomed: AtomicBool::new(false),
-            metadata: OnceLock::new(),
+            footer: OnceLock::new(),
         }
     }
 
@@ -101,7 +113,7 @@ impl Segment {
     ///
     /// It is not synced: a crash of the machine may leave it damaged, and then it is skipped.
     pub(crate) fn write(
-        table: &'static TableDefinition,
+        table: Table,
         target: Target<'_>,
         batches: impl Iterator<Item = (RecordBatch, QueryEnd)>,
     ) -> Result<Segment, SegmentError> {
@@ -109,7 +121,7 @@ impl Segment {
             Target::Memory => {
                 let mut buffer = Vec::new();
                 write(table, &mut buffer, batches).map_err(|source| SegmentError::Damaged {
-                    place: format!("sys.{}", table.name),
+                    place: format!("sys.{}", table.name()),
                     source,
                 })?;
                 buffer.shrink_to_fit();
@@ -150,8 +162,8 @@ impl Segment {
 
     /// The file's footer, read once; `Err` the first time that it turns out to be unreadable,
     /// `Ok(None)` afterwards.
-    fn metadata(&self) -> Result<Option<&ArrowReaderMetadata>, SegmentError> {
-        if let Some(known) = self.metadata.get() {
+    fn footer(&self) -> Result<Option<&Footer>, SegmentError> {
+        if let Some(known) = self.footer.get() {
             return Ok(known.as_ref());
         }
         let read = match &self.data {
@@ -159,8 +171,8 @@ impl Segment {
             Data::Disk(path) => open(path).and_then(|file| self.load(&file)),
         };
         match read {
-            Ok(metadata) => Ok(self.metadata.get_or_init(|| Some(metadata)).as_ref()),
-            Err(error) => match self.metadata.set(None) {
+            Ok(footer) => Ok(self.footer.get_or_init(|| Some(footer)).as_ref()),
+            Err(error) => match self.footer.set(None) {
                 Ok(()) => Err(error),
                 Err(_) => Ok(None),
             },
@@ -169,43 +181,89 @@ impl Segment {
 
     /// The row groups that may have rows of these queries, each with its number of rows.
     pub(crate) fn row_groups(&self, ids: &QueryIds) -> Result<Vec<(usize, usize)>, SegmentError> {
-        let Some(metadata) = self.metadata()? else {
+        let Some(footer) = self.footer()? else {
             return Ok(Vec::new());
         };
-        let groups = metadata.metadata().row_groups().iter().enumerate();
+        let groups = footer.metadata.metadata().row_groups().iter();
+        let groups = groups.zip(&footer.rows).enumerate();
         Ok(groups
-            .filter(|(_, group)| match group.column(0).statistics() {
+            .filter(|(_, (group, _))| match group.column(0).statistics() {
                 Some(Statistics::Int64(range)) => match (range.min_opt(), range.max_opt()) {
                     (Some(min), Some(max)) => ids.overlaps(*min, *max),
                     _ => true,
                 },
                 _ => true,
             })
-            .map(|(index, group)| (index, usize::try_from(group.num_rows()).unwrap_or(0)))
+            .map(|(index, (_, rows))| (index, *rows))
             .collect())
     }
 
-    /// Reads some row groups, and of them the table's columns `projection`. What cannot be read
-    /// ends the iteration with an error.
-    pub(crate) fn read(
+    /// Reads a row group: the table's columns `projection` of the rows that belong to wanted
+    /// queries, and maybe others. What cannot be read ends the iteration with an error, but for
+    /// damaged chunks: each is an error, and the next one follows.
+    pub(crate) fn read<'a>(
         &self,
-        row_groups: Vec<usize>,
-        projection: &[usize],
+        row_group: usize,
+        projection: &'a [usize],
+        ids: &'a QueryIds,
+        expander: &'a mut Expander,
+    ) -> Result<Box<dyn Iterator<Item = Result<RecordBatch, SegmentError>> + 'a>, SegmentError>
+    {
+        let Some(schema) = packed::schema(self.table) else {
+            return Ok(Box::new(self.read_stored(row_group, Some(projection))?));
+        };
+        let needed = packed::needed(&schema, projection);
+        let mut batches = self.read_stored(row_group, Some(&needed))?;
+        let (table, place) = (self.table, self.place());
+        let mut chunks: Option<(RecordBatch, usize)> = None;
+        Ok(Box::new(std::iter::from_fn(move || {
+            loop {
+                while let Some((batch, next)) = &mut chunks
+                    && *next < batch.num_rows()
+                {
+                    *next += 1;
+                    let rows = packed::expand(table, batch, *next - 1, projection, ids, expander);
+                    if let Some(rows) = rows {
+                        let place = &place;
+                        return Some(rows.map_err(|source| SegmentError::Chunk {
+                            place: place.clone(),
+                            source,
+                        }));
+                    }
+                }
+                match batches.next()? {
+                    Ok(batch) => chunks = Some((batch, 0)),
+                    Err(error) => return Some(Err(error)),
+                }
+            }
+        })))
+    }
+
+    /// Reads a row group as it is stored, and of it the columns `projection` or all.
+    pub(crate) fn read_stored(
+        &self,
+        row_group: usize,
+        projection: Option<&[usize]>,
     ) -> Result<impl Iterator<Item = Result<RecordBatch, SegmentError>> + use<>, SegmentError> {
         let place = self.place();
-        let schema = Arc::new(
-            self.table
-                .schema()
-                .project(projection)
-                .map_err(|error| self.damaged(error.into()))?,
-        );
-        let mut reader = match self.metadata()? {
+        let chunks = packed::schema(self.table);
+        let batch_rows = match &chunks {
+            Some(_) => packed::BATCH_CHUNKS,
+            None => BATCH_ROWS,
+        };
+        let mut schema = chunks.unwrap_or_else(|| self.table.definition().schema());
+        if let Some(projection) = projection {
+            let projected = schema.project(projection);
+            schema = Arc::new(projected.map_err(|error| self.damaged(error.into()))?);
+        }
+        let mut reader = match self.footer()? {
             None => None,
-            Some(metadata) => {
+            Some(footer) => {
                 let rows = Rows {
-                    metadata: metadata.clone(),
-                    row_groups,
+                    metadata: footer.metadata.clone(),
+                    row_group,
                     schema: &schema,
+                    batch_rows,
                 };
                 let reader = match &self.data {
                     Data::Memory(bytes) => rows.of(bytes.clone()),
@@ -230,15 +288,19 @@ impl Segment {
         }))
     }
 
-    fn load(&self, source: &impl ChunkReader) -> Result<ArrowReaderMetadata, SegmentError> {
-        catch(|| ArrowReaderMetadata::load(source, ArrowReaderOptions::new()))
-            .map_err(|source| self.damaged(source))
+    fn load(&self, source: &impl ChunkReader) -> Result<Footer, SegmentError> {
+        let load = || {
+            let metadata = ArrowReaderMetadata::load(source, ArrowReaderOptions::new())?;
+            let rows = rows_of_groups(self.table, metadata.metadata())?;
+            Ok(Footer { metadata, rows })
+        };
+        catch(load).map_err(|source| self.damaged(source))
     }
 
     fn place(&self) -> String {
         match &self.data {
             Data::Disk(path) => path.display().to_string(),
-            Data::Memory(_) => format!("sys.{} in memory", self.table.name),
+            Data::Memory(_) => format!("sys.{} in memory", self.table.name()),
         }
     }
 
@@ -256,49 +318,6 @@ impl Drop for Segment {
             tracing::warn!("cannot remove {}: {error}", path.display());
         }
     }
-}
-
-/// Whether a batch ends the rows of a query, so that a row group may end there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum QueryEnd {
-    Yes,
-    No,
-}
-
-fn write(
-    table: &TableDefinition,
-    sink: impl Write + Send,
-    batches: impl Iterator<Item = (RecordBatch, QueryEnd)>,
-) -> ParquetResult<()> {
-    let mut writer = ArrowWriter::try_new(sink, table.schema(), Some(properties(table)?))?;
-    for (batch, end) in batches {
-        writer.write(&batch)?;
-        if end == QueryEnd::Yes && writer.in_progress_rows() >= ROW_GROUP_ROWS {
-            writer.flush()?;
-        }
-    }
-    writer.close()?;
-    Ok(())
-}
-
-/// Numbers are stored as differences, which for a run of one value, too, takes next to nothing
-/// and is quicker than looking every number up in a dictionary; texts as a dictionary.
-fn properties(table: &TableDefinition) -> ParquetResult<WriterProperties> {
-    let mut properties = WriterProperties::builder()
-        .set_compression(Compression::ZSTD(ZstdLevel::try_new(1)?))
-        .set_created_by("skewer".to_owned());
-    for column in table.columns {
-        if matches!(
-            column.kind,
-            Kind::Int | Kind::OptInt | Kind::Time | Kind::OptTime
-        ) {
-            let path = ColumnPath::from(column.name);
-            properties = properties
-                .set_column_dictionary_enabled(path.clone(), false)
-                .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED);
-        }
-    }
-    Ok(properties.build())
 }
 
 /// The batch with exactly the columns of `schema`; a column that the file does not have yet is
@@ -332,7 +351,8 @@ fn open(path: &Path) -> Result<File, SegmentError> {
 /// What to read of a file.
 struct Rows<'a> {
     metadata: ArrowReaderMetadata,
-    row_groups: Vec<usize>,
+    row_group: usize,
+    batch_rows: usize,
     schema: &'a SchemaRef,
 }
 
@@ -349,8 +369,8 @@ impl Rows<'_> {
             let mask = ProjectionMask::roots(builder.parquet_schema(), wanted);
             builder
                 .with_projection(mask)
-                .with_row_groups(self.row_groups)
-                .with_batch_size(BATCH_ROWS)
+                .with_row_groups(vec![self.row_group])
+                .with_batch_size(self.batch_rows)
                 .build()
         })
     }
