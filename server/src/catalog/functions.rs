@@ -1,0 +1,231 @@
+//! Functions of PostgreSQL's that psql and drivers call.
+
+use std::str::FromStr;
+
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::{Result, ScalarValue};
+use datafusion::logical_expr::{
+    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature,
+    Volatility,
+};
+use pgwire::api::Type;
+use skewer::Session;
+
+use super::{DATABASE, MAIN, oid};
+use crate::encode::types::PgType;
+use crate::settings::SERVER_VERSION;
+
+/// A function that gives the same whatever it is asked.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Constant {
+    name: &'static str,
+    value: ScalarValue,
+    signature: Signature,
+}
+
+/// The function `name` of any arguments, which gives `value`.
+fn constant(name: &'static str, value: ScalarValue) -> ScalarUDF {
+    let any = vec![TypeSignature::Nullary, TypeSignature::VariadicAny];
+    ScalarUDF::from(Constant {
+        name,
+        value,
+        signature: Signature::one_of(any, Volatility::Immutable),
+    })
+}
+
+impl ScalarUDFImpl for Constant {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _arguments: &[DataType]) -> Result<DataType> {
+        Ok(self.value.data_type())
+    }
+
+    fn invoke_with_args(&self, _args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        Ok(ColumnarValue::Scalar(self.value.clone()))
+    }
+}
+
+/// Privileges: whoever is connected may do everything.
+const PRIVILEGES: [&str; 8] = [
+    "has_any_column_privilege",
+    "has_column_privilege",
+    "has_database_privilege",
+    "has_function_privilege",
+    "has_schema_privilege",
+    "has_sequence_privilege",
+    "has_table_privilege",
+    "pg_has_role",
+];
+
+/// What there is nothing of: comments, defaults, constraints, indexes, rules.
+const NOTHING: [&str; 14] = [
+    "col_description",
+    "obj_description",
+    "pg_get_constraintdef",
+    "pg_get_expr",
+    "pg_get_indexdef",
+    "pg_get_partkeydef",
+    "pg_get_ruledef",
+    "pg_get_serial_sequence",
+    "pg_get_statisticsobjdef_columns",
+    "pg_get_triggerdef",
+    "pg_get_viewdef",
+    "shobj_description",
+    "pg_get_function_result",
+    "pg_get_function_identity_arguments",
+];
+
+/// Gives a client's session PostgreSQL's functions.
+pub(super) fn install(session: &Session, user: &str, process: i32) {
+    let text = |text: &str| ScalarValue::Utf8(Some(text.to_owned()));
+    let version = format!(
+        "PostgreSQL {SERVER_VERSION} (Skewer {})",
+        env!("CARGO_PKG_VERSION")
+    );
+    let schemas = ScalarValue::new_list_nullable(&[text(MAIN)], &DataType::Utf8);
+    let constants = [
+        ("current_catalog", text(DATABASE)),
+        ("current_database", text(DATABASE)),
+        ("current_role", text(user)),
+        ("current_schema", text(MAIN)),
+        ("current_schemas", ScalarValue::List(schemas)),
+        ("current_user", text(user)),
+        ("pg_backend_pid", ScalarValue::from(process)),
+        ("pg_encoding_to_char", text("UTF8")),
+        ("pg_function_is_visible", ScalarValue::from(true)),
+        ("pg_get_function_arguments", text("")),
+        ("pg_get_userbyid", text(user)),
+        ("pg_is_in_recovery", ScalarValue::from(false)),
+        ("pg_type_is_visible", ScalarValue::from(true)),
+        ("session_user", text(user)),
+        ("user", text(user)),
+        ("version", text(&version)),
+    ];
+    for (name, value) in constants {
+        session.register_udf(constant(name, value));
+    }
+    for name in PRIVILEGES {
+        session.register_udf(constant(name, ScalarValue::from(true)));
+    }
+    for name in NOTHING {
+        session.register_udf(constant(name, ScalarValue::Utf8(None)));
+    }
+    let number = DataType::Int64;
+    session.register_row_udf(
+        "pg_table_is_visible",
+        vec![number.clone()],
+        DataType::Boolean,
+        Volatility::Immutable,
+        |args| Ok(ScalarValue::Boolean(integer(&args[0]).map(oid::is_visible))),
+    );
+    session.register_row_udf(
+        "format_type",
+        vec![number.clone(), number],
+        DataType::Utf8,
+        Volatility::Immutable,
+        |args| {
+            let modifier = integer(&args[1]).unwrap_or(-1);
+            Ok(ScalarValue::Utf8(
+                integer(&args[0]).map(|oid| format_type(oid, modifier)),
+            ))
+        },
+    );
+}
+
+/// Gives the catalog's own session what its tables are made with.
+pub(super) fn install_own(session: &Session) {
+    let text = DataType::Utf8;
+    let names = |name: &'static str, function: fn(&str, &str) -> i64| {
+        session.register_row_udf(
+            name,
+            vec![DataType::Utf8, DataType::Utf8],
+            DataType::Int64,
+            Volatility::Immutable,
+            move |args| match (string(&args[0]), string(&args[1])) {
+                (Some(schema), Some(table)) => Ok(ScalarValue::from(function(schema, table))),
+                _ => Ok(ScalarValue::Int64(None)),
+            },
+        );
+    };
+    names("oid_of_table", oid::of_table);
+    names("oid_of_schema", |schema, _| oid::of_schema(schema));
+    let types = |name: &'static str, function: fn(&PgType) -> i64| {
+        session.register_row_udf(
+            name,
+            vec![text.clone()],
+            DataType::Int64,
+            Volatility::Immutable,
+            move |args| match string(&args[0]) {
+                Some(arrow) => {
+                    let data_type = DataType::from_str(arrow).unwrap_or(DataType::Utf8);
+                    Ok(ScalarValue::from(function(&PgType::of(&data_type))))
+                }
+                None => Ok(ScalarValue::Int64(None)),
+            },
+        );
+    };
+    types("oid_of_type", |kind| i64::from(kind.kind.oid()));
+    types("modifier_of_type", |kind| i64::from(kind.modifier));
+    types("size_of_type", |kind| i64::from(kind.size()));
+}
+
+fn integer(value: &ScalarValue) -> Option<i64> {
+    match value {
+        ScalarValue::Int64(value) => *value,
+        _ => None,
+    }
+}
+
+fn string(value: &ScalarValue) -> Option<&str> {
+    value.try_as_str().flatten()
+}
+
+/// A type's name in SQL.
+pub(super) fn format_type(oid: i64, modifier: i64) -> String {
+    let kind = u32::try_from(oid).ok().and_then(Type::from_oid);
+    let Some(kind) = kind else {
+        return "???".to_owned();
+    };
+    if let postgres_types::Kind::Array(item) = kind.kind() {
+        return format!("{}[]", format_type(i64::from(item.oid()), modifier));
+    }
+    let name = match kind {
+        Type::BOOL => "boolean",
+        Type::INT2 => "smallint",
+        Type::INT4 => "integer",
+        Type::INT8 => "bigint",
+        Type::FLOAT4 => "real",
+        Type::FLOAT8 => "double precision",
+        Type::NUMERIC if modifier >= 4 => {
+            let packed = modifier - 4;
+            return format!("numeric({},{})", packed >> 16, packed & 0xFFFF);
+        }
+        Type::VARCHAR => "character varying",
+        Type::BPCHAR => "character",
+        Type::TIME => "time without time zone",
+        Type::TIMETZ => "time with time zone",
+        Type::TIMESTAMP => "timestamp without time zone",
+        Type::TIMESTAMPTZ => "timestamp with time zone",
+        ref other => other.name(),
+    };
+    name.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_have_their_names_in_sql() {
+        assert_eq!(format_type(1700, ((10 << 16) | 2) + 4), "numeric(10,2)");
+        assert_eq!(format_type(1016, -1), "bigint[]");
+        assert_eq!(format_type(25, -1), "text");
+        assert_eq!(format_type(0, -1), "???");
+    }
+}

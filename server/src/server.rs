@@ -1,0 +1,208 @@
+//! Listening, accepting, draining.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use skewer::Database;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::cancel::Connections;
+use crate::connection;
+use crate::error::ServerError;
+use crate::tls::{Identity, Tls};
+use crate::users::Users;
+
+/// How long running statements may go on after the server was told to end.
+const DRAIN: Duration = Duration::from_secs(10);
+/// How long cancelled statements may take to end.
+const CANCELLING: Duration = Duration::from_secs(2);
+/// Before a peer that does not answer is given up: the network may be gone without a word.
+const KEEPALIVE: Duration = Duration::from_secs(60);
+/// When too many files are open, accepting fails at once and would fail again at once.
+const BACK_OFF: Duration = Duration::from_millis(100);
+
+/// How a database is served.
+#[derive(Debug, Clone)]
+pub struct ServerOptions {
+    /// The database's directory: users, key and certificate are there too.
+    pub data: PathBuf,
+    /// Where to listen, as `127.0.0.1:5432`; port 0 is any.
+    pub listen: String,
+    /// The certificate; without it one that signs itself is made in the directory.
+    pub identity: Option<Identity>,
+    /// How long running statements may go on after the server was told to end.
+    pub drain: Duration,
+}
+
+impl ServerOptions {
+    /// The default: loopback.
+    pub fn new(data: impl Into<PathBuf>) -> Self {
+        Self {
+            data: data.into(),
+            listen: "127.0.0.1:5432".to_owned(),
+            identity: None,
+            drain: DRAIN,
+        }
+    }
+}
+
+/// A server that listens.
+#[derive(Debug)]
+pub struct Server {
+    listener: TcpListener,
+    shared: Arc<Shared>,
+    drain: Duration,
+}
+
+/// What all connections have in common.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) database: Database,
+    pub(crate) data: PathBuf,
+    pub(crate) tls: Tls,
+    /// Whether only this machine can connect: then passwords are not needed before there are
+    /// users, and TLS is not required.
+    pub(crate) loopback: bool,
+    pub(crate) connections: Arc<Connections>,
+    /// Becomes `true` when the server ends.
+    pub(crate) draining: watch::Receiver<bool>,
+    drain: watch::Sender<bool>,
+}
+
+impl Server {
+    /// Listens; connections wait until [`Server::run`] accepts them.
+    ///
+    /// # Errors
+    /// [`ServerError::PortInUse`]; [`ServerError::NoUsers`] if other machines could connect and
+    /// nobody would have to say who they are.
+    pub async fn bind(database: Database, options: ServerOptions) -> Result<Self, ServerError> {
+        let listener = listen(&options.listen).await?;
+        let address = listener
+            .local_addr()
+            .map_err(|source| ServerError::Listen {
+                address: options.listen.clone(),
+                source,
+            })?;
+        let loopback = address.ip().is_loopback();
+        if !loopback && Users::read(&options.data)?.is_empty() {
+            return Err(ServerError::NoUsers {
+                address,
+                data: options.data,
+            });
+        }
+        let identity = match options.identity {
+            Some(identity) => identity,
+            None => Identity::own(&options.data)?,
+        };
+        let (drain, draining) = watch::channel(false);
+        Ok(Self {
+            listener,
+            shared: Arc::new(Shared {
+                database,
+                data: options.data,
+                tls: identity.load()?,
+                loopback,
+                connections: Arc::default(),
+                draining,
+                drain,
+            }),
+            drain: options.drain,
+        })
+    }
+
+    /// Where it listens: the port is there even if any was asked for.
+    ///
+    /// # Errors
+    /// If the operating system does not tell.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves until `shutdown` completes. Then no connection is accepted, idle ones are closed,
+    /// and running statements may finish for a while before they are cancelled.
+    pub async fn run(self, shutdown: impl Future<Output = ()>) {
+        let mut clients = JoinSet::new();
+        let mut shutdown = std::pin::pin!(shutdown);
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut shutdown => break,
+                accepted = self.listener.accept() => match accepted {
+                    Ok((stream, peer)) => {
+                        let shared = Arc::clone(&self.shared);
+                        clients.spawn(serve(stream, peer, shared));
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "a connection could not be accepted");
+                        tokio::time::sleep(BACK_OFF).await;
+                    }
+                },
+                Some(ended) = clients.join_next() => log_panic(ended),
+            }
+        }
+        drop(self.listener);
+        let running = self.shared.connections.count();
+        tracing::info!(
+            connections = running,
+            "the server ends: running statements may finish"
+        );
+        // Connections hold receivers, so somebody listens or nobody has to.
+        let _ = self.shared.drain.send(true);
+        if finish(&mut clients, self.drain).await {
+            return;
+        }
+        tracing::warn!("statements that have not finished are cancelled");
+        self.shared.connections.cancel_all();
+        if !finish(&mut clients, CANCELLING).await {
+            clients.shutdown().await;
+        }
+    }
+}
+
+/// Waits for all to end; `false` if they take longer than `patience`.
+async fn finish(clients: &mut JoinSet<()>, patience: Duration) -> bool {
+    let all = async {
+        while let Some(ended) = clients.join_next().await {
+            log_panic(ended);
+        }
+    };
+    tokio::time::timeout(patience, all).await.is_ok()
+}
+
+fn log_panic(ended: Result<(), tokio::task::JoinError>) {
+    if let Err(error) = ended
+        && error.is_panic()
+    {
+        tracing::error!(%error, "a connection ended by a bug");
+    }
+}
+
+async fn serve(stream: TcpStream, peer: SocketAddr, shared: Arc<Shared>) {
+    let keepalive = socket2::TcpKeepalive::new().with_time(KEEPALIVE);
+    if let Err(error) = socket2::SockRef::from(&stream).set_tcp_keepalive(&keepalive) {
+        tracing::debug!(%peer, %error, "no keep-alive");
+    }
+    match connection::serve(stream, peer, shared).await {
+        Ok(()) => {}
+        Err(error) => tracing::info!(%peer, %error, "a connection broke"),
+    }
+}
+
+async fn listen(address: &str) -> Result<TcpListener, ServerError> {
+    TcpListener::bind(address)
+        .await
+        .map_err(|source| match source.kind() {
+            io::ErrorKind::AddrInUse => ServerError::PortInUse {
+                address: address.to_owned(),
+            },
+            _ => ServerError::Listen {
+                address: address.to_owned(),
+                source,
+            },
+        })
+}

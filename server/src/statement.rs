@@ -1,0 +1,296 @@
+//! What a client's statement asks for: of the engine, of the connection, or of COPY's protocol.
+
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+use skewer_sql::{ObjectKind, Statement};
+
+use crate::catalog::rewrite;
+use crate::copy::CopyStatement;
+use crate::error::SqlError;
+use crate::settings;
+
+/// One statement.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Command {
+    /// For the engine: its text, which may differ from the client's, and how its end is told.
+    Sql { text: String, tag: Tag },
+    /// BEGIN and START TRANSACTION.
+    Begin,
+    /// COMMIT and END.
+    Commit,
+    /// ROLLBACK and ABORT.
+    Rollback,
+    /// SET of something that PostgreSQL has and the engine has not.
+    Set { name: String, value: String },
+    /// SHOW of such a thing.
+    Show { name: String },
+    /// DEALLOCATE of one name or all.
+    Deallocate { name: Option<String> },
+    /// COPY … FROM STDIN or TO STDOUT.
+    Copy(Box<CopyStatement>),
+    /// Accepted, and there is nothing to do.
+    Nothing { tag: &'static str },
+}
+
+/// How the end of a statement is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Tag {
+    /// With the number of rows returned: `SELECT 3`.
+    Rows,
+    /// Rows come, their number is not told: `EXPLAIN`.
+    Look(&'static str),
+    /// With the number of rows changed: `INSERT 0 3`.
+    Changed(&'static str),
+    /// `CREATE TABLE`.
+    Done(&'static str),
+    /// As the prepared statement of this name.
+    Execute(String),
+    /// `PREPARE`, of a statement with this tag.
+    Prepare(String, Box<Tag>),
+}
+
+impl Command {
+    /// Reads one statement.
+    ///
+    /// # Errors
+    /// Syntax errors, with their place in `sql`; what PostgreSQL has and Skewer has not.
+    pub(crate) fn parse(sql: &str) -> Result<Self, SqlError> {
+        let words = Words::of(sql);
+        match words.first_two() {
+            ("BEGIN", _) | ("START", "TRANSACTION") => Ok(Self::Begin),
+            ("COMMIT" | "END", second) if second != "PREPARED" => Ok(Self::Commit),
+            ("ROLLBACK" | "ABORT", "TO") | ("ROLLBACK", "WORK" | "TRANSACTION")
+                if words.has("TO") =>
+            {
+                Err(savepoints())
+            }
+            ("ROLLBACK" | "ABORT", _) => Ok(Self::Rollback),
+            ("SAVEPOINT" | "RELEASE", _) => Err(savepoints()),
+            ("DEALLOCATE", _) => Ok(Self::deallocate(&words)),
+            ("DISCARD", _) => Ok(Self::Nothing { tag: "DISCARD ALL" }),
+            ("UNLISTEN", _) => Ok(Self::Nothing { tag: "UNLISTEN" }),
+            ("CLOSE", _) => Ok(Self::Nothing {
+                tag: "CLOSE CURSOR",
+            }),
+            ("COPY", _) if words.has("STDIN") || words.has("STDOUT") => {
+                Ok(Self::Copy(Box::new(CopyStatement::parse(sql)?)))
+            }
+            ("SET", _) => match settings::parse_set(&words.0)? {
+                Some((name, value)) => Ok(Self::Set { name, value }),
+                None => Self::sql(sql),
+            },
+            ("SHOW", _) => match settings::parse_show(&words.0) {
+                Some(name) => Ok(Self::Show { name }),
+                None => Self::sql(sql),
+            },
+            _ if words.0.iter().any(rewrite::is_postgresql) => {
+                let text = rewrite::rewrite(sql);
+                match Self::sql(&text) {
+                    Err(error) => Err(SqlError {
+                        position: None,
+                        ..error
+                    }),
+                    command => command,
+                }
+            }
+            _ => Self::sql(sql),
+        }
+    }
+
+    fn sql(sql: &str) -> Result<Self, SqlError> {
+        let statement = skewer_sql::parse(sql).map_err(|e| SqlError::of(&e.into(), sql))?;
+        Ok(Self::Sql {
+            text: sql.to_owned(),
+            tag: Tag::of(&statement),
+        })
+    }
+
+    fn deallocate(words: &Words) -> Self {
+        let name = words.0.iter().skip(1).find_map(|token| match token {
+            Token::Word(word) if word.quote_style.is_some() => Some(word.value.clone()),
+            Token::Word(word) if word.value.eq_ignore_ascii_case("prepare") => None,
+            Token::Word(word) => Some(word.value.to_lowercase()),
+            _ => None,
+        });
+        Self::Deallocate {
+            name: name.filter(|name| name != "all"),
+        }
+    }
+
+    /// Whether it can be carried out in a block whose earlier statement has failed.
+    pub(crate) fn ends_block(&self) -> bool {
+        matches!(self, Self::Commit | Self::Rollback)
+    }
+}
+
+fn savepoints() -> SqlError {
+    SqlError::unsupported("savepoints; each statement is a transaction of its own")
+}
+
+impl Tag {
+    fn of(statement: &Statement) -> Self {
+        match statement {
+            Statement::Query(_) => Self::Rows,
+            Statement::Explain(_) | Statement::ExplainProfile(_) => Self::Look("EXPLAIN"),
+            Statement::CreateTable(table) if table.query.is_some() => Self::Changed("SELECT"),
+            Statement::CreateTable(_) | Statement::CreateExternalTable(_) => {
+                Self::Done("CREATE TABLE")
+            }
+            Statement::CreateView(_) => Self::Done("CREATE VIEW"),
+            Statement::CreateSchema { .. } => Self::Done("CREATE SCHEMA"),
+            Statement::Drop { kind, .. } => Self::Done(match kind {
+                ObjectKind::Table => "DROP TABLE",
+                ObjectKind::View => "DROP VIEW",
+                ObjectKind::Schema => "DROP SCHEMA",
+            }),
+            Statement::AlterTable(_) => Self::Done("ALTER TABLE"),
+            Statement::Truncate { .. } => Self::Done("TRUNCATE TABLE"),
+            Statement::Insert(_) => Self::Changed("INSERT 0"),
+            Statement::Delete(_) => Self::Changed("DELETE"),
+            Statement::Update(_) => Self::Changed("UPDATE"),
+            Statement::CopyFrom(_) | Statement::CopyTo(_) => Self::Changed("COPY"),
+            Statement::Set { .. } => Self::Done("SET"),
+            Statement::Reset { .. } => Self::Done("RESET"),
+            Statement::Prepare {
+                name, statement, ..
+            } => Self::Prepare(name.clone(), Box::new(Self::of(statement))),
+            Statement::Execute { name, .. } => Self::Execute(name.clone()),
+            Statement::Deallocate { .. } => Self::Done("DEALLOCATE"),
+            Statement::Show { .. }
+            | Statement::ShowTables { .. }
+            | Statement::ShowSchemas
+            | Statement::ShowCreate { .. }
+            | Statement::Describe(_)
+            | Statement::DescribeQuery(_)
+            | Statement::Other(_) => Self::Look("SHOW"),
+        }
+    }
+
+    /// Whether data or definitions have changed when the statement is done.
+    pub(crate) fn changes(&self) -> bool {
+        match self {
+            Self::Changed(_) => true,
+            Self::Done(tag) => !matches!(*tag, "SET" | "RESET" | "DEALLOCATE"),
+            // What it stands for is looked up when it runs.
+            Self::Rows | Self::Look(_) | Self::Execute(_) | Self::Prepare(..) => false,
+        }
+    }
+}
+
+/// A statement's tokens without space and comments; none if it has unfinished strings.
+struct Words(Vec<Token>);
+
+impl Words {
+    fn of(sql: &str) -> Self {
+        let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize();
+        let mut tokens = tokens.unwrap_or_default();
+        tokens.retain(|token| !matches!(token, Token::Whitespace(_) | Token::SemiColon));
+        Self(tokens)
+    }
+
+    /// Upper-cased; empty where there is no word.
+    fn first_two(&self) -> (&'static str, &'static str) {
+        let word = |n: usize| match self.0.get(n) {
+            Some(Token::Word(word)) if word.quote_style.is_none() => {
+                let upper = word.value.to_uppercase();
+                LEADING.iter().find(|known| **known == upper).copied()
+            }
+            _ => None,
+        };
+        (word(0).unwrap_or(""), word(1).unwrap_or(""))
+    }
+
+    fn has(&self, wanted: &str) -> bool {
+        self.0.iter().any(|token| {
+            matches!(token, Token::Word(word)
+                if word.quote_style.is_none() && word.value.eq_ignore_ascii_case(wanted))
+        })
+    }
+}
+
+/// The words that [`Command::parse`] looks for at a statement's beginning.
+const LEADING: [&str; 20] = [
+    "ABORT",
+    "BEGIN",
+    "CLOSE",
+    "COMMIT",
+    "COPY",
+    "DEALLOCATE",
+    "DISCARD",
+    "END",
+    "PREPARED",
+    "RELEASE",
+    "ROLLBACK",
+    "SAVEPOINT",
+    "SET",
+    "SHOW",
+    "START",
+    "TO",
+    "TRANSACTION",
+    "UNLISTEN",
+    "WORK",
+    "LISTEN",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_told_apart() {
+        let parse = |sql| Command::parse(sql).unwrap();
+        assert_eq!(parse("/* x */ begin"), Command::Begin);
+        assert_eq!(
+            parse("START TRANSACTION ISOLATION LEVEL READ COMMITTED"),
+            Command::Begin
+        );
+        assert_eq!(parse("END;"), Command::Commit);
+        assert_eq!(parse("rollback work"), Command::Rollback);
+        assert_eq!(parse("DEALLOCATE ALL"), Command::Deallocate { name: None });
+        let named = Command::Deallocate {
+            name: Some("S_1".to_owned()),
+        };
+        assert_eq!(parse("DEALLOCATE PREPARE \"S_1\""), named);
+        let set = Command::Set {
+            name: "application_name".to_owned(),
+            value: "x".to_owned(),
+        };
+        assert_eq!(parse("SET application_name = 'x'"), set);
+        assert!(matches!(
+            parse("SET profile.level = 'calls'"),
+            Command::Sql {
+                tag: Tag::Done("SET"),
+                ..
+            }
+        ));
+        assert!(matches!(
+            parse("COPY t FROM STDIN (FORMAT csv)"),
+            Command::Copy(_)
+        ));
+        assert!(matches!(
+            parse("INSERT INTO t VALUES (1)"),
+            Command::Sql {
+                tag: Tag::Changed("INSERT 0"),
+                ..
+            }
+        ));
+    }
+
+    #[test]
+    fn savepoints_are_refused() {
+        for sql in [
+            "SAVEPOINT a",
+            "ROLLBACK TO SAVEPOINT a",
+            "ROLLBACK TO a",
+            "RELEASE a",
+        ] {
+            assert_eq!(Command::parse(sql).unwrap_err().code, "0A000", "{sql}");
+        }
+    }
+
+    #[test]
+    fn syntax_errors_have_their_place() {
+        let error = Command::parse("SELECT *\nFORM t").unwrap_err();
+        assert_eq!((error.code, error.position), ("42601", Some(10)));
+    }
+}
