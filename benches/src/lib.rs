@@ -13,8 +13,10 @@
 //! * [`measure`]: wall and processor time of one run
 //! * [`table`]: Markdown tables
 //! * [`document`]: a section of the page of results, with machine, date and revision
+//! * [`allocator`]: memory that was freed is kept
 //! * [`error`]: what can go wrong
 
+pub mod allocator;
 pub mod corpus;
 pub mod data;
 pub mod document;

@@ -6,6 +6,7 @@ use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand}
 
 use crate::demo::Study;
 use crate::format::Format;
+use crate::resources::Resources;
 
 /// What the binary was asked to do.
 #[derive(Debug, Parser)]
@@ -50,6 +51,10 @@ pub struct SqlArguments {
     /// How to write results
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
+
+    /// What the database may use.
+    #[command(flatten)]
+    pub resources: Resources,
 
     /// The -c and -f arguments in the order in which they were given.
     #[arg(skip)]
@@ -160,5 +165,17 @@ mod tests {
         assert!(parse(&["skewer", "--format", "xml"]).is_err());
         assert!(parse(&["skewer", "demo", "taxis"]).is_err());
         assert!(parse(&["skewer", "demo", "--rows", "1"]).is_err());
+    }
+
+    #[test]
+    fn a_size_without_sense_is_refused_with_the_accepted_form() {
+        assert!(parse(&["skewer", "--memory-limit", "4GB", "--threads", "2"]).is_ok());
+        let refused = parse(&["skewer", "--memory-limit", "4 parsecs"]).unwrap_err();
+        let text = refused.to_string();
+        assert!(
+            text.contains("4 parsecs") && text.contains("512MiB"),
+            "{text}"
+        );
+        assert!(parse(&["skewer", "--threads", "0"]).is_err());
     }
 }

@@ -1,13 +1,15 @@
 //! The `skewer` binary: an interactive shell, a runner of scripts, and the demo.
 //!
-//! * [`args`]: the command line
+//! * [`args`]: the command line, [`resources`]: what the database may use
 //! * [`shell`], [`runner`], [`script`]: statements from text to shown results
 //! * [`repl`], [`complete`], [`highlight`], [`names`]: typing them
 //! * [`dot`]: commands that stand for SQL
 //! * [`format`], [`progress`], [`terminal`], [`units`]: what is written, and where
 //! * [`lex`], [`keywords`], [`verb`]: as much of SQL as the shell itself must understand
 //! * [`demo`]: the case studies
+//! * [`allocator`]: who keeps freed memory
 
+mod allocator;
 mod args;
 mod complete;
 mod demo;
@@ -20,6 +22,7 @@ mod lex;
 mod names;
 mod progress;
 mod repl;
+mod resources;
 mod runner;
 mod script;
 mod shell;
@@ -37,11 +40,8 @@ use runner::Runner;
 use shell::{Flow, Shell};
 use terminal::Terminal;
 
-/// Queries allocate from many threads at once, which the system's allocator is slow at.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
+    allocator::keep_freed_memory();
     let arguments = Arguments::read();
     let terminal = Terminal::detect();
     match start(arguments, terminal) {
@@ -74,7 +74,12 @@ async fn run_sql(
     runner: Runner,
     terminal: Terminal,
 ) -> Result<(), ShellError> {
-    let mut shell = Shell::open(arguments.path.as_deref(), runner, terminal)?;
+    let mut shell = Shell::open(
+        arguments.path.as_deref(),
+        arguments.resources.clone(),
+        runner,
+        terminal,
+    )?;
     shell.format = arguments.format;
     let outcome = run_sources(&mut shell, &arguments).await;
     // What was recorded is kept whatever happened. If it cannot be, the statements have succeeded

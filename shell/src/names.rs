@@ -1,6 +1,7 @@
 //! The names in the database that completion offers.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use datafusion::arrow::array::{AsArray, RecordBatch};
 use datafusion::arrow::compute::cast;
@@ -73,13 +74,21 @@ impl Names {
     }
 }
 
+/// Refreshes that were begun.
+static REFRESHES: AtomicU64 = AtomicU64::new(0);
+
 /// Reads the names again, in the background: the editor blocks the terminal's thread.
 pub fn refresh(session: Session, names: SharedNames) {
+    let number = REFRESHES.fetch_add(1, Ordering::Relaxed) + 1;
     std::thread::spawn(move || {
         // Without a runtime completion stays as it was.
         if let Ok(runtime) = tokio::runtime::Builder::new_current_thread().build() {
             let loaded = runtime.block_on(Names::load(&session));
-            *names.write() = loaded;
+            let mut names = names.write();
+            // One that began later, and may have ended, knows better.
+            if REFRESHES.load(Ordering::Relaxed) == number {
+                *names = loaded;
+            }
         }
     });
 }

@@ -15,6 +15,7 @@ use crate::error::ShellError;
 use crate::format::plan::PlanWriter;
 use crate::format::{self, Format, Layout, ResultWriter, Shown};
 use crate::names::{self, SharedNames};
+use crate::resources::Resources;
 use crate::runner::{Event, Finished, Runner};
 use crate::script::{Script, Step};
 use crate::terminal::Terminal;
@@ -40,6 +41,8 @@ pub struct Shell {
     session: Session,
     /// For the shell's own questions, so that `last_query_id()` stays the user's.
     questions: Session,
+    /// What databases may use.
+    resources: Resources,
     runner: Runner,
     pub terminal: Terminal,
     pub format: Format,
@@ -56,14 +59,16 @@ impl Shell {
     /// Opens the database at `path`, or one in memory.
     pub fn open(
         path: Option<&Path>,
+        resources: Resources,
         runner: Runner,
         terminal: Terminal,
     ) -> Result<Shell, ShellError> {
-        let (database, session, questions) = sessions(path)?;
+        let (database, session, questions) = sessions(path, &resources)?;
         Ok(Shell {
             database,
             session,
             questions,
+            resources,
             runner,
             terminal,
             format: Format::Table,
@@ -76,7 +81,7 @@ impl Shell {
 
     /// Turns to another database; the old one stays open if that fails.
     pub fn reopen(&mut self, path: Option<PathBuf>) -> Result<(), ShellError> {
-        let (database, session, questions) = sessions(path.as_deref())?;
+        let (database, session, questions) = sessions(path.as_deref(), &self.resources)?;
         let old = std::mem::replace(&mut self.database, database);
         self.session = session;
         self.questions = questions;
@@ -307,11 +312,8 @@ fn count(batch: &RecordBatch) -> Option<u64> {
 
 type Sessions = (Database, Session, Session);
 
-fn sessions(path: Option<&Path>) -> Result<Sessions, ShellError> {
-    let database = match path {
-        Some(path) => Database::open(path)?,
-        None => Database::in_memory()?,
-    };
+fn sessions(path: Option<&Path>, resources: &Resources) -> Result<Sessions, ShellError> {
+    let database = resources.open(path)?;
     let session = database.session();
     let questions = database.session();
     Ok((database, session, questions))

@@ -3,12 +3,11 @@
 //! [`skewer_benches::overhead`] says how.
 
 use clap::Parser;
+use skewer_benches::allocator::keep_freed_memory;
 use skewer_benches::error::BenchError;
 use skewer_benches::overhead::{Arguments, run};
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> Result<(), BenchError> {
+    keep_freed_memory();
     run(&Arguments::parse())
 }

@@ -4,4 +4,9 @@ mod command_line;
 mod demo;
 mod dot_commands;
 mod formats;
+#[cfg(unix)]
+mod interactive;
+#[cfg(unix)]
+mod pseudo_terminal;
+mod resources;
 mod support;

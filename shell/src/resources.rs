@@ -1,0 +1,55 @@
+//! Threads, memory and temporary files of the databases that the process opens.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use skewer::settings::parse_memory_limit;
+use skewer::{Database, Error};
+
+/// What a database may use.
+#[derive(Debug, Clone, Default, Args)]
+pub struct Resources {
+    /// What queries may hold in memory together, as 512MiB or 4GB; beyond it they spill to disk
+    /// or fail [default: unlimited]
+    #[arg(long, value_name = "SIZE", value_parser = MemoryLimit::parse)]
+    memory_limit: Option<MemoryLimit>,
+
+    /// Threads that run queries [default: as many as the machine has]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    threads: Option<u16>,
+
+    /// Directory of temporary files, for what the memory limit leaves no room for [default: the
+    /// system's]
+    #[arg(long, value_name = "DIR")]
+    temp_directory: Option<PathBuf>,
+}
+
+/// Bytes; `None` is no limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct MemoryLimit(Option<usize>);
+
+impl MemoryLimit {
+    fn parse(text: &str) -> Result<MemoryLimit, Error> {
+        parse_memory_limit(text).map(MemoryLimit)
+    }
+}
+
+impl Resources {
+    /// Opens the database at `path`, or one in memory.
+    pub fn open(&self, path: Option<&Path>) -> Result<Database, Error> {
+        let mut builder = Database::builder();
+        if let Some(path) = path {
+            builder = builder.path(path);
+        }
+        if let Some(MemoryLimit(Some(bytes))) = self.memory_limit {
+            builder = builder.memory_limit(bytes);
+        }
+        if let Some(threads) = self.threads {
+            builder = builder.worker_threads(usize::from(threads));
+        }
+        if let Some(directory) = &self.temp_directory {
+            builder = builder.temp_directory(directory);
+        }
+        builder.build()
+    }
+}
