@@ -2,6 +2,9 @@
 //!
 //! The delay is in a function of the query's, once as a function over a column, where the
 //! profiler has to search for the record, and once as a function of one row, which it times.
+//!
+//! Where another record is named, both are run alone, without the profiler: if the named one takes
+//! longer than the delayed one with its delay, the profile is right, and the trial says nothing.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -126,11 +129,13 @@ async fn experiment(arguments: &Arguments) -> Result<(), BenchError> {
         "function of",
         "delay",
         "found as the top expensive input",
+        "another, which takes longer by itself",
+        "missed",
         "its impact ÷ the delay, median",
         "query, s, median",
         "asking, s, median",
     ]);
-    let mut found_by_delay = vec![(0, 0); arguments.delays.len()];
+    let mut by_delay = vec![Verdicts::default(); arguments.delays.len()];
     for application in APPLICATIONS {
         if let Some(only) = &arguments.only
             && !application.name.contains(only.as_str())
@@ -146,7 +151,7 @@ async fn experiment(arguments: &Arguments) -> Result<(), BenchError> {
         let directory = format!("delayed-{}-{rows}", application.name);
         let corpus = Corpus::open(&arguments.data, &directory, generate).await?;
         for kind in [Kind::Column, Kind::Row] {
-            for (delay, (found, tried)) in arguments.delays.iter().zip(&mut found_by_delay) {
+            for (delay, total) in arguments.delays.iter().zip(&mut by_delay) {
                 let delay = Duration::from_micros(*delay);
                 let trials = if delay >= Duration::from_secs(1) {
                     arguments.long_trials
@@ -159,10 +164,12 @@ async fn experiment(arguments: &Arguments) -> Result<(), BenchError> {
                     outcomes.push(trial(application, &corpus, kind, key, delay).await?);
                     corpus.flush().await?;
                 }
-                let hits = outcomes.iter().filter(|outcome| outcome.found).count();
-                *found += hits;
-                *tried += trials;
-                let hit = outcomes.iter().filter(|outcome| outcome.found);
+                let mut verdicts = Verdicts::default();
+                for outcome in &outcomes {
+                    verdicts.add(outcome.verdict);
+                    total.add(outcome.verdict);
+                }
+                let hit = outcomes.iter().filter(|o| o.verdict == Verdict::Found);
                 table.row(vec![
                     format!("{}, {} records", application.name, count(rows as u64)),
                     match kind {
@@ -170,7 +177,9 @@ async fn experiment(arguments: &Arguments) -> Result<(), BenchError> {
                         Kind::Row => "a row".to_owned(),
                     },
                     format!("{delay:?}"),
-                    format!("{hits} of {trials}"),
+                    format!("{} of {trials}", verdicts.found),
+                    verdicts.behind_dearer.to_string(),
+                    verdicts.missed.to_string(),
                     format!("{:.3}", median(hit.map(|o| o.impact / delay.as_secs_f64()))),
                     format!("{:.2}", median(outcomes.iter().map(|o| o.query))),
                     format!("{:.2}", median(outcomes.iter().map(|o| o.asking))),
@@ -178,10 +187,21 @@ async fn experiment(arguments: &Arguments) -> Result<(), BenchError> {
             }
         }
     }
-    let mut summary = Table::new(&["delay", "found"]);
-    for (delay, (found, tried)) in arguments.delays.iter().zip(&found_by_delay) {
+    let mut summary = Table::new(&[
+        "delay",
+        "found",
+        "another, which takes longer by itself",
+        "missed",
+    ]);
+    for (delay, verdicts) in arguments.delays.iter().zip(&by_delay) {
         let delay = Duration::from_micros(*delay);
-        summary.row(vec![format!("{delay:?}"), format!("{found} of {tried}")]);
+        let tried = verdicts.found + verdicts.behind_dearer + verdicts.missed;
+        summary.row(vec![
+            format!("{delay:?}"),
+            format!("{} of {tried}", verdicts.found),
+            verdicts.behind_dearer.to_string(),
+            verdicts.missed.to_string(),
+        ]);
     }
     let text = format!(
         "{summary}\nEvery application, seed {}:\n\n{table}",
@@ -190,9 +210,37 @@ async fn experiment(arguments: &Arguments) -> Result<(), BenchError> {
     publish("injected delay", &text, arguments.write)
 }
 
+/// How the top expensive input compares with the delayed record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    /// It is the delayed record.
+    Found,
+    /// It is another, which takes longer even without the profiler.
+    BehindDearer,
+    /// It is another, which takes less, or there is none.
+    Missed,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Verdicts {
+    found: usize,
+    behind_dearer: usize,
+    missed: usize,
+}
+
+impl Verdicts {
+    fn add(&mut self, verdict: Verdict) {
+        match verdict {
+            Verdict::Found => self.found += 1,
+            Verdict::BehindDearer => self.behind_dearer += 1,
+            Verdict::Missed => self.missed += 1,
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Outcome {
-    found: bool,
+    verdict: Verdict,
     /// Seconds.
     impact: f64,
     query: f64,
@@ -226,12 +274,47 @@ async fn trial(
         "SELECT row_id, impact_ns FROM sys.expensive_inputs WHERE query_id = {query_id} AND rank = 1"
     );
     let (top, asking) = timed(async { session.sql(&ask).await?.collect().await }).await?;
+    let verdict = match (row_id, first(&top, 0)) {
+        (Some(delayed), Some(named)) if delayed == named => Verdict::Found,
+        (Some(delayed), Some(named)) => {
+            session.sql("SET profile.level = 'off'").await?;
+            let named = alone(&session, application, named).await?;
+            let delayed = alone(&session, application, delayed).await?;
+            if named > delayed {
+                Verdict::BehindDearer
+            } else {
+                Verdict::Missed
+            }
+        }
+        _ => Verdict::Missed,
+    };
     Ok(Outcome {
-        found: row_id.is_some() && first(&top, 0) == row_id,
+        verdict,
         impact: first(&top, 1).unwrap_or_default() as f64 / 1e9,
         query: query.wall,
         asking: asking.wall,
     })
+}
+
+/// Seconds that the query takes of one record alone: the least of some runs.
+async fn alone(
+    session: &Session,
+    application: Application,
+    row_id: i64,
+) -> Result<f64, BenchError> {
+    const RUNS: usize = 5;
+    let table = format!("FROM {}", application.name);
+    let one = format!(
+        "FROM (SELECT * FROM {0} WHERE _row_id = {row_id}) AS {0}",
+        application.name
+    );
+    let query = application.query.replace(&table, &one);
+    let mut least = f64::INFINITY;
+    for _ in 0..RUNS {
+        let (_, took) = timed(async { session.sql(&query).await?.collect().await }).await?;
+        least = least.min(took.wall);
+    }
+    Ok(least)
 }
 
 fn first(batches: &[RecordBatch], column: usize) -> Option<i64> {
