@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, Field, IntervalUnit, TimeUnit};
+use datafusion::functions::math::expr_fn::round;
+use datafusion::logical_expr::Expr;
 
 use crate::error::Error;
 
@@ -96,6 +98,15 @@ pub(crate) fn must_be_assignable(column: &Field, from: &DataType) -> Result<(), 
         sql_name(from),
         sql_name(to)
     )))
+}
+
+/// What is cast to assign `value` to a column: fractions are rounded to whole numbers, where a
+/// cast would drop them.
+pub(crate) fn rounded(value: Expr, from: &DataType, to: &DataType) -> Expr {
+    match to.is_integer() && (from.is_floating() || from.is_decimal()) {
+        true => round(vec![value]),
+        false => value,
+    }
 }
 
 /// A column as tables keep it: encodings of a query's result are undone, NULL becomes text.

@@ -16,7 +16,7 @@ use skewer_storage::TableMeta;
 use super::{Context, Outcome};
 use crate::catalog::files::{CsvDialect, FileKind, FileTable};
 use crate::catalog::names::fold;
-use crate::catalog::types::must_be_assignable;
+use crate::catalog::types::{must_be_assignable, rounded};
 use crate::error::Error;
 
 /// The beginning of a file that says how long its rows are.
@@ -119,7 +119,8 @@ fn arrange(scan: LogicalPlan, table: &TableMeta, columns: &[usize]) -> Result<Lo
             }
             let (qualifier, found) = schema.qualified_field_with_unqualified_name(field.name())?;
             must_be_assignable(field, found.data_type())?;
-            Expr::Column(Column::from((qualifier, found)))
+            let column = Expr::Column(Column::from((qualifier, found)));
+            rounded(column, found.data_type(), field.data_type())
         } else {
             Expr::Literal(ScalarValue::Null, None)
         };

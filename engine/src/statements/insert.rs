@@ -6,7 +6,7 @@ use std::sync::Arc;
 use datafusion::common::DFSchema;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::logical_expr::dml::InsertOp;
-use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Values, WriteOp};
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Projection, Values, WriteOp};
 use datafusion::sql::parser::Statement as DFStatement;
 use datafusion::sql::sqlparser::ast::{self, SetExpr, TableObject};
 
@@ -15,7 +15,7 @@ use skewer_storage::TableMeta;
 
 use super::{Context, Outcome};
 use crate::catalog::names::fold;
-use crate::catalog::types::must_be_assignable;
+use crate::catalog::types::{must_be_assignable, rounded};
 use crate::error::Error;
 
 /// Appends rows; columns that are not listed get NULL.
@@ -50,7 +50,8 @@ pub(crate) async fn execute(
         return Err(Error::Unsupported(format!("{}", dml.op)));
     }
     check_types(&dml.input, &table, &explicit)?;
-    let input = nullable_values(Arc::unwrap_or_clone(dml.input))?;
+    let input = round_fractions(Arc::unwrap_or_clone(dml.input), &explicit)?;
+    let input = nullable_values(input)?;
     let stream = context.stream(&input).await?;
     let (segments, rows) = context.write(stream, &table).await?;
     let mut transaction = context.storage().begin();
@@ -176,6 +177,52 @@ fn check_types(
         }
     }
     Ok(())
+}
+
+/// Rounds numbers that DataFusion has cast to the integers of their columns without being asked.
+fn round_fractions(
+    input: LogicalPlan,
+    explicit: &HashSet<(usize, usize)>,
+) -> Result<LogicalPlan, Error> {
+    let LogicalPlan::Projection(projection) = input else {
+        return Ok(input);
+    };
+    let source = match Arc::unwrap_or_clone(projection.input) {
+        LogicalPlan::Values(mut values) => {
+            for (number, row) in values.values.iter_mut().enumerate() {
+                for (place, value) in row.iter_mut().enumerate() {
+                    if !explicit.contains(&(number, place)) {
+                        *value = round_before_cast(std::mem::take(value), &DFSchema::empty())?;
+                    }
+                }
+            }
+            LogicalPlan::Values(values)
+        }
+        other => other,
+    };
+    let expressions = projection
+        .expr
+        .into_iter()
+        .map(|value| round_before_cast(value, source.schema()))
+        .collect::<Result<_, _>>()?;
+    let rounded = Projection::try_new(expressions, Arc::new(source))?;
+    Ok(LogicalPlan::Projection(rounded))
+}
+
+fn round_before_cast(value: Expr, schema: &DFSchema) -> Result<Expr, Error> {
+    Ok(match value {
+        Expr::Alias(mut alias) => {
+            *alias.expr = round_before_cast(*alias.expr, schema)?;
+            Expr::Alias(alias)
+        }
+        Expr::Cast(mut cast) => {
+            let from = cast.expr.get_type(schema)?;
+            let to = Expr::Cast(cast.clone()).get_type(schema)?;
+            *cast.expr = rounded(*cast.expr, &from, &to);
+            Expr::Cast(cast)
+        }
+        other => other,
+    })
 }
 
 /// Says which row has too few or too many values, which DataFusion does not.

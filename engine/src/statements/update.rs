@@ -16,7 +16,7 @@ use super::delete::Target;
 use super::rewrite::Changes;
 use super::{Context, Outcome, as_statement};
 use crate::catalog::names::fold;
-use crate::catalog::types::must_be_assignable;
+use crate::catalog::types::{must_be_assignable, rounded};
 use crate::error::Error;
 
 /// Gives rows for which the condition is true new values; their ids stay.
@@ -117,8 +117,9 @@ fn cast_values(
             None => expression,
             Some(value) => {
                 let field = table.schema.field(assigned[value]);
-                must_be_assignable(field, &expression.get_type(plan.schema())?)?;
-                expression
+                let from = expression.get_type(plan.schema())?;
+                must_be_assignable(field, &from)?;
+                rounded(expression, &from, field.data_type())
                     .cast_to(field.data_type(), plan.schema())?
                     .alias(name)
             }
