@@ -15,7 +15,7 @@
 //! - `packed`, `byte_string`: chunks in files
 //! - `segment`, `segment_writer`, `part`, `store`: where events go: memory, then Parquet
 //! - [`retention`]: for how long
-//! - `query_ids`, `scan`, `schema`: how SQL reads them
+//! - `query_ids`, `chunk_filter`, `scan`, `schema`: how SQL reads them
 //! - `metrics`: readings of the process while queries run
 //! - `isolation`: which input records make a query slow
 //! - [`views`]: conclusions whose SQL is the same for every query
@@ -27,6 +27,7 @@
 
 mod byte_string;
 mod chunk_columns;
+mod chunk_filter;
 pub mod chunks;
 pub mod definition;
 pub mod documentation;

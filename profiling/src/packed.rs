@@ -11,6 +11,7 @@ use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, BinaryArray, Int64Array, RecordBatch, StringArray,
 };
 use datafusion::arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
+use datafusion::arrow::error::ArrowError;
 use datafusion::parquet::basic::Encoding;
 use datafusion::parquet::file::properties::{EnabledStatistics, WriterPropertiesBuilder};
 use datafusion::parquet::schema::types::ColumnPath;
@@ -70,36 +71,58 @@ pub(crate) fn pack(schema: &SchemaRef, chunks: &[(usize, Vec<Column<'_>>)]) -> R
     let records = schema.fields().len() - 1;
     let column = |index: usize| chunks.iter().map(move |(_, columns)| &columns[index]);
     let mut arrays: Vec<ArrayRef> = (0..records)
-        .map(|index| -> ArrayRef {
-            match schema.field(index).data_type() {
-                DataType::Int64 => Arc::new(Int64Array::from_iter_values(column(index).map(
-                    |column| match column {
-                        Column::Number(number) | Column::Count(number) => *number,
-                        _ => 0,
-                    },
-                ))),
-                DataType::Utf8 => {
-                    Arc::new(StringArray::from_iter(column(index).map(
-                        |column| match column {
-                            Column::Text(text) => text.as_deref(),
-                            _ => None,
-                        },
-                    )))
-                }
-                _ => Arc::new(BinaryArray::from_iter_values(column(index).map(
-                    |column| match column {
-                        Column::Ids(ids) => bytes(ids.as_ref()),
-                        Column::Latencies(latencies) => bytes(latencies.as_ref()),
-                        _ => Vec::new(),
-                    },
-                ))),
-            }
-        })
+        .map(|index| stored(schema.field(index).data_type(), column(index)))
         .collect();
     let lengths = chunks.iter().map(|(records, _)| *records as i64);
     arrays.push(Arc::new(Int64Array::from_iter_values(lengths)));
     RecordBatch::try_new(Arc::clone(schema), arrays)
         .unwrap_or_else(|error| panic!("chunks do not fit their file's columns: {error}"))
+}
+
+/// Columns of a table, as a file has them, of chunks with all the table's columns.
+pub(crate) fn columns(
+    table: Table,
+    projection: &[usize],
+    chunks: &[(usize, Vec<Column<'_>>)],
+) -> Result<RecordBatch, ArrowError> {
+    let schema = schema(table).unwrap_or_else(|| table.definition().schema());
+    let schema = Arc::new(schema.project(projection)?);
+    let arrays = projection
+        .iter()
+        .zip(schema.fields())
+        .map(|(index, field)| {
+            let column = chunks.iter().map(|(_, columns)| &columns[*index]);
+            stored(field.data_type(), column)
+        });
+    RecordBatch::try_new(Arc::clone(&schema), arrays.collect())
+}
+
+/// One column of some chunks, as a file has it.
+fn stored<'a>(data_type: &DataType, column: impl Iterator<Item = &'a Column<'a>>) -> ArrayRef {
+    match data_type {
+        DataType::Int64 => {
+            let numbers = column.map(|column| match column {
+                Column::Number(number) | Column::Count(number) => *number,
+                _ => 0,
+            });
+            Arc::new(Int64Array::from_iter_values(numbers))
+        }
+        DataType::Utf8 => {
+            let texts = column.map(|column| match column {
+                Column::Text(text) => text.as_deref(),
+                _ => None,
+            });
+            Arc::new(texts.collect::<StringArray>())
+        }
+        _ => {
+            let blobs = column.map(|column| match column {
+                Column::Ids(ids) => bytes(ids.as_ref()),
+                Column::Latencies(latencies) => bytes(latencies.as_ref()),
+                _ => Vec::new(),
+            });
+            Arc::new(BinaryArray::from_iter_values(blobs))
+        }
+    }
 }
 
 fn bytes(values: &impl Serialize) -> Vec<u8> {

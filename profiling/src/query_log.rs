@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use datafusion::arrow::array::RecordBatch;
 
 use crate::chunk_columns::{self, ChunkError, Column, Expander};
+use crate::chunk_filter::ChunkFilter;
 use crate::chunks::{LatencyChunk, LatencyKind, LineageChunk, OutputChunk};
 use crate::definition::{Origin, SysRow};
 use crate::packed;
@@ -90,6 +91,26 @@ impl QueryLog {
     /// Rows of a table.
     pub(crate) fn rows(&self, table: Table) -> usize {
         self.pieces(table).iter().sum()
+    }
+
+    /// The [pieces](Self::pieces) of a table that may have wanted rows, each with its number of
+    /// rows.
+    pub(crate) fn wanted(&self, table: Table, filter: &ChunkFilter) -> Vec<(usize, usize)> {
+        let rows = self.pieces(table);
+        let wanted: Vec<usize> = if filter.columns().is_empty() {
+            (0..rows.len()).collect()
+        } else {
+            let pieces = 0..rows.len();
+            let chunks: Vec<_> = pieces.map_while(|piece| self.chunk(table, piece)).collect();
+            match packed::columns(table, filter.columns(), &chunks) {
+                Ok(chunks) => filter.wanted(table, &chunks),
+                Err(_) => (0..rows.len()).collect(),
+            }
+        };
+        wanted
+            .into_iter()
+            .map(|piece| (piece, rows[piece]))
+            .collect()
     }
 
     /// Columns `projection` of the rows of one of the [pieces](Self::pieces) of a table;

@@ -25,6 +25,7 @@ use datafusion::physical_plan::{
 };
 
 use crate::chunk_columns::Expander;
+use crate::chunk_filter::{ChunkFilter, concerns_only_chunks};
 use crate::part::Part;
 use crate::query_ids::{QueryIds, concerns_only_query_ids};
 use crate::query_log::QueryLog;
@@ -63,13 +64,14 @@ impl TableProvider for SysTable {
         TableType::Base
     }
 
-    /// Filters on `query_id` choose what is read, roughly.
+    /// Filters on `query_id`, and on what is the same for all records of a chunk, choose what is
+    /// read, roughly.
     fn supports_filters_pushdown(
         &self,
         filters: &[&Expr],
     ) -> Result<Vec<TableProviderFilterPushDown>> {
         let supported = |filter: &&Expr| {
-            if concerns_only_query_ids(filter) {
+            if concerns_only_query_ids(filter) || concerns_only_chunks(self.table, filter) {
                 TableProviderFilterPushDown::Inexact
             } else {
                 TableProviderFilterPushDown::Unsupported
@@ -91,7 +93,16 @@ impl TableProvider for SysTable {
         };
         let partitions = state.config().target_partitions();
         let ids = QueryIds::of_filters(filters);
-        let scan = SysScan::new(&self.store, self.table, ids, projection, partitions, limit)?;
+        let chunks = ChunkFilter::of_filters(self.table, filters, state)?;
+        let wanted = Wanted { ids, chunks };
+        let scan = SysScan::new(
+            &self.store,
+            self.table,
+            wanted,
+            projection,
+            partitions,
+            limit,
+        )?;
         Ok(Arc::new(scan))
     }
 
@@ -141,13 +152,20 @@ enum Unit {
     Written { part: Arc<Part>, row_group: usize },
 }
 
+/// What a statement asks for, as far as its filters tell.
+#[derive(Debug, Clone)]
+struct Wanted {
+    ids: QueryIds,
+    chunks: ChunkFilter,
+}
+
 /// Reads a table of schema `sys`: the buffers of queries in memory and row groups of files,
 /// dealt out to partitions.
 #[derive(Debug)]
 struct SysScan {
     store: Arc<Store>,
     table: Table,
-    ids: QueryIds,
+    wanted: Wanted,
     projection: Arc<[usize]>,
     partitions: Vec<Vec<Unit>>,
     rows: usize,
@@ -159,18 +177,19 @@ impl SysScan {
     fn new(
         store: &Arc<Store>,
         table: Table,
-        ids: QueryIds,
+        wanted: Wanted,
         projection: Vec<usize>,
         partitions: usize,
         limit: Option<usize>,
     ) -> Result<SysScan> {
         let snapshot = store.snapshot();
+        let ids = &wanted.ids;
         let mut units: Vec<(Unit, usize)> = Vec::new();
         for part in &snapshot.parts {
-            let Some(segment) = part.segment(table, &ids) else {
+            let Some(segment) = part.segment(table, ids) else {
                 continue;
             };
-            let groups = segment.row_groups(&ids).unwrap_or_else(|error| {
+            let groups = segment.row_groups(ids).unwrap_or_else(|error| {
                 store.warn(format!("skipped {error}"));
                 Vec::new()
             });
@@ -181,7 +200,7 @@ impl SysScan {
         }
         for log in &snapshot.buffered {
             if ids.contains(log.query_id()) {
-                let pieces = log.pieces(table).into_iter().enumerate();
+                let pieces = log.wanted(table, &wanted.chunks).into_iter();
                 units.extend(pieces.map(|(piece, rows)| {
                     let log = Arc::clone(log);
                     (Unit::Buffered { log, piece }, rows)
@@ -200,7 +219,7 @@ impl SysScan {
         Ok(SysScan {
             store: Arc::clone(store),
             table,
-            ids,
+            wanted,
             projection: projection.into(),
             partitions: dealt,
             rows,
@@ -230,10 +249,13 @@ fn deal(units: Vec<(Unit, usize)>, partitions: usize) -> Vec<Vec<Unit>> {
 impl DisplayAs for SysScan {
     fn fmt_as(&self, _: DisplayFormatType, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "SysScan: table=sys.{}", self.table.name())?;
-        match &self.ids {
+        match &self.wanted.ids {
             QueryIds::Listed(ids) => write!(formatter, ", query_id={ids:?}")?,
             ids if *ids != QueryIds::ALL => write!(formatter, ", query_id={ids:?}")?,
             _ => {}
+        }
+        if let Some(condition) = self.wanted.chunks.condition() {
+            write!(formatter, ", chunks={condition}")?;
         }
         if let Some(limit) = self.limit {
             write!(formatter, ", limit={limit}")?;
@@ -286,7 +308,7 @@ impl ExecutionPlan for SysScan {
         let reader = Reader {
             store: Arc::clone(&self.store),
             table: self.table,
-            ids: self.ids.clone(),
+            wanted: self.wanted.clone(),
             projection: Arc::clone(&self.projection),
             schema: self.schema(),
         };
@@ -342,7 +364,7 @@ impl ExecutionPlan for SysScan {
 struct Reader {
     store: Arc<Store>,
     table: Table,
-    ids: QueryIds,
+    wanted: Wanted,
     projection: Arc<[usize]>,
     schema: SchemaRef,
 }
@@ -364,7 +386,8 @@ impl Reader {
                 let Some(segment) = part.segment(self.table, &QueryIds::ALL) else {
                     return Box::new(std::iter::empty());
                 };
-                match segment.read(*row_group, &self.projection, &self.ids, expander) {
+                let wanted = (&self.wanted.ids, &self.wanted.chunks);
+                match segment.read(*row_group, &self.projection, wanted, expander) {
                     Ok(batches) => Box::new(batches.filter_map(|batch| match batch {
                         Ok(batch) => Some(Ok(batch)),
                         Err(error @ SegmentError::Chunk { .. }) => {

@@ -22,6 +22,7 @@ use datafusion::parquet::file::reader::ChunkReader;
 use datafusion::parquet::file::statistics::Statistics;
 
 use crate::chunk_columns::{ChunkError, Expander};
+use crate::chunk_filter::ChunkFilter;
 use crate::packed;
 use crate::query_ids::QueryIds;
 use crate::segment_writer::{QueryEnd, rows_of_groups, write};
@@ -199,30 +200,30 @@ impl Segment {
     }
 
     /// Reads a row group: the table's columns `projection` of the rows that belong to wanted
-    /// queries, and maybe others. What cannot be read ends the iteration with an error, but for
-    /// damaged chunks: each is an error, and the next one follows.
+    /// queries and chunks, and maybe others. What cannot be read ends the iteration with an error,
+    /// but for damaged chunks: each is an error, and the next one follows.
     pub(crate) fn read<'a>(
         &self,
         row_group: usize,
         projection: &'a [usize],
-        ids: &'a QueryIds,
+        (ids, filter): (&'a QueryIds, &'a ChunkFilter),
         expander: &'a mut Expander,
     ) -> Result<Box<dyn Iterator<Item = Result<RecordBatch, SegmentError>> + 'a>, SegmentError>
     {
         let Some(schema) = packed::schema(self.table) else {
             return Ok(Box::new(self.read_stored(row_group, Some(projection))?));
         };
-        let needed = packed::needed(&schema, projection);
+        let columns = [projection, filter.columns()].concat();
+        let needed = packed::needed(&schema, &columns);
         let mut batches = self.read_stored(row_group, Some(&needed))?;
         let (table, place) = (self.table, self.place());
-        let mut chunks: Option<(RecordBatch, usize)> = None;
+        let mut chunks: Option<(RecordBatch, std::vec::IntoIter<usize>)> = None;
         Ok(Box::new(std::iter::from_fn(move || {
             loop {
-                while let Some((batch, next)) = &mut chunks
-                    && *next < batch.num_rows()
+                while let Some((batch, wanted)) = &mut chunks
+                    && let Some(chunk) = wanted.next()
                 {
-                    *next += 1;
-                    let rows = packed::expand(table, batch, *next - 1, projection, ids, expander);
+                    let rows = packed::expand(table, batch, chunk, projection, ids, expander);
                     if let Some(rows) = rows {
                         let place = &place;
                         return Some(rows.map_err(|source| SegmentError::Chunk {
@@ -232,7 +233,10 @@ impl Segment {
                     }
                 }
                 match batches.next()? {
-                    Ok(batch) => chunks = Some((batch, 0)),
+                    Ok(batch) => {
+                        let wanted = filter.wanted(table, &batch);
+                        chunks = Some((batch, wanted.into_iter()));
+                    }
                     Err(error) => return Some(Err(error)),
                 }
             }

@@ -206,3 +206,42 @@ async fn files_of_another_layout_are_skipped_with_a_warning() {
     let sql = "SELECT count(*) FROM sys.output_records";
     assert_eq!(value(&context, sql).await, "500");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn filters_on_what_chunks_have_in_common_choose_chunks_and_lose_no_row() {
+    let directory = tempfile::tempdir().unwrap();
+    for place in [None, Some(directory.path())] {
+        let tables = SysTables::open(place, Retention::default());
+        let context = session(&tables);
+        for query_id in 0..3 {
+            run(&tables, query_id);
+        }
+        if place.is_some() {
+            tables.flush().unwrap();
+        }
+        for (table, filter, expected) in [
+            ("lineage", "partition = 3", "300"),
+            ("lineage", "partition = 3 AND query_id = 1", "100"),
+            ("lineage", "partition = 3 AND input_id < 350", "150"),
+            ("lineage", "table_name = 't'", "900"),
+            ("lineage", "table_name IS NULL AND partition > 1", "300"),
+            ("lineage", "partition = 3 OR input_id < 50", "450"),
+            ("lineage", "operator_id = 77", "0"),
+            ("lineage", "partition = (SELECT 3)", "300"),
+            ("record_latency", "method <> 'measured'", "600"),
+            ("output_records", "output_row = 7 AND operator_id = 0", "3"),
+        ] {
+            let sql = format!("SELECT count(*) FROM sys.{table} WHERE {filter}");
+            assert_eq!(value(&context, &sql).await, expected, "{sql}, {place:?}");
+        }
+        let sql = "EXPLAIN SELECT input_id FROM sys.lineage WHERE partition = 3 AND input_id < 50";
+        let plan = rows(&context, sql).await.concat().join("\n");
+        assert!(plan.contains("chunks=partition@0 = 3"), "{plan}");
+        let error = try_rows(
+            &context,
+            "SELECT * FROM sys.lineage WHERE 1 / partition = 1",
+        )
+        .await;
+        assert!(error.unwrap_err().to_string().contains("ivide by zero"));
+    }
+}
