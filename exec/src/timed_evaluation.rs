@@ -9,13 +9,19 @@ use datafusion::arrow::array::{
 };
 use datafusion::arrow::compute::{concat, take};
 use datafusion::arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
+use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{Result, internal_err};
+use datafusion::common::{ColumnStatistics, Result, Statistics, internal_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::Volatility;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::projection::ProjectionMapping;
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+use datafusion::physical_plan::execution_plan::CardinalityEffect;
+use datafusion::physical_plan::filter_pushdown::{
+    ChildFilterDescription, FilterDescription, FilterPushdownPhase,
+};
+use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties,
@@ -190,6 +196,51 @@ impl ExecutionPlan for TimedEvaluationExec {
 
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
         vec![&self.input]
+    }
+
+    fn child_stats_requests(&self, partition: Option<usize>) -> Vec<ChildStats> {
+        vec![ChildStats::At(partition)]
+    }
+
+    /// Rows come and go as they are: join order and sides are chosen as without the profiler.
+    fn statistics_from_inputs(
+        &self,
+        input_stats: &[Arc<Statistics>],
+        _: &StatisticsArgs,
+    ) -> Result<Arc<Statistics>> {
+        let mut statistics = input_stats[0].as_ref().clone();
+        statistics.column_statistics.resize(
+            self.schema().fields().len(),
+            ColumnStatistics::new_unknown(),
+        );
+        Ok(Arc::new(statistics))
+    }
+
+    fn cardinality_effect(&self) -> CardinalityEffect {
+        CardinalityEffect::Equal
+    }
+
+    /// What a join learns of its other side reaches the scan, as without the profiler.
+    fn gather_filters_for_pushdown(
+        &self,
+        _: FilterPushdownPhase,
+        parent_filters: Vec<Arc<dyn PhysicalExpr>>,
+        _: &ConfigOptions,
+    ) -> Result<FilterDescription> {
+        // Input columns keep their places, but of several with one name only the first is found.
+        let input = self.input.schema();
+        let places = input.fields().iter().enumerate();
+        let found = places.filter(|(place, field)| {
+            input
+                .index_of(field.name())
+                .is_ok_and(|first| first == *place)
+        });
+        let filters = ChildFilterDescription::from_child_with_allowed_indices(
+            &parent_filters,
+            found.map(|(place, _)| place).collect(),
+            &self.input,
+        )?;
+        Ok(FilterDescription::new().with_child(filters))
     }
 
     fn apply_expressions(

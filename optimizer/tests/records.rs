@@ -466,3 +466,26 @@ async fn a_sample_traces_the_same_records_every_time_and_no_others() {
     }
     assert_eq!(seen[0], seen[1]);
 }
+
+/// The joins of a plan, in order: their modes and types.
+fn joins(plan: &str) -> Vec<String> {
+    let lines = plan.lines().map(str::trim);
+    let joins = lines.filter(|line| line.starts_with("HashJoinExec"));
+    joins
+        .map(|line| line.split(", on=").next().unwrap_or(line).to_owned())
+        .collect()
+}
+
+#[tokio::test]
+async fn what_is_timed_below_a_join_does_not_change_how_the_join_is_done() {
+    let tables = tables(400);
+    let context = context(&tables, Options::default());
+    let sql = "SELECT count(*) FROM a JOIN b ON a.k = b.k WHERE a.s LIKE '%1%'";
+    let plain = context.sql(sql).await.unwrap();
+    let plain = plain.create_physical_plan().await.unwrap();
+    let plain = joins(&displayable(plain.as_ref()).indent(false).to_string());
+    let profiled = run_profiled(&context, sql, Options::default()).await;
+    assert!(profiled.plan.contains("TimedEvaluationExec"));
+    assert_eq!(joins(&profiled.plan), plain);
+    assert!(plain[0].contains("CollectLeft"), "{plain:?}");
+}
