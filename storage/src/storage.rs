@@ -56,7 +56,6 @@ pub struct Storage {
 
 #[derive(Debug)]
 struct Inner {
-    root: Arc<Root>,
     on_disk: bool,
     segment_rows: u64,
     store: Arc<dyn ObjectStore>,
@@ -69,6 +68,8 @@ struct Inner {
     query_ids: Mutex<i64>,
     /// Query ids below this are reserved.
     reserved_query_ids: AtomicI64,
+    /// Last, since it has the lock, which another process may take as soon as the catalog is closed.
+    root: Arc<Root>,
 }
 
 #[derive(Debug)]
