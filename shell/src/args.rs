@@ -7,6 +7,8 @@ use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand}
 use crate::demo::Study;
 use crate::format::Format;
 use crate::resources::Resources;
+use crate::serve::ServeArguments;
+use crate::user::UserArguments;
 
 /// What the binary was asked to do.
 #[derive(Debug, Parser)]
@@ -75,6 +77,10 @@ pub enum Source {
 pub enum Command {
     /// Generate a case study, find the record that makes it slow, remedy it, compare
     Demo(DemoArguments),
+    /// Serve a database to PostgreSQL clients
+    Serve(ServeArguments),
+    /// Who may connect to a served database
+    User(UserArguments),
 }
 
 /// What `skewer demo` takes.

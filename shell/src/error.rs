@@ -12,6 +12,9 @@ pub enum ShellError {
     /// The database refused or failed.
     #[error(transparent)]
     Database(#[from] skewer::Error),
+    /// A database could not be served, or its users not be changed.
+    #[error(transparent)]
+    Server(#[from] skewer_server::ServerError),
     /// The result could not be written.
     #[error(transparent)]
     Write(#[from] WriteError),

@@ -7,6 +7,7 @@
 //! * [`format`], [`progress`], [`terminal`], [`units`]: what is written, and where
 //! * [`lex`], [`keywords`], [`verb`]: as much of SQL as the shell itself must understand
 //! * [`demo`]: the case studies
+//! * [`serve`], [`user`]: a database for PostgreSQL clients, and who may connect
 //! * [`allocator`]: who keeps freed memory
 
 mod allocator;
@@ -25,9 +26,11 @@ mod repl;
 mod resources;
 mod runner;
 mod script;
+mod serve;
 mod shell;
 mod terminal;
 mod units;
+mod user;
 mod verb;
 
 use std::io;
@@ -44,7 +47,13 @@ fn main() -> ExitCode {
     allocator::keep_freed_memory();
     let arguments = Arguments::read();
     let terminal = Terminal::detect();
-    match start(arguments, terminal) {
+    let outcome = match arguments.command {
+        // These have no terminal to attend to.
+        Some(Command::Serve(serve)) => serve::run(&serve),
+        Some(Command::User(user)) => user::run(&user),
+        _ => start(arguments, terminal),
+    };
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             repl::report(&error, &terminal.error_palette());
@@ -64,6 +73,7 @@ fn start(arguments: Arguments, terminal: Terminal) -> Result<(), ShellError> {
         let runner = Runner::new(terminal)?;
         match arguments.command {
             Some(Command::Demo(demo)) => demo::run(&demo, runner, terminal).await,
+            Some(Command::Serve(_) | Command::User(_)) => Ok(()),
             None => run_sql(arguments.sql, runner, terminal).await,
         }
     })
