@@ -357,7 +357,7 @@ mod tests {
         let cases = [
             (
                 "SELECT c.oid FROM pg_class c WHERE c.relname OPERATOR(pg_catalog.~) '^(t)$' COLLATE pg_catalog.default",
-                "SELECT c.oid FROM pg_catalog.pg_class AS c WHERE c.relname ~ '^(t)$'",
+                "SELECT c.oid FROM pg_catalog.pg_class c WHERE c.relname ~ '^(t)$'",
             ),
             (
                 "SELECT pg_catalog.pg_backend_pid()",
