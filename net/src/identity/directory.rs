@@ -1,0 +1,241 @@
+//! A cluster's identity as files: what `skewer cluster init` makes.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use rcgen::KeyPair;
+use rustls::pki_types::CertificateDer;
+
+use super::authority::{Authority, NODE_LIFETIME};
+use super::credentials::{Credentials, load_certificate, pem};
+use super::error::IdentityError;
+use super::node::{NodeId, PeerIdentity};
+use super::private_file::{check_private, write_private, write_public};
+use super::revocation::Revocations;
+use super::token::{JoinToken, TokenStore};
+
+/// The master's directory.
+///
+/// | file | what it is |
+/// |---|---|
+/// | `ca.crt`, `ca.key` | the authority; the key has mode 0600 |
+/// | `node.crt`, `node.key` | the master's own certificate; the key has mode 0600 |
+/// | `tokens/` | one file per join token, named by its hash |
+/// | `workers/<n>.crt` | the certificate of each worker that has joined |
+/// | `revoked` | the revocation list, one entry per line |
+#[derive(Debug, Clone)]
+pub struct ClusterDirectory {
+    path: PathBuf,
+}
+
+impl ClusterDirectory {
+    /// Makes a new cluster: its authority and the master's certificate.
+    ///
+    /// # Errors
+    /// [`IdentityError::Exists`] if there is one; or if files cannot be written.
+    pub fn init(path: &Path, master: &str, now: SystemTime) -> Result<Self, IdentityError> {
+        if path.join("ca.key").exists() {
+            return Err(IdentityError::Exists {
+                path: path.to_owned(),
+            });
+        }
+        std::fs::create_dir_all(path).map_err(|error| IdentityError::file(path, error))?;
+        let authority = Authority::create(now)?;
+        let credentials =
+            Credentials::issued_by(&authority, NodeId::MASTER, master, now, NODE_LIFETIME)?;
+        credentials.write(path)?;
+        // Last, because it says that the cluster is there.
+        write_private(&path.join("ca.key"), authority.key_pem().as_bytes())?;
+        Self::open(path)
+    }
+
+    /// Opens what [`ClusterDirectory::init`] has made.
+    ///
+    /// # Errors
+    /// If there is nothing, or others may read the authority's key.
+    pub fn open(path: &Path) -> Result<Self, IdentityError> {
+        check_private(&path.join("ca.key"))?;
+        Ok(Self {
+            path: path.to_owned(),
+        })
+    }
+
+    /// The authority.
+    ///
+    /// # Errors
+    /// If its files are damaged.
+    pub fn authority(&self) -> Result<Authority, IdentityError> {
+        let path = self.path.join("ca.key");
+        check_private(&path)?;
+        let text = std::fs::read_to_string(&path)
+            .map_err(|error| IdentityError::file(&path, error))?;
+        let key = KeyPair::from_pem(&text).map_err(|error| IdentityError::file(&path, error))?;
+        Authority::from_parts(load_certificate(&self.path.join("ca.crt"))?, key)
+    }
+
+    /// The master's own credentials.
+    ///
+    /// # Errors
+    /// If their files are damaged.
+    pub fn credentials(&self) -> Result<Credentials, IdentityError> {
+        Credentials::load(&self.path)
+    }
+
+    /// The join tokens.
+    pub fn tokens(&self) -> TokenStore {
+        TokenStore::new(&self.path.join("tokens"))
+    }
+
+    /// The revocation list.
+    pub fn revocations(&self) -> Arc<Revocations> {
+        Arc::new(Revocations::in_file(&self.path.join("revoked")))
+    }
+
+    /// Makes a join token that leads to `address`, a `host:port` where workers reach the master.
+    ///
+    /// # Errors
+    /// If it cannot be stored.
+    pub fn token(
+        &self,
+        address: &str,
+        now: SystemTime,
+        lifetime: Duration,
+    ) -> Result<JoinToken, IdentityError> {
+        let authority = load_certificate(&self.path.join("ca.crt"))?;
+        let token = JoinToken::new(address, &authority, now, lifetime);
+        self.tokens().add(&token)?;
+        Ok(token)
+    }
+
+    /// Certifies a new worker under the next free number. Without a name it is `worker-<n>`.
+    ///
+    /// # Errors
+    /// If the request is malformed, or files cannot be written.
+    pub fn admit(
+        &self,
+        request: &[u8],
+        name: Option<&str>,
+        now: SystemTime,
+    ) -> Result<(NodeId, CertificateDer<'static>), IdentityError> {
+        let authority = self.authority()?;
+        let workers = self.path.join("workers");
+        std::fs::create_dir_all(&workers).map_err(|error| IdentityError::file(&workers, error))?;
+        let last = self.workers()?.into_iter().max().unwrap_or(NodeId::MASTER);
+        let mut node = NodeId(last.0 + 1);
+        // The empty file reserves the number against another admission.
+        let path = loop {
+            let path = workers.join(format!("{}.crt", node.0));
+            match OpenOptions::new().write(true).create_new(true).open(&path) {
+                Ok(mut file) => {
+                    file.flush()
+                        .map_err(|error| IdentityError::file(&path, error))?;
+                    break path;
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => node.0 += 1,
+                Err(error) => return Err(IdentityError::file(&path, error)),
+            }
+        };
+        let own = format!("worker-{}", node.0);
+        let name = name.unwrap_or(&own);
+        let certificate = authority.issue(request, node, name, now, NODE_LIFETIME)?;
+        write_public(&path, pem("CERTIFICATE", &certificate).as_bytes())?;
+        Ok((node, certificate))
+    }
+
+    /// The numbers of all workers that have ever joined.
+    ///
+    /// # Errors
+    /// If the directory cannot be read.
+    pub fn workers(&self) -> Result<Vec<NodeId>, IdentityError> {
+        let workers = self.path.join("workers");
+        let entries = match std::fs::read_dir(&workers) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(IdentityError::file(&workers, error)),
+        };
+        let mut found = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(|error| IdentityError::file(&workers, error))?;
+            let name = entry.file_name();
+            let number = name.to_str().and_then(|name| name.strip_suffix(".crt"));
+            found.extend(number.and_then(|number| number.parse().ok()).map(NodeId));
+        }
+        found.sort_unstable();
+        Ok(found)
+    }
+
+    /// What a worker's certificate says.
+    ///
+    /// # Errors
+    /// If there is no such worker.
+    pub fn worker(&self, node: NodeId) -> Result<PeerIdentity, IdentityError> {
+        let path = self.path.join("workers").join(format!("{}.crt", node.0));
+        PeerIdentity::of(&load_certificate(&path)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::super::credentials::key_and_request;
+    use super::*;
+
+    #[test]
+    fn keys_have_mode_0600_and_an_exposed_key_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let cluster =
+            ClusterDirectory::init(directory.path(), "master", SystemTime::now()).unwrap();
+        for key in ["ca.key", "node.key"] {
+            let metadata = std::fs::metadata(directory.path().join(key)).unwrap();
+            assert_eq!(metadata.permissions().mode() & 0o7777, 0o600, "{key}");
+        }
+        let own = cluster.credentials().unwrap();
+        assert_eq!(own.identity().node, NodeId::MASTER);
+        let key = directory.path().join("ca.key");
+        std::fs::set_permissions(&key, PermissionsExt::from_mode(0o640)).unwrap();
+        assert!(matches!(
+            ClusterDirectory::open(directory.path()),
+            Err(IdentityError::Exposed { mode: 0o640, .. })
+        ));
+        assert!(matches!(
+            ClusterDirectory::init(directory.path(), "master", SystemTime::now()),
+            Err(IdentityError::Exists { .. })
+        ));
+    }
+
+    #[test]
+    fn workers_are_numbered_from_one_and_never_twice() {
+        let directory = tempfile::tempdir().unwrap();
+        let cluster =
+            ClusterDirectory::init(directory.path(), "master", SystemTime::now()).unwrap();
+        let cluster = ClusterDirectory::open(&cluster.path).unwrap();
+        for number in 1..=3 {
+            let (_, request) = key_and_request().unwrap();
+            let name = (number == 2).then_some("host-b");
+            let (node, _) = cluster.admit(&request, name, SystemTime::now()).unwrap();
+            assert_eq!(node, NodeId(number));
+        }
+        assert_eq!(cluster.worker(NodeId(2)).unwrap().name, "host-b");
+        assert_eq!(cluster.worker(NodeId(3)).unwrap().name, "worker-3");
+        assert_eq!(cluster.workers().unwrap().len(), 3);
+        assert!(cluster.worker(NodeId(4)).is_err());
+    }
+
+    #[test]
+    fn a_request_whose_signature_is_wrong_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let cluster =
+            ClusterDirectory::init(directory.path(), "master", SystemTime::now()).unwrap();
+        let (_, mut request) = key_and_request().unwrap();
+        let last = request.len() - 1;
+        request[last] ^= 1;
+        assert!(matches!(
+            cluster.admit(&request, None, SystemTime::now()),
+            Err(IdentityError::Cryptography { .. })
+        ));
+    }
+}
