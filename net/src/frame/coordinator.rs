@@ -108,9 +108,7 @@ pub fn encode_to_coordinator(message: WorkerToCoordinatorMsg) -> (FrameKind, Vec
 ///
 /// # Errors
 /// If it is something else, or malformed.
-pub fn decode_to_coordinator(
-    frame: &Frame,
-) -> Result<Option<WorkerToCoordinatorMsg>, FrameError> {
+pub fn decode_to_coordinator(frame: &Frame) -> Result<Option<WorkerToCoordinatorMsg>, FrameError> {
     let mut body = Reader::new(frame.kind, &frame.payload);
     let message = match frame.kind {
         FrameKind::TaskMetrics => WorkerToCoordinatorMsg::TaskMetrics(TaskMetrics {

@@ -64,6 +64,9 @@ impl FrameKind {
         Self::Error,
     ];
 
+    /// The limit of a batch's frame.
+    pub(crate) const BATCH_LIMIT: usize = 256 * MIB;
+
     /// Reads the byte.
     ///
     /// # Errors
@@ -89,7 +92,7 @@ impl FrameKind {
             Self::SetPlan | Self::WorkUnits | Self::TaskMetrics => 128 * MIB,
             Self::Call | Self::Reply => 64 * MIB,
             // Batches are cut to a sixteenth of this where their rows allow it.
-            Self::Batch => 256 * MIB,
+            Self::Batch => Self::BATCH_LIMIT,
             Self::End => 16,
             Self::Error => 256 * KIB,
         }

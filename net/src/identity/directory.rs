@@ -70,8 +70,8 @@ impl ClusterDirectory {
     pub fn authority(&self) -> Result<Authority, IdentityError> {
         let path = self.path.join("ca.key");
         check_private(&path)?;
-        let text = std::fs::read_to_string(&path)
-            .map_err(|error| IdentityError::file(&path, error))?;
+        let text =
+            std::fs::read_to_string(&path).map_err(|error| IdentityError::file(&path, error))?;
         let key = KeyPair::from_pem(&text).map_err(|error| IdentityError::file(&path, error))?;
         Authority::from_parts(load_certificate(&self.path.join("ca.crt"))?, key)
     }

@@ -88,7 +88,11 @@ impl Revocations {
         let mut list = self.list.write();
         list.entries.insert(entry);
         if let Some(path) = &self.path {
-            let text: String = list.entries.iter().map(|entry| format!("{entry}\n")).collect();
+            let text: String = list
+                .entries
+                .iter()
+                .map(|entry| format!("{entry}\n"))
+                .collect();
             write_private(path, text.as_bytes())?;
         }
         Ok(())
@@ -114,7 +118,13 @@ impl Revocations {
     /// [`IdentityError::Revoked`] if not; [`IdentityError::File`] if the list cannot be read.
     pub fn check(&self, peer: &PeerIdentity) -> Result<(), IdentityError> {
         self.reload()?;
-        if self.list.read().entries.iter().any(|entry| entry.covers(peer)) {
+        if self
+            .list
+            .read()
+            .entries
+            .iter()
+            .any(|entry| entry.covers(peer))
+        {
             return Err(IdentityError::Revoked {
                 peer: peer.to_string(),
             });

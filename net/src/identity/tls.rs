@@ -79,10 +79,7 @@ pub(crate) fn client(
         trust: trust.clone(),
         node,
     };
-    let certificate = (
-        credentials.certificate.clone(),
-        credentials.key.clone_key(),
-    );
+    let certificate = (credentials.certificate.clone(), credentials.key.clone_key());
     configure(expected, certificate, &trust.clock, version)
 }
 

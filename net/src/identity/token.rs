@@ -282,13 +282,22 @@ mod tests {
         let store = TokenStore::new(directory.path());
         let (first, second) = (token(60), token(60));
         let hash = first.hash().unwrap();
-        assert_eq!(store.check(&hash, at(1_000)), Err(IdentityError::TokenUnknown));
+        assert_eq!(
+            store.check(&hash, at(1_000)),
+            Err(IdentityError::TokenUnknown)
+        );
         store.add(&first).unwrap();
         store.add(&second).unwrap();
         assert_eq!(store.redeem(&hash, at(1_059)), Ok(()));
-        assert_eq!(store.redeem(&hash, at(1_059)), Err(IdentityError::TokenUsed));
+        assert_eq!(
+            store.redeem(&hash, at(1_059)),
+            Err(IdentityError::TokenUsed)
+        );
         let hash = second.hash().unwrap();
-        assert_eq!(store.redeem(&hash, at(1_060)), Err(IdentityError::TokenExpired));
+        assert_eq!(
+            store.redeem(&hash, at(1_060)),
+            Err(IdentityError::TokenExpired)
+        );
     }
 
     #[test]
