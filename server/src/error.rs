@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use pgwire::error::ErrorInfo;
 use skewer::Error;
@@ -133,11 +133,20 @@ impl SqlError {
     pub(crate) fn of(error: &Error, sql: &str) -> Self {
         let mut found = Self::new(code(error), error.to_string());
         match error {
+            Error::Profiled { error, query_id } => {
+                found = Self::of(error, sql);
+                found.hint = Some(format!(
+                    "what was recorded until then: \
+                     SELECT * FROM sys.operator_stats WHERE query_id = {query_id}"
+                ));
+            }
             Error::Syntax(syntax) => {
                 found.message = format!("syntax error: {}", syntax.message);
                 found.position = position(sql, syntax.line, syntax.column);
             }
-            Error::UnknownTable { name, .. } | Error::UnknownColumn { name, .. } => {
+            Error::UnknownTable { name, .. }
+            | Error::UnknownColumn { name, .. }
+            | Error::UnknownFunction { name, .. } => {
                 found.position = occurrence(sql, name);
             }
             Error::NotNull { table, column, .. } => {
@@ -165,12 +174,14 @@ impl SqlError {
     }
 }
 
-/// The SQLSTATE of an error.
+/// The SQLSTATE that PostgreSQL has for such an error.
 fn code(error: &Error) -> &'static str {
     match error {
+        Error::Profiled { error, .. } => code(error),
         Error::Syntax(_) => "42601",
         Error::UnknownTable { .. } => "42P01",
         Error::UnknownColumn { .. } => "42703",
+        Error::UnknownFunction { .. } => "42883",
         Error::UnknownSchema { .. } => "3F000",
         Error::UnknownSetting { .. } => "42704",
         Error::InvalidValue { .. } => "22023",
@@ -188,6 +199,7 @@ fn code(error: &Error) -> &'static str {
         Error::InvalidCast(_) => "22P02",
         Error::DivisionByZero => "22012",
         Error::File { line: Some(_), .. } => "22P04",
+        Error::File { path, .. } if !Path::new(path).exists() => "58P01",
         Error::File { .. } | Error::Io(_) => "58030",
         Error::Conflict(_) => "40001",
         Error::Cancelled => "57014",
@@ -195,6 +207,7 @@ fn code(error: &Error) -> &'static str {
         Error::DiskFull(_) => "53100",
         Error::Corrupt { .. } => "XX001",
         Error::Locked(_) => "55006",
+        // Bugs, and what later versions of the engine may tell apart.
         _ => "XX000",
     }
 }
@@ -238,6 +251,26 @@ mod tests {
         assert_eq!(position("SELECT 1", 1, 8), Some(8));
         assert_eq!(position("SELECT 'ä'\n  FORM t", 2, 3), Some(14));
         assert_eq!(position("SELECT", 0, 0), None);
+    }
+
+    #[test]
+    fn what_explain_profile_ran_fails_as_it_would_alone() {
+        let unknown = Error::UnknownFunction {
+            name: "uper".to_owned(),
+            suggestions: vec!["upper".to_owned()],
+        };
+        let profiled = Error::Profiled {
+            error: Box::new(unknown.clone()),
+            query_id: 7,
+        };
+        let sql = "EXPLAIN PROFILE SELECT uper(a) FROM t";
+        let (alone, found) = (SqlError::of(&unknown, sql), SqlError::of(&profiled, sql));
+        assert_eq!((found.code, found.position), ("42883", Some(24)));
+        assert_eq!(
+            (found.code, &found.message, found.position),
+            (alone.code, &alone.message, alone.position)
+        );
+        assert!(found.hint.unwrap().ends_with("WHERE query_id = 7"));
     }
 
     #[test]

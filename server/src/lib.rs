@@ -16,10 +16,12 @@
 //! * `catalog`: `pg_catalog` as far as psql and drivers ask
 //! * `cancel`: stopping statements from outside
 //! * [`users`], [`tls`]: who may connect, and how that stays secret
+//! * [`client`]: the other direction, for the shell
 //! * [`error`]: why the server does not start; SQLSTATEs
 
 mod cancel;
 mod catalog;
+pub mod client;
 mod connection;
 mod copy;
 mod decode;

@@ -6,6 +6,7 @@ use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand}
 
 use crate::demo::Study;
 use crate::format::Format;
+use crate::remote::Address;
 use crate::resources::Resources;
 use crate::serve::ServeArguments;
 use crate::user::UserArguments;
@@ -36,6 +37,16 @@ pub struct Arguments {
 pub struct SqlArguments {
     /// Directory of the database, created if absent; without it the database is in memory
     pub path: Option<PathBuf>,
+
+    /// Connect to a server, as host:port or postgresql://user@host:port, instead of opening a
+    /// database; the password comes from PGPASSWORD or is asked for
+    #[arg(long, value_name = "ADDR", value_parser = Address::parse, conflicts_with = "path")]
+    pub connect: Option<Address>,
+
+    /// PEM file with the server's certificate, or with one that has signed it: no other server is
+    /// spoken to
+    #[arg(long, value_name = "FILE", requires = "connect")]
+    pub certificate: Option<PathBuf>,
 
     /// Run this SQL and exit; may be repeated and mixed with -f, in order
     #[arg(
@@ -77,6 +88,8 @@ pub enum Source {
 pub enum Command {
     /// Generate a case study, find the record that makes it slow, remedy it, compare
     Demo(DemoArguments),
+    /// Run SQL, as without a subcommand
+    Shell(Box<SqlArguments>),
     /// Serve a database to PostgreSQL clients
     Serve(ServeArguments),
     /// Who may connect to a served database
@@ -103,6 +116,18 @@ pub struct DemoArguments {
     pub keep: Option<PathBuf>,
 }
 
+impl SqlArguments {
+    fn order_sources(&mut self, matches: &ArgMatches) {
+        let mut sources: Vec<(usize, Source)> = Vec::new();
+        let texts = matches.indices_of("command_text").into_iter().flatten();
+        sources.extend(texts.zip(self.command_text.drain(..).map(Source::Text)));
+        let files = matches.indices_of("file").into_iter().flatten();
+        sources.extend(files.zip(self.file.drain(..).map(Source::File)));
+        sources.sort_by_key(|(position, _)| *position);
+        self.sources = sources.into_iter().map(|(_, source)| source).collect();
+    }
+}
+
 impl Arguments {
     /// Reads the process's arguments; prints help or a usage error and exits when they ask for it.
     pub fn read() -> Arguments {
@@ -112,16 +137,12 @@ impl Arguments {
     fn from(matches: &ArgMatches) -> Arguments {
         let mut arguments =
             Arguments::from_arg_matches(matches).unwrap_or_else(|error| error.exit());
-        let mut sources: Vec<(usize, Source)> = Vec::new();
-        // With a subcommand, `-c` and `-f` do not exist and have no positions.
-        if arguments.command.is_none() {
-            let texts = matches.indices_of("command_text").into_iter().flatten();
-            sources.extend(texts.zip(arguments.sql.command_text.drain(..).map(Source::Text)));
-            let files = matches.indices_of("file").into_iter().flatten();
-            sources.extend(files.zip(arguments.sql.file.drain(..).map(Source::File)));
+        // With other subcommands, `-c` and `-f` do not exist and have no positions.
+        match (&mut arguments.command, matches.subcommand()) {
+            (Some(Command::Shell(sql)), Some((_, matches))) => sql.order_sources(matches),
+            (None, _) => arguments.sql.order_sources(matches),
+            _ => {}
         }
-        sources.sort_by_key(|(position, _)| *position);
-        arguments.sql.sources = sources.into_iter().map(|(_, source)| source).collect();
         arguments
     }
 }

@@ -12,6 +12,17 @@ pub enum ShellError {
     /// The database refused or failed.
     #[error(transparent)]
     Database(#[from] skewer::Error),
+    /// A server could not be reached, or refused.
+    #[error("cannot connect to {address}: {reason}")]
+    Connect {
+        /// Where.
+        address: String,
+        /// Why.
+        reason: String,
+    },
+    /// What a server said of a statement.
+    #[error("{0}")]
+    Remote(String),
     /// A database could not be served, or its users not be changed.
     #[error(transparent)]
     Server(#[from] skewer_server::ServerError),

@@ -2,6 +2,7 @@
 //!
 //! * [`args`]: the command line, [`resources`]: what the database may use
 //! * [`shell`], [`runner`], [`script`]: statements from text to shown results
+//! * [`backend`], [`remote`]: where statements run
 //! * [`repl`], [`complete`], [`highlight`], [`names`]: typing them
 //! * [`dot`]: commands that stand for SQL
 //! * [`format`], [`progress`], [`terminal`], [`units`]: what is written, and where
@@ -12,6 +13,7 @@
 
 mod allocator;
 mod args;
+mod backend;
 mod complete;
 mod demo;
 mod dot;
@@ -22,6 +24,7 @@ mod keywords;
 mod lex;
 mod names;
 mod progress;
+mod remote;
 mod repl;
 mod resources;
 mod runner;
@@ -34,7 +37,7 @@ mod user;
 mod verb;
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use args::{Arguments, Command, Source, SqlArguments};
@@ -74,6 +77,7 @@ fn start(arguments: Arguments, terminal: Terminal) -> Result<(), ShellError> {
         match arguments.command {
             Some(Command::Demo(demo)) => demo::run(&demo, runner, terminal).await,
             Some(Command::Serve(_) | Command::User(_)) => Ok(()),
+            Some(Command::Shell(sql)) => run_sql(*sql, runner, terminal).await,
             None => run_sql(arguments.sql, runner, terminal).await,
         }
     })
@@ -84,12 +88,14 @@ async fn run_sql(
     runner: Runner,
     terminal: Terminal,
 ) -> Result<(), ShellError> {
-    let mut shell = Shell::open(
-        arguments.path.as_deref(),
-        arguments.resources.clone(),
-        runner,
-        terminal,
-    )?;
+    let resources = arguments.resources.clone();
+    let mut shell = match &arguments.connect {
+        Some(address) => {
+            let certificate = arguments.certificate.as_deref();
+            Shell::connect(address, certificate, resources, runner, terminal).await?
+        }
+        None => Shell::open(arguments.path.as_deref(), resources, runner, terminal)?,
+    };
     shell.format = arguments.format;
     let outcome = run_sources(&mut shell, &arguments).await;
     // What was recorded is kept whatever happened. If it cannot be, the statements have succeeded
@@ -103,7 +109,12 @@ async fn run_sql(
 async fn run_sources(shell: &mut Shell, arguments: &SqlArguments) -> Result<(), ShellError> {
     if arguments.sources.is_empty() {
         if shell.terminal.input {
-            return repl::run(shell, arguments.path.as_deref()).await;
+            let server = arguments
+                .connect
+                .as_ref()
+                .map(|address| address.shown().into());
+            let place: Option<PathBuf> = server.or_else(|| arguments.path.clone());
+            return repl::run(shell, place.as_deref()).await;
         }
         let stdin = io::BufReader::new(io::stdin());
         return shell

@@ -7,7 +7,8 @@ use datafusion::arrow::array::{AsArray, RecordBatch};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::DataType;
 use parking_lot::RwLock;
-use skewer::Session;
+
+use crate::backend::Backend;
 
 /// A table or view.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,7 +48,7 @@ const FUNCTIONS: &str =
 
 impl Names {
     /// Asks the database. What cannot be read is left out: completion is a convenience.
-    pub async fn load(session: &Session) -> Names {
+    pub async fn load(session: &Backend) -> Names {
         let tables = strings(session, TABLES).await.into_iter();
         let columns = strings(session, COLUMNS).await.into_iter();
         let functions = strings(session, FUNCTIONS).await.into_iter();
@@ -78,7 +79,7 @@ impl Names {
 static REFRESHES: AtomicU64 = AtomicU64::new(0);
 
 /// Reads the names again, in the background: the editor blocks the terminal's thread.
-pub fn refresh(session: Session, names: SharedNames) {
+pub fn refresh(session: Backend, names: SharedNames) {
     let number = REFRESHES.fetch_add(1, Ordering::Relaxed) + 1;
     std::thread::spawn(move || {
         // Without a runtime completion stays as it was.
@@ -93,12 +94,15 @@ pub fn refresh(session: Session, names: SharedNames) {
     });
 }
 
-async fn strings(session: &Session, sql: &str) -> Vec<Vec<String>> {
-    let Ok(stream) = session.sql(sql).await else {
+async fn strings(session: &Backend, sql: &str) -> Vec<Vec<String>> {
+    let Ok(mut answer) = session.sql(sql).await else {
         return Vec::new();
     };
-    let batches = stream.collect().await.unwrap_or_default();
-    batches.iter().flat_map(rows).collect()
+    let mut strings = Vec::new();
+    while let Some(Ok(batch)) = answer.next().await {
+        strings.extend(rows(&batch));
+    }
+    strings
 }
 
 fn rows(batch: &RecordBatch) -> Vec<Vec<String>> {

@@ -7,10 +7,9 @@ use std::time::{Duration, Instant};
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
-use futures::StreamExt;
-use skewer::Session;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::backend::Backend;
 use crate::error::ShellError;
 use crate::progress::ProgressLine;
 use crate::terminal::Terminal;
@@ -61,16 +60,16 @@ impl Runner {
     /// Leaving early, for whatever reason, drops the statement's stream, which cancels it.
     pub async fn run(
         &mut self,
-        session: &Session,
+        backend: &Backend,
         sql: &str,
         mut receive: impl FnMut(Event<'_>) -> Result<(), ShellError>,
     ) -> Result<Finished, ShellError> {
         let started = Instant::now();
         let colours = self.terminal.error_palette().enabled;
         let mut line = ProgressLine::new(self.terminal.error, colours);
-        let mut stream = self.wait(session, &mut line, session.sql(sql)).await??;
-        receive(Event::Columns(stream.schema()))?;
-        while let Some(batch) = self.wait(session, &mut line, stream.next()).await? {
+        let mut answer = self.wait(backend, &mut line, backend.sql(sql)).await??;
+        receive(Event::Columns(answer.schema()))?;
+        while let Some(batch) = self.wait(backend, &mut line, answer.next()).await? {
             let batch = batch?;
             line.clear();
             receive(Event::Rows(&batch))?;
@@ -83,7 +82,7 @@ impl Runner {
     /// What `future` gives, unless Ctrl-C comes before; meanwhile the progress is drawn.
     async fn wait<T>(
         &mut self,
-        session: &Session,
+        backend: &Backend,
         line: &mut ProgressLine,
         future: impl Future<Output = T>,
     ) -> Result<T, ShellError> {
@@ -94,7 +93,7 @@ impl Runner {
                 biased;
                 _ = self.interrupts.recv() => return Err(ShellError::Cancelled),
                 value = &mut future => return Ok(value),
-                _ = ticks.tick() => line.update(session.progress().now()),
+                _ = ticks.tick() => line.update(backend.progress()),
             }
         }
     }

@@ -7,14 +7,16 @@ use std::time::Duration;
 use datafusion::arrow::array::{AsArray, RecordBatch};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, UInt64Type};
+use skewer::Database;
 use skewer::report::of_query;
-use skewer::{Database, Session};
 
+use crate::backend::Backend;
 use crate::dot;
 use crate::error::ShellError;
 use crate::format::plan::PlanWriter;
 use crate::format::{self, Format, Layout, ResultWriter, Shown};
 use crate::names::{self, SharedNames};
+use crate::remote::{Address, Remote};
 use crate::resources::Resources;
 use crate::runner::{Event, Finished, Runner};
 use crate::script::{Script, Step};
@@ -36,11 +38,12 @@ pub enum Flow {
 
 /// Everything the shell remembers between statements.
 pub struct Shell {
-    database: Database,
+    /// `None` if it is a server's.
+    database: Option<Database>,
     /// The user's session.
-    session: Session,
+    session: Backend,
     /// For the shell's own questions, so that `last_query_id()` stays the user's.
-    questions: Session,
+    questions: Backend,
     /// What databases may use.
     resources: Resources,
     runner: Runner,
@@ -63,8 +66,30 @@ impl Shell {
         runner: Runner,
         terminal: Terminal,
     ) -> Result<Shell, ShellError> {
-        let (database, session, questions) = sessions(path, &resources)?;
-        Ok(Shell {
+        let sessions = sessions(path, &resources)?;
+        Ok(Shell::new(sessions, resources, runner, terminal))
+    }
+
+    /// Connects to a server, whose certificate may be named.
+    pub async fn connect(
+        address: &Address,
+        certificate: Option<&Path>,
+        resources: Resources,
+        runner: Runner,
+        terminal: Terminal,
+    ) -> Result<Shell, ShellError> {
+        let (session, questions) = Remote::connect(address, certificate).await?;
+        let sessions = (None, Backend::Remote(session), Backend::Remote(questions));
+        Ok(Shell::new(sessions, resources, runner, terminal))
+    }
+
+    fn new(
+        (database, session, questions): Sessions,
+        resources: Resources,
+        runner: Runner,
+        terminal: Terminal,
+    ) -> Shell {
+        Shell {
             database,
             session,
             questions,
@@ -76,7 +101,7 @@ impl Shell {
             timer: false,
             interactive: false,
             names: SharedNames::default(),
-        })
+        }
     }
 
     /// Turns to another database; the old one stays open if that fails.
@@ -86,13 +111,18 @@ impl Shell {
         self.session = session;
         self.questions = questions;
         self.refresh_names();
-        old.close()?;
-        Ok(())
+        match old {
+            Some(old) => Ok(old.close()?),
+            None => Ok(()),
+        }
     }
 
     /// Writes what is still in memory of schema `sys`.
     pub fn close(self) -> Result<(), ShellError> {
-        Ok(self.database.close()?)
+        match self.database {
+            Some(database) => Ok(database.close()?),
+            None => Ok(()),
+        }
     }
 
     /// The names that completion offers; refreshed in the background.
@@ -204,8 +234,15 @@ impl Shell {
 
     /// Shows what was recorded of a query that has ended.
     pub async fn report(&mut self, query_id: i64) -> Result<(), ShellError> {
+        let Backend::Local(session) = &self.questions else {
+            return Err(ShellError::Usage(
+                ".profile reports on queries of this process; at a server, EXPLAIN PROFILE the query"
+                    .to_owned(),
+            ));
+        };
+        let session = session.clone();
         let known = format!("SELECT 1 FROM sys.queries WHERE query_id = {query_id}");
-        let session = self.questions.clone();
+        let questions = self.questions.clone();
         let mut rows = 0;
         let count = |event: Event<'_>| {
             if let Event::Rows(batch) = event {
@@ -213,7 +250,7 @@ impl Shell {
             }
             Ok(())
         };
-        self.runner.run(&session, &known, count).await?;
+        self.runner.run(&questions, &known, count).await?;
         if rows == 0 {
             return Err(ShellError::Usage(format!(
                 "sys.queries has no query {query_id}"
@@ -227,7 +264,7 @@ impl Shell {
         Ok(out.flush()?)
     }
 
-    async fn show(&mut self, session: &Session, sql: &str) -> Result<Finished, ShellError> {
+    async fn show(&mut self, session: &Backend, sql: &str) -> Result<Finished, ShellError> {
         let verb = Verb::of(sql);
         let layout = self.layout();
         let format = self.format;
@@ -310,11 +347,11 @@ fn count(batch: &RecordBatch) -> Option<u64> {
     Some(counts.as_primitive::<UInt64Type>().value(0))
 }
 
-type Sessions = (Database, Session, Session);
+type Sessions = (Option<Database>, Backend, Backend);
 
 fn sessions(path: Option<&Path>, resources: &Resources) -> Result<Sessions, ShellError> {
     let database = resources.open(path)?;
-    let session = database.session();
-    let questions = database.session();
-    Ok((database, session, questions))
+    let session = Backend::Local(database.session());
+    let questions = Backend::Local(database.session());
+    Ok((Some(database), session, questions))
 }

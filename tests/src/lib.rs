@@ -2,6 +2,7 @@
 //!
 //! * [`slt`]: golden scripts as sqllogictest runs them
 //! * [`contents`]: all tables of a database as text, to compare before and after
+//! * [`served`]: a database served in this process, for clients
 //! * [`crash`]: statements whose effect a model predicts, a process that is killed running them
 //!
 //! Golden scripts are in `tests/slt`. After a change that is meant,
@@ -10,4 +11,5 @@
 
 pub mod contents;
 pub mod crash;
+pub mod served;
 pub mod slt;

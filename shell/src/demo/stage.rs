@@ -9,6 +9,7 @@ use datafusion::arrow::compute::concat_batches;
 use datafusion::arrow::datatypes::SchemaRef;
 use skewer::{Database, Session};
 
+use crate::backend::Backend;
 use crate::error::ShellError;
 use crate::format::cells::Cells;
 use crate::format::plan::PlanWriter;
@@ -189,7 +190,10 @@ impl Stage {
             }
             Ok(())
         };
-        let finished = self.runner.run(&self.session, sql, receive).await?;
+        let finished = self
+            .runner
+            .run(&Backend::Local(self.session.clone()), sql, receive)
+            .await?;
         let columns =
             columns.ok_or_else(|| ShellError::Demo("a statement gave no result".to_owned()))?;
         let rows = concat_batches(&columns, &batches).map_err(crate::format::WriteError::from)?;

@@ -1,0 +1,318 @@
+//! A session at a server: `skewer --connect`.
+//!
+//! * [`address`]: where it is, and as whom to connect
+//! * [`trust`]: which server is believed to be that one
+//! * [`told`]: its errors
+
+mod address;
+mod told;
+mod trust;
+
+use std::error::Error;
+use std::io::{self, IsTerminal};
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use datafusion::arrow::array::{ArrayRef, RecordBatch, UInt64Array};
+use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
+use futures::StreamExt;
+use parking_lot::Mutex;
+use skewer::Progress;
+use skewer_server::client;
+use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
+use tokio_postgres::config::SslMode;
+use tokio_postgres::types::{FromSql, Type};
+use tokio_postgres::{Client, Config, Row, RowStream};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+pub use address::Address;
+use trust::Trust;
+
+use crate::error::ShellError;
+
+/// Rows that are shown at once.
+const BATCH: usize = 1024;
+
+/// A session at a server. Its traffic has a thread of its own, so that it goes on while the
+/// editor waits for keys.
+#[derive(Clone)]
+pub struct Remote {
+    client: Arc<Client>,
+    tls: MakeRustlsConnect,
+    traffic: Arc<Traffic>,
+    rows: Arc<AtomicU64>,
+    /// A request to cancel that is under way: what is sent before it has arrived could be hit.
+    cancelling: Arc<Mutex<Option<JoinHandle<()>>>>,
+}
+
+/// What comes of a statement at a server.
+pub struct RemoteAnswer {
+    schema: SchemaRef,
+    kinds: Vec<Type>,
+    rows: Pin<Box<RowStream>>,
+    remote: Remote,
+    sql: String,
+    finished: bool,
+}
+
+/// The thread of connections.
+struct Traffic(Option<Runtime>);
+
+impl Traffic {
+    fn new() -> Result<Traffic, ShellError> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("skewer-remote")
+            .enable_all()
+            .build();
+        Ok(Traffic(Some(runtime.map_err(ShellError::Start)?)))
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> Option<JoinHandle<()>> {
+        self.0.as_ref().map(|runtime| runtime.spawn(task))
+    }
+}
+
+impl Drop for Traffic {
+    fn drop(&mut self) {
+        // A runtime that waits for its tasks must not be dropped in another one's.
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Remote {
+    /// Two sessions: one for the user's statements, one for the shell's questions. Asks for the
+    /// password if the server wants one and a person is there. `certificate` is a file with the
+    /// server's certificate, or with one that has signed it.
+    ///
+    /// # Errors
+    /// If the server cannot be reached, is not the one that was meant, or refuses.
+    pub async fn connect(
+        address: &Address,
+        certificate: Option<&Path>,
+    ) -> Result<(Remote, Remote), ShellError> {
+        let trust = Trust::new(certificate)?;
+        let traffic = Arc::new(Traffic::new()?);
+        let mut config = address.config.clone();
+        if trust.is_named() || !address.is_loopback {
+            trust.require(&mut config);
+            if let Some(password) = &address.password {
+                config.password(password);
+            }
+        }
+        let failed = |error: tokio_postgres::Error| ShellError::Connect {
+            address: address.shown(),
+            reason: told::reason(&error),
+        };
+        let first = match Remote::open(&config, &trust, &traffic).await {
+            Err(error) if config.get_password().is_none() && told::wants_password(&error) => {
+                let password = match &address.password {
+                    Some(password) => password.clone(),
+                    None if io::stdin().is_terminal() => ask_for_password(&config)?,
+                    None => return Err(failed(error)),
+                };
+                // It is not for whoever listens at a port of this machine, either.
+                if config.get_ssl_mode() != SslMode::Disable {
+                    trust.require(&mut config);
+                }
+                config.password(password);
+                Remote::open(&config, &trust, &traffic).await
+            }
+            outcome => outcome,
+        };
+        let first = first.map_err(failed)?;
+        let second = Remote::open(&config, &trust, &traffic).await;
+        Ok((first, second.map_err(failed)?))
+    }
+
+    async fn open(
+        config: &Config,
+        trust: &Trust,
+        traffic: &Arc<Traffic>,
+    ) -> Result<Remote, tokio_postgres::Error> {
+        let tls = MakeRustlsConnect::new(trust.client_config());
+        let (config, connector) = (config.clone(), tls.clone());
+        let (sender, opened) = tokio::sync::oneshot::channel();
+        traffic.spawn(async move {
+            match config.connect(connector).await {
+                Ok((client, connection)) => {
+                    let _ = sender.send(Ok(client));
+                    // Its errors are those of the statements under way.
+                    let _ = connection.await;
+                }
+                Err(error) => {
+                    let _ = sender.send(Err(error));
+                }
+            }
+        });
+        let client = match opened.await {
+            Ok(opened) => opened?,
+            Err(_) => unreachable!("the task that connects sends before it ends"),
+        };
+        Ok(Remote {
+            client: Arc::new(client),
+            tls,
+            traffic: Arc::clone(traffic),
+            rows: Arc::default(),
+            cancelling: Arc::default(),
+        })
+    }
+
+    /// Runs one statement.
+    pub async fn sql(&self, sql: &str) -> Result<RemoteAnswer, ShellError> {
+        let failed =
+            |error: tokio_postgres::Error| ShellError::Remote(told::statement(&error, sql));
+        let cancelling = self.cancelling.lock().take();
+        if let Some(cancelling) = cancelling {
+            // If it could not be made, there is nothing to wait for.
+            let _ = cancelling.await;
+        }
+        self.rows.store(0, Ordering::Relaxed);
+        let mut cancelling = Cancelling {
+            remote: self,
+            armed: true,
+        };
+        let statement = self.client.prepare(sql).await.map_err(failed);
+        let statement = statement.inspect_err(|_| cancelling.armed = false)?;
+        let columns = statement.columns().iter();
+        let fields = columns.clone().map(|column| {
+            let data_type = client::data_type(column.type_(), column.type_modifier());
+            Field::new(column.name(), data_type, true)
+        });
+        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        let kinds = columns.map(|column| column.type_().clone()).collect();
+        let none = Vec::<i32>::new();
+        let rows = self
+            .client
+            .query_raw(&statement, none)
+            .await
+            .map_err(failed);
+        cancelling.armed = false;
+        Ok(RemoteAnswer {
+            schema,
+            kinds,
+            rows: Box::pin(rows?),
+            remote: self.clone(),
+            sql: sql.to_owned(),
+            finished: false,
+        })
+    }
+
+    /// Rows of the statement that began last.
+    pub fn progress(&self) -> Progress {
+        Progress {
+            rows: self.rows.load(Ordering::Relaxed),
+            fraction: None,
+        }
+    }
+
+    fn cancel(&self) {
+        let token = self.client.cancel_token();
+        let tls = self.tls.clone();
+        let asking = self.traffic.spawn(async move {
+            // If the server cannot be reached, the statement's own connection says so.
+            let _ = token.cancel_query(tls).await;
+        });
+        *self.cancelling.lock() = asking;
+    }
+}
+
+/// Cancels what has been sent when it is dropped before the answer has come.
+struct Cancelling<'a> {
+    remote: &'a Remote,
+    armed: bool,
+}
+
+impl Drop for Cancelling<'_> {
+    fn drop(&mut self) {
+        if self.armed {
+            self.remote.cancel();
+        }
+    }
+}
+
+impl RemoteAnswer {
+    /// The columns.
+    pub fn schema(&self) -> SchemaRef {
+        SchemaRef::clone(&self.schema)
+    }
+
+    /// The next rows. Of a statement that only changes something: one row with the number.
+    pub async fn next(&mut self) -> Option<Result<RecordBatch, ShellError>> {
+        if self.finished {
+            return None;
+        }
+        let mut rows = Vec::new();
+        while rows.len() < BATCH {
+            match self.rows.next().await {
+                Some(Ok(row)) => rows.push(row),
+                Some(Err(error)) => {
+                    self.finished = true;
+                    return Some(Err(ShellError::Remote(told::statement(&error, &self.sql))));
+                }
+                None => {
+                    self.finished = true;
+                    break;
+                }
+            }
+        }
+        if self.finished && rows.is_empty() {
+            let changed = self
+                .rows
+                .rows_affected()
+                .filter(|_| self.kinds.is_empty())?;
+            let column: ArrayRef = Arc::new(UInt64Array::from(vec![changed]));
+            let batch = RecordBatch::try_from_iter([("count", column)]);
+            return Some(batch.map_err(|error| ShellError::Remote(error.to_string())));
+        }
+        self.remote
+            .rows
+            .fetch_add(rows.len() as u64, Ordering::Relaxed);
+        Some(self.batch(&rows))
+    }
+
+    fn batch(&self, rows: &[Row]) -> Result<RecordBatch, ShellError> {
+        let unreadable = |error: &dyn Error| ShellError::Remote(error.to_string());
+        let mut columns = Vec::with_capacity(self.kinds.len());
+        for (n, kind) in self.kinds.iter().enumerate() {
+            let values = rows.iter().map(|row| row.get::<_, Option<Raw<'_>>>(n));
+            let values = values.map(|value| value.map(|Raw(bytes)| bytes));
+            let wanted = self.schema.field(n).data_type();
+            columns.push(client::array(values, kind, wanted).map_err(|e| unreadable(&e))?);
+        }
+        RecordBatch::try_new(self.schema(), columns).map_err(|e| unreadable(&e))
+    }
+}
+
+impl Drop for RemoteAnswer {
+    fn drop(&mut self) {
+        if !self.finished {
+            self.remote.cancel();
+        }
+    }
+}
+
+/// A value's bytes, whatever its type.
+struct Raw<'a>(&'a [u8]);
+
+impl<'a> FromSql<'a> for Raw<'a> {
+    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn Error + Sync + Send>> {
+        Ok(Raw(raw))
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+}
+
+/// Typed without being shown.
+fn ask_for_password(config: &Config) -> Result<Vec<u8>, ShellError> {
+    let prompt = format!("Password of {}: ", config.get_user().unwrap_or_default());
+    let password = rpassword::prompt_password(prompt).map_err(ShellError::Start)?;
+    Ok(password.into_bytes())
+}

@@ -1,0 +1,93 @@
+//! A database served in this process, on a port by the operating system.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use skewer::Database;
+use skewer_server::{Server, ServerOptions};
+use tempfile::TempDir;
+use tokio::sync::oneshot;
+
+/// A server that ends when this is dropped.
+#[derive(Debug)]
+pub struct Served {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// The database, for what clients cannot see.
+    pub database: Database,
+    directory: TempDir,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Served {
+    /// Serves an empty database.
+    pub fn start() -> Served {
+        Served::with(|_| {})
+    }
+
+    /// The same, after `prepare` has done something to the directory.
+    pub fn with(prepare: impl FnOnce(&Path)) -> Served {
+        let directory = tempfile::tempdir().unwrap();
+        let database = Database::open(directory.path()).unwrap();
+        prepare(directory.path());
+        let mut options = ServerOptions::new(directory.path());
+        options.listen = "127.0.0.1:0".to_owned();
+        options.drain = Duration::from_secs(30);
+        let (stop, stopped) = oneshot::channel::<()>();
+        let (listening, address) = std::sync::mpsc::channel();
+        let served = database.clone();
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(2)
+                .enable_all()
+                .build()
+                .unwrap();
+            runtime.block_on(async {
+                let server = Server::bind(served, options).await.unwrap();
+                listening.send(server.local_addr().unwrap()).unwrap();
+                server
+                    .run(async {
+                        let _ = stopped.await;
+                    })
+                    .await;
+            });
+        });
+        Served {
+            address: address.recv().unwrap(),
+            database,
+            directory,
+            stop: Some(stop),
+            thread: Some(thread),
+        }
+    }
+
+    /// The database's directory.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Tells the server to end; running statements may go on.
+    pub fn stop(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            let _ = stop.send(());
+        }
+    }
+
+    /// Waits until it has ended.
+    pub fn wait(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.stop();
+        if !std::thread::panicking() {
+            self.wait();
+        }
+    }
+}
