@@ -1,1 +1,48 @@
-//! Distributed execution: cuts plans into fragments, places them, and runs them on workers.
+//! Distributed execution: one query over several workers, each of which runs its part of the plan
+//! on its share of the data.
+//!
+//! Dependencies go down only: this crate knows `skewer-optimizer`, `skewer-exec` and
+//! `skewer-profiling`, and the crate `datafusion-distributed`, which cuts plans.
+//!
+//! A query's life with workers:
+//!
+//! 1. [`Workers::query`] prepares a session: who the workers are, how to reach them, and what
+//!    their tasks need.
+//! 2. [`Distributed`] looks whether all of the physical plan can be sent ([`travel`]), has
+//!    `datafusion-distributed` cut it into stages at its exchanges, and decides who scans what
+//!    ([`placement`]).
+//! 3. `skewer_optimizer::instrument_cut` numbers the operators of all stages ([`cuts`]).
+//! 4. When the plan is executed each stage is encoded ([`codec`]) and set up on the workers that
+//!    run it; batches come back through their channels ([`local`]: workers in this process,
+//!    without a socket and without copying a batch).
+//! 5. A worker's tasks report to the worker's own recorder ([`task`]), exchanges to that of the
+//!    worker that receives ([`sent`]).
+//!
+//! Modules:
+//!
+//! * [`workers`]: the workers of a database, and the session of a query
+//! * [`distributed`]: from a physical plan to a distributed one
+//! * [`travel`]: which plans can be sent
+//! * [`placement`]: which worker scans which segments and runs which task
+//! * [`cuts`]: where a distributed plan is cut
+//! * [`codec`]: our operators as bytes
+//! * [`local`]: workers in this process
+//! * [`task`]: what a task knows of itself
+//! * [`sent`]: counting what crosses exchanges
+//! * [`explain`]: a distributed plan as text
+
+pub mod codec;
+pub mod cuts;
+pub mod distributed;
+pub mod explain;
+pub mod local;
+pub mod placement;
+pub mod sent;
+pub mod task;
+pub mod travel;
+pub mod workers;
+
+pub use cuts::is_exchange_between_workers;
+pub use distributed::Distributed;
+pub use task::TaskPlace;
+pub use workers::{PrepareTask, Workers, has_workers};

@@ -33,6 +33,7 @@ use datafusion::physical_plan::{
     ReplaceChildrenOptions,
 };
 use futures::Stream;
+use skewer_cluster::is_exchange_between_workers;
 
 /// A task that has run for this long yields. The clock is read once a batch.
 const QUANTUM: Duration = Duration::from_millis(10);
@@ -51,6 +52,10 @@ const GROWTH: u32 = 8;
 /// # Errors
 /// Those of putting other children into an operator.
 pub(crate) fn cooperative(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    // What is below is sent to workers, which make it yield when they have it.
+    if is_exchange_between_workers(&plan) {
+        return Ok(plan);
+    }
     let probe = probe_input(plan.as_ref());
     let children: Vec<_> = plan.children().into_iter().cloned().collect();
     if children.is_empty() {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use parking_lot::Mutex;
+use skewer_cluster::Workers;
 use skewer_profiling::{Retention, SysTables};
 use skewer_storage::{Storage, StorageOptions, TableId};
 use tokio::runtime::{Handle, Runtime};
@@ -74,7 +75,9 @@ pub(crate) struct DatabaseInner {
     pub(crate) retention: Mutex<Retention>,
     /// What RESET goes back to.
     pub(crate) opened_retention: Retention,
-    pub(crate) workers: usize,
+    pub(crate) threads: usize,
+    /// The workers that queries are distributed over, if there are several.
+    pub(crate) workers: Option<Workers>,
     /// Tables that have got new segments.
     grown: mpsc::UnboundedSender<TableId>,
     /// Each statement that runs has a clone.
@@ -98,6 +101,7 @@ pub(crate) struct DatabaseInner {
 #[derive(Debug, Clone, Default)]
 pub struct DatabaseBuilder {
     path: Option<PathBuf>,
+    workers: Option<usize>,
     worker_threads: Option<usize>,
     memory_limit: Option<usize>,
     temp_directory: Option<PathBuf>,
@@ -117,6 +121,26 @@ impl DatabaseBuilder {
     /// latter for a session.
     pub fn worker_threads(mut self, threads: usize) -> Self {
         self.worker_threads = Some(threads.max(1));
+        self
+    }
+
+    /// How many workers queries are distributed over; 1 by default, which is no distribution.
+    ///
+    /// The workers are in this process and share its threads and memory. Each scans its own
+    /// segments, and rows go from one to another without being copied. Queries run as they would
+    /// on workers of their own, and schema `sys` tells the workers apart. Within one process that
+    /// makes nothing faster: it is there to develop and test with.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), skewer::Error> {
+    /// let session = skewer::Database::builder().workers(3).build()?.session();
+    /// session.sql("CREATE TABLE t AS SELECT value AS a FROM generate_series(1, 9)").await?;
+    /// let batches = session.sql("SELECT sum(a) FROM t").await?.collect().await?;
+    /// assert_eq!(batches[0].num_rows(), 1);
+    /// # Ok(()) }
+    /// ```
+    pub fn workers(mut self, workers: usize) -> Self {
+        self.workers = Some(workers);
         self
     }
 
@@ -156,9 +180,13 @@ impl DatabaseBuilder {
     /// [`Error::Locked`] if another process has it open, [`Error::Corrupt`] if its catalog is
     /// damaged, [`Error::Io`] if the directory cannot be read or written.
     pub fn build(self) -> Result<Database, Error> {
-        let workers = self.worker_threads.unwrap_or_else(|| {
+        let threads = self.worker_threads.unwrap_or_else(|| {
             std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get)
         });
+        let workers = match self.workers {
+            Some(workers) if workers > 1 => Some(Workers::in_process(workers)?),
+            _ => None,
+        };
         let storage = match &self.path {
             Some(path) => Storage::open(path, self.storage)?,
             None => Storage::in_memory()?,
@@ -186,7 +214,7 @@ impl DatabaseBuilder {
             .register_object_store(storage.object_store_url().as_ref(), storage.object_store());
 
         let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(workers)
+            .worker_threads(threads)
             .thread_name(THREAD)
             .thread_stack_size(STACK)
             .enable_all()
@@ -206,6 +234,7 @@ impl DatabaseBuilder {
                 writers,
                 retention: Mutex::new(self.retention),
                 opened_retention: self.retention,
+                threads,
                 workers,
                 grown,
                 running: Arc::default(),

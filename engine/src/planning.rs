@@ -4,18 +4,43 @@ use std::sync::Arc;
 
 use datafusion::common::Result;
 use datafusion::execution::SessionState;
+use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
+use skewer_cluster::{Distributed, PrepareTask, Workers, has_workers};
 use skewer_profiling::Recorder;
 
 use crate::cooperation::cooperative;
+use crate::progress::ProgressHandle;
 
 /// Plans a query whose operators record into `recorder` at its level, and whose tasks can be
-/// cancelled.
+/// cancelled: for several workers if the session is theirs and the query can be distributed.
 pub(crate) async fn plan_query(
     optimized: &LogicalPlan,
     state: &SessionState,
     recorder: &Arc<Recorder>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
+    if has_workers(state.config()) {
+        let on = Some(&Distributed as _);
+        let plan = skewer_optimizer::plan_query_on(optimized, state, recorder, on).await?;
+        return cooperative(plan);
+    }
     cooperative(skewer_optimizer::plan_query(optimized, state, recorder).await?)
+}
+
+/// The session of one query for `workers`, whose tasks `progress` watches.
+pub(crate) fn on_workers(
+    workers: &Workers,
+    state: SessionState,
+    store: ObjectStoreUrl,
+    recorder: &Arc<Recorder>,
+    progress: &ProgressHandle,
+) -> Result<SessionState> {
+    let progress = progress.clone();
+    let prepare: PrepareTask = Arc::new(move |plan| {
+        let plan = cooperative(plan)?;
+        progress.watch_task(&plan);
+        Ok(plan)
+    });
+    workers.query(state, store, recorder, prepare)
 }

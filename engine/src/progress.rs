@@ -1,11 +1,12 @@
 //! How far a statement is.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use parking_lot::Mutex;
+use skewer_cluster::is_exchange_between_workers;
 
 /// How far a statement is.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -30,6 +31,7 @@ struct Inner {
     scans: Mutex<Vec<Scan>>,
     /// About how many rows there will be; 0 if that is not known.
     expected: AtomicU64,
+    finished: AtomicBool,
 }
 
 /// A leaf of the plan and how many rows it will read.
@@ -85,13 +87,30 @@ impl ProgressHandle {
         *self.inner.scans.lock() = leaves;
     }
 
+    /// Watches the leaves of a task that a worker is about to run, too.
+    pub(crate) fn watch_task(&self, plan: &Arc<dyn ExecutionPlan>) {
+        let mut leaves = Vec::new();
+        collect_leaves(plan, &mut leaves);
+        let mut scans = self.inner.scans.lock();
+        // A task may be set up when the query has just been cancelled.
+        if !self.inner.finished.load(Ordering::Acquire) {
+            scans.extend(leaves);
+        }
+    }
+
     /// Lets go of the plan.
     pub(crate) fn finish(&self) {
-        self.inner.scans.lock().clear();
+        let mut scans = self.inner.scans.lock();
+        self.inner.finished.store(true, Ordering::Release);
+        scans.clear();
     }
 }
 
 fn collect_leaves(plan: &Arc<dyn ExecutionPlan>, leaves: &mut Vec<Scan>) {
+    // The tasks below are watched when they are set up.
+    if is_exchange_between_workers(plan) {
+        return;
+    }
     let children = plan.children();
     if children.is_empty() {
         let rows = StatisticsContext::new()

@@ -138,7 +138,7 @@ impl StatementRecord {
 
     /// Whether operators may still have something to hand over.
     fn has_stragglers(&self) -> bool {
-        self.recorder.level() > Level::Off && Arc::strong_count(&self.recorder) > 1
+        self.recorder.level() > Level::Off && self.recorder.holders() > 0
     }
 
     async fn wait_for_stragglers(&self, at_most: Duration) {

@@ -8,7 +8,7 @@ use datafusion::arrow::datatypes::DataType;
 /// Strings behind views count by the lengths that the views name, whether or not rows share
 /// them: that is what would travel to another worker. This is asked for every batch of every
 /// operator, so it allocates nothing and, but for views, looks at no row.
-pub(crate) fn batch_bytes(batch: &RecordBatch) -> usize {
+pub fn batch_bytes(batch: &RecordBatch) -> usize {
     let columns = batch.columns().iter();
     columns.map(|column| array_bytes(column.as_ref())).sum()
 }

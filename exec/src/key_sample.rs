@@ -62,7 +62,12 @@ impl KeySample {
             .iter()
             .map(|key| Some(key.downcast_ref::<Column>()?.index()))
             .collect::<Option<_>>()?;
-        Some(Self {
+        Some(Self::new(columns, exchange_id, recorder))
+    }
+
+    /// A sample of the keys in `columns` of what goes into exchange `exchange_id`.
+    pub fn new(columns: Vec<usize>, exchange_id: i64, recorder: &Arc<Recorder>) -> Self {
+        Self {
             recorder: Arc::clone(recorder),
             exchange_id,
             columns,
@@ -72,7 +77,17 @@ impl KeySample {
                 samples: 0,
                 random: 0x9e37_79b9_7f4a_7c15,
             }),
-        })
+        }
+    }
+
+    /// The exchange whose keys are counted.
+    pub fn exchange_id(&self) -> i64 {
+        self.exchange_id
+    }
+
+    /// Indices of the key's columns.
+    pub fn columns(&self) -> &[usize] {
+        &self.columns
     }
 
     /// Counts the keys of some rows of a batch, each for its share of the batch.

@@ -6,6 +6,7 @@
 //! * [`source`]: where the records that an operator sees come from
 //! * [`position`]: which operator is being executed on this thread
 //! * [`profiled`]: counting and timing the calls of any operator
+//! * [`numbered`]: the same in plans that are sent to workers
 //! * [`key_sample`]: which keys an exchange hashes most
 //! * [`capture`]: the aggregate function that logs which records went into which group
 //! * [`timed_evaluation`]: evaluating expressions and timing records
@@ -20,6 +21,7 @@ pub mod capture;
 pub mod identity;
 pub mod key_sample;
 pub mod long_values;
+pub mod numbered;
 pub mod output_records;
 pub mod pacing;
 pub mod position;
@@ -29,11 +31,13 @@ pub mod sample;
 pub mod source;
 pub mod timed_evaluation;
 
+pub use batch_bytes::batch_bytes;
 pub use capture::{CapturedInput, LineageCapture};
 pub use identity::{IdentifiedTable, ROW_ID};
 pub use key_sample::KeySample;
+pub use numbered::NumberedExec;
 pub use output_records::{OutputRecordsExec, ResultRecords};
-pub use profiled::{ProfiledExec, is_exchange};
+pub use profiled::{Exchange, Observed, ProfiledExec, is_exchange};
 pub use row_function::{RowClosure, RowFunction};
 pub use sample::SampledRowId;
 pub use source::{AggregateSource, RecordSource, ScanSource};

@@ -18,8 +18,8 @@ use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
 use datafusion::physical_plan::{
-    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties,
-    ReplaceChildrenOptions,
+    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties,
+    PlanProperties, ReplaceChildrenOptions,
 };
 use futures::Stream;
 use skewer_profiling::{Level, OperatorCall, OperatorStats, Recorder, TuplesSent};
@@ -54,16 +54,107 @@ pub fn is_exchange(plan: &dyn ExecutionPlan) -> bool {
         || plan.is::<SortPreservingMergeExec>()
 }
 
+/// An operator whose calls are observed, and where it has its place.
+#[derive(Debug, Clone)]
+pub struct Observed {
+    /// The operator.
+    pub inner: Arc<dyn ExecutionPlan>,
+    /// The fragment that it belongs to.
+    pub fragment_id: i64,
+    /// Its number in `sys.operators`.
+    pub operator_id: i64,
+    /// Which of the fragment's tasks this is, from 0: every worker runs one of them.
+    pub task: usize,
+    /// How rows come to it.
+    pub exchange: Exchange,
+    /// Counts the keys that the exchange above hashes.
+    pub keys: Option<Arc<KeySample>>,
+    /// Where its calls are reported.
+    pub recorder: Arc<Recorder>,
+}
+
+/// Whether records move to another partition, or another task, in an operator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exchange {
+    /// They do not.
+    None,
+    /// Between partitions of one worker.
+    Local,
+    /// Between workers: who sends records what was sent.
+    BetweenWorkers,
+}
+
+impl Exchange {
+    /// What `plan` does, if it is an operator of DataFusion's.
+    pub fn of(plan: &dyn ExecutionPlan) -> Self {
+        if is_exchange(plan) {
+            Self::Local
+        } else {
+            Self::None
+        }
+    }
+}
+
+impl Observed {
+    /// The same place for the operator after a change of its plan node.
+    pub(crate) fn around(&self, inner: Arc<dyn ExecutionPlan>) -> Self {
+        Self {
+            inner,
+            ..self.clone()
+        }
+    }
+
+    /// Executes a partition of the operator and observes its calls.
+    ///
+    /// # Errors
+    /// Those of the operator.
+    pub(crate) fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        // Partitions are numbered over all tasks of the fragment.
+        let before = match self.task {
+            0 => 0,
+            task => task * self.inner.output_partitioning().partition_count(),
+        };
+        let position = Position {
+            fragment_id: self.fragment_id,
+            operator_id: self.operator_id,
+            partition: (before + partition) as i64,
+        };
+        let entered = position::enter(position);
+        let started = Instant::now();
+        let stream = self.inner.execute(partition, context)?;
+        let elapsed = started.elapsed();
+        let inside = entered.leave(elapsed, 0);
+        let calls_are_kept = self.recorder.level() >= Level::Calls;
+        Ok(Box::pin(ProfiledStream {
+            stream,
+            plan: Arc::clone(&self.inner),
+            recorder: Arc::clone(&self.recorder),
+            keys: self.keys.clone(),
+            position,
+            own_partition: partition as i64,
+            exchange: self.exchange,
+            calls_are_kept,
+            calls: Vec::new(),
+            sent: Vec::new(),
+            totals: Totals {
+                total_ns: elapsed.saturating_sub(inside.in_other_fragments).as_nanos() as i64,
+                self_ns: elapsed.saturating_sub(inside.time).as_nanos() as i64,
+                ..Totals::default()
+            },
+            returned: None,
+        }))
+    }
+}
+
 /// An operator whose calls are counted and timed. To plan inspection it *is* the operator: its
 /// name, children, properties, metrics and downcasts are the operator's.
 #[derive(Debug)]
 pub struct ProfiledExec {
-    inner: Arc<dyn ExecutionPlan>,
-    fragment_id: i64,
-    operator_id: i64,
-    recorder: Arc<Recorder>,
-    /// Counts the keys that the exchange above hashes.
-    keys: Option<Arc<KeySample>>,
+    observed: Observed,
 }
 
 impl ProfiledExec {
@@ -74,59 +165,61 @@ impl ProfiledExec {
         operator_id: i64,
         recorder: Arc<Recorder>,
     ) -> Self {
-        Self {
+        let exchange = Exchange::of(inner.as_ref());
+        Self::observing(Observed {
             inner,
             fragment_id,
             operator_id,
-            recorder,
+            task: 0,
+            exchange,
             keys: None,
-        }
+            recorder,
+        })
+    }
+
+    /// Reports the calls of an operator at its place.
+    pub fn observing(observed: Observed) -> Self {
+        Self { observed }
     }
 
     /// Counts the keys of what the operator returns.
     #[must_use]
     pub fn with_keys(mut self, keys: Option<KeySample>) -> Self {
-        self.keys = keys.map(Arc::new);
+        self.observed.keys = keys.map(Arc::new);
         self
     }
 
     /// The same operator after a change of its plan node.
     fn around(&self, inner: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
-        Arc::new(Self {
-            inner,
-            fragment_id: self.fragment_id,
-            operator_id: self.operator_id,
-            recorder: Arc::clone(&self.recorder),
-            keys: self.keys.clone(),
-        })
+        Arc::new(Self::observing(self.observed.around(inner)))
     }
 }
 
 impl DisplayAs for ProfiledExec {
     fn fmt_as(&self, format: DisplayFormatType, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        self.inner.fmt_as(format, f)
+        self.observed.inner.fmt_as(format, f)
     }
 }
 
 impl ExecutionPlan for ProfiledExec {
     fn name(&self) -> &str {
-        self.inner.name()
+        self.observed.inner.name()
     }
 
     fn downcast_delegate(&self) -> Option<&dyn ExecutionPlan> {
-        Some(self.inner.as_ref())
+        Some(self.observed.inner.as_ref())
     }
 
     fn properties(&self) -> &Arc<PlanProperties> {
-        self.inner.properties()
+        self.observed.inner.properties()
     }
 
     fn maintains_input_order(&self) -> Vec<bool> {
-        self.inner.maintains_input_order()
+        self.observed.inner.maintains_input_order()
     }
 
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        self.inner.children()
+        self.observed.inner.children()
     }
 
     fn replace_children(
@@ -134,7 +227,7 @@ impl ExecutionPlan for ProfiledExec {
         children: Vec<Arc<dyn ExecutionPlan>>,
         options: ReplaceChildrenOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let inner = Arc::clone(&self.inner).replace_children(children, options)?;
+        let inner = Arc::clone(&self.observed.inner).replace_children(children, options)?;
         Ok(self.around(inner))
     }
 
@@ -142,7 +235,7 @@ impl ExecutionPlan for ProfiledExec {
         &self,
         f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
-        self.inner.apply_expressions(f)
+        self.observed.inner.apply_expressions(f)
     }
 
     fn with_new_children(
@@ -158,42 +251,15 @@ impl ExecutionPlan for ProfiledExec {
         partition: usize,
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
-        let position = Position {
-            fragment_id: self.fragment_id,
-            operator_id: self.operator_id,
-            partition: partition as i64,
-        };
-        let entered = position::enter(position);
-        let started = Instant::now();
-        let stream = self.inner.execute(partition, context)?;
-        let elapsed = started.elapsed();
-        let inside = entered.leave(elapsed, 0);
-        let calls_are_kept = self.recorder.level() >= Level::Calls;
-        Ok(Box::pin(ProfiledStream {
-            stream,
-            plan: Arc::clone(&self.inner),
-            recorder: Arc::clone(&self.recorder),
-            keys: self.keys.clone(),
-            position,
-            exchange: is_exchange(self.inner.as_ref()),
-            calls_are_kept,
-            calls: Vec::new(),
-            sent: Vec::new(),
-            totals: Totals {
-                total_ns: elapsed.saturating_sub(inside.in_other_fragments).as_nanos() as i64,
-                self_ns: elapsed.saturating_sub(inside.time).as_nanos() as i64,
-                ..Totals::default()
-            },
-            returned: None,
-        }))
+        self.observed.execute(partition, context)
     }
 
     fn metrics(&self) -> Option<MetricsSet> {
-        self.inner.metrics()
+        self.observed.inner.metrics()
     }
 
     fn child_stats_requests(&self, partition: Option<usize>) -> Vec<ChildStats> {
-        self.inner.child_stats_requests(partition)
+        self.observed.inner.child_stats_requests(partition)
     }
 
     fn statistics_from_inputs(
@@ -201,20 +267,22 @@ impl ExecutionPlan for ProfiledExec {
         input_stats: &[Arc<Statistics>],
         args: &StatisticsArgs,
     ) -> Result<Arc<Statistics>> {
-        self.inner.statistics_from_inputs(input_stats, args)
+        self.observed
+            .inner
+            .statistics_from_inputs(input_stats, args)
     }
 
     fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
-        let inner = Arc::clone(&self.inner).reset_state()?;
+        let inner = Arc::clone(&self.observed.inner).reset_state()?;
         Ok(self.around(inner))
     }
 
     fn with_new_state(&self, state: Arc<dyn Any + Send + Sync>) -> Option<Arc<dyn ExecutionPlan>> {
-        Some(self.around(self.inner.with_new_state(state)?))
+        Some(self.around(self.observed.inner.with_new_state(state)?))
     }
 
     fn fetch(&self) -> Option<usize> {
-        self.inner.fetch()
+        self.observed.inner.fetch()
     }
 }
 
@@ -247,7 +315,9 @@ struct ProfiledStream {
     recorder: Arc<Recorder>,
     keys: Option<Arc<KeySample>>,
     position: Position,
-    exchange: bool,
+    /// The number of the partition in its own task.
+    own_partition: i64,
+    exchange: Exchange,
     calls_are_kept: bool,
     calls: Vec<OperatorCall>,
     sent: Vec<TuplesSent>,
@@ -299,7 +369,7 @@ impl Stream for ProfiledStream {
                 keys.observe(batch);
             }
             totals.bytes_out += bytes;
-            if this.exchange && this.calls_are_kept {
+            if this.exchange == Exchange::Local && this.calls_are_kept {
                 this.sent.push(TuplesSent {
                     exchange_id: this.position.operator_id,
                     source_worker: this.recorder.worker_id(),
@@ -347,10 +417,10 @@ impl Drop for ProfiledStream {
     /// Reports what happened, also if the consumer stopped early or the query failed.
     fn drop(&mut self) {
         let (peak_memory_bytes, spilled_bytes) =
-            memory_and_spill(self.plan.as_ref(), self.position.partition);
+            memory_and_spill(self.plan.as_ref(), self.own_partition);
         let totals = &self.totals;
         let position = self.position;
-        if self.exchange && !self.calls_are_kept && totals.calls > 0 {
+        if self.exchange == Exchange::Local && !self.calls_are_kept && totals.calls > 0 {
             self.sent.push(TuplesSent {
                 exchange_id: position.operator_id,
                 source_worker: self.recorder.worker_id(),
@@ -367,10 +437,9 @@ impl Drop for ProfiledStream {
             partition: position.partition,
             calls: totals.calls,
             // An exchange reads its input in other tasks: what comes out of it went into it.
-            rows_in: if self.exchange {
-                totals.rows_out
-            } else {
-                totals.rows_in
+            rows_in: match self.exchange {
+                Exchange::None => totals.rows_in,
+                Exchange::Local | Exchange::BetweenWorkers => totals.rows_out,
             },
             rows_out: totals.rows_out,
             bytes_out: totals.bytes_out,

@@ -12,8 +12,8 @@ use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, displayable};
 use skewer_exec::{
-    AggregateSource, IdentifiedTable, KeySample, LineageCapture, OutputRecordsExec, ProfiledExec,
-    ROW_ID, ScanSource, is_exchange,
+    AggregateSource, Exchange, IdentifiedTable, KeySample, LineageCapture, NumberedExec, Observed,
+    OutputRecordsExec, ProfiledExec, ROW_ID, ScanSource, is_exchange,
 };
 use skewer_profiling::{Fragment, Operator, Recorder};
 
@@ -58,6 +58,29 @@ impl Known {
     }
 }
 
+/// Where a plan is cut into the parts that workers run; without workers it is not.
+pub trait Cuts: std::fmt::Debug + Send + Sync {
+    /// What `plan` is for the query, if it is there only for sending plans to workers.
+    fn at(&self, plan: &Arc<dyn ExecutionPlan>) -> Option<Cut>;
+}
+
+/// An operator that is there only for sending plans to workers.
+#[derive(Debug, Clone)]
+pub enum Cut {
+    /// It hands the plan below to workers: no operator of the query.
+    Root,
+    /// It stands for a leaf of which every worker has a part.
+    Leaf(Arc<dyn ExecutionPlan>),
+    /// An exchange between workers.
+    Exchange {
+        /// How many workers run what is below.
+        tasks: usize,
+        /// The operator below that sends rows to where they belong, which is one with the
+        /// exchange.
+        sender: Option<Arc<dyn ExecutionPlan>>,
+    },
+}
+
 /// Wraps every operator of `plan`, tells the recorder of operators and fragments, and tells the
 /// scans which operators they became.
 ///
@@ -68,15 +91,35 @@ pub fn instrument(
     recorder: &Arc<Recorder>,
     known: Known,
 ) -> Result<Arc<dyn ExecutionPlan>> {
+    instrument_cut(plan, recorder, known, None)
+}
+
+/// The same for a plan that is cut: its operators are numbered so that the numbers travel with
+/// the parts.
+///
+/// # Errors
+/// As [`instrument`].
+pub fn instrument_cut(
+    plan: Arc<dyn ExecutionPlan>,
+    recorder: &Arc<Recorder>,
+    known: Known,
+    cuts: Option<&dyn Cuts>,
+) -> Result<Arc<dyn ExecutionPlan>> {
     let mut instrumentation = Instrumentation {
         recorder,
         known,
+        cuts,
         rows: vec![],
         operators: 0,
         fragments: 0,
     };
-    let fragment_id = instrumentation.fragment(None, &plan);
-    let (wrapped, _) = instrumentation.wrap(plan, None, fragment_id, None)?;
+    let fragment_id = instrumentation.fragment(None, &plan, 1);
+    let place = Place {
+        fragment_id,
+        parent: None,
+        tasks: 1,
+    };
+    let (wrapped, _) = instrumentation.wrap(plan, place, None)?;
     for row in instrumentation.rows {
         recorder.operator(row);
     }
@@ -86,10 +129,21 @@ pub fn instrument(
 struct Instrumentation<'a> {
     recorder: &'a Arc<Recorder>,
     known: Known,
+    cuts: Option<&'a dyn Cuts>,
     /// Rows of `sys.operators`, parents before children.
     rows: Vec<Operator>,
     operators: i64,
     fragments: i64,
+}
+
+/// Where an operator is put.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    fragment_id: i64,
+    /// The operator above.
+    parent: Option<i64>,
+    /// How many workers run the operator.
+    tasks: usize,
 }
 
 impl Instrumentation<'_> {
@@ -98,75 +152,150 @@ impl Instrumentation<'_> {
         self.operators - 1
     }
 
-    fn fragment(&mut self, parent: Option<i64>, root: &Arc<dyn ExecutionPlan>) -> i64 {
+    fn fragment(
+        &mut self,
+        parent: Option<i64>,
+        root: &Arc<dyn ExecutionPlan>,
+        tasks: usize,
+    ) -> i64 {
         let fragment_id = self.fragments;
         self.fragments += 1;
         self.recorder.fragment(Fragment {
             fragment_id,
             parent_fragment_id: parent,
-            tasks: root.output_partitioning().partition_count() as i64,
+            tasks: (tasks * root.output_partitioning().partition_count()) as i64,
             plan: displayable(root.as_ref()).indent(false).to_string(),
         });
         fragment_id
     }
 
-    /// Wraps `plan`, whose rows' keys are sampled by `keys`; also returns the leaves below it that no scan has been matched with yet.
+    fn cut(&self, plan: &Arc<dyn ExecutionPlan>) -> Option<Cut> {
+        self.cuts?.at(plan)
+    }
+
+    /// Wraps `plan`, whose rows' keys are sampled by `keys`; also returns the leaves below it that
+    /// no scan has been matched with yet.
     fn wrap(
         &mut self,
         plan: Arc<dyn ExecutionPlan>,
-        parent: Option<i64>,
-        fragment_id: i64,
+        place: Place,
         keys: Option<KeySample>,
     ) -> Result<(Arc<dyn ExecutionPlan>, Vec<i64>)> {
+        let cut = self.cut(&plan);
         // The root of a record-level plan is the profiler's, not the query's.
-        if plan.is::<OutputRecordsExec>() {
+        if plan.is::<OutputRecordsExec>() || matches!(cut, Some(Cut::Root)) {
             let child = Arc::clone(plan.children()[0]);
-            let (child, leaves) = self.wrap(child, parent, fragment_id, keys)?;
+            let (child, leaves) = self.wrap(child, place, keys)?;
             return Ok((replace_children_if_necessary(plan, vec![child])?, leaves));
         }
+        let shown = match &cut {
+            Some(Cut::Leaf(original)) => Arc::clone(original),
+            _ => Arc::clone(&plan),
+        };
         let operator_id = self.next_operator();
         let captured = captured_groups(plan.as_ref());
         if let Some(groups) = &captured {
             groups.reserve_merge_operator(operator_id, self.next_operator());
         }
         self.rows.push(Operator {
-            fragment_id,
+            fragment_id: place.fragment_id,
             operator_id,
-            parent_operator_id: parent,
-            name: plan.name().to_owned(),
-            details: self.details(plan.as_ref()),
+            parent_operator_id: place.parent,
+            name: shown.name().to_owned(),
+            details: match &cut {
+                Some(Cut::Exchange {
+                    sender: Some(sender),
+                    ..
+                }) => self.details(sender.as_ref()),
+                _ => self.details(shown.as_ref()),
+            },
             estimated_rows: estimated_rows(plan.as_ref()),
             sql_span: None,
             captures: captured.is_some(),
-            table_name: self.scanned_table(plan.as_ref()),
+            table_name: self.scanned_table(shown.as_ref()),
         });
+        let (plan, mut leaves) = self.wrap_children(plan, place, operator_id, cut.as_ref())?;
+        if leaves.is_empty() && plan.children().is_empty() {
+            leaves.push(operator_id);
+        }
+        self.match_scans(plan.as_ref(), &mut leaves);
+        let exchange = match cut {
+            Some(Cut::Exchange { .. }) => Exchange::BetweenWorkers,
+            _ => Exchange::of(plan.as_ref()),
+        };
+        let observed = Observed {
+            inner: plan,
+            fragment_id: place.fragment_id,
+            operator_id,
+            task: 0,
+            exchange,
+            keys: keys.map(Arc::new),
+            recorder: Arc::clone(self.recorder),
+        };
+        let wrapped: Arc<dyn ExecutionPlan> = match self.cuts {
+            Some(_) => Arc::new(NumberedExec::new(observed)),
+            None => Arc::new(ProfiledExec::observing(observed)),
+        };
+        Ok((wrapped, leaves))
+    }
+
+    /// Wraps what is below operator `operator_id`.
+    fn wrap_children(
+        &mut self,
+        plan: Arc<dyn ExecutionPlan>,
+        place: Place,
+        operator_id: i64,
+        cut: Option<&Cut>,
+    ) -> Result<(Arc<dyn ExecutionPlan>, Vec<i64>)> {
+        let below = Place {
+            parent: Some(operator_id),
+            ..place
+        };
+        if let Some(Cut::Exchange { tasks, sender }) = cut {
+            // What sends is put together anew by the worker: it gets no number of its own.
+            let [child] = plan.children()[..] else {
+                return Ok((plan, Vec::new()));
+            };
+            let root = match sender {
+                Some(sender) => Arc::clone(sender.children()[0]),
+                None => Arc::clone(child),
+            };
+            let keys = sender
+                .as_ref()
+                .and_then(|s| KeySample::of_exchange(s.as_ref(), operator_id, self.recorder));
+            let below = Place {
+                fragment_id: self.fragment(Some(place.fragment_id), &root, *tasks),
+                tasks: *tasks,
+                ..below
+            };
+            let (root, leaves) = self.wrap(root, below, keys)?;
+            let child = match sender {
+                Some(sender) => replace_children_if_necessary(Arc::clone(sender), vec![root])?,
+                None => root,
+            };
+            return Ok((replace_children_if_necessary(plan, vec![child])?, leaves));
+        }
         let exchange = is_exchange(plan.as_ref());
         let mut leaves = Vec::new();
         let mut children = Vec::new();
         let originals: Vec<_> = plan.children().into_iter().cloned().collect();
         for child in originals {
-            let fragment_id = if exchange {
-                self.fragment(Some(fragment_id), &child)
-            } else {
-                fragment_id
+            let below = Place {
+                fragment_id: match exchange {
+                    true => self.fragment(Some(place.fragment_id), &child, place.tasks),
+                    false => place.fragment_id,
+                },
+                ..below
             };
             let keys = KeySample::of_exchange(plan.as_ref(), operator_id, self.recorder);
-            let (child, child_leaves) = self.wrap(child, Some(operator_id), fragment_id, keys)?;
+            let (child, child_leaves) = self.wrap(child, below, keys)?;
             children.push(child);
             leaves.extend(child_leaves);
         }
         if children.is_empty() {
-            leaves.push(operator_id);
+            return Ok((plan, leaves));
         }
-        self.match_scans(plan.as_ref(), &mut leaves);
-        let plan = if children.is_empty() {
-            plan
-        } else {
-            replace_children_if_necessary(plan, children)?
-        };
-        let recorder = Arc::clone(self.recorder);
-        let wrapped = ProfiledExec::new(plan, fragment_id, operator_id, recorder).with_keys(keys);
-        Ok((Arc::new(wrapped), leaves))
+        Ok((replace_children_if_necessary(plan, children)?, leaves))
     }
 
     /// The first operator that has a scan's id column has one leaf below it: the scan.

@@ -7,11 +7,13 @@
 //! * [`costly`]: which expressions are worth timing
 //! * [`timed_node`]: the logical node of a timed evaluation, and its planning
 //! * [`instrument`]: numbering and wrapping physical operators
+//! * [`distribution`]: plans that run on several workers
 
 pub mod costly;
+pub mod distribution;
 pub mod instrument;
 pub mod lineage;
 mod plan_query;
 pub mod timed_node;
 
-pub use plan_query::plan_query;
+pub use plan_query::{plan_query, plan_query_on};

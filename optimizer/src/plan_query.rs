@@ -3,16 +3,19 @@
 use std::sync::Arc;
 
 use datafusion::common::Result;
+use datafusion::common::format::ExplainFormat;
 use datafusion::execution::SessionState;
-use datafusion::logical_expr::{Expr, LogicalPlan, Projection};
+use datafusion::logical_expr::{Explain, Expr, LogicalPlan, PlanType, Projection, StringifiedPlan};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::explain::ExplainExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use skewer_exec::{OutputRecordsExec, ResultRecords};
 use skewer_profiling::{Level, Recorder};
 
-use crate::instrument::{Known, instrument};
+use crate::distribution::Distribution;
+use crate::instrument::{Known, instrument, instrument_cut};
 use crate::lineage::{LineageRewrite, TrackedPlan};
 use crate::timed_node::TimedEvaluationPlanner;
 
@@ -26,18 +29,100 @@ pub async fn plan_query(
     state: &SessionState,
     recorder: &Arc<Recorder>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
+    plan_query_on(optimized, state, recorder, None).await
+}
+
+/// The same for a query that may run on workers.
+///
+/// # Errors
+/// Those of DataFusion's physical planner, and of `distribution`.
+pub async fn plan_query_on(
+    optimized: &LogicalPlan,
+    state: &SessionState,
+    recorder: &Arc<Recorder>,
+    distribution: Option<&dyn Distribution>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    if let (LogicalPlan::Explain(explain), Some(distribution)) = (optimized, distribution) {
+        return plan_explain(optimized, explain, state, distribution).await;
+    }
     match recorder.level() {
         Level::Off => {
             let planner = DefaultPhysicalPlanner::default();
-            planner.create_physical_plan(optimized, state).await
+            let plan = planner.create_physical_plan(optimized, state).await?;
+            let distributed = distribute(&plan, state, distribution).await?;
+            Ok(distributed.unwrap_or(plan))
         }
         Level::Counters | Level::Calls => {
             let planner = DefaultPhysicalPlanner::default();
             let plan = planner.create_physical_plan(optimized, state).await?;
-            instrument(plan, recorder, Known::of(optimized)?)
+            instrument_on(plan, recorder, Known::of(optimized)?, state, distribution).await
         }
         Level::Records => plan_with_records(optimized, state, recorder).await,
     }
+}
+
+async fn distribute(
+    plan: &Arc<dyn ExecutionPlan>,
+    state: &SessionState,
+    distribution: Option<&dyn Distribution>,
+) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    match distribution {
+        Some(distribution) => distribution.distribute(plan, state).await,
+        None => Ok(None),
+    }
+}
+
+/// Distributes `plan`, if that can be, and instruments it.
+async fn instrument_on(
+    plan: Arc<dyn ExecutionPlan>,
+    recorder: &Arc<Recorder>,
+    known: Known,
+    state: &SessionState,
+    distribution: Option<&dyn Distribution>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let distributed = distribute(&plan, state, distribution).await?;
+    let (Some(cut), Some(distribution)) = (distributed, distribution) else {
+        return instrument(plan, recorder, known);
+    };
+    let plan = instrument_cut(cut, recorder, known, Some(distribution.cuts()))?;
+    distribution.numbered(&plan, state);
+    Ok(plan)
+}
+
+/// What workers would run, in place of the plan for one.
+async fn plan_explain(
+    optimized: &LogicalPlan,
+    explain: &Explain,
+    state: &SessionState,
+    distribution: &dyn Distribution,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let planner = DefaultPhysicalPlanner::default();
+    let explained = planner.create_physical_plan(optimized, state).await?;
+    let text = matches!(
+        explain.explain_format,
+        ExplainFormat::Indent | ExplainFormat::Tree
+    );
+    let Some(shown) = explained.downcast_ref::<ExplainExec>().filter(|_| text) else {
+        return Ok(explained);
+    };
+    let plan = planner.create_physical_plan(&explain.plan, state).await?;
+    let Some(cut) = distribution.distribute(&plan, state).await? else {
+        return Ok(explained);
+    };
+    let plans = shown.stringified_plans().iter().map(|plan| {
+        let plan_type = plan.plan_type.clone();
+        match plan_type {
+            PlanType::FinalPhysicalPlan => {
+                StringifiedPlan::new(plan_type, distribution.explain(&cut))
+            }
+            _ => plan.clone(),
+        }
+    });
+    Ok(Arc::new(ExplainExec::new(
+        explained.schema(),
+        plans.collect(),
+        shown.verbose(),
+    )))
 }
 
 async fn plan_with_records(

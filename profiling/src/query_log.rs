@@ -15,14 +15,15 @@ use crate::tables::{
     Table, TuplesSent, WorkerMetric, WorkerRow,
 };
 
-/// The events of one finished query.
+/// The events of one finished query on one worker.
 ///
 /// The rows of a table come in pieces: one for each buffer that an operator handed over. A
 /// piece is expanded to a record batch only when it is scanned or written.
 #[derive(Debug)]
 pub(crate) struct QueryLog {
     origin: Origin,
-    query: QueryRow,
+    /// On the worker that returned the query's rows.
+    query: Option<QueryRow>,
     worker: WorkerRow,
     cost: ProfilerOverhead,
     bytes_written: AtomicI64,
@@ -31,8 +32,16 @@ pub(crate) struct QueryLog {
 }
 
 impl QueryLog {
-    /// Takes the events out of the query's recorder.
-    pub(crate) fn new(recorder: &Recorder, query: QueryRow) -> QueryLog {
+    /// Takes the events out of the query's recorder, and out of those of its workers.
+    pub(crate) fn of_query(recorder: &Recorder, query: QueryRow) -> Vec<QueryLog> {
+        let mut logs = vec![Self::new(recorder, Some(query))];
+        for worker in recorder.workers() {
+            logs.push(Self::new(&worker, None));
+        }
+        logs
+    }
+
+    fn new(recorder: &Recorder, query: Option<QueryRow>) -> QueryLog {
         QueryLog {
             origin: recorder.origin(),
             worker: WorkerRow {
@@ -43,7 +52,9 @@ impl QueryLog {
             },
             cost: recorder.cost(),
             bytes_written: AtomicI64::new(0),
-            memory: recorder.memory() + size_of::<QueryLog>() + query.text_bytes(),
+            memory: recorder.memory()
+                + size_of::<QueryLog>()
+                + query.as_ref().map_or(0, SysRow::text_bytes),
             events: recorder.take(),
             query,
         }
@@ -70,7 +81,8 @@ impl QueryLog {
         }
         let events = &self.events;
         match table {
-            Table::Queries | Table::Workers | Table::ProfilerOverhead => vec![1],
+            Table::Queries => one(self.query.iter().len()),
+            Table::Workers | Table::ProfilerOverhead => vec![1],
             Table::Fragments => one(events.fragments.len()),
             Table::Operators => one(events.operators.len()),
             Table::OperatorStats => one(events.operator_stats.len()),
@@ -177,7 +189,7 @@ impl QueryLog {
     fn rows_of(&self, table: Table, piece: usize) -> RecordBatch {
         let (origin, events) = (&self.origin, &self.events);
         match table {
-            Table::Queries => QueryRow::batch(origin, std::slice::from_ref(&self.query)),
+            Table::Queries => QueryRow::batch(origin, self.query.as_slice()),
             Table::Workers => WorkerRow::batch(origin, std::slice::from_ref(&self.worker)),
             Table::ProfilerOverhead => {
                 let cost = ProfilerOverhead {

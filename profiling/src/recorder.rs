@@ -31,7 +31,7 @@ impl Default for RecorderLimits {
     }
 }
 
-/// Collects the events of one query on one worker.
+/// Collects the events of one query on one worker. The first worker's has those of the others.
 ///
 /// A stream keeps a buffer of its own and hands it over when it is full or at its end: that
 /// takes a lock for as long as it takes to move one pointer. Nothing here is called per row.
@@ -41,6 +41,7 @@ impl Default for RecorderLimits {
 #[derive(Debug)]
 pub struct Recorder {
     query_id: i64,
+    worker_id: i64,
     level: Level,
     sample_rate: f64,
     limits: RecorderLimits,
@@ -51,6 +52,8 @@ pub struct Recorder {
     started: Option<Baseline>,
     finished: AtomicBool,
     events: Mutex<Events>,
+    /// The recorders of other workers of this process.
+    workers: Mutex<Vec<Arc<Recorder>>>,
 }
 
 /// The events of a query, in the order in which they were handed over.
@@ -68,8 +71,8 @@ pub(crate) struct Events {
     pub(crate) worker_metrics: Vec<WorkerMetric>,
 }
 
-/// The only worker of an embedded database.
-const LOCAL_WORKER: i64 = 0;
+/// The worker that plans a query and returns its rows; the only one of most embedded databases.
+const FIRST_WORKER: i64 = 0;
 
 impl Recorder {
     /// A recorder for the query, at a level. `sample_rate` is the share of base records that
@@ -82,6 +85,7 @@ impl Recorder {
     ) -> Arc<Recorder> {
         let recorder = Arc::new(Recorder {
             query_id,
+            worker_id: FIRST_WORKER,
             level,
             sample_rate,
             limits,
@@ -91,6 +95,7 @@ impl Recorder {
             started: (level > Level::Off).then(Baseline::now),
             finished: AtomicBool::new(false),
             events: Mutex::default(),
+            workers: Mutex::default(),
         });
         if level > Level::Off {
             metrics::watch(&recorder);
@@ -98,14 +103,57 @@ impl Recorder {
         recorder
     }
 
+    /// The recorder of a worker that runs tasks of the same query in this process: always the
+    /// same for a number, and this one for its own. What it collects becomes readable together
+    /// with the rest of the query.
+    pub fn of_worker(self: &Arc<Self>, worker_id: i64) -> Arc<Recorder> {
+        if worker_id == self.worker_id {
+            return Arc::clone(self);
+        }
+        let mut workers = self.workers.lock();
+        if let Some(worker) = workers.iter().find(|w| w.worker_id == worker_id) {
+            return Arc::clone(worker);
+        }
+        let worker = Arc::new(Recorder {
+            query_id: self.query_id,
+            worker_id,
+            level: self.level,
+            sample_rate: self.sample_rate,
+            limits: self.limits,
+            memory: AtomicUsize::new(0),
+            dropped: AtomicU64::new(0),
+            overhead_ns: AtomicU64::new(0),
+            // Readings of the process are told once.
+            started: None,
+            finished: AtomicBool::new(false),
+            events: Mutex::default(),
+            workers: Mutex::default(),
+        });
+        workers.push(Arc::clone(&worker));
+        worker
+    }
+
+    /// How many hold this recorder, or one of its workers', besides the caller: operators that
+    /// may still have something to hand over.
+    pub fn holders(self: &Arc<Self>) -> usize {
+        let workers = self.workers.lock();
+        let of_workers = workers.iter().map(|w| Arc::strong_count(w) - 1);
+        Arc::strong_count(self) - 1 + of_workers.sum::<usize>()
+    }
+
+    /// The recorders of the other workers.
+    pub(crate) fn workers(&self) -> Vec<Arc<Recorder>> {
+        self.workers.lock().clone()
+    }
+
     /// The query whose events these are.
     pub fn query_id(&self) -> i64 {
         self.query_id
     }
 
-    /// The worker that records: 0 in a process of its own.
+    /// The worker that records: 0 for the one that returns the query's rows.
     pub fn worker_id(&self) -> i64 {
-        LOCAL_WORKER
+        self.worker_id
     }
 
     /// How much is recorded.

@@ -121,12 +121,14 @@ impl Store {
         store
     }
 
-    /// Adds a finished query.
-    pub(crate) fn push(&self, log: QueryLog) {
+    /// Adds a finished query: its log on each worker.
+    pub(crate) fn push(&self, logs: Vec<QueryLog>) {
         let mut state = self.state.lock();
         let first = state.buffered.is_empty();
-        state.buffered_bytes += log.memory();
-        state.buffered.push(Arc::new(log));
+        for log in logs {
+            state.buffered_bytes += log.memory();
+            state.buffered.push(Arc::new(log));
+        }
         let full = state.buffered_bytes >= FLUSH_BYTES || state.buffered.len() >= FLUSH_QUERIES;
         drop(state);
         if full {

@@ -46,7 +46,7 @@ impl SysTables {
     ///
     /// Events that are handed to the recorder later are lost.
     pub fn finish(&self, recorder: &Recorder, query: QueryRow) {
-        self.store.push(QueryLog::new(recorder, query));
+        self.store.push(QueryLog::of_query(recorder, query));
     }
 
     /// The tables and views of schema `sys`.

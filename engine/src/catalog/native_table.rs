@@ -16,6 +16,7 @@ use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
+use skewer_cluster::has_workers;
 use skewer_exec::{IdentifiedTable, ROW_ID};
 use skewer_storage::{SegmentMeta, Storage, TableMeta};
 
@@ -202,8 +203,14 @@ impl TableProvider for NativeTable {
             }
             None => self.table_statistics(),
         };
+        let mut groups = self.file_groups(partitions, segments.as_deref());
+        if has_workers(state.config()) {
+            // Each worker will read a part of the table: no operator above may take for granted
+            // that all of its rows are in one partition.
+            groups.resize_with(groups.len().max(2), || FileGroup::new(Vec::new()));
+        }
         let config = FileScanConfigBuilder::new(self.store.clone(), source)
-            .with_file_groups(self.file_groups(partitions, segments.as_deref()))
+            .with_file_groups(groups)
             .with_statistics(statistics)
             .with_projection_indices(projection.cloned())?
             .with_limit(limit)

@@ -297,8 +297,16 @@ impl Context {
         partitions: Option<usize>,
     ) -> Result<SendableRecordBatchStream, Error> {
         let mut state = self.catalog.planning_state();
-        if let Some(partitions) = partitions {
-            state.config_mut().options_mut().execution.target_partitions = partitions;
+        match (partitions, &self.session.database_inner().workers) {
+            (Some(partitions), _) => {
+                state.config_mut().options_mut().execution.target_partitions = partitions;
+            }
+            (None, Some(workers)) => {
+                let store = self.storage().object_store_url();
+                let recorder = self.record.recorder();
+                state = planning::on_workers(workers, state, store, recorder, &self.progress)?;
+            }
+            (None, None) => {}
         }
         let optimized = state.optimize(plan)?;
         let operators = planning::plan_query(&optimized, &state, self.record.recorder()).await?;

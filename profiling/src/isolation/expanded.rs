@@ -236,17 +236,21 @@ async fn shape(planner: &Planner, query_id: i64) -> Result<Arc<Shape>> {
         table: table.map(str::to_owned),
     };
     let mut shape = Shape::default();
-    let buffered = store.snapshot().buffered;
-    if let Some(log) = buffered.iter().find(|log| log.query_id() == query_id) {
-        for (operator, input, table) in log.lineage_steps() {
-            shape
-                .inputs
-                .entry(operator)
-                .or_default()
-                .insert(origin((input, table)));
+    // Each worker has a log of its own.
+    let mut logs = store.snapshot().buffered;
+    logs.retain(|log| log.query_id() == query_id);
+    if !logs.is_empty() {
+        for log in &logs {
+            for (operator, input, table) in log.lineage_steps() {
+                shape
+                    .inputs
+                    .entry(operator)
+                    .or_default()
+                    .insert(origin((input, table)));
+            }
+            shape.outputs.extend(log.output_steps().map(origin));
+            shape.record_latency |= log.has_latency_of_base_records();
         }
-        shape.outputs = log.output_steps().map(origin).collect();
-        shape.record_latency = log.has_latency_of_base_records();
     } else {
         let lineage = format!(
             "SELECT DISTINCT operator_id, input_operator_id, table_name

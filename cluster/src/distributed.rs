@@ -1,0 +1,87 @@
+//! From a physical plan to a distributed one.
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::catalog::Session;
+use datafusion::common::Result;
+use datafusion::execution::SessionState;
+use datafusion::execution::context::QueryPlanner;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion_distributed::{DistributedExec, SessionStateBuilderExt};
+use skewer_optimizer::distribution::Distribution;
+use skewer_optimizer::instrument::Cuts;
+
+use crate::cuts::StageCuts;
+use crate::explain;
+use crate::placement::Placement;
+use crate::task::TaskPlace;
+use crate::travel::can_travel;
+
+/// Distributes the plans of a session made by [`Workers::query`](crate::Workers::query).
+#[derive(Debug, Clone, Copy)]
+pub struct Distributed;
+
+#[async_trait]
+impl Distribution for Distributed {
+    async fn distribute(
+        &self,
+        plan: &Arc<dyn ExecutionPlan>,
+        state: &SessionState,
+    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let Some(placement) = Placement::of(state.config()) else {
+            return Ok(None);
+        };
+        if let Err(stays) = can_travel(plan, placement.store(), &state.task_ctx()) {
+            tracing::debug!("a query runs on one worker: {stays}");
+            return Ok(None);
+        }
+        let planner = datafusion::execution::SessionStateBuilder::new()
+            .with_query_planner(Arc::new(Planned(Arc::clone(plan))))
+            .with_distributed_planner()
+            .build();
+        let nothing = LogicalPlan::default();
+        let cut = planner
+            .query_planner()
+            .create_physical_plan(&nothing, state)
+            .await?;
+        Ok(cut.is::<DistributedExec>().then_some(cut))
+    }
+
+    fn cuts(&self) -> &dyn Cuts {
+        &StageCuts
+    }
+
+    fn numbered(&self, plan: &Arc<dyn ExecutionPlan>, state: &SessionState) {
+        if let Some(place) = TaskPlace::of(state.config()) {
+            place.learn_all(plan);
+        }
+    }
+
+    fn explain(&self, plan: &Arc<dyn ExecutionPlan>) -> String {
+        explain::as_text(plan)
+    }
+}
+
+/// A planner for a plan that is there already: `datafusion-distributed` cuts what its
+/// predecessor has planned.
+struct Planned(Arc<dyn ExecutionPlan>);
+
+impl fmt::Debug for Planned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Planned")
+    }
+}
+
+#[async_trait]
+impl QueryPlanner for Planned {
+    async fn create_physical_plan(
+        &self,
+        _: &LogicalPlan,
+        _: &dyn Session,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(Arc::clone(&self.0))
+    }
+}

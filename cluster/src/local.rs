@@ -1,0 +1,180 @@
+//! Workers in this process: batches go from one to the other by reference.
+//!
+//! Plans are encoded and decoded as on the way to another machine: every task gets operators of
+//! its own, whose state and dynamic filters it shares with no other task.
+
+use std::sync::{Arc, LazyLock, Weak};
+
+use async_trait::async_trait;
+use datafusion::arrow::array::RecordBatch;
+use datafusion::common::{Result, exec_datafusion_err, exec_err};
+use datafusion::execution::{SessionState, TaskContext};
+use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
+use datafusion_distributed::{
+    ChannelResolver, CoordinatorToWorkerMsg, DistributedExt, DistributedTaskContext,
+    ExecuteTaskRequest, GetWorkerInfoRequest, GetWorkerInfoResponse, MaybeEncoded, SetPlanRequest,
+    Worker, WorkerChannel, WorkerPlanRewriteEvent, WorkerPlanRewriteEventResponse,
+    WorkerQueryContext, WorkerSessionBuilder, WorkerToCoordinatorMsg,
+};
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use http::HeaderMap;
+use skewer_profiling::Recorder;
+use url::Url;
+
+use crate::sent::counted;
+use crate::task::TaskPlace;
+use crate::workers::{PrepareTask, Workers};
+
+/// The workers of one query. Who plans the query holds them; its tasks find each other through
+/// them, and end with them.
+pub struct LocalChannels {
+    workers: Workers,
+    tasks: Vec<Worker>,
+}
+
+impl LocalChannels {
+    /// Workers for one query, whose session is `state`.
+    pub(crate) fn of_query(
+        workers: &Workers,
+        state: &SessionState,
+        recorder: &Arc<Recorder>,
+        prepare: &PrepareTask,
+    ) -> Arc<Self> {
+        Arc::new_cyclic(|channels: &Weak<Self>| Self {
+            workers: workers.clone(),
+            tasks: (0..workers.count())
+                .map(|number| {
+                    let sessions = TaskSessions {
+                        state: state.clone(),
+                        recorder: recorder.of_worker(number as i64),
+                        channels: Weak::clone(channels),
+                        prepare: Arc::clone(prepare),
+                    };
+                    Worker::from_session_builder(sessions)
+                        .with_runtime_env(Arc::clone(state.runtime_env()))
+                })
+                .collect(),
+        })
+    }
+
+    fn channel(&self, url: &Url) -> Result<Box<dyn WorkerChannel>> {
+        let number = self.workers.number_of(url);
+        let worker = number.and_then(|number| Some((number, self.tasks.get(number)?)));
+        let Some((number, worker)) = worker else {
+            return exec_err!("there is no worker at {url}");
+        };
+        Ok(Box::new(LocalChannel {
+            number,
+            worker: worker.clone(),
+        }))
+    }
+}
+
+#[async_trait]
+impl ChannelResolver for LocalChannels {
+    async fn get_worker_client_for_url(&self, url: &Url) -> Result<Box<dyn WorkerChannel>> {
+        self.channel(url)
+    }
+}
+
+/// How tasks find the workers without keeping them.
+struct OfTask(Weak<LocalChannels>);
+
+#[async_trait]
+impl ChannelResolver for OfTask {
+    async fn get_worker_client_for_url(&self, url: &Url) -> Result<Box<dyn WorkerChannel>> {
+        match self.0.upgrade() {
+            Some(channels) => channels.channel(url),
+            None => exec_err!("the query is over"),
+        }
+    }
+}
+
+/// Makes the session of each task of a worker: that of the query, with the task's own place.
+struct TaskSessions {
+    state: SessionState,
+    recorder: Arc<Recorder>,
+    channels: Weak<LocalChannels>,
+    prepare: PrepareTask,
+}
+
+/// Stands for the worker of this process in the sessions of tasks. They would otherwise reach
+/// their own worker past its channel, where nothing is counted, and each task would keep its
+/// worker, which keeps the task.
+static NOBODY: LazyLock<Worker> = LazyLock::new(Worker::default);
+
+#[async_trait]
+impl WorkerSessionBuilder for TaskSessions {
+    async fn build_session_state(&self, mut task: WorkerQueryContext) -> Result<SessionState> {
+        let mut config = task.builder.config().take().unwrap_or_default();
+        let number = config
+            .get_extension::<DistributedTaskContext>()
+            .map_or(0, |task| task.task_index);
+        // Options and codecs of the query, extensions of the task.
+        let mut of_query = self.state.config().clone();
+        *config.options_mut() = std::mem::take(of_query.options_mut());
+        let nobody =
+            Url::parse("in-process://nobody").map_err(|error| exec_datafusion_err!("{error}"))?;
+        config.set_distributed_local_worker_context(NOBODY.to_local_worker_context(nobody));
+        config.set_distributed_channel_resolver(OfTask(Weak::clone(&self.channels)));
+        config.set_distributed_user_codec(crate::codec::SkewerCodec);
+        config.set_extension(Arc::new(TaskPlace::new(Arc::clone(&self.recorder), number)));
+        let prepare = Arc::clone(&self.prepare);
+        config.set_distributed_worker_plan_rewrite_handler(
+            move |event: WorkerPlanRewriteEvent<'_>| {
+                Ok(WorkerPlanRewriteEventResponse::new(prepare(event.plan)?))
+            },
+        );
+        let mut state = self.state.clone();
+        *state.config_mut() = config;
+        Ok(state)
+    }
+}
+
+/// The way to a worker in this process.
+struct LocalChannel {
+    number: usize,
+    worker: Worker,
+}
+
+#[async_trait]
+impl WorkerChannel for LocalChannel {
+    async fn coordinator_channel(
+        &mut self,
+        headers: HeaderMap,
+        mut request: SetPlanRequest,
+        messages: BoxStream<'static, CoordinatorToWorkerMsg>,
+        _: ExecutionPlanMetricsSet,
+        context: &Arc<TaskContext>,
+    ) -> Result<BoxStream<'static, Result<WorkerToCoordinatorMsg>>> {
+        request.plan = MaybeEncoded::Encoded(request.plan.encode(context)?);
+        let messages = messages.map(Ok).boxed();
+        self.worker
+            .coordinator_channel(headers, request, messages)
+            .await
+    }
+
+    async fn execute_task(
+        &mut self,
+        _: HeaderMap,
+        request: ExecuteTaskRequest,
+        _: ExecutionPlanMetricsSet,
+        context: &Arc<TaskContext>,
+    ) -> Result<Vec<BoxStream<'static, Result<RecordBatch>>>> {
+        let stage = request.task_key.stage_id;
+        let first = request.target_partition_start;
+        let (streams, _) = self.worker.execute_task(request).await?;
+        let streams = streams
+            .into_iter()
+            .enumerate()
+            .map(|(n, stream)| counted(stream.boxed(), context, stage, self.number, first + n));
+        Ok(streams.collect())
+    }
+
+    async fn get_worker_info(&mut self, _: GetWorkerInfoRequest) -> Result<GetWorkerInfoResponse> {
+        Ok(GetWorkerInfoResponse {
+            version: self.worker.version().to_owned(),
+        })
+    }
+}

@@ -1,0 +1,304 @@
+//! Which worker scans which segments, and which runs which task.
+//!
+//! A segment's owner follows from its number, and task *i* of a stage runs on worker *i*: the
+//! order of the workers is the same for every table. A table with fewer segments than there are
+//! workers is cut into ranges of bytes if it is large; otherwise some workers have nothing of it.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::common::stats::Precision;
+use datafusion::common::{Result, Statistics, exec_err};
+use datafusion::datasource::listing::PartitionedFile;
+use datafusion::datasource::memory::DataSourceExec;
+use datafusion::datasource::physical_plan::{
+    FileGroup, FileGroupPartitioner, FileScanConfig, FileScanConfigBuilder,
+};
+use datafusion::execution::object_store::ObjectStoreUrl;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::prelude::SessionConfig;
+use datafusion_distributed::{
+    DesiredTaskCountEvent, DesiredTaskCountEventResponse, DesiredTaskCountHandler, DistributedExt,
+    DistributedLeafExec, RouteTasksEvent, RouteTasksEventResponse, RouteTasksHandler,
+    ScaleUpLeafNodeEvent, ScaleUpLeafNodeEventResponse, ScaleUpLeafNodeHandler,
+};
+
+use crate::travel::Leaf;
+use crate::workers::Workers;
+
+/// Decides where the parts of a query run.
+#[derive(Debug, Clone)]
+pub struct Placement {
+    workers: Workers,
+    store: ObjectStoreUrl,
+}
+
+impl Placement {
+    /// Places tasks on `workers`; segments are the files of `store`.
+    pub fn new(workers: Workers, store: ObjectStoreUrl) -> Self {
+        Self { workers, store }
+    }
+
+    /// Where segments are.
+    pub fn store(&self) -> &ObjectStoreUrl {
+        &self.store
+    }
+
+    /// Lets the planner ask.
+    pub(crate) fn register(self, config: &mut SessionConfig) {
+        config.set_extension(Arc::new(self.clone()));
+        config.set_distributed_desired_task_count_handler(self.clone());
+        config.set_distributed_scale_up_leaf_node_handler(self.clone());
+        config.set_distributed_route_tasks_handler(self);
+    }
+
+    /// The placement of a session's queries.
+    pub(crate) fn of(config: &SessionConfig) -> Option<Arc<Self>> {
+        config.get_extension::<Self>()
+    }
+}
+
+#[async_trait]
+impl DesiredTaskCountHandler for Placement {
+    async fn handle(
+        &self,
+        event: DesiredTaskCountEvent<'_>,
+    ) -> Option<Result<DesiredTaskCountEventResponse>> {
+        if !event.plan.children().is_empty() {
+            return None;
+        }
+        Some(Ok(match Leaf::of(event.plan, &self.store) {
+            Leaf::Segments => DesiredTaskCountEventResponse::desired(self.workers.count()),
+            Leaf::Nothing => DesiredTaskCountEventResponse::desired(1),
+            Leaf::Rows | Leaf::Here => DesiredTaskCountEventResponse::maximum(1),
+        }))
+    }
+}
+
+impl ScaleUpLeafNodeHandler for Placement {
+    fn handle(&self, event: ScaleUpLeafNodeEvent) -> Option<Result<ScaleUpLeafNodeEventResponse>> {
+        let plan = Arc::clone(event.plan);
+        let segments = event.task_count > 1 && Leaf::of(&plan, &self.store) == Leaf::Segments;
+        let placed = match segments {
+            true => shared(plan, event.task_count, event.session_config),
+            false => Ok(plan),
+        };
+        Some(placed.map(ScaleUpLeafNodeEventResponse::new))
+    }
+}
+
+impl RouteTasksHandler for Placement {
+    fn handle(&self, event: RouteTasksEvent) -> Option<Result<RouteTasksEventResponse>> {
+        let urls = self.workers.urls();
+        if event.task_count > urls.len() {
+            return Some(exec_err!(
+                "{} tasks for {} workers",
+                event.task_count,
+                urls.len()
+            ));
+        }
+        let urls = urls[..event.task_count].to_vec();
+        Some(Ok(RouteTasksEventResponse::new(urls)))
+    }
+}
+
+/// The scan `plan`, of which task *i* reads what worker *i* owns.
+fn shared(
+    plan: Arc<dyn ExecutionPlan>,
+    tasks: usize,
+    config: &SessionConfig,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let Some(scan) = plan
+        .downcast_ref::<DataSourceExec>()
+        .and_then(|scan| scan.data_source().downcast_ref::<FileScanConfig>())
+    else {
+        return exec_err!("{} is not a scan of segments", plan.name());
+    };
+    let limits = Limits {
+        partitions: config.target_partitions(),
+        smallest_cut: config.options().optimizer.repartition_file_min_size,
+    };
+    let variants: Vec<Arc<dyn ExecutionPlan>> = shares(whole_files(scan), tasks, limits)
+        .into_iter()
+        .map(|file_groups| {
+            let part = FileScanConfigBuilder::from(scan.clone())
+                .with_statistics(expected(scan, &file_groups))
+                .with_file_groups(file_groups)
+                .build();
+            DataSourceExec::from_data_source(part) as _
+        })
+        .collect();
+    Ok(Arc::new(DistributedLeafExec::try_new(plan, variants)?))
+}
+
+/// About how many rows a part of a scan has.
+fn expected(scan: &FileScanConfig, part: &[FileGroup]) -> Statistics {
+    let rows = |file: &PartitionedFile| -> Option<f64> {
+        let rows = *file.statistics.as_ref()?.num_rows.get_value()? as f64;
+        Some(match &file.range {
+            Some(range) => {
+                rows * (range.end - range.start) as f64 / file.object_meta.size.max(1) as f64
+            }
+            None => rows,
+        })
+    };
+    let files = part.iter().flat_map(FileGroup::iter);
+    let mut statistics = Statistics::new_unknown(scan.file_schema());
+    if let Some(rows) = files.map(rows).sum::<Option<f64>>() {
+        statistics.num_rows = Precision::Inexact(rows as usize);
+    }
+    statistics
+}
+
+/// How scans are divided.
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    /// Partitions of each worker.
+    partitions: usize,
+    /// Fewer bytes than these are not cut.
+    smallest_cut: usize,
+}
+
+/// The files of a scan, each once: the planner may have cut them into ranges.
+fn whole_files(scan: &FileScanConfig) -> Vec<PartitionedFile> {
+    let mut files: Vec<PartitionedFile> = Vec::new();
+    for file in scan.file_groups.iter().flat_map(FileGroup::iter) {
+        let location = &file.object_meta.location;
+        if !files.iter().any(|f| f.object_meta.location == *location) {
+            let mut file = file.clone();
+            file.range = None;
+            files.push(file);
+        }
+    }
+    files
+}
+
+/// What each of `workers` reads: for all of them as many groups of files, some of them empty.
+fn shares(files: Vec<PartitionedFile>, workers: usize, limits: Limits) -> Vec<Vec<FileGroup>> {
+    let bytes: u64 = files.iter().map(|file| file.object_meta.size).sum();
+    let mut shares: Vec<Vec<FileGroup>> = vec![Vec::new(); workers];
+    if files.len() < workers && bytes >= limits.smallest_cut as u64 {
+        let groups = cut(files, workers * limits.partitions);
+        for (number, group) in groups.into_iter().enumerate() {
+            shares[number % workers].push(group);
+        }
+    } else {
+        let mut owned: Vec<Vec<PartitionedFile>> = vec![Vec::new(); workers];
+        for file in files {
+            owned[owner(&file, workers)].push(file);
+        }
+        for (share, files) in shares.iter_mut().zip(owned) {
+            *share = spread(files, limits);
+        }
+    }
+    let groups = shares.iter().map(Vec::len).max().unwrap_or(0).max(1);
+    for share in &mut shares {
+        share.resize_with(groups, || FileGroup::new(Vec::new()));
+    }
+    shares
+}
+
+/// Who owns a segment: the segments of a table go round, in the order of their numbers.
+fn owner(file: &PartitionedFile, workers: usize) -> usize {
+    let name = file.object_meta.location.filename().unwrap_or_default();
+    let digits: String = name.chars().filter(char::is_ascii_digit).collect();
+    let number: u64 = digits.parse().unwrap_or(0);
+    (number % workers as u64) as usize
+}
+
+/// A worker's files in at most `limits.partitions` groups of about the same size.
+fn spread(mut files: Vec<PartitionedFile>, limits: Limits) -> Vec<FileGroup> {
+    let bytes: u64 = files.iter().map(|file| file.object_meta.size).sum();
+    if files.len() < limits.partitions && bytes >= limits.smallest_cut as u64 {
+        return cut(files, limits.partitions);
+    }
+    let mut groups: Vec<(u64, Vec<PartitionedFile>)> =
+        vec![(0, Vec::new()); limits.partitions.min(files.len())];
+    files.sort_by_key(|file| std::cmp::Reverse(file.object_meta.size));
+    for file in files {
+        if let Some((bytes, group)) = groups.iter_mut().min_by_key(|(bytes, _)| *bytes) {
+            *bytes += file.object_meta.size;
+            group.push(file);
+        }
+    }
+    groups
+        .into_iter()
+        .map(|(_, files)| FileGroup::new(files))
+        .collect()
+}
+
+/// Files cut into at most `groups` groups of ranges; a row group belongs to the range in which
+/// it begins.
+fn cut(files: Vec<PartitionedFile>, groups: usize) -> Vec<FileGroup> {
+    let whole = vec![FileGroup::new(files)];
+    FileGroupPartitioner::new()
+        .with_target_partitions(groups)
+        .with_repartition_file_min_size(0)
+        .repartition_file_groups(&whole)
+        .unwrap_or(whole)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits = Limits {
+        partitions: 2,
+        smallest_cut: 1000,
+    };
+
+    fn file(number: u64, bytes: u64) -> PartitionedFile {
+        PartitionedFile::new(format!("data/{number:012}.parquet"), bytes)
+    }
+
+    /// Names and ranges of the files of each worker's groups.
+    fn names(shares: &[Vec<FileGroup>]) -> Vec<Vec<Vec<String>>> {
+        let name = |file: &PartitionedFile| {
+            let name = file.object_meta.location.filename().unwrap_or_default();
+            let name = name.trim_start_matches('0').trim_end_matches(".parquet");
+            match &file.range {
+                Some(range) => format!("{name}[{}..{}]", range.start, range.end),
+                None => name.to_owned(),
+            }
+        };
+        shares
+            .iter()
+            .map(|share| share.iter().map(|g| g.iter().map(name).collect()).collect())
+            .collect()
+    }
+
+    #[test]
+    fn every_segment_has_one_owner_and_workers_without_segments_have_empty_groups() {
+        let files = (1..=4).map(|number| file(number, 10)).collect();
+        let shares = shares(files, 3, LIMITS);
+        let empty: Vec<String> = vec![];
+        assert_eq!(
+            names(&shares),
+            [
+                [vec!["3".to_owned()], empty.clone()],
+                [vec!["1".to_owned()], vec!["4".to_owned()]],
+                [vec!["2".to_owned()], empty],
+            ]
+        );
+    }
+
+    #[test]
+    fn a_small_table_is_not_cut() {
+        let shares = shares(vec![file(7, 999)], 3, LIMITS);
+        let counts: Vec<usize> = shares.iter().map(|s| s[0].len()).collect();
+        assert_eq!(counts, [0, 1, 0]);
+    }
+
+    #[test]
+    fn few_large_segments_are_cut_so_that_all_workers_read() {
+        let shares = shares(vec![file(1, 6000)], 3, LIMITS);
+        assert!(shares.iter().all(|share| share.len() == 2));
+        let bytes: i64 = shares
+            .iter()
+            .flatten()
+            .flat_map(FileGroup::iter)
+            .map(|file| file.range.as_ref().map_or(0, |r| r.end - r.start))
+            .sum();
+        assert_eq!(bytes, 6000);
+    }
+}

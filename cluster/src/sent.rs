@@ -1,0 +1,101 @@
+//! Counting what crosses exchanges, where it arrives.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::common::Result;
+use datafusion::execution::TaskContext;
+use futures::stream::BoxStream;
+use futures::{Stream, StreamExt};
+use skewer_exec::batch_bytes;
+use skewer_exec::profiled::wall_ns;
+use skewer_profiling::{Level, TuplesSent};
+
+use crate::task::TaskPlace;
+
+/// `batches`, which partition `partition` of stage `stage` sends from worker `source` to the task
+/// of `context`: reports to the task's recorder what came.
+pub fn counted(
+    batches: BoxStream<'static, Result<RecordBatch>>,
+    context: &Arc<TaskContext>,
+    stage: usize,
+    source: usize,
+    partition: usize,
+) -> BoxStream<'static, Result<RecordBatch>> {
+    let Some(place) = TaskPlace::of(context.session_config()) else {
+        return batches;
+    };
+    if place.recorder.level() == Level::Off {
+        return batches;
+    }
+    let Some(exchange_id) = place.exchange_of(stage) else {
+        return batches;
+    };
+    let total = TuplesSent {
+        exchange_id,
+        source_worker: source as i64,
+        destination_worker: place.recorder.worker_id(),
+        partition: partition as i64,
+        tuples: 0,
+        bytes: 0,
+        sent_at: None,
+    };
+    Counted {
+        batches,
+        each: place.recorder.level() >= Level::Calls,
+        place,
+        total,
+        sent: Vec::new(),
+    }
+    .boxed()
+}
+
+struct Counted {
+    batches: BoxStream<'static, Result<RecordBatch>>,
+    place: Arc<TaskPlace>,
+    /// Whether each batch is reported.
+    each: bool,
+    total: TuplesSent,
+    sent: Vec<TuplesSent>,
+}
+
+impl Stream for Counted {
+    type Item = Result<RecordBatch>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let polled = self.batches.as_mut().poll_next(cx);
+        if let Poll::Ready(Some(Ok(batch))) = &polled {
+            let this = &mut *self;
+            let (tuples, bytes) = (batch.num_rows() as i64, batch_bytes(batch) as i64);
+            let sent_at = Some(wall_ns(Instant::now()));
+            if this.each {
+                this.sent.push(TuplesSent {
+                    tuples,
+                    bytes,
+                    sent_at,
+                    ..this.total.clone()
+                });
+            } else {
+                this.total.tuples += tuples;
+                this.total.bytes += bytes;
+                this.total.sent_at = sent_at;
+            }
+        }
+        polled
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let mut sent = std::mem::take(&mut self.sent);
+        if !self.each {
+            sent.push(self.total.clone());
+        }
+        if !sent.is_empty() {
+            self.place.recorder.tuples_sent(sent);
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! A database with several workers in one process.
+
+use datafusion::arrow::array::{AsArray, RecordBatch};
+use datafusion::arrow::datatypes::{DataType, Int64Type};
+use datafusion::arrow::util::pretty::pretty_format_batches;
+use datafusion::common::ScalarValue;
+use datafusion::logical_expr::Volatility;
+use skewer::{Database, Session};
+
+async fn rows(session: &Session, sql: &str) -> Vec<RecordBatch> {
+    match session.sql(sql).await {
+        Ok(stream) => match stream.collect().await {
+            Ok(batches) => batches,
+            Err(error) => panic!("{sql}: {error}"),
+        },
+        Err(error) => panic!("{sql}: {error}"),
+    }
+}
+
+async fn table(session: &Session, sql: &str) -> String {
+    pretty_format_batches(&rows(session, sql).await)
+        .unwrap()
+        .to_string()
+}
+
+/// The numbers in the one column that a query returns.
+async fn numbers(session: &Session, sql: &str) -> Vec<i64> {
+    let batches = rows(session, sql).await;
+    let column = |batch: &RecordBatch| {
+        batch
+            .column(0)
+            .as_primitive::<Int64Type>()
+            .values()
+            .to_vec()
+    };
+    batches.iter().flat_map(column).collect()
+}
+
+/// The workers on which the session's last query had operators.
+async fn workers_of_the_last_query(session: &Session) -> Vec<i64> {
+    let sql = "SELECT DISTINCT worker_id FROM sys.operator_stats
+               WHERE query_id = last_query_id() ORDER BY worker_id";
+    numbers(session, sql).await
+}
+
+/// A database whose table `t` has several segments, so that every worker owns some.
+async fn filled(workers: usize) -> Session {
+    let db = Database::builder()
+        .workers(workers)
+        .worker_threads(2)
+        .build()
+        .unwrap();
+    let session = db.session();
+    rows(
+        &session,
+        "CREATE TABLE t AS SELECT value AS a, value % 7 AS g, 'row ' || value AS s
+         FROM generate_series(1, 1000)",
+    )
+    .await;
+    for n in 1..=4 {
+        let sql = format!(
+            "INSERT INTO t SELECT value, value % 7, 'row ' || value
+             FROM generate_series({n}001, {n}500)"
+        );
+        rows(&session, &sql).await;
+    }
+    rows(&session, "CREATE TABLE names (g BIGINT, name VARCHAR)").await;
+    rows(
+        &session,
+        "INSERT INTO names VALUES (0, 'zero'), (1, 'one'), (2, 'two'), (9, 'nine')",
+    )
+    .await;
+    session
+}
+
+const QUERIES: &[&str] = &[
+    "SELECT count(*), sum(a), min(s) FROM t",
+    "SELECT g, count(*), sum(a), max(s) FROM t GROUP BY g ORDER BY g",
+    "SELECT a, s FROM t WHERE a % 100 = 7 ORDER BY a DESC LIMIT 10",
+    "SELECT n.name, count(*) FROM t JOIN names n ON t.g = n.g GROUP BY n.name ORDER BY 1",
+    "SELECT n.name, count(t.a) FROM names n LEFT JOIN t ON t.g = n.g GROUP BY n.name ORDER BY 1",
+    "SELECT x.g, count(*) FROM t x FULL JOIN t y ON x.a = y.a + 600 GROUP BY x.g ORDER BY 1",
+    "SELECT count(*) FROM t WHERE g NOT IN (SELECT g FROM names)",
+    "SELECT count(*) FROM t WHERE EXISTS (SELECT 1 FROM names n WHERE n.g = t.g AND n.g < t.a)",
+    "SELECT count(*) FROM t a, names n WHERE a.g < n.g",
+    "SELECT a, row_number() OVER (PARTITION BY g ORDER BY a DESC) AS r FROM t ORDER BY r, a LIMIT 9",
+    "SELECT count(*) FROM (SELECT DISTINCT g, a % 3 FROM t)",
+    "SELECT g FROM t UNION SELECT g FROM names ORDER BY g",
+    "SELECT a FROM t WHERE a > (SELECT avg(a) FROM t) ORDER BY a LIMIT 3",
+    "SELECT count(*) FROM (SELECT a FROM t LIMIT 17)",
+    "SELECT g, count(*) FROM (SELECT g FROM t LIMIT 17) GROUP BY g HAVING count(*) > 100",
+    "SELECT sum(c) FROM (SELECT g, count(*) AS c FROM (SELECT * FROM names LIMIT 2) GROUP BY g)",
+    "SELECT approx_distinct(a) > 2000, median(a), array_agg(DISTINCT g ORDER BY g) FROM t",
+    "SELECT sum(v) FROM (SELECT a AS v FROM t UNION ALL SELECT column1 FROM (VALUES (1), (2)))",
+];
+
+#[tokio::test]
+async fn queries_give_the_same_rows_on_three_workers_as_on_one() {
+    let one = filled(1).await;
+    let three = filled(3).await;
+    for level in ["off", "counters", "calls"] {
+        for session in [&one, &three] {
+            rows(session, &format!("SET profile.level = '{level}'")).await;
+        }
+        for sql in QUERIES {
+            let (expected, given) = (table(&one, sql).await, table(&three, sql).await);
+            assert_eq!(given, expected, "{level}: {sql}");
+            if level != "off" {
+                assert_eq!(workers_of_the_last_query(&one).await, [0], "{sql}");
+                assert_eq!(workers_of_the_last_query(&three).await, [0, 1, 2], "{sql}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_plan_says_which_worker_reads_which_segments() {
+    let session = filled(3).await;
+    let plan = table(&session, "EXPLAIN SELECT g, count(*) FROM t GROUP BY g").await;
+    assert!(plan.contains("workers 0 to 2"), "{plan}");
+    assert!(plan.contains("shuffle from stage 1"), "{plan}");
+    for worker in 0..3 {
+        let segments = format!("worker {worker}: ");
+        assert!(plan.contains(&segments), "{plan}");
+    }
+    assert!(!plan.contains("NumberedExec"), "{plan}");
+}
+
+#[tokio::test]
+async fn schema_sys_tells_workers_apart_and_counts_what_crosses_exchanges() {
+    let session = filled(3).await;
+    let grouped = "SELECT g, count(*) FROM t GROUP BY g";
+    for level in ["counters", "calls"] {
+        rows(&session, &format!("SET profile.level = '{level}'")).await;
+        rows(&session, grouped).await;
+        // Each worker reads its own share of the 3000 rows.
+        let read = numbers(
+            &session,
+            "SELECT sum(s.rows_out) FROM sys.operator_stats s JOIN sys.operators o
+               ON s.query_id = o.query_id AND s.operator_id = o.operator_id
+             WHERE s.query_id = last_query_id() AND o.name = 'DataSourceExec'
+             GROUP BY s.worker_id ORDER BY s.worker_id",
+        )
+        .await;
+        assert_eq!(read.len(), 3, "{read:?}");
+        assert_eq!(read.iter().sum::<i64>(), 3000);
+        assert!(read.iter().all(|rows| *rows > 0), "{read:?}");
+        // Every sender and every receiver of the shuffle, and as many rows as the consumer got.
+        let pairs = numbers(
+            &session,
+            "SELECT count(DISTINCT t.source_worker * 3 + t.destination_worker)
+             FROM sys.tuples_sent t JOIN sys.operators o
+               ON t.query_id = o.query_id AND t.exchange_id = o.operator_id
+             WHERE t.query_id = last_query_id() AND o.name = 'NetworkShuffleExec'",
+        )
+        .await;
+        assert_eq!(pairs, [9]);
+        let lost = numbers(
+            &session,
+            "SELECT sum(sent.tuples) - sum(received.rows) FROM
+               (SELECT exchange_id, sum(tuples) AS tuples FROM sys.tuples_sent
+                WHERE query_id = last_query_id() GROUP BY exchange_id) sent
+             JOIN
+               (SELECT operator_id, sum(rows_out) AS rows FROM sys.operator_stats
+                WHERE query_id = last_query_id() GROUP BY operator_id) received
+             ON sent.exchange_id = received.operator_id",
+        )
+        .await;
+        assert_eq!(lost, [0]);
+        // Partitions of a fragment are numbered over all workers.
+        let twice = numbers(
+            &session,
+            "SELECT count(*) FROM (SELECT 1 FROM sys.operator_stats
+             WHERE query_id = last_query_id() GROUP BY operator_id, partition HAVING count(*) > 1)",
+        )
+        .await;
+        assert_eq!(twice, [0]);
+        // Workers name themselves once.
+        let workers = numbers(
+            &session,
+            "SELECT worker_id FROM sys.workers WHERE query_id = last_query_id() ORDER BY 1",
+        )
+        .await;
+        assert_eq!(workers, [0, 1, 2]);
+    }
+    let calls = numbers(
+        &session,
+        "SELECT DISTINCT worker_id FROM sys.operator_calls WHERE query_id = last_query_id()
+         ORDER BY 1",
+    )
+    .await;
+    assert_eq!(calls, [0, 1, 2]);
+}
+
+#[tokio::test]
+async fn self_times_of_a_fragment_add_up_to_its_total_on_every_worker() {
+    let session = filled(3).await;
+    let sql = "SELECT n.name, count(*) FROM t JOIN names n ON t.g = n.g GROUP BY n.name";
+    rows(&session, sql).await;
+    // The root of each fragment on each worker: what it took is what its operators took.
+    let off = numbers(
+        &session,
+        "SELECT count(*) FROM
+           (SELECT fragment_id, worker_id, sum(self_ns) AS self_ns FROM sys.operator_stats
+            WHERE query_id = last_query_id() GROUP BY fragment_id, worker_id) parts
+         JOIN
+           (SELECT o.fragment_id, s.worker_id, sum(s.total_ns) AS total_ns
+            FROM sys.operator_stats s JOIN sys.operators o
+              ON s.query_id = o.query_id AND s.operator_id = o.operator_id
+            LEFT JOIN sys.operators p
+              ON p.query_id = o.query_id AND p.operator_id = o.parent_operator_id
+            WHERE s.query_id = last_query_id()
+              AND (p.fragment_id IS NULL OR p.fragment_id <> o.fragment_id)
+            GROUP BY o.fragment_id, s.worker_id) whole
+         ON parts.fragment_id = whole.fragment_id AND parts.worker_id = whole.worker_id
+         WHERE abs(parts.self_ns - whole.total_ns) > 0.01 * whole.total_ns + 1000",
+    )
+    .await;
+    assert_eq!(off, [0]);
+}
+
+#[tokio::test]
+async fn functions_of_the_session_and_settings_reach_the_workers() {
+    let session = filled(3).await;
+    session.register_row_udf(
+        "twice",
+        vec![DataType::Int64],
+        DataType::Int64,
+        Volatility::Immutable,
+        |args| {
+            let ScalarValue::Int64(value) = &args[0] else {
+                return Ok(ScalarValue::Int64(None));
+            };
+            Ok(ScalarValue::Int64(value.map(|value| 2 * value)))
+        },
+    );
+    rows(
+        &session,
+        "SET datafusion.execution.time_zone = 'Asia/Tokyo'",
+    )
+    .await;
+    let sum = numbers(&session, "SELECT sum(twice(a)) FROM t WHERE twice(g) > 2").await;
+    assert_eq!(workers_of_the_last_query(&session).await, [0, 1, 2]);
+    let expected = numbers(&session, "SELECT sum(2 * a) FROM t WHERE g > 1").await;
+    assert_eq!(sum, expected);
+}
+
+#[tokio::test]
+async fn an_error_on_a_worker_is_the_users_as_on_one() {
+    let (one, three) = (filled(1).await, filled(3).await);
+    let sql = "SELECT sum(10 / (a - 77)) FROM t";
+    let mut messages = Vec::new();
+    for session in [&one, &three] {
+        let outcome = match session.sql(sql).await {
+            Ok(stream) => stream.collect().await.map(|_| ()),
+            Err(error) => Err(error),
+        };
+        messages.push(outcome.unwrap_err().to_string());
+    }
+    assert_eq!(messages[0], messages[1]);
+    assert_eq!(numbers(&three, "SELECT count(*) FROM t").await, [3000]);
+}
+
+#[tokio::test]
+async fn queries_of_what_only_this_process_has_are_not_distributed() {
+    let session = filled(3).await;
+    for sql in [
+        "SELECT count(*) FROM t, generate_series(1, 3)",
+        "SELECT count(*) FROM information_schema.tables, t",
+        "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r WHERE n < 3)
+         SELECT count(*) FROM r JOIN t ON t.a = r.n",
+        "VALUES (1), (2)",
+    ] {
+        rows(&session, sql).await;
+        assert_eq!(workers_of_the_last_query(&session).await, [0], "{sql}");
+    }
+}
