@@ -42,6 +42,15 @@ pub struct BatchEncoder {
     encoder: StreamEncoder,
 }
 
+/// A BATCH frame.
+#[derive(Debug, Clone)]
+pub struct BatchFrame {
+    /// Header and payload, to be sent one after the other.
+    pub buffers: Vec<Buffer>,
+    /// How many rows are in it.
+    pub rows: usize,
+}
+
 impl std::fmt::Debug for BatchEncoder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("BatchEncoder")
@@ -64,11 +73,11 @@ impl BatchEncoder {
         })
     }
 
-    /// A batch as one or more frames, each a list of byte ranges to be sent one after the other.
+    /// A batch as one or more frames.
     ///
     /// # Errors
     /// If a single row is larger than a frame may be, or Arrow refuses.
-    pub fn encode(&mut self, batch: &RecordBatch) -> Result<Vec<Vec<Buffer>>, ArrowError> {
+    pub fn encode(&mut self, batch: &RecordBatch) -> Result<Vec<BatchFrame>, ArrowError> {
         let batch = compact(batch)?;
         let bytes = batch.get_array_memory_size();
         let parts = bytes.div_ceil(PART).clamp(1, batch.num_rows().max(1));
@@ -81,7 +90,10 @@ impl BatchEncoder {
                 1 => batch.clone(),
                 _ => compact(&batch.slice(from, until - from))?,
             };
-            frames.push(self.frame(&part)?);
+            frames.push(BatchFrame {
+                rows: part.num_rows(),
+                buffers: self.frame(&part)?,
+            });
             from = until;
             if from == batch.num_rows() {
                 return Ok(frames);

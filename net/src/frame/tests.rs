@@ -149,8 +149,8 @@ proptest! {
         let mut decoder = BatchDecoder::default();
         let mut frames = Decoder::default();
         for batch in &batches {
-            for buffers in encoder.encode(batch).unwrap() {
-                for buffer in &buffers {
+            for frame in encoder.encode(batch).unwrap() {
+                for buffer in &frame.buffers {
                     let mut bytes = buffer.as_slice();
                     while let Some(frame) = frames.feed(&mut bytes).unwrap() {
                         prop_assert_eq!(&decoder.decode(&frame.payload).unwrap(), batch);
@@ -183,7 +183,7 @@ fn batch_payload(batch: &RecordBatch, compression: Compression) -> Vec<u8> {
     let mut encoder = BatchEncoder::new(&batch.schema(), compression).unwrap();
     let frames = encoder.encode(batch).unwrap();
     assert_eq!(frames.len(), 1);
-    frames[0][1..]
+    frames[0].buffers[1..]
         .iter()
         .flat_map(|buffer| buffer.iter().copied())
         .collect()
@@ -240,8 +240,8 @@ fn a_large_batch_is_sent_in_parts_and_a_batch_without_columns_keeps_its_rows() {
         assert_eq!(frames.len(), parts);
         let rows: usize = frames
             .iter()
-            .map(|buffers| {
-                let bytes: Vec<u8> = buffers[1..]
+            .map(|frame| {
+                let bytes: Vec<u8> = frame.buffers[1..]
                     .iter()
                     .flat_map(|b| b.iter().copied())
                     .collect();

@@ -1,0 +1,119 @@
+//! Connections from other nodes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use quinn::crypto::rustls::HandshakeData;
+use quinn::rustls::pki_types::CertificateDer;
+use quinn::{Connection, Endpoint, Incoming};
+
+use super::connect::refusal;
+use super::node::Inner;
+use super::serve;
+use super::stream::{Inbound, Outbound, Whose};
+use crate::frame::{FrameKind, Hello};
+use crate::identity::PeerIdentity;
+use crate::identity::node::Holder;
+use crate::identity::tls::ALPN_HELLO;
+
+/// How long a caller of another version may take to read that it is refused.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Answers until the endpoint is closed.
+pub(crate) async fn accept(endpoint: Endpoint, node: Arc<Inner>) {
+    while let Some(incoming) = endpoint.accept().await {
+        let node = Arc::clone(&node);
+        tokio::spawn(async move { connection(incoming, node).await });
+    }
+}
+
+async fn connection(incoming: Incoming, node: Arc<Inner>) {
+    let address = incoming.remote_address();
+    let timeout = node.options.connect_timeout;
+    let connecting = async { incoming.await };
+    let connection = match tokio::time::timeout(timeout, connecting).await {
+        Ok(Ok(connection)) => connection,
+        Ok(Err(error)) => {
+            let refusal = refusal(&error).map(|refusal| refusal.to_string());
+            tracing::warn!(%address, %error, ?refusal, "a connection was not made");
+            return;
+        }
+        Err(_) => return,
+    };
+    let Some(holder) = holder(&connection) else {
+        // The handshake has checked the certificate; this is a second lock on the same door.
+        connection.close(0u32.into(), b"no certificate");
+        return;
+    };
+    let greeted = tokio::time::timeout(timeout, greet(&connection, &node)).await;
+    if !greeted.unwrap_or(false) {
+        connection.close(0u32.into(), b"no HELLO");
+        return;
+    }
+    if let Holder::Node(peer) = &holder {
+        tracing::debug!(%peer, %address, "connected");
+        node.peers.add_asking(peer.node, connection.clone());
+        // Revoked or declared dead between the handshake and now.
+        if node.trust.revocations().check(peer).is_err() {
+            connection.close(0u32.into(), b"revoked");
+        }
+    }
+    let holder = Arc::new(holder);
+    while let Ok((send, receive)) = connection.accept_bi().await {
+        let (node, holder) = (Arc::clone(&node), Arc::clone(&holder));
+        tokio::spawn(async move { serve::answer(&node, &holder, send, receive).await });
+    }
+}
+
+/// Whose certificate the handshake has accepted.
+fn holder(connection: &Connection) -> Option<Holder> {
+    let chain = connection.peer_identity()?;
+    let chain = chain.downcast::<Vec<CertificateDer<'static>>>().ok()?;
+    Holder::of(chain.first()?).ok()
+}
+
+/// Both HELLOs, on the connection's first stream; whether to go on.
+async fn greet(connection: &Connection, node: &Inner) -> bool {
+    let Ok((send, receive)) = connection.accept_bi().await else {
+        return false;
+    };
+    let mut question = Inbound::new(receive, Whose::Other("the caller".to_owned()));
+    let Ok(frame) = question.expect(FrameKind::Hello, "a HELLO").await else {
+        return false;
+    };
+    let Ok(theirs) = Hello::decode(&frame.payload) else {
+        return false;
+    };
+    let mut out = Outbound::new(send);
+    let hello = Hello::new(node.options.version, &node.name);
+    if out.frame(FrameKind::Hello, &hello.encode()).await.is_err() || out.end().await.is_err() {
+        return false;
+    }
+    if theirs.version == node.options.version && !only_hello(connection) {
+        return true;
+    }
+    tracing::warn!(
+        name = theirs.name,
+        software = theirs.software,
+        theirs = theirs.version,
+        ours = node.options.version,
+        "a node was refused that speaks another version of the protocol"
+    );
+    let _ = tokio::time::timeout(FAREWELL, connection.closed()).await;
+    false
+}
+
+/// Whether TLS has found that the versions differ.
+fn only_hello(connection: &Connection) -> bool {
+    let data = connection.handshake_data();
+    let data = data.and_then(|data| data.downcast::<HandshakeData>().ok());
+    data.is_none_or(|data| data.protocol.as_deref() == Some(ALPN_HELLO))
+}
+
+/// The node at the other end of a connection on which it asks.
+pub(crate) fn peer_of(connection: &Connection) -> Option<PeerIdentity> {
+    match holder(connection)? {
+        Holder::Node(peer) => Some(peer),
+        Holder::Joiner { .. } => None,
+    }
+}

@@ -1,0 +1,151 @@
+//! How a machine becomes a worker.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use quinn::{Endpoint, TokioRuntime};
+use rustls::pki_types::CertificateDer;
+
+use super::connect::Call;
+use super::options::NetOptions;
+use super::stream::{Inbound, Outbound, SendError, Whose};
+use crate::error::NetError;
+use crate::frame::body::{Reader, Writer};
+use crate::frame::{FrameError, FrameKind};
+use crate::identity::clock::unix_seconds;
+use crate::identity::credentials::key_and_request;
+use crate::identity::token::fingerprint;
+use crate::identity::verify::Refusal;
+use crate::identity::{Clock, Credentials, IdentityError, JoinToken, tls};
+
+/// What joining gives.
+#[derive(Debug, Clone)]
+pub struct Joined {
+    /// To be kept with [`Credentials::write`]: the token is used up.
+    pub credentials: Credentials,
+    /// Where the master answered.
+    pub master: SocketAddr,
+}
+
+/// Joins the cluster that made a token: makes a key, which stays here, and has the master certify
+/// it. Without a `name` the worker is called `worker-<n>`.
+///
+/// # Errors
+/// [`NetError::Identity`] with [`IdentityError::TokenExpired`], [`IdentityError::TokenUsed`],
+/// [`IdentityError::TokenUnknown`] or [`IdentityError::NotTheTokensMaster`];
+/// [`NetError::Unreachable`]; [`NetError::OtherVersion`]; or what the master says.
+pub async fn join(
+    token: &JoinToken,
+    name: Option<&str>,
+    options: &NetOptions,
+    clock: &Arc<dyn Clock>,
+) -> Result<Joined, NetError> {
+    if token.expires_at <= unix_seconds(clock.now()) {
+        return Err(IdentityError::TokenExpired.into());
+    }
+    let master = resolve(&token.address).await?;
+    let here = match master {
+        SocketAddr::V4(_) => SocketAddr::from(([0, 0, 0, 0], 0)),
+        SocketAddr::V6(_) => SocketAddr::from(([0u16; 8], 0)),
+    };
+    let (socket, buffer) = options.socket(here)?;
+    let runtime = Arc::new(TokioRuntime);
+    let endpoint = Endpoint::new(options.endpoint(), None, socket, runtime);
+    let endpoint = endpoint.map_err(|error| NetError::Listen {
+        address: here,
+        reason: error.to_string(),
+    })?;
+    let (tls, verdict) = tls::joiner(token, clock, options.version)?;
+    let call = Call {
+        endpoint: &endpoint,
+        address: master,
+        peer: "the master",
+        tls: Arc::new(tls),
+        verdict,
+        transport: Arc::new(options.transport(buffer)),
+        options,
+        name: name.unwrap_or("a new worker"),
+    };
+    let connection = call.connect().await.map_err(of_token)?;
+    let (key, request) = key_and_request()?;
+    let whose = Whose::Other("the master".to_owned());
+    let lost = |error| NetError::Lost(whose.lost(&error));
+    let (send, receive) = connection.open_bi().await.map_err(lost)?;
+    let mut body = Writer::default();
+    body.option(name, |body, name| body.text(name));
+    body.bytes(&request);
+    let mut out = Outbound::new(send);
+    let mut answer = Inbound::new(receive, whose);
+    match out.frame(FrameKind::Join, &body.finish()).await {
+        Err(SendError::Frame(error)) => return Err(answer.wrong(error)),
+        // If it was not written the answer says why.
+        Err(SendError::Unwanted) => {}
+        Ok(()) => {
+            let _ = out.end().await;
+        }
+    }
+    let reply = tokio::time::timeout(
+        options.connect_timeout,
+        answer.expect(FrameKind::Reply, "a certificate"),
+    );
+    let reply = reply.await.map_err(|_| NetError::Unreachable {
+        peer: "the master".to_owned(),
+        address: master.to_string(),
+        reason: "it did not answer in time".to_owned(),
+    })??;
+    let (authority, certificate) =
+        certificates(&reply.payload).map_err(|error| answer.wrong(error))?;
+    if fingerprint(&authority) != token.authority {
+        return Err(IdentityError::NotTheTokensMaster {
+            address: token.address.clone(),
+        }
+        .into());
+    }
+    let credentials = Credentials::new(authority, certificate, &key)?;
+    connection.close(0u32.into(), b"joined");
+    endpoint.wait_idle().await;
+    Ok(Joined {
+        credentials,
+        master,
+    })
+}
+
+async fn resolve(address: &str) -> Result<SocketAddr, NetError> {
+    let unreachable = |reason: String| NetError::Unreachable {
+        peer: "the master".to_owned(),
+        address: address.to_owned(),
+        reason,
+    };
+    let found = tokio::net::lookup_host(address).await;
+    let mut found = found.map_err(|error| unreachable(error.to_string()))?;
+    found
+        .next()
+        .ok_or_else(|| unreachable("the name has no address".to_owned()))
+}
+
+type Certificate = CertificateDer<'static>;
+
+fn certificates(reply: &[u8]) -> Result<(Certificate, Certificate), FrameError> {
+    let mut body = Reader::new(FrameKind::Reply, reply);
+    // The worker's number, which its certificate has too.
+    body.u32()?;
+    let authority = CertificateDer::from(body.bytes()?.to_vec());
+    let certificate = CertificateDer::from(body.bytes()?.to_vec());
+    body.finish()?;
+    Ok((authority, certificate))
+}
+
+/// What a refused handshake means if one has shown a token.
+fn of_token(error: NetError) -> NetError {
+    match error {
+        NetError::Refused { reason, .. } => match reason {
+            Refusal::Expired => IdentityError::TokenExpired.into(),
+            Refusal::Revoked => IdentityError::TokenUsed.into(),
+            Refusal::Denied | Refusal::OtherAuthority | Refusal::WrongPeer => {
+                IdentityError::TokenUnknown.into()
+            }
+            _ => error,
+        },
+        other => other,
+    }
+}

@@ -1,0 +1,237 @@
+//! A node: its socket, whom it knows, whom it serves.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use quinn::{Connection, Endpoint, ServerConfig, TokioRuntime, TransportConfig};
+
+use super::accept;
+use super::channel::QuicResolver;
+use super::connect::Call;
+use super::options::NetOptions;
+use super::peers::{Peer, PeerAddress, Peers};
+use super::serve;
+use super::services::Services;
+use crate::error::NetError;
+use crate::identity::{Credentials, NodeId, PeerIdentity, Revocation, Trust, tls};
+
+/// A node of a cluster. Clones are the same node; when the last one is dropped the socket stays
+/// until what is under way is over: call [`Node::shutdown`].
+///
+/// The order of things: [`Node::bind`] takes the port and can ask others at once; with
+/// [`Node::resolver`] a `Worker`'s sessions are built; [`Node::serve`] begins to answer. Membership
+/// says with [`Node::set_peer`] who is where, and with [`Node::close_worker`] who is dead.
+#[derive(Debug, Clone)]
+pub struct Node {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) credentials: Credentials,
+    pub(crate) trust: Trust,
+    pub(crate) options: NetOptions,
+    pub(crate) transport: Arc<TransportConfig>,
+    pub(crate) peers: Peers,
+    pub(crate) services: OnceLock<Services>,
+    /// As the other nodes are told.
+    pub(crate) name: String,
+}
+
+impl Node {
+    /// Takes the UDP port; 0 lets the operating system choose. Must be called within a tokio
+    /// runtime.
+    ///
+    /// # Errors
+    /// [`NetError::Listen`] if the port is taken or not allowed, [`NetError::Identity`] if
+    /// certificate and key do not fit.
+    pub fn bind(
+        address: SocketAddr,
+        credentials: Credentials,
+        trust: Trust,
+        options: NetOptions,
+    ) -> Result<Self, NetError> {
+        let (socket, buffer) = options.socket(address)?;
+        let transport = Arc::new(options.transport(buffer));
+        let server = tls::server(&credentials, &trust, options.version)?;
+        let mut server = ServerConfig::with_crypto(Arc::new(server));
+        server.transport_config(Arc::clone(&transport));
+        let runtime = Arc::new(TokioRuntime);
+        let endpoint = Endpoint::new(options.endpoint(), Some(server), socket, runtime);
+        let endpoint = endpoint.map_err(|error| NetError::Listen {
+            address,
+            reason: error.to_string(),
+        })?;
+        let name = credentials.identity().to_string();
+        Ok(Self {
+            inner: Arc::new(Inner {
+                endpoint,
+                credentials,
+                trust,
+                options,
+                transport,
+                peers: Peers::default(),
+                services: OnceLock::new(),
+                name,
+            }),
+        })
+    }
+
+    /// Begins to answer. Until then callers wait.
+    ///
+    /// # Panics
+    /// If it is called twice.
+    pub fn serve(&self, services: Services) {
+        let first = self.inner.services.set(services);
+        assert!(first.is_ok(), "a node begins to serve once");
+        let endpoint = self.inner.endpoint.clone();
+        tokio::spawn(accept::accept(endpoint, Arc::clone(&self.inner)));
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// If the socket is gone.
+    pub fn local_address(&self) -> Result<SocketAddr, NetError> {
+        self.inner
+            .endpoint
+            .local_addr()
+            .map_err(|error| NetError::Listen {
+                address: SocketAddr::from(([0, 0, 0, 0], 0)),
+                reason: error.to_string(),
+            })
+    }
+
+    /// Who it is.
+    pub fn identity(&self) -> &PeerIdentity {
+        self.inner.credentials.identity()
+    }
+
+    /// Says where another node is. One that was closed is asked again from now on.
+    pub fn set_peer(&self, peer: PeerAddress) {
+        self.inner.peers.set(peer);
+    }
+
+    /// Forgets a node; its connections stay as they are.
+    pub fn remove_peer(&self, node: NodeId) {
+        self.inner.peers.remove(node);
+    }
+
+    /// The other nodes that it knows, by number.
+    pub fn peers(&self) -> Vec<PeerAddress> {
+        self.inner.peers.list()
+    }
+
+    /// What datafusion-distributed reaches workers by: for `with_distributed_channel_resolver` of
+    /// the coordinator's session and of those that a `Worker` builds.
+    pub fn resolver(&self) -> QuicResolver {
+        QuicResolver::new(self.clone())
+    }
+
+    /// Asks a node something of the application's.
+    ///
+    /// # Errors
+    /// If the node cannot be reached, is lost on the way, or answers with a failure.
+    pub async fn call(
+        &self,
+        node: NodeId,
+        method: &str,
+        body: Vec<u8>,
+    ) -> Result<Vec<u8>, NetError> {
+        let peer = self.inner.peers.get(node)?;
+        serve::call(&self.inner, &peer, method, body).await
+    }
+
+    /// The round trip to a node, as its connection measures it; `None` without one.
+    pub fn round_trip(&self, node: NodeId) -> Option<Duration> {
+        let peer = self.inner.peers.get(node).ok()?;
+        let connection = peer.connection.try_lock().ok()?;
+        connection.as_ref().map(Connection::rtt)
+    }
+
+    /// Declares a worker dead: closes its connections in both directions. What waits for it fails
+    /// at once with a [`crate::LostWorker`] that has its name and this reason, and nobody asks it
+    /// again before [`Node::set_peer`]. Of nodes that are alive it is none of their business: it
+    /// can join again.
+    pub fn close_worker(&self, node: NodeId, reason: &str) {
+        self.inner.peers.close(node, reason);
+    }
+
+    /// Revokes a certificate or all of a node's, and closes what they have open.
+    ///
+    /// # Errors
+    /// If the list cannot be written.
+    pub fn revoke(&self, entry: Revocation) -> Result<(), NetError> {
+        self.inner.trust.revocations().add(entry)?;
+        self.enforce_revocations()
+    }
+
+    /// Closes the connections of nodes that have been revoked since they connected, as by
+    /// `skewer cluster revoke` in another process. To be called now and then.
+    ///
+    /// # Errors
+    /// If the list cannot be read.
+    pub fn enforce_revocations(&self) -> Result<(), NetError> {
+        let entries = self.inner.trust.revocations().entries()?;
+        for entry in &entries {
+            if let Revocation::Node(node) = entry {
+                self.close_worker(*node, "its certificate has been revoked");
+            }
+        }
+        for (_, connections) in self.inner.peers.asking() {
+            for connection in connections {
+                let peer = accept::peer_of(&connection);
+                if peer.is_some_and(|peer| self.inner.trust.revocations().check(&peer).is_err()) {
+                    connection.close(0u32.into(), b"revoked");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Closes all connections and waits, at most a second, until the others have heard it.
+    pub async fn shutdown(&self) {
+        self.inner.endpoint.close(0u32.into(), b"it was shut down");
+        let idle = self.inner.endpoint.wait_idle();
+        let _ = tokio::time::timeout(Duration::from_secs(1), idle).await;
+    }
+
+    pub(crate) fn inner(&self) -> &Arc<Inner> {
+        &self.inner
+    }
+}
+
+impl Inner {
+    /// The connection on which a node is asked; made if there is none.
+    pub(crate) async fn connection(&self, peer: &Peer) -> Result<Connection, NetError> {
+        if let Some(reason) = peer.lost_because() {
+            return Err(peer.lost(&reason).into());
+        }
+        let mut slot = peer.connection.lock().await;
+        if let Some(connection) = &*slot
+            && connection.close_reason().is_none()
+        {
+            return Ok(connection.clone());
+        }
+        let version = self.options.version;
+        let (tls, verdict) = tls::client(&self.credentials, &self.trust, peer.at.node, version)?;
+        let call = Call {
+            endpoint: &self.endpoint,
+            address: peer.at.address,
+            peer: &peer.at.name,
+            tls: Arc::new(tls),
+            verdict,
+            transport: Arc::clone(&self.transport),
+            options: &self.options,
+            name: &self.name,
+        };
+        let connection = tokio::select! {
+            connection = call.connect() => connection?,
+            lost = peer.declared_lost() => return Err(lost.into()),
+        };
+        *slot = Some(connection.clone());
+        Ok(connection)
+    }
+}

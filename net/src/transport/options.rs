@@ -1,0 +1,131 @@
+//! Windows, timeouts, packet sizes.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::time::Duration;
+
+use quinn::congestion::CubicConfig;
+use quinn::{EndpointConfig, IdleTimeout, MtuDiscoveryConfig, TransportConfig, VarInt};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::error::NetError;
+use crate::frame::{Compression, PROTOCOL_VERSION};
+
+const MIB: usize = 1024 * 1024;
+
+/// How a node talks. The defaults are measured ones; all nodes of a cluster should have the same.
+#[derive(Debug, Clone)]
+pub struct NetOptions {
+    /// How long a node may be silent before its connections are given up. 3 s gave false alarms on
+    /// busy machines; membership knows of most deaths much earlier.
+    pub idle_timeout: Duration,
+    /// How often a connection without traffic says that it is alive.
+    pub keep_alive: Duration,
+    /// How long a node may take to answer the first packet.
+    pub connect_timeout: Duration,
+    /// The most bytes of one stream that are under way or unread: what a slow consumer makes its
+    /// producer and itself hold, per partition.
+    pub stream_window: usize,
+    /// The most bytes of one connection that are sent and not acknowledged.
+    pub send_window: usize,
+    /// Asked of the operating system for the UDP socket, which may give less
+    /// (`sysctl net.core.rmem_max`).
+    pub socket_buffer: usize,
+    /// The largest UDP payload that is tried: 1472 bytes fill an Ethernet frame. Connections begin
+    /// with 1200 and find out what the path lets through.
+    pub largest_payload: u16,
+    /// How batches are compressed that this node sends.
+    pub compression: Compression,
+    /// The version of the protocol; another one than [`PROTOCOL_VERSION`] only makes sense to be
+    /// refused in tests.
+    pub version: u16,
+}
+
+impl Default for NetOptions {
+    fn default() -> Self {
+        Self {
+            idle_timeout: Duration::from_secs(10),
+            keep_alive: Duration::from_secs(1),
+            connect_timeout: Duration::from_secs(5),
+            stream_window: 4 * MIB,
+            send_window: 16 * MIB,
+            socket_buffer: 8 * MIB,
+            largest_payload: 1472,
+            compression: Compression::None,
+            version: PROTOCOL_VERSION,
+        }
+    }
+}
+
+/// How many streams a peer may have open at a time: partitions of all queries between two nodes.
+/// More wait for one to end. quinn makes an entry for each when a connection begins: a million took
+/// seconds.
+const MOST_STREAMS: u32 = 16_384;
+
+/// What is sent before anything is acknowledged: an unloaded network between database nodes takes
+/// it, and short shuffles are over before a smaller window would have grown.
+const FIRST_WINDOW: usize = 4 * MIB;
+
+impl NetOptions {
+    /// What quinn is configured with, given the receive buffer that the socket really has.
+    pub(crate) fn transport(&self, receive_buffer: usize) -> TransportConfig {
+        let mut config = TransportConfig::default();
+        let idle = IdleTimeout::try_from(self.idle_timeout)
+            .unwrap_or_else(|_| IdleTimeout::from(VarInt::MAX));
+        config
+            .max_idle_timeout(Some(idle))
+            .keep_alive_interval(Some(self.keep_alive))
+            .max_concurrent_bidi_streams(VarInt::from_u32(MOST_STREAMS))
+            .max_concurrent_uni_streams(VarInt::from_u32(0))
+            .stream_receive_window(window(self.stream_window))
+            // Unbounded per connection: a partition that nobody reads yet must not stop its
+            // siblings, or both wait for each other.
+            .receive_window(VarInt::MAX)
+            .send_window(self.send_window as u64)
+            .datagram_receive_buffer_size(None);
+        let mut discovery = MtuDiscoveryConfig::default();
+        discovery.upper_bound(self.largest_payload);
+        config.mtu_discovery_config(Some(discovery));
+        // A burst that is larger than the other side's buffer is lost and sent again.
+        let mut cubic = CubicConfig::default();
+        cubic.initial_window(FIRST_WINDOW.min(receive_buffer / 2) as u64);
+        config.congestion_controller_factory(Arc::new(cubic));
+        config
+    }
+
+    pub(crate) fn endpoint(&self) -> EndpointConfig {
+        let mut config = EndpointConfig::default();
+        // Receive buffers are this times the packets of a batch; a refused size stays the default.
+        let _ = config.max_udp_payload_size(self.largest_payload.max(1472));
+        config
+    }
+
+    /// A UDP socket with large buffers, and its receive buffer's size.
+    pub(crate) fn socket(&self, address: SocketAddr) -> Result<(UdpSocket, usize), NetError> {
+        let wrong = |error: std::io::Error| NetError::Listen {
+            address,
+            reason: error.to_string(),
+        };
+        let domain = Domain::for_address(address);
+        let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP)).map_err(wrong)?;
+        // The operating system gives what it allows; more is not an error.
+        let _ = socket.set_recv_buffer_size(self.socket_buffer);
+        let _ = socket.set_send_buffer_size(self.socket_buffer);
+        socket.bind(&address.into()).map_err(wrong)?;
+        // Linux reports twice what was asked for, to account for its own bookkeeping.
+        let buffer = socket.recv_buffer_size().map_err(wrong)? / 2;
+        if buffer < self.socket_buffer / 4 {
+            tracing::warn!(
+                bytes = buffer,
+                wanted = self.socket_buffer,
+                "the UDP receive buffer is small, packets will be lost under load: \
+                 raise it with sysctl net.core.rmem_max"
+            );
+        }
+        Ok((socket.into(), buffer))
+    }
+}
+
+fn window(bytes: usize) -> VarInt {
+    VarInt::from_u64(bytes as u64).unwrap_or(VarInt::MAX)
+}

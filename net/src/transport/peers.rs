@@ -1,0 +1,185 @@
+//! The other nodes, as membership sees them.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+use quinn::{Connection, VarInt};
+use tokio::sync::watch;
+use url::Url;
+
+use crate::error::NetError;
+use crate::frame::LostWorker;
+use crate::identity::NodeId;
+
+/// Where a node is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PeerAddress {
+    /// Which.
+    pub node: NodeId,
+    /// How people call it; stands in errors.
+    pub name: String,
+    /// Where it answers.
+    pub address: SocketAddr,
+    /// By which datafusion-distributed knows it: [`worker_url`] unless said otherwise.
+    pub url: Url,
+}
+
+impl PeerAddress {
+    /// A node at an address, under its usual URL.
+    pub fn new(node: NodeId, name: &str, address: SocketAddr) -> Self {
+        Self {
+            node,
+            name: name.to_owned(),
+            address,
+            url: worker_url(node),
+        }
+    }
+}
+
+/// The URL by which datafusion-distributed knows a node: `skewer://worker-3`. It does not change
+/// with the node's address.
+pub fn worker_url(node: NodeId) -> Url {
+    let host = match node.is_master() {
+        true => "master".to_owned(),
+        false => format!("worker-{}", node.0),
+    };
+    Url::parse(&format!("skewer://{host}")).expect("such a URL is well-formed")
+}
+
+/// QUIC's code for connections that membership closes.
+pub(crate) const CLOSED_BY_MEMBERSHIP: VarInt = VarInt::from_u32(1);
+
+/// One other node.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    pub(crate) at: PeerAddress,
+    /// Why membership holds it for dead, if it does.
+    lost: watch::Sender<Option<Arc<str>>>,
+    /// The connection on which it is asked. The lock is held while connecting, so that many
+    /// questions at once make one connection.
+    pub(crate) connection: tokio::sync::Mutex<Option<Connection>>,
+}
+
+impl Peer {
+    pub(crate) fn new(at: PeerAddress) -> Self {
+        Self {
+            at,
+            lost: watch::Sender::new(None),
+            connection: tokio::sync::Mutex::default(),
+        }
+    }
+
+    pub(crate) fn lost(&self, reason: &str) -> LostWorker {
+        LostWorker {
+            name: self.at.name.clone(),
+            reason: reason.to_owned(),
+        }
+    }
+
+    /// Why membership holds it for dead.
+    pub(crate) fn lost_because(&self) -> Option<Arc<str>> {
+        self.lost.borrow().clone()
+    }
+
+    /// Returns as soon as membership holds it for dead.
+    pub(crate) async fn declared_lost(&self) -> LostWorker {
+        let mut changes = self.lost.subscribe();
+        loop {
+            if let Some(reason) = self.lost_because() {
+                return self.lost(&reason);
+            }
+            // The sender is ours: it is there as long as we are.
+            let _ = changes.changed().await;
+        }
+    }
+}
+
+/// All other nodes that this one knows.
+#[derive(Debug, Default)]
+pub(crate) struct Peers {
+    by_node: RwLock<HashMap<NodeId, Arc<Peer>>>,
+    /// Connections on which others ask.
+    asking: RwLock<HashMap<NodeId, Vec<Connection>>>,
+}
+
+impl Peers {
+    pub(crate) fn set(&self, at: PeerAddress) {
+        let mut peers = self.by_node.write();
+        let known = peers.get(&at.node);
+        if known.is_some_and(|peer| peer.at == at && peer.lost_because().is_none()) {
+            return;
+        }
+        peers.insert(at.node, Arc::new(Peer::new(at)));
+    }
+
+    pub(crate) fn remove(&self, node: NodeId) {
+        self.by_node.write().remove(&node);
+    }
+
+    pub(crate) fn list(&self) -> Vec<PeerAddress> {
+        let mut list: Vec<_> = self
+            .by_node
+            .read()
+            .values()
+            .map(|peer| peer.at.clone())
+            .collect();
+        list.sort_by_key(|peer| peer.node);
+        list
+    }
+
+    pub(crate) fn get(&self, node: NodeId) -> Result<Arc<Peer>, NetError> {
+        let peers = self.by_node.read();
+        peers
+            .get(&node)
+            .cloned()
+            .ok_or_else(|| NetError::UnknownWorker {
+                url: worker_url(node),
+            })
+    }
+
+    pub(crate) fn by_url(&self, url: &Url) -> Result<Arc<Peer>, NetError> {
+        let peers = self.by_node.read();
+        let found = peers.values().find(|peer| peer.at.url == *url);
+        found
+            .cloned()
+            .ok_or_else(|| NetError::UnknownWorker { url: url.clone() })
+    }
+
+    /// Notes a connection on which a node asks, and forgets those that are closed.
+    pub(crate) fn add_asking(&self, node: NodeId, connection: Connection) {
+        let mut asking = self.asking.write();
+        let connections = asking.entry(node).or_default();
+        connections.retain(|connection| connection.close_reason().is_none());
+        connections.push(connection);
+    }
+
+    /// All nodes that ask, with their open connections.
+    pub(crate) fn asking(&self) -> Vec<(NodeId, Vec<Connection>)> {
+        let open = |connection: &&Connection| connection.close_reason().is_none();
+        let asking = self.asking.read();
+        let each = asking.iter().map(|(node, connections)| {
+            let connections = connections.iter().filter(open).cloned().collect();
+            (*node, connections)
+        });
+        each.collect()
+    }
+
+    /// Closes all connections with a node; what waits for it fails now, with this reason.
+    pub(crate) fn close(&self, node: NodeId, reason: &str) {
+        let peer = self.by_node.read().get(&node).cloned();
+        if let Some(peer) = peer {
+            peer.lost.send_replace(Some(reason.into()));
+            // If the lock is held somebody is connecting, and has just been told.
+            if let Ok(mut connection) = peer.connection.try_lock()
+                && let Some(connection) = connection.take()
+            {
+                connection.close(CLOSED_BY_MEMBERSHIP, reason.as_bytes());
+            }
+        }
+        for connection in self.asking.write().remove(&node).into_iter().flatten() {
+            connection.close(CLOSED_BY_MEMBERSHIP, reason.as_bytes());
+        }
+    }
+}

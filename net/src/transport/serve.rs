@@ -1,0 +1,344 @@
+//! Requests and their answers.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::common::{DataFusionError, Result, internal_datafusion_err};
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion_distributed::{ExecuteTaskRequest, SetPlanRequest, Worker};
+use futures::{FutureExt, StreamExt};
+use http::HeaderMap;
+use quinn::{RecvStream, SendStream};
+
+use super::node::Inner;
+use super::peers::Peer;
+use super::services::Services;
+use super::stream::{Inbound, Outbound, SendError, Unwanted, Whose};
+use crate::error::NetError;
+use crate::frame::body::{Reader, Writer};
+use crate::frame::{BatchEncoder, FrameKind, RemoteFailure, Request, codec, coordinator, encode};
+use crate::identity::node::Holder;
+use crate::identity::{PeerIdentity, TokenHash};
+
+/// Answers one stream.
+pub(crate) async fn answer(node: &Inner, holder: &Holder, send: SendStream, receive: RecvStream) {
+    let whose = match holder {
+        Holder::Node(peer) => peer.to_string(),
+        Holder::Joiner { .. } => "somebody who wants to join".to_owned(),
+    };
+    let mut question = Inbound::new(receive, Whose::Other(whose));
+    let out = Outbound::new(send);
+    let Ok(frame) = question.next().await else {
+        // Cut off before anything was asked.
+        return;
+    };
+    let default = Services::default();
+    let services = node.services.get().unwrap_or(&default);
+    let request = Request::decode(&frame);
+    let outcome = match (request, holder) {
+        (Err(error), _) => fail(out, node, internal_datafusion_err!("{error}")).await,
+        (Ok(Request::Join { name, request }), Holder::Joiner { public_key }) => {
+            let hash = TokenHash::of(public_key);
+            let admitted = admit(node, services, hash, name, request).await;
+            reply(out, node, admitted).await
+        }
+        (Ok(_), Holder::Joiner { .. }) => fail(out, node, refused("join first")).await,
+        (Ok(Request::Join { .. }), Holder::Node(_)) => {
+            fail(out, node, refused("this node is in a cluster already")).await
+        }
+        (Ok(Request::Call { method, body }), Holder::Node(peer)) => {
+            called(out, node, services, peer, &method, body).await
+        }
+        (Ok(request), Holder::Node(_)) => match &services.worker {
+            Some(worker) => work(out, question, node, worker, request).await,
+            None => fail(out, node, refused("this node runs no tasks")).await,
+        },
+    };
+    // Nobody is left to be told.
+    let (Ok(()) | Err(Unwanted)) = outcome;
+}
+
+fn refused(text: &str) -> DataFusionError {
+    DataFusionError::Execution(text.to_owned())
+}
+
+async fn fail(out: Outbound, node: &Inner, error: DataFusionError) -> Result<(), Unwanted> {
+    out.fail(&RemoteFailure::of(&error, &node.name)).await
+}
+
+/// Sends a whole answer.
+async fn reply(mut out: Outbound, node: &Inner, body: Result<Vec<u8>>) -> Result<(), Unwanted> {
+    let sent = match body {
+        Ok(body) => out.frame(FrameKind::Reply, &body).await,
+        Err(error) => return fail(out, node, error).await,
+    };
+    match sent {
+        Ok(()) => out.end().await,
+        Err(SendError::Unwanted) => Err(Unwanted),
+        Err(SendError::Frame(error)) => fail(out, node, internal_datafusion_err!("{error}")).await,
+    }
+}
+
+async fn called(
+    out: Outbound,
+    node: &Inner,
+    services: &Services,
+    peer: &PeerIdentity,
+    method: &str,
+    body: Vec<u8>,
+) -> Result<(), Unwanted> {
+    let Some(calls) = &services.calls else {
+        return fail(out, node, refused("this node answers no calls")).await;
+    };
+    let answer = AssertUnwindSafe(calls.call(peer, method, body)).catch_unwind();
+    tokio::select! {
+        answer = answer => reply(out, node, answer.unwrap_or_else(panicked)).await,
+        unwanted = out.unwanted() => Err(unwanted),
+    }
+}
+
+async fn admit(
+    node: &Inner,
+    services: &Services,
+    hash: TokenHash,
+    name: Option<String>,
+    request: Vec<u8>,
+) -> Result<Vec<u8>> {
+    let Some(directory) = services.admissions.clone() else {
+        return Err(refused("only the master lets workers join"));
+    };
+    let now = node.trust.clock.now();
+    let authority = node.credentials.authority.clone();
+    let admitted = tokio::task::spawn_blocking(move || {
+        // Used up first: a crash in between costs a token, not the promise that it is good once.
+        directory.tokens().redeem(&hash, now)?;
+        directory.admit(&request, name.as_deref(), now)
+    });
+    let admitted = admitted
+        .await
+        .map_err(|error| internal_datafusion_err!("{error}"))?;
+    let (number, certificate) =
+        admitted.map_err(|error| DataFusionError::External(Box::new(error)))?;
+    tracing::info!(worker = number.0, "a worker has joined");
+    let mut body = Writer::default();
+    body.u32(number.0);
+    body.bytes(&authority);
+    body.bytes(&certificate);
+    Ok(body.finish())
+}
+
+async fn work(
+    out: Outbound,
+    question: Inbound,
+    node: &Inner,
+    worker: &Worker,
+    request: Request,
+) -> Result<(), Unwanted> {
+    match request {
+        Request::SetPlan { headers, plan } => {
+            set_plan(out, question, node, worker, headers, *plan).await
+        }
+        Request::Execute {
+            task,
+            discard: true,
+        } => discard(out, node, worker, task).await,
+        Request::Execute { task, .. } => execute(out, node, worker, task).await,
+        Request::Info => {
+            let mut body = Writer::default();
+            body.text(worker.version());
+            reply(out, node, Ok(body.finish())).await
+        }
+        Request::Call { .. } | Request::Join { .. } => {
+            fail(out, node, internal_datafusion_err!("that is no work")).await
+        }
+    }
+}
+
+/// Takes a task's plan and reports on it. The two directions end on their own: without metrics
+/// there is soon nothing to report, and the task goes on.
+async fn set_plan(
+    mut out: Outbound,
+    question: Inbound,
+    node: &Inner,
+    worker: &Worker,
+    headers: HeaderMap,
+    plan: SetPlanRequest,
+) -> Result<(), Unwanted> {
+    let messages = futures::stream::unfold(Some(question), |question| async move {
+        let mut question = question?;
+        let message = question.next().await.and_then(|frame| {
+            coordinator::decode_to_worker(&frame).map_err(|error| question.wrong(error))
+        });
+        match message {
+            Ok(message) => Some((Ok(message?), Some(question))),
+            Err(error) => Some((Err(error.into()), None)),
+        }
+    });
+    let mut unwanted = std::pin::pin!(out.unwanted());
+    let set = AssertUnwindSafe(worker.coordinator_channel(headers, plan, messages.boxed()));
+    let mut reports = match set.catch_unwind().await.unwrap_or_else(panicked) {
+        Ok(reports) => reports,
+        Err(error) => return fail(out, node, error).await,
+    };
+    let mut next = (FrameKind::PlanSet, Vec::new());
+    loop {
+        match out.frame(next.0, &next.1).await {
+            Ok(()) => {}
+            Err(SendError::Unwanted) => return Err(Unwanted),
+            Err(SendError::Frame(error)) => {
+                return fail(out, node, internal_datafusion_err!("{error}")).await;
+            }
+        }
+        next = tokio::select! {
+            biased;
+            unwanted = &mut unwanted => return Err(unwanted),
+            report = reports.next() => match report {
+                Some(Ok(report)) => coordinator::encode_to_coordinator(report),
+                Some(Err(error)) => return fail(out, node, error).await,
+                None => return out.end().await,
+            },
+        };
+    }
+}
+
+/// Runs one partition of a task and sends what it produces, until it ends or nobody wants more.
+async fn execute(
+    mut out: Outbound,
+    node: &Inner,
+    worker: &Worker,
+    task: ExecuteTaskRequest,
+) -> Result<(), Unwanted> {
+    let mut unwanted = std::pin::pin!(out.unwanted());
+    let mut stream = match start(worker, task).await {
+        Ok(mut streams) if streams.len() == 1 => streams.remove(0),
+        Ok(streams) => {
+            let text = format!("{} partitions were asked for on one stream", streams.len());
+            return fail(out, node, internal_datafusion_err!("{text}")).await;
+        }
+        Err(error) => return fail(out, node, error).await,
+    };
+    let mut encoder = match BatchEncoder::new(&stream.schema(), node.options.compression) {
+        Ok(encoder) => encoder,
+        Err(error) => return fail(out, node, error.into()).await,
+    };
+    loop {
+        let next = tokio::select! {
+            // The producer first, so that it is polled once even if nobody wants it any more:
+            // operators that feed several partitions notice only then that this one is gone.
+            biased;
+            next = AssertUnwindSafe(stream.next()).catch_unwind() => next,
+            unwanted = &mut unwanted => return Err(unwanted),
+        };
+        let batch = match next {
+            Ok(Some(Ok(batch))) => batch,
+            Ok(Some(Err(error))) => return fail(out, node, error).await,
+            Ok(None) => return out.end().await,
+            Err(panic) => {
+                let error = panicked::<RecordBatch>(panic).expect_err("a panic is an error");
+                return fail(out, node, error).await;
+            }
+        };
+        let frames = match encoder.encode(&batch) {
+            Ok(frames) => frames,
+            Err(error) => return fail(out, node, error.into()).await,
+        };
+        drop(batch);
+        for frame in frames {
+            out.batch(frame.buffers, frame.rows).await?;
+        }
+        // A stream that always has room never makes tokio switch tasks: cancelled siblings would
+        // go on for as long.
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Starts partitions that nobody wants and drops them, so that those who share their producers
+/// need not wait for them.
+async fn discard(
+    out: Outbound,
+    node: &Inner,
+    worker: &Worker,
+    task: ExecuteTaskRequest,
+) -> Result<(), Unwanted> {
+    match start(worker, task).await {
+        Ok(streams) => {
+            for mut stream in streams {
+                // Whatever came first is not wanted.
+                let _ = AssertUnwindSafe(stream.next())
+                    .catch_unwind()
+                    .now_or_never();
+            }
+            out.end().await
+        }
+        Err(error) => fail(out, node, error).await,
+    }
+}
+
+async fn start(
+    worker: &Worker,
+    task: ExecuteTaskRequest,
+) -> Result<Vec<SendableRecordBatchStream>> {
+    let started = AssertUnwindSafe(worker.execute_task(task))
+        .catch_unwind()
+        .await;
+    started.unwrap_or_else(panicked).map(|(streams, _)| streams)
+}
+
+fn panicked<T>(panic: Box<dyn std::any::Any + Send>) -> Result<T> {
+    let text = match (panic.downcast_ref::<String>(), panic.downcast_ref::<&str>()) {
+        (Some(text), _) => text.as_str(),
+        (_, Some(text)) => text,
+        _ => "of unknown cause",
+    };
+    Err(internal_datafusion_err!("panic: {text}"))
+}
+
+/// Asks a node a question with a short answer.
+pub(crate) async fn ask(
+    node: &Inner,
+    peer: &Arc<Peer>,
+    kind: FrameKind,
+    payload: &[u8],
+) -> Result<Vec<u8>, NetError> {
+    let connection = node.connection(peer).await?;
+    let mut question = encode(kind, payload).map_err(|error| NetError::Protocol {
+        peer: node.name.clone(),
+        error,
+    })?;
+    question = [&question[..], &codec::end(1, 0)].concat().into();
+    let whose = Whose::Peer(Arc::clone(peer));
+    let lost = |error| NetError::Lost(whose.lost(&error));
+    let (mut send, receive) = connection.open_bi().await.map_err(lost)?;
+    // If it cannot be written the answer says why.
+    if send.write_chunk(question).await.is_ok() {
+        let _ = send.finish();
+    }
+    let mut answer = Inbound::new(receive, whose);
+    let frame = answer.expect(FrameKind::Reply, "an answer").await?;
+    answer.expect(FrameKind::End, "the end").await?;
+    Ok(frame.payload.to_vec())
+}
+
+/// Asks a node something of the application's.
+pub(crate) async fn call(
+    node: &Inner,
+    peer: &Arc<Peer>,
+    method: &str,
+    body: Vec<u8>,
+) -> Result<Vec<u8>, NetError> {
+    let mut payload = Writer::default();
+    payload.text(method);
+    payload.bytes(&body);
+    ask(node, peer, FrameKind::Call, &payload.finish()).await
+}
+
+/// Asks a worker for its software's version.
+pub(crate) async fn info(node: &Inner, peer: &Arc<Peer>) -> Result<String, NetError> {
+    let answer = ask(node, peer, FrameKind::Info, &[]).await?;
+    let mut body = Reader::new(FrameKind::Reply, &answer);
+    body.text().map_err(|error| NetError::Protocol {
+        peer: peer.at.name.clone(),
+        error,
+    })
+}
