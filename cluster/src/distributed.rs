@@ -17,6 +17,7 @@ use skewer_optimizer::instrument::Cuts;
 use crate::cuts::StageCuts;
 use crate::explain;
 use crate::placement::Placement;
+use crate::records::RecordParts;
 use crate::task::TaskPlace;
 use crate::travel::can_travel;
 
@@ -34,7 +35,15 @@ impl Distribution for Distributed {
         let Some(placement) = Placement::of(state.config()) else {
             return Ok(None);
         };
-        if let Err(stays) = can_travel(plan, placement.store(), &state.task_ctx()) {
+        let mut task = state.clone();
+        let config = state.config();
+        if let (Some(place), Some(records)) =
+            (TaskPlace::of(config), config.get_extension::<RecordParts>())
+        {
+            records.learn(plan)?;
+            records.register(&mut task, &place.recorder)?;
+        }
+        if let Err(stays) = can_travel(plan, placement.store(), &task.task_ctx()) {
             tracing::debug!("a query runs on one worker: {stays}");
             return Ok(None);
         }

@@ -26,6 +26,7 @@
 //! * [`placement`]: which worker scans which segments and runs which task
 //! * [`cuts`]: where a distributed plan is cut
 //! * [`codec`]: our operators as bytes
+//! * [`records`]: what operators of the record level name by numbers
 //! * [`local`]: workers in this process
 //! * [`task`]: what a task knows of itself
 //! * [`sent`]: counting what crosses exchanges
@@ -37,6 +38,7 @@ pub mod distributed;
 pub mod explain;
 pub mod local;
 pub mod placement;
+pub mod records;
 pub mod sent;
 pub mod task;
 pub mod travel;

@@ -22,6 +22,8 @@ use http::HeaderMap;
 use skewer_profiling::Recorder;
 use url::Url;
 
+use crate::codec::SkewerCodec;
+use crate::records::RecordParts;
 use crate::sent::counted;
 use crate::task::TaskPlace;
 use crate::workers::{PrepareTask, Workers};
@@ -39,6 +41,7 @@ impl LocalChannels {
         workers: &Workers,
         state: &SessionState,
         recorder: &Arc<Recorder>,
+        records: &Arc<RecordParts>,
         prepare: &PrepareTask,
     ) -> Arc<Self> {
         Arc::new_cyclic(|channels: &Weak<Self>| Self {
@@ -48,6 +51,7 @@ impl LocalChannels {
                     let sessions = TaskSessions {
                         state: state.clone(),
                         recorder: recorder.of_worker(number as i64),
+                        records: Arc::clone(records),
                         channels: Weak::clone(channels),
                         prepare: Arc::clone(prepare),
                     };
@@ -95,6 +99,7 @@ impl ChannelResolver for OfTask {
 struct TaskSessions {
     state: SessionState,
     recorder: Arc<Recorder>,
+    records: Arc<RecordParts>,
     channels: Weak<LocalChannels>,
     prepare: PrepareTask,
 }
@@ -118,7 +123,7 @@ impl WorkerSessionBuilder for TaskSessions {
             Url::parse("in-process://nobody").map_err(|error| exec_datafusion_err!("{error}"))?;
         config.set_distributed_local_worker_context(NOBODY.to_local_worker_context(nobody));
         config.set_distributed_channel_resolver(OfTask(Weak::clone(&self.channels)));
-        config.set_distributed_user_codec(crate::codec::SkewerCodec);
+        config.set_distributed_user_codec(SkewerCodec::new(Arc::clone(&self.records)));
         config.set_extension(Arc::new(TaskPlace::new(Arc::clone(&self.recorder), number)));
         let prepare = Arc::clone(&self.prepare);
         config.set_distributed_worker_plan_rewrite_handler(
@@ -128,6 +133,7 @@ impl WorkerSessionBuilder for TaskSessions {
         );
         let mut state = self.state.clone();
         *state.config_mut() = config;
+        self.records.register(&mut state, &self.recorder)?;
         Ok(state)
     }
 }

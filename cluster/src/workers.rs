@@ -16,6 +16,7 @@ use url::Url;
 use crate::codec::SkewerCodec;
 use crate::local::LocalChannels;
 use crate::placement::Placement;
+use crate::records::RecordParts;
 use crate::task::TaskPlace;
 
 /// What is done with the plan of a task before the task runs.
@@ -76,10 +77,12 @@ impl Workers {
         config.set_distributed_children_isolator_unions(false)?;
         // Operators are observed by the profiler.
         config.set_distributed_metrics_collection(false)?;
-        config.set_distributed_user_codec(SkewerCodec);
+        let records = Arc::new(RecordParts::default());
+        config.set_distributed_user_codec(SkewerCodec::new(Arc::clone(&records)));
+        config.set_extension(Arc::clone(&records));
         Placement::new(self.clone(), store).register(config);
         let mut state = builder.build();
-        let channels = LocalChannels::of_query(self, &state, recorder, &prepare);
+        let channels = LocalChannels::of_query(self, &state, recorder, &records, &prepare);
         let config = state.config_mut();
         config.set_distributed_worker_resolver(Known(Arc::clone(&self.urls)));
         config.set_distributed_channel_resolver(channels as Arc<dyn ChannelResolver + Send + Sync>);

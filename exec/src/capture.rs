@@ -48,18 +48,22 @@ pub struct Capture {
 /// The aggregate function `lineage_capture(ids and latencies …) → BIGINT`, the id of the group.
 #[derive(Debug)]
 pub struct LineageCapture {
+    name: String,
     capture: Arc<Capture>,
     signature: Signature,
 }
 
 impl LineageCapture {
-    /// A function that logs edges from `inputs` to the groups of `groups`.
+    /// A function that logs edges from `inputs` to the groups of `groups`. Its name is its own in
+    /// its query: that is how workers know which one a plan asks for.
     pub fn new(
+        name: String,
         recorder: Arc<Recorder>,
         inputs: Vec<CapturedInput>,
         groups: Arc<AggregateSource>,
     ) -> Self {
         Self {
+            name,
             capture: Arc::new(Capture {
                 recorder,
                 inputs,
@@ -67,6 +71,17 @@ impl LineageCapture {
             }),
             signature: Signature::variadic_any(Volatility::Volatile),
         }
+    }
+
+    /// The same function on another worker of the process, which reports to `recorder`.
+    #[must_use]
+    pub fn of_worker(&self, recorder: Arc<Recorder>) -> Self {
+        Self::new(
+            self.name.clone(),
+            recorder,
+            self.capture.inputs.clone(),
+            Arc::clone(&self.capture.groups),
+        )
     }
 
     /// The groups that the function gives ids to.
@@ -91,7 +106,7 @@ impl Hash for LineageCapture {
 
 impl AggregateUDFImpl for LineageCapture {
     fn name(&self) -> &str {
-        "lineage_capture"
+        &self.name
     }
 
     fn signature(&self) -> &Signature {

@@ -79,6 +79,10 @@ pub struct Pacer {
     replayed_ns: f64,
     /// Of `replayed_ns`, what has been taken by [`Pacer::take_replayed_ns`].
     accounted_ns: f64,
+    /// The longest time of a row that was timed by itself.
+    longest_ns: f64,
+    /// Of `replayed_ns`, what it took to confirm that a row is the longest so far.
+    confirmed_ns: f64,
 }
 
 impl Pacer {
@@ -99,9 +103,7 @@ impl Pacer {
         let mut start = 0;
         while start < rows {
             if alone.next_if_eq(&start).is_some() {
-                let ns = evaluator.evaluate(start..start + 1, true)?;
-                self.spent_ns += ns;
-                push(&mut runs, 1, ns, Method::Measured);
+                self.time_row(start, replayable, evaluator, &mut runs)?;
                 start += 1;
                 continue;
             }
@@ -136,21 +138,13 @@ impl Pacer {
         runs: &mut Vec<Run>,
     ) -> Result<()> {
         let rows = chunk.len();
-        let ns = evaluator.evaluate(chunk.clone(), true)?;
-        self.spent_ns += ns;
         if rows == 1 {
-            // One row needs no search, but the first time may be a stall of the machine's.
-            let known = self.recent.is_empty() || !self.is_suspicious(ns, 1);
-            let affordable = ns < SEARCH_AT_ONCE_NS && self.may_replay(0.0);
-            let (ns, method) = if known || !replayable || !affordable {
-                (ns, Method::Measured)
-            } else {
-                (ns.min(self.replay(chunk, evaluator)?), Method::Replayed)
-            };
+            let ns = self.time_row(chunk.start, replayable, evaluator, runs)?;
             self.learn(ns);
-            push(runs, 1, ns, method);
             return Ok(());
         }
+        let ns = evaluator.evaluate(chunk.clone(), true)?;
+        self.spent_ns += ns;
         let suspicious = if self.recent.is_empty() {
             ns > SUSPICIOUS_NS + CHUNK_NS
         } else {
@@ -174,13 +168,52 @@ impl Pacer {
         Ok(())
     }
 
+    /// One row needs no search, but the first time may be a stall of the machine's.
+    ///
+    /// Where rows differ by nature, too many are far above the median to confirm them all. But the
+    /// row that is blamed in the end is the longest, and few rows are the longest so far: of n in
+    /// any order, ln n in the mean.
+    fn time_row(
+        &mut self,
+        row: usize,
+        replayable: bool,
+        evaluator: &mut dyn EvaluateRows,
+        runs: &mut Vec<Run>,
+    ) -> Result<f64> {
+        let row = row..row + 1;
+        let mut ns = evaluator.evaluate(row.clone(), true)?;
+        self.spent_ns += ns;
+        let mut method = Method::Measured;
+        if replayable && ns > SUSPICIOUS_NS {
+            let longest = ns > self.longest_ns
+                && ns < LONGEST_STALL_NS
+                && within_replay_share(self.confirmed_ns, self.spent_ns, 0.0);
+            let suspicious = !self.recent.is_empty()
+                && self.is_suspicious(ns, 1)
+                && ns < SEARCH_AT_ONCE_NS
+                && self.may_replay(0.0);
+            if longest || suspicious {
+                let again = self.replay(row, evaluator)?;
+                if longest {
+                    self.confirmed_ns += again;
+                }
+                ns = ns.min(again);
+                method = Method::Replayed;
+            }
+        }
+        self.longest_ns = self.longest_ns.max(ns);
+        push(runs, 1, ns, method);
+        Ok(ns)
+    }
+
     fn is_suspicious(&self, ns: f64, rows: usize) -> bool {
         let expected = self.median * rows as f64;
         ns - expected > SUSPICIOUS_NS && ns > SUSPICIOUS_FACTOR * expected
     }
 
     fn may_replay(&self, excess: f64) -> bool {
-        self.replayed_ns < REPLAY_SHARE * self.spent_ns + excess + REPLAY_FLOOR_NS
+        let searching = self.replayed_ns - self.confirmed_ns;
+        within_replay_share(searching, self.spent_ns, excess)
     }
 
     fn replay(&mut self, rows: Range<usize>, evaluator: &mut dyn EvaluateRows) -> Result<f64> {
@@ -300,6 +333,10 @@ impl Pacer {
         let middle = sorted.len() / 2;
         self.median = *sorted.select_nth_unstable_by(middle, f64::total_cmp).1;
     }
+}
+
+fn within_replay_share(replayed_ns: f64, spent_ns: f64, excess: f64) -> bool {
+    replayed_ns < REPLAY_SHARE * spent_ns + excess + REPLAY_FLOOR_NS
 }
 
 /// A stall of the machine's is shorter than this, even on a busy one: a row that took longer need
@@ -471,6 +508,39 @@ mod tests {
         let again: usize = machine.replayed.iter().sum();
         // The first chunk, which is searched, and slow rows for a twentieth of the time.
         assert!(again <= 150, "{again} evaluations of rows were repeated");
+    }
+
+    #[test]
+    fn where_rows_differ_by_nature_a_stall_does_not_make_one_the_longest() {
+        // So many rows are far above the median that confirming them all is given up early.
+        let cost = |row: usize| match row {
+            3_000 => 1_500e3,
+            _ if row.is_multiple_of(8) => 800e3 + row as f64,
+            _ => 80e3,
+        };
+        for (stall, at) in [(2e6, 2_000), (2e6, 3_900), (15e6, 3_900), (40e6, 2_500)] {
+            for alone in [vec![], (0..4_000).step_by(8).collect()] {
+                let mut machine = Machine::new((0..4_000).map(cost).collect());
+                machine.stalls = vec![(at, stall)];
+                let runs = Pacer::default()
+                    .time(4_000, &alone, true, &mut machine)
+                    .unwrap();
+                let latencies = latencies(&runs);
+                let longest = (0..4_000).max_by(|a, b| latencies[*a].total_cmp(&latencies[*b]));
+                assert_eq!(longest, Some(3_000), "stall {stall} in evaluation {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn rows_that_get_longer_and_longer_are_not_all_evaluated_again() {
+        let mut machine = Machine::new((0..4_000).map(|row| 80e3 + 1e3 * row as f64).collect());
+        time(&mut machine);
+        let again: f64 = (0..4_000)
+            .map(|row| machine.replayed[row] as f64 * machine.costs[row])
+            .sum();
+        let once: f64 = machine.costs.iter().sum();
+        assert!(again < 0.11 * once, "{again} of {once}");
     }
 
     #[test]

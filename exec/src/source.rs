@@ -32,6 +32,17 @@ impl RecordSource {
         }
     }
 
+    /// Whether these are the records of one scan, or of one aggregate.
+    pub fn is(&self, other: &Self) -> bool {
+        match (self, other) {
+            (RecordSource::Scan(one), RecordSource::Scan(other)) => Arc::ptr_eq(one, other),
+            (RecordSource::Aggregate(one), RecordSource::Aggregate(other)) => {
+                Arc::ptr_eq(one, other)
+            }
+            _ => false,
+        }
+    }
+
     /// The operator that made record `id`.
     pub fn operator_of(&self, id: i64) -> i64 {
         match self {

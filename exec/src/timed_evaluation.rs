@@ -136,6 +136,11 @@ impl TimedEvaluationExec {
             properties: Arc::new(properties),
         })
     }
+
+    /// What is evaluated.
+    pub fn timed(&self) -> &TimedExpressions {
+        &self.timed
+    }
 }
 
 /// Functions that see one row at a time are timed exactly; volatile ones must not be replayed.

@@ -406,8 +406,12 @@ impl LineageRewrite {
             });
         }
         let groups = Arc::new(AggregateSource::default());
-        let capture =
-            LineageCapture::new(Arc::clone(&self.recorder), captured, Arc::clone(&groups));
+        let capture = LineageCapture::new(
+            self.name("capture"),
+            Arc::clone(&self.recorder),
+            captured,
+            Arc::clone(&groups),
+        );
         let capture = AggregateFunction::new_udf(
             Arc::new(AggregateUDF::from(capture)),
             arguments,

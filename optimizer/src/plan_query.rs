@@ -57,7 +57,7 @@ pub async fn plan_query_on(
             let plan = planner.create_physical_plan(optimized, state).await?;
             instrument_on(plan, recorder, Known::of(optimized)?, state, distribution).await
         }
-        Level::Records => plan_with_records(optimized, state, recorder).await,
+        Level::Records => plan_with_records(optimized, state, recorder, distribution).await,
     }
 }
 
@@ -80,11 +80,24 @@ async fn instrument_on(
     state: &SessionState,
     distribution: Option<&dyn Distribution>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
-    let distributed = distribute(&plan, state, distribution).await?;
-    let (Some(cut), Some(distribution)) = (distributed, distribution) else {
+    match distribute(&plan, state, distribution).await? {
+        Some(cut) => instrument_cuts(cut, recorder, known, state, distribution),
+        None => instrument(plan, recorder, known),
+    }
+}
+
+/// Instruments a plan that `distribution` has cut, if it has.
+fn instrument_cuts(
+    plan: Arc<dyn ExecutionPlan>,
+    recorder: &Arc<Recorder>,
+    known: Known,
+    state: &SessionState,
+    distribution: Option<&dyn Distribution>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let Some(distribution) = distribution else {
         return instrument(plan, recorder, known);
     };
-    let plan = instrument_cut(cut, recorder, known, Some(distribution.cuts()))?;
+    let plan = instrument_cut(plan, recorder, known, Some(distribution.cuts()))?;
     distribution.numbered(&plan, state);
     Ok(plan)
 }
@@ -129,6 +142,7 @@ async fn plan_with_records(
     optimized: &LogicalPlan,
     state: &SessionState,
     recorder: &Arc<Recorder>,
+    distribution: Option<&dyn Distribution>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let mut rewrite = LineageRewrite::new(Arc::clone(recorder));
     let tracked = rewrite.rewrite(optimized)?;
@@ -140,6 +154,11 @@ async fn plan_with_records(
     let mut plan = planner.create_physical_plan(&tracked.plan, state).await?;
     if !tracked.records.is_empty() {
         plan = one_partition(plan);
+    }
+    let cut = distribute(&plan, state, distribution).await?;
+    let distribution = distribution.filter(|_| cut.is_some());
+    let mut plan = cut.unwrap_or(plan);
+    if !tracked.records.is_empty() {
         let records = tracked
             .records
             .iter()
@@ -168,7 +187,7 @@ async fn plan_with_records(
         moved: rewrite.moved,
         ..Known::of(optimized)?
     };
-    instrument(plan, recorder, known)
+    instrument_cuts(plan, recorder, known, state, distribution)
 }
 
 /// Puts the columns of the result before the hidden ones.
