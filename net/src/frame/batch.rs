@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{ArrayRef, RecordBatch};
+use datafusion::arrow::array::{Array, ArrayRef, RecordBatch};
 use datafusion::arrow::buffer::Buffer;
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::arrow::error::ArrowError;
@@ -79,7 +79,7 @@ impl BatchEncoder {
     /// If a single row is larger than a frame may be, or Arrow refuses.
     pub fn encode(&mut self, batch: &RecordBatch) -> Result<Vec<BatchFrame>, ArrowError> {
         let batch = compact(batch)?;
-        let bytes = batch.get_array_memory_size();
+        let bytes: usize = batch.columns().iter().map(size).sum();
         let parts = bytes.div_ceil(PART).clamp(1, batch.num_rows().max(1));
         let rows = batch.num_rows().div_ceil(parts).max(1);
         let mut frames = Vec::with_capacity(parts);
@@ -111,6 +111,12 @@ impl BatchEncoder {
         buffers[0] = Buffer::from(&header);
         Ok(buffers)
     }
+}
+
+/// What an array's own rows hold, however much more its buffers do.
+fn size(array: &ArrayRef) -> usize {
+    let slice = array.to_data().get_slice_memory_size();
+    slice.unwrap_or_else(|_| array.get_array_memory_size())
 }
 
 /// Decodes the batches of one stream.

@@ -5,7 +5,6 @@
 //! it a `DataFusionError` of the same variant again, so that whatever classifies errors there
 //! (division by zero, out of memory, a full disk) need not know that it came from elsewhere.
 
-use std::error::Error as StdError;
 use std::io;
 
 use datafusion::arrow::error::ArrowError;
@@ -17,6 +16,8 @@ use thiserror::Error;
 use super::body::{Reader, Writer};
 use super::error::FrameError;
 use super::kind::FrameKind;
+use super::lost::LostWorker;
+use super::variant::{Variant, describe};
 
 /// Texts are cut to this many bytes: an error's frame has to be short.
 const LONGEST_TEXT: usize = 32 * 1024;
@@ -37,158 +38,31 @@ pub enum FailureClass {
     Bug = 5,
 }
 
-/// Which error it was. The number is what is on the wire.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-enum Variant {
-    Plan = 1,
-    Configuration = 2,
-    Execution = 3,
-    NotImplemented = 4,
-    ResourcesExhausted = 5,
-    Internal = 6,
-    ArrowCast = 20,
-    ArrowCompute = 21,
-    ArrowDivideByZero = 22,
-    ArrowOverflow = 23,
-    ArrowInvalidArgument = 24,
-    ArrowParse = 25,
-    ArrowSchema = 26,
-    ArrowMemory = 27,
-    ArrowCsv = 28,
-    ArrowJson = 29,
-    ArrowParquet = 30,
-    ArrowNotYetImplemented = 31,
-    ArrowDictionaryKeyOverflow = 32,
-    Io = 40,
-    IoNotFound = 41,
-    IoPermissionDenied = 42,
-    IoStorageFull = 43,
-    Parquet = 44,
-    ObjectNotFound = 45,
-    Object = 46,
-    Lost = 50,
-    Cancelled = 51,
-    Foreign = 52,
-}
-
-impl Variant {
-    const ALL: [Self; 29] = [
-        Self::Plan,
-        Self::Configuration,
-        Self::Execution,
-        Self::NotImplemented,
-        Self::ResourcesExhausted,
-        Self::Internal,
-        Self::ArrowCast,
-        Self::ArrowCompute,
-        Self::ArrowDivideByZero,
-        Self::ArrowOverflow,
-        Self::ArrowInvalidArgument,
-        Self::ArrowParse,
-        Self::ArrowSchema,
-        Self::ArrowMemory,
-        Self::ArrowCsv,
-        Self::ArrowJson,
-        Self::ArrowParquet,
-        Self::ArrowNotYetImplemented,
-        Self::ArrowDictionaryKeyOverflow,
-        Self::Io,
-        Self::IoNotFound,
-        Self::IoPermissionDenied,
-        Self::IoStorageFull,
-        Self::Parquet,
-        Self::ObjectNotFound,
-        Self::Object,
-        Self::Lost,
-        Self::Cancelled,
-        Self::Foreign,
-    ];
-
-    fn class(self) -> FailureClass {
-        match self {
-            Self::ResourcesExhausted
-            | Self::ArrowMemory
-            | Self::Io
-            | Self::IoNotFound
-            | Self::IoPermissionDenied
-            | Self::IoStorageFull
-            | Self::Parquet
-            | Self::ArrowParquet
-            | Self::ObjectNotFound
-            | Self::Object => FailureClass::Resource,
-            Self::Lost => FailureClass::Lost,
-            Self::Cancelled => FailureClass::Cancelled,
-            Self::Internal => FailureClass::Bug,
-            _ => FailureClass::User,
-        }
-    }
-}
-
-/// A node that a query needs does not answer any more.
-///
-/// It is found in a query's error with [`LostWorker::of`].
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{name} was lost: {reason}")]
-pub struct LostWorker {
-    /// Which, as people call it.
-    pub name: String,
-    /// What became of it, as far as one knows.
-    pub reason: String,
-}
-
-impl LostWorker {
-    /// The lost worker behind an error, however deep it is wrapped.
-    pub fn of(error: &DataFusionError) -> Option<&Self> {
-        match error {
-            DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => {
-                Self::of(inner)
-            }
-            DataFusionError::Shared(inner) => Self::of(inner),
-            DataFusionError::Collection(errors) => errors.iter().find_map(Self::of),
-            DataFusionError::External(inner) => Self::behind(&**inner),
-            DataFusionError::ArrowError(inner, _) => match &**inner {
-                ArrowError::ExternalError(inner) => Self::behind(&**inner),
-                _ => None,
-            },
-            _ => None,
-        }
-    }
-
-    fn behind<'a>(error: &'a (dyn StdError + Send + Sync + 'static)) -> Option<&'a Self> {
-        match error.downcast_ref::<Self>() {
-            Some(lost) => Some(lost),
-            None => error.downcast_ref::<DataFusionError>().and_then(Self::of),
-        }
-    }
-}
-
-impl From<LostWorker> for DataFusionError {
-    fn from(lost: LostWorker) -> Self {
-        Self::External(Box::new(lost))
-    }
-}
-
 /// A failure on another node.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{text}")]
 pub struct RemoteFailure {
-    variant: Variant,
+    pub(crate) variant: Variant,
     /// Where it happened, as people call the node.
     pub node: String,
     /// What the error says.
     pub text: String,
     /// Of a lost worker its name, of a missing file its path; else empty.
-    subject: String,
+    pub(crate) subject: String,
 }
 
 impl RemoteFailure {
     /// What is to be sent of an error that came up on `node`. An error that `node` itself received
     /// from another one keeps that one's name.
     pub fn of(error: &DataFusionError, node: &str) -> Self {
-        let (variant, text, subject) = describe(error);
-        let node = match remote(error) {
-            Some(remote) => remote.node.clone(),
+        let (variant, mut text, subject) = describe(error);
+        let node = match origin(error) {
+            Some(origin) => {
+                if let Some(plain) = text.strip_suffix(&located("", &origin)) {
+                    text.truncate(plain.len());
+                }
+                origin
+            }
             None => node.to_owned(),
         };
         Self {
@@ -251,7 +125,7 @@ impl RemoteFailure {
     /// An error of the class and variant that it was. What is not the user's doing names the node.
     pub fn into_datafusion(self) -> DataFusionError {
         let text = self.text.clone();
-        let located = || format!("{} (on {})", self.text, self.node);
+        let located = || located(&self.text, &self.node);
         let arrow = |error: ArrowError| DataFusionError::ArrowError(Box::new(error), None);
         let io = |kind: io::ErrorKind| DataFusionError::IoError(io::Error::new(kind, located()));
         let error = match self.variant {
@@ -302,125 +176,35 @@ impl RemoteFailure {
                 return DataFusionError::External(Box::new(self));
             }
         };
-        // The failure itself goes along, for who wants to know where it was.
-        let context = format!("on {}", self.node);
         match self.variant {
             Variant::Lost => error,
-            _ => error.context(context),
+            _ => error.context(format!("{ORIGIN}{}", self.node)),
         }
     }
 }
 
-/// The failure that another node sent and that this error was made of, if its class needs one.
-fn remote(error: &DataFusionError) -> Option<&RemoteFailure> {
+/// Begins the context of an error that another node has sent.
+const ORIGIN: &str = "on ";
+
+fn located(text: &str, node: &str) -> String {
+    format!("{text} (on {node})")
+}
+
+/// The node that sent the failure of which [`RemoteFailure::into_datafusion`] made this error.
+fn origin(error: &DataFusionError) -> Option<String> {
     match error {
-        DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => remote(inner),
-        DataFusionError::Shared(inner) => remote(inner),
-        DataFusionError::External(inner) => inner.downcast_ref::<RemoteFailure>(),
+        DataFusionError::Context(context, inner) => {
+            let origin = context.strip_prefix(ORIGIN).map(str::to_owned);
+            origin.or_else(|| self::origin(inner))
+        }
+        DataFusionError::Diagnostic(_, inner) => origin(inner),
+        DataFusionError::Shared(inner) => origin(inner),
+        DataFusionError::External(inner) => {
+            let remote = inner.downcast_ref::<RemoteFailure>();
+            remote.map(|remote| remote.node.clone())
+        }
         _ => None,
     }
-}
-
-/// Variant, text, subject.
-fn describe(error: &DataFusionError) -> (Variant, String, String) {
-    let plain = |variant, text: &str| (variant, text.to_owned(), String::new());
-    match error {
-        DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => {
-            describe(inner)
-        }
-        DataFusionError::Shared(inner) => describe(inner),
-        DataFusionError::Collection(errors) => match errors.first() {
-            Some(first) => describe(first),
-            None => plain(Variant::Internal, "an empty collection of errors"),
-        },
-        DataFusionError::ArrowError(inner, _) => describe_arrow(inner),
-        DataFusionError::ParquetError(inner) => match &**inner {
-            ParquetError::External(inner) => describe_foreign(&**inner),
-            other => plain(Variant::Parquet, &other.to_string()),
-        },
-        DataFusionError::ObjectStore(inner) => match &**inner {
-            object_store::Error::NotFound { path, .. } => {
-                (Variant::ObjectNotFound, inner.to_string(), path.clone())
-            }
-            other => match io_cause(other) {
-                Some(cause) => describe_io(cause),
-                None => plain(Variant::Object, &other.to_string()),
-            },
-        },
-        DataFusionError::IoError(inner) => describe_io(inner),
-        DataFusionError::NotImplemented(text) => plain(Variant::NotImplemented, text),
-        DataFusionError::Plan(text) => plain(Variant::Plan, text),
-        DataFusionError::Configuration(text) => plain(Variant::Configuration, text),
-        DataFusionError::SQL(inner, _) => plain(Variant::Plan, &inner.to_string()),
-        DataFusionError::SchemaError(inner, _) => plain(Variant::Plan, &inner.to_string()),
-        DataFusionError::Execution(text) => plain(Variant::Execution, text),
-        DataFusionError::ExecutionJoin(inner) if inner.is_cancelled() => {
-            plain(Variant::Cancelled, "the query was cancelled")
-        }
-        DataFusionError::ResourcesExhausted(text) => plain(Variant::ResourcesExhausted, text),
-        DataFusionError::External(inner) => describe_foreign(&**inner),
-        DataFusionError::Internal(text) => plain(Variant::Internal, text),
-        other => plain(Variant::Internal, &other.strip_backtrace()),
-    }
-}
-
-fn describe_arrow(error: &ArrowError) -> (Variant, String, String) {
-    let plain = |variant, text: &str| (variant, text.to_owned(), String::new());
-    match error {
-        ArrowError::ExternalError(inner) => describe_foreign(&**inner),
-        ArrowError::IoError(_, inner) => describe_io(inner),
-        ArrowError::NotYetImplemented(text) => plain(Variant::ArrowNotYetImplemented, text),
-        ArrowError::CastError(text) => plain(Variant::ArrowCast, text),
-        ArrowError::MemoryError(text) => plain(Variant::ArrowMemory, text),
-        ArrowError::ParseError(text) => plain(Variant::ArrowParse, text),
-        ArrowError::SchemaError(text) => plain(Variant::ArrowSchema, text),
-        ArrowError::ComputeError(text) => plain(Variant::ArrowCompute, text),
-        ArrowError::DivideByZero => plain(Variant::ArrowDivideByZero, "division by zero"),
-        ArrowError::ArithmeticOverflow(text) => plain(Variant::ArrowOverflow, text),
-        ArrowError::CsvError(text) => plain(Variant::ArrowCsv, text),
-        ArrowError::JsonError(text) => plain(Variant::ArrowJson, text),
-        ArrowError::InvalidArgumentError(text) => plain(Variant::ArrowInvalidArgument, text),
-        ArrowError::ParquetError(text) => plain(Variant::ArrowParquet, text),
-        ArrowError::DictionaryKeyOverflowError => plain(Variant::ArrowDictionaryKeyOverflow, ""),
-        other => plain(Variant::ArrowCompute, &other.to_string()),
-    }
-}
-
-fn describe_io(error: &io::Error) -> (Variant, String, String) {
-    let variant = match error.kind() {
-        io::ErrorKind::NotFound => Variant::IoNotFound,
-        io::ErrorKind::PermissionDenied => Variant::IoPermissionDenied,
-        io::ErrorKind::StorageFull => Variant::IoStorageFull,
-        _ => Variant::Io,
-    };
-    (variant, error.to_string(), String::new())
-}
-
-fn describe_foreign(error: &(dyn StdError + Send + Sync + 'static)) -> (Variant, String, String) {
-    if let Some(lost) = error.downcast_ref::<LostWorker>() {
-        (Variant::Lost, lost.reason.clone(), lost.name.clone())
-    } else if let Some(remote) = error.downcast_ref::<RemoteFailure>() {
-        (remote.variant, remote.text.clone(), remote.subject.clone())
-    } else if let Some(inner) = error.downcast_ref::<DataFusionError>() {
-        describe(inner)
-    } else if let Some(inner) = error.downcast_ref::<ArrowError>() {
-        describe_arrow(inner)
-    } else if let Some(cause) = io_cause(error) {
-        describe_io(cause)
-    } else {
-        (Variant::Foreign, error.to_string(), String::new())
-    }
-}
-
-fn io_cause<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a io::Error> {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        if let Some(io) = error.downcast_ref::<io::Error>() {
-            return Some(io);
-        }
-        next = error.source();
-    }
-    None
 }
 
 fn cut(mut text: String) -> String {
@@ -491,6 +275,23 @@ mod tests {
                 assert!(io.to_string().contains("worker 3"), "{io}");
             }
             other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_failure_names_the_worker_that_it_happened_on_and_not_those_that_passed_it_on() {
+        for error in [
+            DataFusionError::Internal("a bug".to_owned()),
+            DataFusionError::ResourcesExhausted("no memory".to_owned()),
+            DataFusionError::ParquetError(Box::new(ParquetError::General("torn".to_owned()))),
+            DataFusionError::IoError(io::Error::other("no disk")),
+        ] {
+            let first = RemoteFailure::of(&error, "worker 3");
+            let received = DataFusionError::Shared(Arc::new(first.clone().into_datafusion()));
+            let second = RemoteFailure::of(&received.context("a join"), "worker 1");
+            assert_eq!(second, first);
+            let text = second.into_datafusion().to_string();
+            assert_eq!(text.matches("(on worker 3)").count(), 1, "{text}");
         }
     }
 

@@ -13,6 +13,7 @@
 //! - [`compact`]: batches without what they do not refer to;
 //! - [`metrics`]: a plan's metrics;
 //! - [`failure`]: errors that keep their class on the other side;
+//! - [`lost`]: nodes that are gone;
 //! - [`error`]: what can be wrong with bytes.
 //!
 //! `docs/wire-format.md` has the byte tables.
@@ -26,8 +27,11 @@ pub mod error;
 pub mod failure;
 pub mod hello;
 pub mod kind;
+pub mod lost;
 pub mod metrics;
 pub mod request;
+
+mod variant;
 
 #[cfg(test)]
 mod tests;
@@ -35,7 +39,8 @@ mod tests;
 pub use batch::{BatchDecoder, BatchEncoder, Compression};
 pub use codec::{Decoder, Frame, encode};
 pub use error::FrameError;
-pub use failure::{FailureClass, LostWorker, RemoteFailure};
+pub use failure::{FailureClass, RemoteFailure};
 pub use hello::{Hello, PROTOCOL_VERSION};
 pub use kind::FrameKind;
+pub use lost::LostWorker;
 pub use request::Request;

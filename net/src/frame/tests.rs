@@ -336,3 +336,15 @@ fn a_coordinators_messages_come_as_they_were_sent() {
         .collect();
     assert_eq!(rows, [Some(5), None, Some(5)]);
 }
+
+#[test]
+fn the_wire_formats_page_lists_every_frame_with_its_limit() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/wire-format.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    for kind in FrameKind::ALL {
+        let row = format!("| {:#04x} | {kind:?} | {} |", kind as u8, kind.limit());
+        assert!(page.contains(&row), "docs/wire-format.md has no row {row}");
+    }
+    let version = format!("This is version {}.", super::PROTOCOL_VERSION);
+    assert!(page.contains(&version));
+}

@@ -140,9 +140,19 @@ impl ClusterDirectory {
         };
         let own = format!("worker-{}", node.0);
         let name = name.unwrap_or(&own);
-        let certificate = authority.issue(request, node, name, now, NODE_LIFETIME)?;
-        write_public(&path, pem("CERTIFICATE", &certificate).as_bytes())?;
-        Ok((node, certificate))
+        let issued = authority.issue(request, node, name, now, NODE_LIFETIME);
+        let written = issued.and_then(|certificate| {
+            write_public(&path, pem("CERTIFICATE", &certificate).as_bytes())?;
+            Ok(certificate)
+        });
+        match written {
+            Ok(certificate) => Ok((node, certificate)),
+            Err(error) => {
+                // Nobody has the number yet. If it cannot be given back it is skipped.
+                let _ = std::fs::remove_file(&path);
+                Err(error)
+            }
+        }
     }
 
     /// The numbers of all workers that have ever joined.
@@ -237,5 +247,6 @@ mod tests {
             cluster.admit(&request, None, SystemTime::now()),
             Err(IdentityError::Cryptography { .. })
         ));
+        assert_eq!(cluster.workers(), Ok(Vec::new()));
     }
 }

@@ -149,3 +149,72 @@ fn of_token(error: NetError) -> NetError {
         other => other,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use super::*;
+    use crate::identity::{ClusterDirectory, SystemClock, Trust};
+    use crate::transport::{Node, Services};
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_token_opens_the_door_to_joining_and_to_nothing_else() {
+        let directory = tempfile::tempdir().unwrap();
+        let now = SystemTime::now();
+        let cluster = ClusterDirectory::init(directory.path(), "master", now).unwrap();
+        let authority = cluster.authority().unwrap();
+        let trust = Trust::new(authority.certificate(), cluster.revocations()).unwrap();
+        let trust = trust.with_tokens(cluster.tokens());
+        let here = SocketAddr::from(([127, 0, 0, 1], 0));
+        let options = NetOptions::default();
+        let credentials = cluster.credentials().unwrap();
+        let master = Node::bind(here, credentials, trust, options.clone()).unwrap();
+        master.serve(Services {
+            admissions: Some(cluster.clone()),
+            ..Services::default()
+        });
+        let address = master.local_address().unwrap();
+        let hour = Duration::from_secs(3600);
+        let token = cluster.token(&address.to_string(), now, hour).unwrap();
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let (tls, verdict) = tls::joiner(&token, &clock, options.version).unwrap();
+        let endpoint = Endpoint::client(here).unwrap();
+        let call = Call {
+            endpoint: &endpoint,
+            address,
+            peer: "the master",
+            tls: Arc::new(tls),
+            verdict,
+            transport: Arc::new(options.transport(1 << 20)),
+            options: &options,
+            name: "nobody",
+        };
+        let connection = call.connect().await.unwrap();
+        for kind in [
+            FrameKind::Info,
+            FrameKind::Call,
+            FrameKind::Execute,
+            FrameKind::SetPlan,
+        ] {
+            let (send, receive) = connection.open_bi().await.unwrap();
+            let mut out = Outbound::new(send);
+            out.frame(kind, &[]).await.unwrap();
+            let mut answer = Inbound::new(receive, Whose::Other("the master".to_owned()));
+            assert!(
+                matches!(answer.next().await, Err(NetError::Remote(_))),
+                "{kind:?}"
+            );
+        }
+        // A request that is no signing request costs the token and certifies nobody.
+        let (send, receive) = connection.open_bi().await.unwrap();
+        let mut out = Outbound::new(send);
+        let mut body = Writer::default();
+        body.option(None::<&str>, |body, name| body.text(name));
+        body.bytes(b"certify me");
+        out.frame(FrameKind::Join, &body.finish()).await.unwrap();
+        let mut answer = Inbound::new(receive, Whose::Other("the master".to_owned()));
+        assert!(matches!(answer.next().await, Err(NetError::Remote(_))));
+        assert!(cluster.worker(crate::identity::NodeId(1)).is_err());
+    }
+}

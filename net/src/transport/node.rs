@@ -10,7 +10,7 @@ use super::accept;
 use super::channel::QuicResolver;
 use super::connect::Call;
 use super::options::NetOptions;
-use super::peers::{Peer, PeerAddress, Peers};
+use super::peers::{CLOSED_BY_MEMBERSHIP, Peer, PeerAddress, Peers};
 use super::serve;
 use super::services::Services;
 use crate::error::NetError;
@@ -152,9 +152,11 @@ impl Node {
     }
 
     /// Declares a worker dead: closes its connections in both directions. What waits for it fails
-    /// at once with a [`crate::LostWorker`] that has its name and this reason, and nobody asks it
-    /// again before [`Node::set_peer`]. Of nodes that are alive it is none of their business: it
-    /// can join again.
+    /// at once with a [`crate::LostWorker`] that has its name and this reason, and it is not asked
+    /// again before [`Node::set_peer`].
+    ///
+    /// This node's connections only: a query in which other workers read from the dead one fails
+    /// as soon as those close theirs, so membership has to tell all of them.
     pub fn close_worker(&self, node: NodeId, reason: &str) {
         self.inner.peers.close(node, reason);
     }
@@ -174,18 +176,15 @@ impl Node {
     /// # Errors
     /// If the list cannot be read.
     pub fn enforce_revocations(&self) -> Result<(), NetError> {
-        let entries = self.inner.trust.revocations().entries()?;
-        for entry in &entries {
-            if let Revocation::Node(node) = entry {
-                self.close_worker(*node, "its certificate has been revoked");
-            }
-        }
-        for (_, connections) in self.inner.peers.asking() {
-            for connection in connections {
-                let peer = accept::peer_of(&connection);
-                if peer.is_some_and(|peer| self.inner.trust.revocations().check(&peer).is_err()) {
-                    connection.close(0u32.into(), b"revoked");
-                }
+        let revocations = self.inner.trust.revocations();
+        // Unreadable is an error here, and not everybody's revocation.
+        revocations.entries()?;
+        for connection in self.inner.peers.connections() {
+            if let Some(peer) = accept::peer_of(&connection)
+                && revocations.check(&peer).is_err()
+            {
+                self.close_worker(peer.node, "its certificate has been revoked");
+                connection.close(CLOSED_BY_MEMBERSHIP, b"revoked");
             }
         }
         Ok(())
@@ -231,6 +230,11 @@ impl Inner {
             connection = call.connect() => connection?,
             lost = peer.declared_lost() => return Err(lost.into()),
         };
+        // Declared dead at the very end of the handshake: nobody would close it any more.
+        if let Some(reason) = peer.lost_because() {
+            connection.close(CLOSED_BY_MEMBERSHIP, reason.as_bytes());
+            return Err(peer.lost(&reason).into());
+        }
         *slot = Some(connection.clone());
         Ok(connection)
     }

@@ -155,15 +155,15 @@ impl Peers {
         connections.push(connection);
     }
 
-    /// All nodes that ask, with their open connections.
-    pub(crate) fn asking(&self) -> Vec<(NodeId, Vec<Connection>)> {
-        let open = |connection: &&Connection| connection.close_reason().is_none();
-        let asking = self.asking.read();
-        let each = asking.iter().map(|(node, connections)| {
-            let connections = connections.iter().filter(open).cloned().collect();
-            (*node, connections)
-        });
-        each.collect()
+    /// All open connections, in both directions; without those that are being made.
+    pub(crate) fn connections(&self) -> Vec<Connection> {
+        let mut open: Vec<_> = self.asking.read().values().flatten().cloned().collect();
+        for peer in self.by_node.read().values() {
+            let connection = peer.connection.try_lock();
+            open.extend(connection.ok().and_then(|connection| connection.clone()));
+        }
+        open.retain(|connection| connection.close_reason().is_none());
+        open
     }
 
     /// Closes all connections with a node; what waits for it fails now, with this reason.
