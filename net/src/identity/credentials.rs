@@ -99,6 +99,11 @@ impl Credentials {
         &self.identity
     }
 
+    /// The certificate of the cluster's authority.
+    pub fn authority(&self) -> &CertificateDer<'static> {
+        &self.authority
+    }
+
     /// Writes them into a directory: `ca.crt`, `node.crt`, and `node.key` with mode 0600.
     ///
     /// # Errors

@@ -130,7 +130,17 @@ impl Node {
         QuicResolver::new(self.clone())
     }
 
-    /// Asks a node something of the application's.
+    /// Connects to a node, if there is no connection yet: the first query need not wait for it.
+    ///
+    /// # Errors
+    /// If the node cannot be reached, or one of the two refuses the other.
+    pub async fn connect(&self, node: NodeId) -> Result<(), NetError> {
+        let peer = self.inner.peers.get(node)?;
+        self.inner.connection(&peer).await.map(|_| ())
+    }
+
+    /// Asks a node something of the application's. It waits as long as the answer takes; dropping
+    /// the future withdraws the question, and the other side drops what it was doing for it.
     ///
     /// # Errors
     /// If the node cannot be reached, is lost on the way, or answers with a failure.

@@ -18,6 +18,8 @@ pub(crate) struct Weather {
     pub(crate) lost: u64,
     /// Each packet takes between none and this many milliseconds longer: later ones overtake it.
     pub(crate) late: u64,
+    /// Larger packets do not fit; 0 means that all do.
+    pub(crate) largest: usize,
     /// The same for the same packets in the same order.
     pub(crate) seed: u64,
 }
@@ -101,11 +103,13 @@ fn pass(state: &Arc<State>, socket: &Arc<UdpSocket>, to: SocketAddr, packet: &[u
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
     };
-    if state.cut.load(Ordering::SeqCst) || roll(1) % 1_000 < state.weather.lost {
+    let weather = &state.weather;
+    let too_large = weather.largest > 0 && packet.len() > weather.largest;
+    if state.cut.load(Ordering::SeqCst) || too_large || roll(1) % 1_000 < weather.lost {
         state.dropped.fetch_add(1, Ordering::SeqCst);
         return;
     }
-    let late = Duration::from_millis(roll(2) % (state.weather.late + 1));
+    let late = Duration::from_millis(roll(2) % (weather.late + 1));
     let (socket, packet) = (Arc::clone(socket), packet.to_vec());
     tokio::spawn(async move {
         if !late.is_zero() {

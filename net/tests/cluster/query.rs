@@ -14,6 +14,7 @@ use datafusion::prelude::{ParquetReadOptions, SessionConfig, SessionContext};
 use datafusion_distributed::{
     DistributedExt, SessionStateBuilderExt, WorkerResolver, display_plan_ascii,
 };
+use futures::StreamExt;
 use skewer_net::frame::Compression;
 use skewer_net::identity::NodeId;
 use skewer_net::{LostWorker, NetOptions};
@@ -200,6 +201,7 @@ async fn queries_give_the_same_over_a_network_that_loses_delays_and_reorders() {
             lost: 20,
             late: 6,
             seed: u64::from(node.0) << 32,
+            ..Weather::default()
         };
         proxies.push(Proxy::new(address, weather));
         proxies.last().unwrap().address
@@ -236,4 +238,92 @@ async fn a_query_whose_worker_does_not_answer_fails_with_its_name() {
         .unwrap_err();
     let lost = LostWorker::of(&failed).unwrap_or_else(|| panic!("{failed}"));
     assert_eq!(lost.name, "worker 2");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn queries_work_where_the_path_lets_only_1280_bytes_through() {
+    let mut proxies = Vec::new();
+    let cluster = Cluster::through(2, &NetOptions::default(), |_, address| {
+        // 1280 without the headers of IPv6 and UDP.
+        let weather = Weather {
+            largest: 1_232,
+            ..Weather::default()
+        };
+        proxies.push(Proxy::new(address, weather));
+        proxies.last().unwrap().address
+    });
+    compare(&cluster).await;
+    let dropped: u64 = proxies.iter().map(Proxy::dropped).sum();
+    assert!(dropped > 0, "no larger packet was ever tried");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_queries_at_once_do_not_wait_for_each_other_for_ever() {
+    let options = NetOptions {
+        stream_window: 20_000,
+        send_window: 60_000,
+        ..NetOptions::default()
+    };
+    let cluster = Cluster::new(2, &options);
+    let directory = tempfile::tempdir().unwrap();
+    write_tables(directory.path());
+    let alone = SessionContext::new();
+    register(&alone, directory.path()).await;
+    let together = distributed(&cluster, directory.path()).await;
+    let queries = (0..3).flat_map(|_| QUERIES).map(|query| {
+        let (alone, together) = (alone.clone(), together.clone());
+        async move {
+            let expected = alone.sql(query).await.unwrap().collect().await.unwrap();
+            let got = together.sql(query).await.unwrap().collect().await.unwrap();
+            assert_eq!(rows(&got), rows(&expected), "{query}");
+        }
+    });
+    futures::future::join_all(queries).await;
+}
+
+/// Of all three ways in which data reaches the result: gathered, shuffled, broadcast.
+const STREAMING: [&str; 3] = [
+    "SELECT play, listener FROM plays",
+    "SELECT a.play, b.listener, b.seconds FROM plays a JOIN plays b ON a.play = b.play",
+    "SELECT p.play, p.listener, s.title FROM plays p JOIN songs s ON p.song = s.song",
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_dies_during_a_query_fails_it_by_name_and_never_shortens_its_result() {
+    let directory = tempfile::tempdir().unwrap();
+    write_tables(directory.path());
+    for query in STREAMING {
+        // So small that most of the result is still on the workers after the first batch.
+        let options = NetOptions {
+            stream_window: 10_000,
+            idle_timeout: std::time::Duration::from_secs(2),
+            keep_alive: std::time::Duration::from_millis(300),
+            ..NetOptions::default()
+        };
+        let mut proxies = Vec::new();
+        let cluster = Cluster::through(2, &options, |node: NodeId, address| {
+            proxies.push((node, Proxy::new(address, Weather::default())));
+            proxies.last().unwrap().1.address
+        });
+        let together = distributed(&cluster, directory.path()).await;
+        let mut stream = together
+            .sql(query)
+            .await
+            .unwrap()
+            .execute_stream()
+            .await
+            .unwrap();
+        stream.next().await.unwrap().unwrap();
+        // What it has sent arrives, and nothing after it, to whomever.
+        proxies[1].1.cut();
+        let error = loop {
+            match stream.next().await {
+                Some(Ok(_)) => {}
+                Some(Err(error)) => break error,
+                None => panic!("a shortened result: {query}"),
+            }
+        };
+        let lost = LostWorker::of(&error).unwrap_or_else(|| panic!("{query}: {error}"));
+        assert_eq!(lost.name, "worker 2", "{query}");
+    }
 }
