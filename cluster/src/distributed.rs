@@ -69,7 +69,7 @@ impl Distribution for Distributed {
         }
     }
 
-    fn explain(&self, plan: &Arc<dyn ExecutionPlan>) -> String {
+    fn explain(&self, plan: &Arc<dyn ExecutionPlan>) -> Result<String> {
         explain::as_text(plan)
     }
 }

@@ -3,114 +3,113 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
+use datafusion::common::Result;
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::memory::DataSourceExec;
 use datafusion::datasource::physical_plan::{FileGroup, FileScanConfig};
-use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, displayable};
+use datafusion::physical_plan::{ExecutionPlan, displayable};
 use datafusion_distributed::{
     DistributedExec, DistributedLeafExec, NetworkBoundaryExt, NetworkBroadcastExec,
     NetworkShuffleExec,
 };
+use skewer_exec::NumberedExec;
+use skewer_optimizer::instrument::{Known, instrument_cut};
+use skewer_profiling::{Level, Recorder, RecorderLimits};
 
-/// The fragments that workers run, the one that makes the result first, each with its operators.
-/// A fragment is where another says that rows come from it.
-pub fn as_text(plan: &Arc<dyn ExecutionPlan>) -> String {
+use crate::cuts::StageCuts;
+
+/// What runs where, the fragment that makes the result first: the workers of each, its operators,
+/// and below each scan which worker reads which segments. Fragments have the numbers that schema
+/// `sys` will give them; those between exchanges within a worker are part of the one around them.
+///
+/// # Errors
+/// Those of numbering the operators.
+pub fn as_text(plan: &Arc<dyn ExecutionPlan>) -> Result<String> {
+    let nobody = Recorder::new(0, Level::Off, 1.0, RecorderLimits::default());
+    let numbered = instrument_cut(
+        Arc::clone(plan),
+        &nobody,
+        Known::default(),
+        Some(&StageCuts),
+    )?;
     let mut text = String::new();
-    let mut waiting = Vec::new();
-    let root = match plan.is::<DistributedExec>() {
-        true => Arc::clone(plan.children()[0]),
-        false => Arc::clone(plan),
-    };
-    heading(&mut text, "result", 1, &root);
-    operators(&mut text, &root, 1, &mut waiting);
+    let mut waiting = vec![Fragment {
+        tasks: 1,
+        plan: match numbered.is::<DistributedExec>() {
+            true => Arc::clone(numbered.children()[0]),
+            false => numbered,
+        },
+    }];
     let mut next = 0;
-    while let Some(stage) = waiting.get(next).cloned() {
+    while let Some(fragment) = waiting.get(next).cloned() {
         next += 1;
-        let name = format!("stage {}", stage.number);
-        heading(&mut text, &name, stage.tasks, &stage.plan);
-        operators(&mut text, &stage.plan, 1, &mut waiting);
+        let workers = match fragment.tasks {
+            1 => "worker 0".to_owned(),
+            tasks => format!("workers 0 to {}", tasks - 1),
+        };
+        let number = number_of(&fragment.plan);
+        line(&mut text, 0, &format!("fragment {number} on {workers}"));
+        operators(&mut text, &fragment.plan, 1, &mut waiting);
     }
-    text.trim_end().to_owned()
+    Ok(text.trim_end().to_owned())
 }
 
 /// A part of the plan that workers run.
 #[derive(Debug, Clone)]
-struct Stage {
-    number: usize,
+struct Fragment {
     tasks: usize,
     plan: Arc<dyn ExecutionPlan>,
 }
 
-fn heading(text: &mut String, name: &str, tasks: usize, plan: &Arc<dyn ExecutionPlan>) {
-    let partitions = plan.output_partitioning().partition_count();
-    let workers = match tasks {
-        1 => "worker 0".to_owned(),
-        tasks => format!("workers 0 to {}", tasks - 1),
-    };
-    line(
-        text,
-        0,
-        &format!("{name} on {workers}, partitions={partitions}"),
-    );
+/// The number of the fragment that begins with `plan`, or with what it sends.
+fn number_of(plan: &Arc<dyn ExecutionPlan>) -> i64 {
+    match plan.downcast_ref::<NumberedExec>() {
+        Some(numbered) => numbered.observed().fragment_id,
+        None => plan.children().first().map_or(0, |child| number_of(child)),
+    }
 }
 
 fn operators(
     text: &mut String,
     plan: &Arc<dyn ExecutionPlan>,
     depth: usize,
-    waiting: &mut Vec<Stage>,
+    waiting: &mut Vec<Fragment>,
 ) {
+    if let Some(numbered) = plan.downcast_ref::<NumberedExec>() {
+        return operators(text, &numbered.observed().inner, depth, waiting);
+    }
     if let Some(boundary) = plan.as_network_boundary() {
         let stage = boundary.input_stage();
-        let kind = if plan.is::<NetworkShuffleExec>() {
-            "shuffle"
-        } else if plan.is::<NetworkBroadcastExec>() {
-            "broadcast"
-        } else {
-            "gather"
-        };
-        let partitions = plan.output_partitioning().partition_count();
-        let number = stage.num();
-        let exchange = format!(
-            "{}: {kind} from stage {number}, partitions={partitions}",
-            plan.name()
-        );
-        line(text, depth, &exchange);
         if let Some(below) = stage.local_plan() {
-            waiting.push(Stage {
-                number,
+            let how = if plan.is::<NetworkShuffleExec>() {
+                "shuffled"
+            } else if plan.is::<NetworkBroadcastExec>() {
+                "broadcast"
+            } else {
+                "gathered"
+            };
+            let exchange = format!("{}: fragment {} {how}", plan.name(), number_of(below));
+            line(text, depth, &exchange);
+            waiting.push(Fragment {
                 tasks: stage.task_count(),
                 plan: Arc::clone(below),
             });
         }
         return;
     }
-    let Some(leaf) = plan.downcast_ref::<DistributedLeafExec>() else {
-        line(
-            text,
-            depth,
-            displayable(plan.as_ref()).one_line().to_string().trim_end(),
-        );
-        for child in plan.children() {
-            operators(text, child, depth + 1, waiting);
-        }
-        return;
-    };
-    let original = leaf.original();
-    line(
-        text,
-        depth,
-        displayable(original.as_ref())
-            .one_line()
-            .to_string()
-            .trim_end(),
-    );
-    for (worker, variant) in leaf.variants().iter().enumerate() {
+    let leaf = plan.downcast_ref::<DistributedLeafExec>();
+    let shown = leaf.map_or(plan, DistributedLeafExec::original);
+    let content = displayable(shown.as_ref()).one_line().to_string();
+    line(text, depth, content.trim_end());
+    for (worker, part) in leaf.iter().flat_map(|leaf| leaf.variants()).enumerate() {
         line(
             text,
             depth + 1,
-            &format!("worker {worker}: {}", files_of(variant)),
+            &format!("worker {worker}: {}", files_of(part)),
         );
+    }
+    for child in plan.children() {
+        operators(text, child, depth + 1, waiting);
     }
 }
 

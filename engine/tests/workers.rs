@@ -120,8 +120,9 @@ async fn queries_give_the_same_rows_on_three_workers_as_on_one() {
 async fn the_plan_says_which_worker_reads_which_segments() {
     let session = filled(3).await;
     let plan = table(&session, "EXPLAIN SELECT g, count(*) FROM t GROUP BY g").await;
-    assert!(plan.contains("workers 0 to 2"), "{plan}");
-    assert!(plan.contains("shuffle from stage 1"), "{plan}");
+    assert!(plan.contains("fragment 0 on worker 0"), "{plan}");
+    assert!(plan.contains("on workers 0 to 2"), "{plan}");
+    assert!(plan.contains("NetworkShuffleExec: fragment "), "{plan}");
     for worker in 0..3 {
         let segments = format!("worker {worker}: ");
         assert!(plan.contains(&segments), "{plan}");
@@ -321,4 +322,85 @@ async fn the_same_record_is_isolated_on_three_workers_as_on_one() {
         found.push(traced);
     }
     assert_eq!(found[0], found[1]);
+}
+
+#[tokio::test]
+async fn a_query_that_is_dropped_ends_on_all_workers() {
+    let session = filled(3).await;
+    session.register_row_udf(
+        "slow",
+        vec![DataType::Int64],
+        DataType::Int64,
+        Volatility::Immutable,
+        |args| {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            Ok(args[0].clone())
+        },
+    );
+    rows(&session, "SET datafusion.execution.batch_size = 8").await;
+    for level in ["off", "counters", "records"] {
+        rows(&session, &format!("SET profile.level = '{level}'")).await;
+        // 15 seconds, if it went on.
+        let stream = session
+            .sql("SELECT g, sum(slow(a)) FROM t GROUP BY g")
+            .await;
+        let started = std::time::Instant::now();
+        drop(stream.unwrap());
+        let status = "SELECT status FROM sys.queries WHERE query_id = last_query_id()";
+        loop {
+            let text = table(&session, status).await;
+            if text.contains("cancelled") {
+                break;
+            }
+            assert!(started.elapsed().as_secs() < 5, "{level}: {text}");
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        assert_eq!(numbers(&session, "SELECT count(*) FROM t").await, [3000]);
+    }
+}
+
+#[tokio::test]
+async fn what_workers_recorded_is_there_when_the_database_is_opened_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let open = || {
+        Database::builder()
+            .path(directory.path())
+            .workers(3)
+            .build()
+    };
+    let db = open().unwrap();
+    let session = db.session();
+    for n in 0..3 {
+        let table = if n == 0 {
+            "CREATE TABLE t AS"
+        } else {
+            "INSERT INTO t"
+        };
+        let sql = format!("{table} SELECT value AS a FROM generate_series(1, 100)");
+        rows(&session, &sql).await;
+    }
+    rows(&session, "SET profile.level = 'records'").await;
+    rows(&session, "SELECT a % 5, count(*) FROM t GROUP BY 1").await;
+    let query_id = session.last_query_id().unwrap();
+    let recorded = [
+        ("operator_stats", "worker_id, operator_id, partition"),
+        ("lineage", "worker_id, operator_id, output_id, input_id"),
+        ("queries", "query_id"),
+    ];
+    let ask = async |session: &Session| {
+        let mut found = Vec::new();
+        for (name, columns) in recorded {
+            let sql = format!(
+                "SELECT {columns} FROM sys.{name} WHERE query_id = {query_id} ORDER BY {columns}"
+            );
+            found.push(table(session, &sql).await);
+        }
+        found
+    };
+    let before = ask(&session).await;
+    drop(session);
+    db.close().unwrap();
+    let after = ask(&open().unwrap().session()).await;
+    assert_eq!(before, after);
+    assert!(after[1].contains("| 2 "), "{}", after[1]);
 }

@@ -27,5 +27,5 @@ pub trait Distribution: fmt::Debug + Send + Sync {
     fn numbered(&self, plan: &Arc<dyn ExecutionPlan>, state: &SessionState);
 
     /// Such a plan as text, for EXPLAIN.
-    fn explain(&self, plan: &Arc<dyn ExecutionPlan>) -> String;
+    fn explain(&self, plan: &Arc<dyn ExecutionPlan>) -> Result<String>;
 }

@@ -122,18 +122,16 @@ async fn plan_explain(
     let Some(cut) = distribution.distribute(&plan, state).await? else {
         return Ok(explained);
     };
-    let plans = shown.stringified_plans().iter().map(|plan| {
-        let plan_type = plan.plan_type.clone();
-        match plan_type {
-            PlanType::FinalPhysicalPlan => {
-                StringifiedPlan::new(plan_type, distribution.explain(&cut))
-            }
-            _ => plan.clone(),
+    let text = distribution.explain(&cut)?;
+    let mut plans = shown.stringified_plans().to_vec();
+    for plan in &mut plans {
+        if plan.plan_type == PlanType::FinalPhysicalPlan {
+            *plan = StringifiedPlan::new(PlanType::FinalPhysicalPlan, text.as_str());
         }
-    });
+    }
     Ok(Arc::new(ExplainExec::new(
         explained.schema(),
-        plans.collect(),
+        plans,
         shown.verbose(),
     )))
 }
