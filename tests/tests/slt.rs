@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use skewer::Database;
-use skewer_tests::contents::contents;
+use skewer_tests::contents::{contents, query};
 use skewer_tests::slt::{Connection, scripts};
 use sqllogictest::{Runner, default_normalizer, default_validator, strict_column_validator};
 
@@ -36,33 +36,52 @@ fn runner(
     runner
 }
 
-async fn run(script: &Path, on_disk: bool) -> Result<(), String> {
+/// Where a script runs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Place {
+    InMemory,
+    /// And the database is opened again afterwards.
+    OnDisk,
+    /// In memory, and queries are distributed over so many workers.
+    Workers(usize),
+}
+
+/// Runs a script; gives the number of its queries that ran on several workers.
+async fn run(script: &Path, place: Place) -> Result<usize, String> {
     let scratch = tempfile::tempdir().map_err(|e| e.to_string())?;
     let out = scratch.path().join("out");
     std::fs::create_dir(&out).map_err(|e| e.to_string())?;
     let path = scratch.path().join("db");
     // Two threads everywhere: plans in golden files must not depend on the machine.
     let builder = Database::builder().worker_threads(2);
-    let builder = if on_disk {
-        builder.path(&path)
-    } else {
-        builder
+    let builder = match place {
+        Place::InMemory => builder,
+        Place::OnDisk => builder.path(&path),
+        Place::Workers(workers) => builder.workers(workers),
     };
     let db = builder.build().map_err(|e| e.to_string())?;
     let mut runner = runner(&db, &out);
+    if let Place::Workers(_) = place {
+        // Scripts say with it which of their queries show the plan.
+        runner.add_label("workers");
+    }
     let outcome = runner.run_file_async(script).await;
     runner.shutdown_async().await;
     drop(runner);
     outcome.map_err(|e| e.display(false).to_string())?;
-    if !on_disk {
-        return Ok(());
+    if place != Place::OnDisk {
+        let distributed = "SELECT count(DISTINCT query_id) FROM sys.operator_stats
+                           WHERE worker_id > 0";
+        let count = query(&db.session(), distributed).await;
+        let count = count.map_err(|e| e.to_string())?;
+        return count[0].parse().map_err(|_| format!("{count:?}"));
     }
     let before = contents(&db.session()).await.map_err(|e| e.to_string())?;
     db.close().map_err(|e| e.to_string())?;
     let db = Database::open(&path).map_err(|e| format!("opening again: {e}"))?;
     let after = contents(&db.session()).await.map_err(|e| e.to_string())?;
     if before == after {
-        Ok(())
+        Ok(0)
     } else {
         Err(format!(
             "{}: after opening again the database holds\n{after:#?}\nin place of\n{before:#?}",
@@ -71,13 +90,19 @@ async fn run(script: &Path, on_disk: bool) -> Result<(), String> {
     }
 }
 
-async fn run_all(on_disk: bool) {
+/// Runs all scripts; gives the number of queries that ran on several workers.
+async fn run_all(place: Place) -> usize {
     let scripts = scripts(&folder("slt")).unwrap();
     assert!(!scripts.is_empty(), "there are no scripts");
     let mut failures = Vec::new();
+    let mut distributed = 0;
     for script in &scripts {
-        if let Err(error) = run(script, on_disk).await {
-            failures.push(error);
+        if matches!(place, Place::Workers(_)) && shows_plans(script) {
+            continue;
+        }
+        match run(script, place).await {
+            Ok(queries) => distributed += queries,
+            Err(error) => failures.push(error),
         }
     }
     assert!(
@@ -87,12 +112,30 @@ async fn run_all(on_disk: bool) {
         scripts.len(),
         failures.join("\n\n")
     );
+    distributed
+}
+
+/// Whether a script is about plans: those of several workers have tests of their own.
+fn shows_plans(script: &Path) -> bool {
+    script.ends_with("explain.slt") || script.ends_with("explain_profile.slt")
+}
+
+#[tokio::test]
+async fn golden_scripts_hold_on_three_workers() {
+    if std::env::var_os("UPDATE_SLT").is_none() {
+        let distributed = run_all(Place::Workers(3)).await;
+        // Tables of the scripts are small, but their rows are on workers all the same.
+        assert!(
+            distributed > 50,
+            "only {distributed} queries were distributed"
+        );
+    }
 }
 
 #[tokio::test]
 async fn golden_scripts_hold_in_memory() {
     if std::env::var_os("UPDATE_SLT").is_none() {
-        run_all(false).await;
+        assert_eq!(run_all(Place::InMemory).await, 0);
         return;
     }
     for script in scripts(&folder("slt")).unwrap() {
@@ -114,6 +157,6 @@ async fn golden_scripts_hold_in_memory() {
 #[tokio::test]
 async fn golden_scripts_hold_on_disk_and_after_opening_again() {
     if std::env::var_os("UPDATE_SLT").is_none() {
-        run_all(true).await;
+        run_all(Place::OnDisk).await;
     }
 }

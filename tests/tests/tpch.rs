@@ -8,6 +8,7 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::record_batch::RecordBatchReader;
 use datafusion::parquet::arrow::ArrowWriter;
 use skewer::{Database, Level, Session};
+use skewer_storage::StorageOptions;
 use skewer_tests::contents::lines;
 use tpchgen::generators::{
     CustomerGenerator, LineItemGenerator, NationGenerator, OrderGenerator, PartGenerator,
@@ -192,17 +193,68 @@ fn statements(session: &Session, number: i32) -> (Vec<String>, String, Vec<Strin
     (statements, query, after)
 }
 
-#[tokio::test]
-async fn tpch_queries_give_the_same_at_every_level() {
+/// Sessions of databases that have the tables.
+async fn imported(databases: &[Database]) -> Vec<Session> {
     let scratch = tempfile::tempdir().unwrap();
-    let database = Database::builder().worker_threads(2).build().unwrap();
-    let session = database.session();
+    let sessions: Vec<_> = databases.iter().map(Database::session).collect();
     for (table, reader) in tables() {
         let path = scratch.path().join(format!("{table}.parquet"));
         write_parquet(&path, reader);
-        let sql = format!("CREATE TABLE {table} AS SELECT * FROM '{}'", path.display());
-        run(&session, &sql).await;
+        for session in &sessions {
+            let sql = format!("CREATE TABLE {table} AS SELECT * FROM '{}'", path.display());
+            run(session, &sql).await;
+        }
     }
+    sessions
+}
+
+/// The queries on three workers, whose plans are distributed, against one worker.
+#[tokio::test]
+async fn tpch_queries_give_the_same_on_three_workers() {
+    let builder = || Database::builder().worker_threads(2);
+    // Several segments of each of the larger tables: every worker owns some.
+    let segments = StorageOptions {
+        segment_rows: 4000,
+        ..StorageOptions::default()
+    };
+    let one = builder().build().unwrap();
+    let three = builder().workers(3).storage_options(segments);
+    let three = three.build().unwrap();
+    let [one, three] = &imported(&[one, three]).await[..] else {
+        panic!("two sessions");
+    };
+    run(one, "SET profile.level = 'off'").await;
+    for number in 1..=22 {
+        let (before, query, after) = statements(one, number);
+        for sql in &before {
+            run(one, sql).await;
+            run(three, sql).await;
+        }
+        let expected = answer(one, &query).await;
+        for level in [Level::Counters, Level::Records] {
+            run(three, &format!("SET profile.level = '{level}'")).await;
+            let given = answer(three, &query).await;
+            assert_eq!(expected, given, "query {number} at level {level}");
+            let workers = "SELECT count(DISTINCT worker_id) FROM sys.operator_stats
+                           WHERE query_id = last_query_id()";
+            let (_, workers) = run(three, workers).await;
+            assert_eq!(
+                lines(&workers).unwrap(),
+                ["3"],
+                "query {number} at level {level}"
+            );
+        }
+        for sql in &after {
+            run(one, sql).await;
+            run(three, sql).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn tpch_queries_give_the_same_at_every_level() {
+    let database = Database::builder().worker_threads(2).build().unwrap();
+    let session = imported(&[database]).await.swap_remove(0);
     let levels = [Level::Counters, Level::Calls, Level::Records];
     let mut empty = Vec::new();
     for number in 1..=22 {

@@ -113,10 +113,27 @@ fn by_values(rows: Vec<(String, BTreeSet<Base>)>) -> BTreeMap<String, (usize, BT
 
 #[tokio::test]
 async fn lineage_is_what_a_naive_evaluator_says() {
-    let database = Database::builder().worker_threads(3).build().unwrap();
-    let tables = tiny_tables(&database).await;
-    let whole = session(&database, Level::Records, false).await;
-    let skipping = session(&database, Level::Records, true).await;
+    agrees_with_the_naive_evaluator(&Database::builder().worker_threads(3).build().unwrap()).await;
+}
+
+#[tokio::test]
+async fn lineage_across_three_workers_is_what_a_naive_evaluator_says() {
+    let database = Database::builder().worker_threads(2).workers(3);
+    let database = database.build().unwrap();
+    agrees_with_the_naive_evaluator(&database).await;
+    let crossed = "SELECT count(DISTINCT query_id) FROM sys.lineage WHERE worker_id > 0";
+    let rows = query(&database.session(), crossed).await.unwrap();
+    let queries: u64 = rows[0].parse().unwrap();
+    assert!(
+        queries > 20,
+        "only {queries} queries logged lineage on several workers"
+    );
+}
+
+async fn agrees_with_the_naive_evaluator(database: &Database) {
+    let tables = tiny_tables(database).await;
+    let whole = session(database, Level::Records, false).await;
+    let skipping = session(database, Level::Records, true).await;
     let (mut checked, mut simplified) = (0, 0);
     for (number, (case, mut random)) in cases(100).enumerate() {
         let depth = random.random_range(1..=4);

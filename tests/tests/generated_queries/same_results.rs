@@ -45,15 +45,35 @@ async fn tables(database: &Database) {
 async fn a_profiled_query_returns_what_it_returns_unprofiled() {
     let database = Database::builder().worker_threads(3).build().unwrap();
     tables(&database).await;
-    let plain = session(&database, Level::Off, false).await;
-    let plain_skipping = session(&database, Level::Off, true).await;
-    let records = session(&database, Level::Records, false).await;
-    let records_skipping = session(&database, Level::Records, true).await;
-    let counters = session(&database, Level::Counters, false).await;
-    let calls = session(&database, Level::Calls, true).await;
+    every_level_agrees(&database, &database, 100).await;
+}
+
+#[tokio::test]
+async fn a_query_returns_on_three_workers_what_it_returns_on_one() {
+    let one = Database::builder().worker_threads(3).build().unwrap();
+    let three = Database::builder().worker_threads(2).workers(3);
+    let three = three.build().unwrap();
+    tables(&one).await;
+    tables(&three).await;
+    every_level_agrees(&one, &three, 100).await;
+    let distributed = "SELECT count(DISTINCT query_id) FROM sys.operator_stats WHERE worker_id > 0";
+    let (_, rows, _) = run(&three.session(), distributed).await.unwrap();
+    let rows: u64 = rows[0].parse().unwrap();
+    assert!(rows > 100, "only {rows} of 200 were distributed");
+}
+
+/// Queries return in `database` at every level what they return in `reference`, which has the
+/// same tables, unprofiled.
+async fn every_level_agrees(reference: &Database, database: &Database, queries: u64) {
+    let plain = session(reference, Level::Off, false).await;
+    let plain_skipping = session(reference, Level::Off, true).await;
+    let records = session(database, Level::Records, false).await;
+    let records_skipping = session(database, Level::Records, true).await;
+    let counters = session(database, Level::Counters, false).await;
+    let calls = session(database, Level::Calls, true).await;
     let (mut valid, mut rows) = (0, 0);
     let mut all = 0;
-    for (number, (case, random)) in cases(100).enumerate() {
+    for (number, (case, random)) in cases(queries).enumerate() {
         let mut generator = Generator::new(random);
         let (sql, ordered) = generator.query();
         let skip = generator.below(3) == 0;
