@@ -78,6 +78,10 @@ pub enum NetError {
     #[error("{0} (on {node})", node = .0.node)]
     Remote(RemoteFailure),
 
+    /// This node itself has been shut down.
+    #[error("this node has been shut down")]
+    ShutDown,
+
     /// The address cannot be listened at.
     #[error("cannot listen at {address} (UDP): {reason}")]
     Listen {

@@ -1,6 +1,6 @@
 //! datafusion-distributed's channels to workers.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
 use datafusion::arrow::array::RecordBatch;
@@ -18,11 +18,12 @@ use http::HeaderMap;
 use quinn::Connection;
 use url::Url;
 
-use super::node::{Inner, Node};
+use super::node::Inner;
 use super::partitions::{Group, GroupMetrics};
 use super::peers::Peer;
 use super::serve;
 use super::stream::{Inbound, Outbound, SendError, Unwanted, Whose};
+use crate::error::NetError;
 use crate::frame::{FrameError, FrameKind, Request, codec, coordinator, encode};
 
 /// Reaches workers by their URLs, over the connections of a [`Node`].
@@ -30,14 +31,18 @@ use crate::frame::{FrameError, FrameKind, Request, codec, coordinator, encode};
 /// Whatever goes wrong comes out as a `DataFusionError`: a worker that is gone as one in which
 /// [`crate::LostWorker::of`] finds its name, a failure on the worker as an error of the class that
 /// it was there.
+///
+/// It does not keep the node alive: a node holds the sessions that hold this.
 #[derive(Debug, Clone)]
 pub struct QuicResolver {
-    node: Node,
+    node: Weak<Inner>,
 }
 
 impl QuicResolver {
-    pub(crate) fn new(node: Node) -> Self {
-        Self { node }
+    pub(crate) fn new(node: &Arc<Inner>) -> Self {
+        Self {
+            node: Arc::downgrade(node),
+        }
     }
 }
 
@@ -47,7 +52,7 @@ impl ChannelResolver for QuicResolver {
         &self,
         url: &Url,
     ) -> Result<Box<dyn WorkerChannel>, DataFusionError> {
-        let node = Arc::clone(self.node.inner());
+        let node = self.node.upgrade().ok_or(NetError::ShutDown)?;
         let peer = node.peers.by_url(url)?;
         let connection = node.connection(&peer).await?;
         Ok(Box::new(QuicChannel {

@@ -16,8 +16,8 @@ use super::services::Services;
 use crate::error::NetError;
 use crate::identity::{Credentials, NodeId, PeerIdentity, Revocation, Trust, tls};
 
-/// A node of a cluster. Clones are the same node; when the last one is dropped the socket stays
-/// until what is under way is over: call [`Node::shutdown`].
+/// A node of a cluster. Clones are the same node. Once it serves it lives until
+/// [`Node::shutdown`]; before, until the last clone is dropped.
 ///
 /// The order of things: [`Node::bind`] takes the port and can ask others at once; with
 /// [`Node::resolver`] a `Worker`'s sessions are built; [`Node::serve`] begins to answer. Membership
@@ -127,7 +127,7 @@ impl Node {
     /// What datafusion-distributed reaches workers by: for `with_distributed_channel_resolver` of
     /// the coordinator's session and of those that a `Worker` builds.
     pub fn resolver(&self) -> QuicResolver {
-        QuicResolver::new(self.clone())
+        QuicResolver::new(&self.inner)
     }
 
     /// Connects to a node, if there is no connection yet: the first query need not wait for it.
@@ -200,15 +200,12 @@ impl Node {
         Ok(())
     }
 
-    /// Closes all connections and waits, at most a second, until the others have heard it.
+    /// Closes all connections and waits, at most a second, until the others have heard it. The port
+    /// is free when the last clone is dropped.
     pub async fn shutdown(&self) {
         self.inner.endpoint.close(0u32.into(), b"it was shut down");
         let idle = self.inner.endpoint.wait_idle();
         let _ = tokio::time::timeout(Duration::from_secs(1), idle).await;
-    }
-
-    pub(crate) fn inner(&self) -> &Arc<Inner> {
-        &self.inner
     }
 }
 

@@ -280,3 +280,82 @@ fn bytes_of(buffer: Buffer) -> Bytes {
     }
     Bytes::from_owner(Owner(buffer))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+    use std::time::SystemTime;
+
+    use quinn::{ClientConfig, Connection, Endpoint, ServerConfig};
+
+    use super::*;
+    use crate::identity::authority::NODE_LIFETIME;
+    use crate::identity::{Authority, Credentials, NodeId, Revocations, Trust, tls};
+
+    /// Both ends of a connection, with what keeps them open.
+    async fn pair() -> (Connection, Connection, [Endpoint; 2]) {
+        let now = SystemTime::now();
+        let authority = Authority::create(now).unwrap();
+        let trust = Trust::new(authority.certificate(), Arc::new(Revocations::in_memory()));
+        let trust = trust.unwrap();
+        let credentials = |node| {
+            Credentials::issued_by(&authority, NodeId(node), "node", now, NODE_LIFETIME).unwrap()
+        };
+        let server = tls::server(&credentials(1), &trust, 1).unwrap();
+        let here = SocketAddr::from(([127, 0, 0, 1], 0));
+        let server = ServerConfig::with_crypto(Arc::new(server));
+        let server = Endpoint::server(server, here).unwrap();
+        let client = Endpoint::client(here).unwrap();
+        let (config, _) = tls::client(&credentials(2), &trust, NodeId(1), 1).unwrap();
+        let config = ClientConfig::new(Arc::new(config));
+        let address = server.local_addr().unwrap();
+        let calling = client
+            .connect_with(config, address, tls::SERVER_NAME)
+            .unwrap();
+        let (caller, called) =
+            tokio::join!(calling, async { server.accept().await.unwrap().await });
+        (caller.unwrap(), called.unwrap(), [client, server])
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_stream_that_its_sender_drops_or_ends_without_end_is_cut_off_and_not_complete() {
+        let (caller, called, _endpoints) = pair().await;
+        for dropped in [true, false] {
+            let (send, _receive) = called.open_bi().await.unwrap();
+            let mut out = Outbound::new(send);
+            out.frame(FrameKind::Reply, b"one of two").await.unwrap();
+            let (_send, receive) = caller.accept_bi().await.unwrap();
+            let mut inbound = Inbound::new(receive, Whose::Other("worker 1".to_owned()));
+            let first = inbound.next().await.unwrap();
+            assert_eq!(first.payload.as_slice(), b"one of two");
+            if !dropped {
+                // As quinn ends streams that are dropped.
+                out.stream.finish().unwrap();
+                out.ended = true;
+            }
+            drop(out);
+            match inbound.next().await {
+                Err(NetError::Protocol { peer, error }) => {
+                    assert_eq!((peer.as_str(), error), ("worker 1", FrameError::Truncated));
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_sender_learns_that_nobody_wants_more() {
+        let (caller, called, _endpoints) = pair().await;
+        let (send, _receive) = called.open_bi().await.unwrap();
+        let mut out = Outbound::new(send);
+        out.frame(FrameKind::Reply, b"first").await.unwrap();
+        let (_send, receive) = caller.accept_bi().await.unwrap();
+        let mut inbound = Inbound::new(receive, Whose::Other("worker 1".to_owned()));
+        inbound.next().await.unwrap();
+        let unwanted = out.unwanted();
+        drop(inbound);
+        let Unwanted = unwanted.await;
+        let refused = out.frame(FrameKind::Reply, b"second").await;
+        assert!(matches!(refused, Err(SendError::Unwanted)));
+    }
+}

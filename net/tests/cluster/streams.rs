@@ -357,3 +357,25 @@ async fn a_worker_says_which_version_it_runs() {
     let text = unknown.err().unwrap().to_string();
     assert!(text.contains("skewer://worker-9"), "{text}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_is_shut_down_gives_its_port_back() {
+    let cluster = Cluster::new(2, &NetOptions::default());
+    let task = start(&cluster.master, 2, Ending::After(5)).await.unwrap();
+    for stream in task.partitions {
+        stream.try_collect::<Vec<_>>().await.unwrap();
+    }
+    let resolver = cluster.workers[0].resolver();
+    let address = cluster.workers[0].local_address().unwrap();
+    cluster.workers[0].shutdown().await;
+    drop(cluster);
+    let bound = || std::net::UdpSocket::bind(address).is_ok();
+    until(bound).await;
+    let late = resolver
+        .get_worker_client_for_url(&worker_url(NodeId(2)))
+        .await;
+    assert_eq!(
+        late.err().unwrap().strip_backtrace(),
+        "External error: this node has been shut down"
+    );
+}
