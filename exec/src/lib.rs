@@ -11,6 +11,7 @@
 //! * [`capture`]: the aggregate function that logs which records went into which group
 //! * [`timed_evaluation`]: evaluating expressions and timing records
 //! * [`pacing`]: how single slow records are found without timing each
+//! * [`preemption`]: time that passed while other threads had the processor
 //! * [`long_values`]: rows worth timing by themselves
 //! * [`row_function`]: scalar functions of one row, which time each call
 //! * [`sample`]: choosing the base records that are traced
@@ -25,6 +26,7 @@ pub mod numbered;
 pub mod output_records;
 pub mod pacing;
 pub mod position;
+pub mod preemption;
 pub mod profiled;
 pub mod row_function;
 pub mod sample;

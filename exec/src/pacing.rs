@@ -6,8 +6,8 @@
 //! chunk again. A row is blamed only after it was slow twice, and with the smaller of its
 //! times, so that a thread that lost its processor for a moment blames nobody.
 //!
-//! There is no clock in here: the caller evaluates rows and says how long that took, so tests
-//! can play any machine.
+//! There is no clock in here: the caller evaluates rows and says how long that took (where it can,
+//! without what [`crate::preemption`] knows to be nobody's), so tests can play any machine.
 
 use std::ops::Range;
 
@@ -39,6 +39,10 @@ const REPLAY_SHARE: f64 = 0.05;
 
 /// … plus the excess at hand and this much.
 const REPLAY_FLOOR_NS: f64 = 20_000_000.0;
+
+/// A row is the longest so far if it took this many times as long as the longest before; in rows
+/// sorted by their cost many would be without.
+const LONGER: f64 = 1.1;
 
 /// Rows that were timed one by one are confirmed if that takes at most this share of their
 /// batch's time, or [`REPLAY_FLOOR_NS`].
@@ -185,7 +189,7 @@ impl Pacer {
         self.spent_ns += ns;
         let mut method = Method::Measured;
         if replayable && ns > SUSPICIOUS_NS {
-            let longest = ns > self.longest_ns
+            let longest = ns > LONGER * self.longest_ns
                 && ns < LONGEST_STALL_NS
                 && within_replay_share(self.confirmed_ns, self.spent_ns, 0.0);
             let suspicious = !self.recent.is_empty()

@@ -182,6 +182,11 @@ impl ProfiledExec {
         Self { observed }
     }
 
+    /// The operator, and its place.
+    pub fn observed(&self) -> &Observed {
+        &self.observed
+    }
+
     /// Counts the keys of what the operator returns.
     #[must_use]
     pub fn with_keys(mut self, keys: Option<KeySample>) -> Self {

@@ -33,6 +33,7 @@ use skewer_profiling::{Ids, Latencies, LatencyChunk, LatencyKind, Method, Record
 use crate::long_values::rows_far_longer_than_the_mean;
 use crate::pacing::{EvaluateRows, Pacer, Run, slow_rows};
 use crate::position;
+use crate::preemption::OwnTime;
 use crate::row_function::{RowFunction, with_row_times};
 use crate::source::RecordSource;
 
@@ -420,6 +421,7 @@ impl Evaluation {
         let mut evaluator = BatchEvaluator {
             batch,
             expressions: &self.timed.expressions,
+            time: OwnTime::of_this_thread(),
             chunks: vec![],
         };
         let runs = self
@@ -551,6 +553,7 @@ fn concat_parts(mut parts: Vec<Vec<ArrayRef>>, expressions: usize) -> Result<Vec
 struct BatchEvaluator<'a> {
     batch: &'a RecordBatch,
     expressions: &'a [(Arc<dyn PhysicalExpr>, String)],
+    time: OwnTime,
     /// The chunks evaluated so far, in order, with the nanoseconds they took.
     chunks: Vec<(Piece, f64)>,
 }
@@ -564,7 +567,7 @@ impl EvaluateRows for BatchEvaluator<'_> {
             .iter()
             .map(|(expression, _)| expression.evaluate(&slice)?.into_array(rows.len()))
             .collect::<Result<Vec<_>>>()?;
-        let ns = started.elapsed().as_nanos() as f64;
+        let ns = self.time.since(started).as_nanos() as f64;
         if keep {
             self.chunks.push((Piece { rows, values }, ns));
         }
