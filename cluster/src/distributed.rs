@@ -6,8 +6,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use datafusion::catalog::Session;
 use datafusion::common::Result;
-use datafusion::execution::SessionState;
 use datafusion::execution::context::QueryPlanner;
+use datafusion::execution::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion_distributed::{DistributedExec, SessionStateBuilderExt};
@@ -47,15 +47,10 @@ impl Distribution for Distributed {
             tracing::debug!("a query runs on one worker: {stays}");
             return Ok(None);
         }
-        let planner = datafusion::execution::SessionStateBuilder::new()
-            .with_query_planner(Arc::new(Planned(Arc::clone(plan))))
-            .with_distributed_planner()
-            .build();
-        let nothing = LogicalPlan::default();
-        let cut = planner
-            .query_planner()
-            .create_physical_plan(&nothing, state)
-            .await?;
+        let mut cut = cut_at_exchanges(plan, state).await?;
+        if let Some(apart) = placement.with_scans_apart(plan)? {
+            cut = cut_at_exchanges(&apart, state).await?;
+        }
         Ok(cut.is::<DistributedExec>().then_some(cut))
     }
 
@@ -72,6 +67,21 @@ impl Distribution for Distributed {
     fn explain(&self, plan: &Arc<dyn ExecutionPlan>) -> Result<String> {
         explain::as_text(plan)
     }
+}
+
+/// What `datafusion-distributed` makes of a plan.
+async fn cut_at_exchanges(
+    plan: &Arc<dyn ExecutionPlan>,
+    state: &SessionState,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let planner = SessionStateBuilder::new()
+        .with_query_planner(Arc::new(Planned(Arc::clone(plan))))
+        .with_distributed_planner()
+        .build();
+    let planner = planner.query_planner();
+    planner
+        .create_physical_plan(&LogicalPlan::default(), state)
+        .await
 }
 
 /// A planner for a plan that is there already: `datafusion-distributed` cuts what its

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::common::stats::Precision;
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Result, Statistics, exec_err};
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::memory::DataSourceExec;
@@ -16,12 +17,14 @@ use datafusion::datasource::physical_plan::{
 };
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::prelude::SessionConfig;
 use datafusion_distributed::{
     DesiredTaskCountEvent, DesiredTaskCountEventResponse, DesiredTaskCountHandler, DistributedExt,
     DistributedLeafExec, RouteTasksEvent, RouteTasksEventResponse, RouteTasksHandler,
     ScaleUpLeafNodeEvent, ScaleUpLeafNodeEventResponse, ScaleUpLeafNodeHandler,
 };
+use parking_lot::Mutex;
 
 use crate::travel::Leaf;
 use crate::workers::Workers;
@@ -31,17 +34,50 @@ use crate::workers::Workers;
 pub struct Placement {
     workers: Workers,
     store: ObjectStoreUrl,
+    /// Scans of segments in stages that only one worker can run.
+    alone: Arc<Mutex<Vec<Arc<dyn ExecutionPlan>>>>,
 }
 
 impl Placement {
     /// Places tasks on `workers`; segments are the files of `store`.
     pub fn new(workers: Workers, store: ObjectStoreUrl) -> Self {
-        Self { workers, store }
+        Self {
+            workers,
+            store,
+            alone: Arc::default(),
+        }
     }
 
     /// Where segments are.
     pub fn store(&self) -> &ObjectStoreUrl {
         &self.store
+    }
+
+    /// `plan` with an exchange on top of each scan that the planner has put into a stage of one
+    /// task: there, one worker would read the segments of all. `None` if there is none, or none
+    /// any more.
+    ///
+    /// ```text
+    /// UnionExec               only one task, since VALUES are returned once
+    ///   CoalescePartitions    ← new: the planner puts an exchange below
+    ///     DataSourceExec
+    ///   PlaceholderRowExec
+    /// ```
+    pub(crate) fn with_scans_apart(
+        &self,
+        plan: &Arc<dyn ExecutionPlan>,
+    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let alone = std::mem::take(&mut *self.alone.lock());
+        if alone.is_empty() {
+            return Ok(None);
+        }
+        let apart = Arc::clone(plan).transform_up(|node| {
+            Ok(match alone.iter().any(|scan| Arc::ptr_eq(scan, &node)) {
+                true => Transformed::yes(Arc::new(CoalescePartitionsExec::new(node)) as _),
+                false => Transformed::no(node),
+            })
+        })?;
+        Ok(apart.transformed.then_some(apart.data))
     }
 
     /// Lets the planner ask.
@@ -78,10 +114,13 @@ impl DesiredTaskCountHandler for Placement {
 impl ScaleUpLeafNodeHandler for Placement {
     fn handle(&self, event: ScaleUpLeafNodeEvent) -> Option<Result<ScaleUpLeafNodeEventResponse>> {
         let plan = Arc::clone(event.plan);
-        let segments = event.task_count > 1 && Leaf::of(&plan, &self.store) == Leaf::Segments;
-        let placed = match segments {
-            true => shared(plan, event.task_count, event.session_config),
-            false => Ok(plan),
+        let placed = match (Leaf::of(&plan, &self.store), event.task_count) {
+            (Leaf::Segments, 1) => {
+                self.alone.lock().push(Arc::clone(&plan));
+                Ok(plan)
+            }
+            (Leaf::Segments, tasks) => shared(plan, tasks, event.session_config),
+            _ => Ok(plan),
         };
         Some(placed.map(ScaleUpLeafNodeEventResponse::new))
     }

@@ -92,6 +92,7 @@ const QUERIES: &[&str] = &[
     "SELECT sum(c) FROM (SELECT g, count(*) AS c FROM (SELECT * FROM names LIMIT 2) GROUP BY g)",
     "SELECT approx_distinct(a) > 2000, median(a), array_agg(DISTINCT g ORDER BY g) FROM t",
     "SELECT sum(v) FROM (SELECT a AS v FROM t UNION ALL SELECT g FROM names)",
+    "SELECT sum(v) FROM (SELECT a AS v FROM t UNION ALL SELECT column1 FROM (VALUES (1), (2)))",
 ];
 
 #[tokio::test]

@@ -41,7 +41,7 @@ sys_table! {
         row fragment_id: Int,
         /// The fragment that consumes this one's rows; NULL for the one that makes the result.
         row parent_fragment_id: OptInt,
-        /// Partitions that the fragment runs in.
+        /// Partitions that the fragment runs in, on all its workers.
         row tasks: Int,
         /// The fragment's part of the physical plan, as indented text.
         row plan: Text,
@@ -85,7 +85,7 @@ sys_table! {
         row operator_id: Int,
         /// The worker that ran this partition; 0 in a process of its own.
         given worker_id: Int,
-        /// The partition of the operator's output, from 0.
+        /// The partition of the operator's output, from 0; several workers number theirs through.
         row partition: Int,
         /// Times that the parent called the operator for a batch.
         row calls: Int,
@@ -148,11 +148,11 @@ sys_table! {
         row source_worker: Int,
         /// The worker that received.
         row destination_worker: Int,
-        /// The partition that received.
+        /// The partition that received; where rows are gathered, the one that sent.
         row partition: Int,
         /// Rows sent.
         row tuples: Int,
-        /// Bytes sent: in memory between partitions of a process, encoded between workers.
+        /// Bytes of the rows sent, as they are in memory.
         row bytes: Int,
         /// When the batch, or the last batch of a total, was sent.
         row sent_at: OptTime,

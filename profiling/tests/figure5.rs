@@ -17,9 +17,21 @@ const SCAN: i64 = 3;
 const STAGE_1: i64 = 2;
 const STAGE_2: i64 = 1;
 
+/// Who runs the partitions.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum On {
+    OneWorker,
+    /// Each partition has a worker of its own.
+    Workers,
+}
+
 /// Records `h1` to `h5` have the row ids 1 to 5, `i1` to `i10` and `o1` to `o5` likewise.
-fn record(tables: &SysTables) {
+fn record(tables: &SysTables, on: On) {
     let recorder = recorder(QUERY);
+    let of = |partition: i64| match on {
+        On::OneWorker => Arc::clone(&recorder),
+        On::Workers => recorder.of_worker(partition + 1),
+    };
     recorder.operator(operator(0, None, "RootExec", false));
     recorder.operator(operator(STAGE_2, Some(0), "AggregateExec", true));
     recorder.operator(operator(STAGE_1, Some(STAGE_2), "AggregateExec", true));
@@ -30,7 +42,7 @@ fn record(tables: &SysTables) {
         (STAGE_2, 0, 60),
         (STAGE_2, 1, 120),
     ] {
-        recorder.operator_stats(stats(operator_id, partition, ms(shuffle_ms)));
+        of(partition).operator_stats(stats(operator_id, partition, ms(shuffle_ms)));
     }
     let input = (SCAN, Some("input"));
     let stage_1_partition_0 = [
@@ -54,8 +66,8 @@ fn record(tables: &SysTables) {
         (9, 5, 264),
         (10, 4, 160),
     ];
-    lineage(&recorder, (STAGE_1, 0), input, &in_ns(&stage_1_partition_0));
-    lineage(&recorder, (STAGE_1, 1), input, &in_ns(&stage_1_partition_1));
+    lineage(&of(0), (STAGE_1, 0), input, &in_ns(&stage_1_partition_0));
+    lineage(&of(1), (STAGE_1, 1), input, &in_ns(&stage_1_partition_1));
     let stage_2_partition_0 = [(1, 1, 0), (1, 6, 0), (2, 2, 0), (2, 7, 0)];
     let stage_2_partition_1 = [
         (3, 3, 0),
@@ -65,18 +77,8 @@ fn record(tables: &SysTables) {
         (5, 5, 0),
         (5, 10, 0),
     ];
-    lineage(
-        &recorder,
-        (STAGE_2, 0),
-        (STAGE_1, None),
-        &stage_2_partition_0,
-    );
-    lineage(
-        &recorder,
-        (STAGE_2, 1),
-        (STAGE_1, None),
-        &stage_2_partition_1,
-    );
+    lineage(&of(0), (STAGE_2, 0), (STAGE_1, None), &stage_2_partition_0);
+    lineage(&of(1), (STAGE_2, 1), (STAGE_1, None), &stage_2_partition_1);
     let results: Vec<(i64, i64)> = (1..=5).map(|record| (record, 0)).collect();
     outputs(&recorder, 0, (STAGE_2, None), &results);
     tables.finish(&recorder, finished("SELECT … GROUP BY word"));
@@ -93,21 +95,24 @@ fn in_ns(edges: &[(i64, i64, i64)]) -> Vec<(i64, i64, i64)> {
         .collect()
 }
 
-/// The log in memory, the same log written to files, and the same opened again.
-fn stores(directory: &std::path::Path) -> [Arc<SysTables>; 3] {
-    let memory = SysTables::open(None, Retention::default());
-    record(&memory);
-    let written = SysTables::open(None, Retention::default());
-    record(&written);
-    written.flush().unwrap();
-    let before = SysTables::open(Some(directory), Retention::default());
-    record(&before);
-    drop(before);
-    [
-        memory,
-        written,
-        SysTables::open(Some(directory), Retention::default()),
-    ]
+/// The log in memory, the same log written to files, and the same opened again; of one worker,
+/// and of several.
+fn stores(directory: &std::path::Path) -> Vec<Arc<SysTables>> {
+    let mut stores = Vec::new();
+    for on in [On::OneWorker, On::Workers] {
+        let memory = SysTables::open(None, Retention::default());
+        record(&memory, on);
+        let written = SysTables::open(None, Retention::default());
+        record(&written, on);
+        written.flush().unwrap();
+        let directory = directory.join(format!("{on:?}"));
+        let before = SysTables::open(Some(&directory), Retention::default());
+        record(&before, on);
+        drop(before);
+        let again = SysTables::open(Some(&directory), Retention::default());
+        stores.extend([memory, written, again]);
+    }
+    stores
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -198,6 +203,22 @@ async fn the_most_expensive_input_is_h2_and_the_next_is_h1() {
             .unwrap();
         let sql = format!("SELECT {columns} FROM ({expanded}) ORDER BY rank");
         assert_eq!(rows(&context, &sql).await, [h2, h1], "{expanded}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_worker_has_its_rows_and_the_query_is_told_once() {
+    let directory = tempfile::tempdir().unwrap();
+    for tables in stores(directory.path()).into_iter().skip(3) {
+        let context = session(&tables);
+        let lineage = "SELECT DISTINCT worker_id FROM sys.lineage WHERE query_id = 7 ORDER BY 1";
+        assert_eq!(rows(&context, lineage).await, [["1"], ["2"]]);
+        let queries = "SELECT count(*) FROM sys.queries";
+        assert_eq!(rows(&context, queries).await, [["1"]]);
+        let workers = "SELECT worker_id FROM sys.workers ORDER BY 1";
+        assert_eq!(rows(&context, workers).await, [["0"], ["1"], ["2"]]);
+        let overhead = "SELECT count(DISTINCT worker_id) FROM sys.profiler_overhead";
+        assert_eq!(rows(&context, overhead).await, [["3"]]);
     }
 }
 
