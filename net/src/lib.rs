@@ -11,7 +11,7 @@
 //!
 //! 1. [`identity::ClusterDirectory::init`] makes the authority and the master's certificate;
 //!    [`identity::ClusterDirectory::token`] an invitation.
-//! 2. On another machine, [`join`] turns the token into [`identity::Credentials`], which
+//! 2. On another machine, [`join()`] turns the token into [`identity::Credentials`], which
 //!    [`identity::Credentials::write`] keeps. (The master serves with
 //!    [`Services::admissions`], and its [`identity::Trust`] knows the tokens.)
 //! 3. Each process binds a [`Node`] with its credentials. [`Node::resolver`] goes into the sessions

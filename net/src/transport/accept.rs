@@ -5,16 +5,20 @@ use std::time::Duration;
 
 use quinn::crypto::rustls::HandshakeData;
 use quinn::rustls::pki_types::CertificateDer;
-use quinn::{Connection, Endpoint, Incoming};
+use quinn::{Connection, Endpoint, Incoming, VarInt};
 
 use super::connect::refusal;
 use super::node::Inner;
+use super::options::FIRST_STREAMS;
 use super::serve;
 use super::stream::{Inbound, Outbound, Whose};
 use crate::frame::{FrameKind, Hello};
 use crate::identity::PeerIdentity;
 use crate::identity::node::Holder;
 use crate::identity::tls::ALPN_HELLO;
+
+/// No peer has use for more streams at a time than this.
+const MOST_STREAMS: u32 = 1 << 20;
 
 /// How long a caller of another version may take to read that it is refused.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -59,9 +63,20 @@ async fn connection(incoming: Incoming, node: Arc<Inner>) {
         }
     }
     let holder = Arc::new(holder);
+    let mut allowed = FIRST_STREAMS;
+    let open = Arc::new(());
     while let Ok((send, receive)) = connection.accept_bi().await {
         let (node, holder) = (Arc::clone(&node), Arc::clone(&holder));
-        tokio::spawn(async move { serve::answer(&node, &holder, send, receive).await });
+        let counted = Arc::clone(&open);
+        // Partitions wait for each other: a stream that may not be opened could wait for ever.
+        if Arc::strong_count(&open) > allowed as usize / 2 && allowed < MOST_STREAMS {
+            allowed *= 2;
+            connection.set_max_concurrent_bi_streams(VarInt::from_u32(allowed));
+        }
+        tokio::spawn(async move {
+            serve::answer(&node, &holder, send, receive).await;
+            drop(counted);
+        });
     }
 }
 

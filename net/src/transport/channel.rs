@@ -26,7 +26,7 @@ use super::stream::{Inbound, Outbound, SendError, Unwanted, Whose};
 use crate::error::NetError;
 use crate::frame::{FrameError, FrameKind, Request, codec, coordinator, encode};
 
-/// Reaches workers by their URLs, over the connections of a [`Node`].
+/// Reaches workers by their URLs, over the connections of a [`Node`](super::Node).
 ///
 /// Whatever goes wrong comes out as a `DataFusionError`: a worker that is gone as one in which
 /// [`crate::LostWorker::of`] finds its name, a failure on the worker as an error of the class that

@@ -17,7 +17,7 @@
 //! - [`peers`]: the other nodes, as membership sees them;
 //! - [`services`]: what a node does for others;
 //! - [`channel`]: datafusion-distributed's channels to workers;
-//! - [`join`]: how a machine becomes a worker.
+//! - [`mod@join`]: how a machine becomes a worker.
 //!
 //! Within: `connect` and `accept` make connections, `stream` puts frames on QUIC streams, `serve`
 //! answers requests, `partitions` reads the partitions of a task.

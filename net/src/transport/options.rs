@@ -57,10 +57,10 @@ impl Default for NetOptions {
     }
 }
 
-/// How many streams a peer may have open at a time: partitions of all queries between two nodes.
-/// More wait for one to end. quinn makes an entry for each when a connection begins: a million took
-/// seconds.
-const MOST_STREAMS: u32 = 16_384;
+/// How many streams a peer may have open at first; `accept` allows more as they are used. quinn
+/// makes an entry for each that is allowed: a million took seconds, and a thousand workers have
+/// two thousand connections.
+pub(crate) const FIRST_STREAMS: u32 = 256;
 
 /// What is sent before anything is acknowledged: an unloaded network between database nodes takes
 /// it, and short shuffles are over before a smaller window would have grown.
@@ -75,7 +75,7 @@ impl NetOptions {
         config
             .max_idle_timeout(Some(idle))
             .keep_alive_interval(Some(self.keep_alive))
-            .max_concurrent_bidi_streams(VarInt::from_u32(MOST_STREAMS))
+            .max_concurrent_bidi_streams(VarInt::from_u32(FIRST_STREAMS))
             .max_concurrent_uni_streams(VarInt::from_u32(0))
             .stream_receive_window(window(self.stream_window))
             // Unbounded per connection: a partition that nobody reads yet must not stop its

@@ -220,8 +220,16 @@ impl Outbound {
     }
 
     async fn chunks(&mut self, chunks: &mut [Bytes]) -> Result<(), Unwanted> {
-        let written = self.stream.write_all_chunks(chunks).await;
-        written.map_err(|_: WriteError| Unwanted)
+        let stopped = self.stream.stopped();
+        tokio::select! {
+            biased;
+            written = self.stream.write_all_chunks(chunks) => {
+                written.map_err(|_: WriteError| Unwanted)
+            }
+            // A write that waits for the connection's send window does not notice by itself, and
+            // what keeps the window full may be what stopped streams have not sent.
+            _ = stopped => Err(Unwanted),
+        }
     }
 
     /// Says that all has been said.

@@ -379,3 +379,20 @@ async fn a_node_that_is_shut_down_gives_its_port_back() {
         "External error: this node has been shut down"
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_can_have_many_more_partitions_than_a_connection_has_streams_at_first() {
+    let options = NetOptions {
+        stream_window: 100_000,
+        ..NetOptions::default()
+    };
+    let cluster = Cluster::new(1, &options);
+    let mut task = start(&cluster.master, 1_500, Ending::Never).await.unwrap();
+    // All are open at the same time, and none ends.
+    for stream in &mut task.partitions {
+        stream.next().await.unwrap().unwrap();
+    }
+    assert_eq!(task.watch.running.load(Ordering::SeqCst), 1_500);
+    drop(task.partitions);
+    until(|| task.watch.running.load(Ordering::SeqCst) == 0).await;
+}
