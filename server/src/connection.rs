@@ -33,6 +33,8 @@ pub(crate) type Socket = Framed<MaybeTls, PgWireMessageServerCodec<()>>;
 
 /// How long a client may take to say who it is.
 const STARTUP: Duration = Duration::from_secs(60);
+/// The same when the server is ending: it is only told that.
+const LATE: Duration = Duration::from_secs(1);
 /// Bytes that are collected before they are sent.
 const BUFFER: usize = 64 << 10;
 
@@ -133,8 +135,21 @@ pub(crate) async fn serve(
             socket.set_backpressure_boundary(BUFFER);
             startup::admit(socket, &shared).await
         };
-        let Ok(admitted) = tokio::time::timeout(STARTUP, begin).await else {
-            return Ok(());
+        let mut draining = shared.draining.clone();
+        let too_late = async {
+            let late = async {
+                end_of(&mut draining).await;
+                tokio::time::sleep(LATE).await;
+            };
+            // Whichever is first.
+            tokio::select! {
+                () = late => {}
+                () = tokio::time::sleep(STARTUP) => {}
+            }
+        };
+        let admitted = tokio::select! {
+            admitted = begin => admitted,
+            () = too_late => return Ok(()),
         };
         let Some(client) = admitted? else {
             return Ok(());
@@ -200,12 +215,12 @@ impl Connection {
         loop {
             let message = tokio::select! {
                 biased;
-                message = self.socket.next() => message,
                 () = end_of(&mut draining), if idle => {
                     let error = SqlError::fatal("57P01", "the server is ending");
                     self.report(error).await?;
                     return Ok(());
                 }
+                message = self.socket.next() => message,
             };
             let message = match message {
                 None => return Ok(()),
@@ -278,13 +293,13 @@ impl Connection {
         if matches!(error.code, "XX000" | "XX001" | "53100" | "53200") {
             tracing::error!(
                 code = error.code,
-                message = error.message,
+                error = error.message,
                 "a statement failed"
             );
         } else {
             tracing::debug!(
                 code = error.code,
-                message = error.message,
+                error = error.message,
                 "a statement failed"
             );
         }

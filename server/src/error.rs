@@ -213,7 +213,7 @@ fn code(error: &Error) -> &'static str {
 }
 
 /// Line and column, from 1, as characters from the beginning of `sql`, from 1.
-fn position(sql: &str, line: u64, column: u64) -> Option<usize> {
+pub(crate) fn position(sql: &str, line: u64, column: u64) -> Option<usize> {
     let before = usize::try_from(line).ok()?.checked_sub(1)?;
     let column = usize::try_from(column).ok().filter(|column| *column > 0)?;
     let lines = sql.split_inclusive('\n').take(before);

@@ -32,18 +32,19 @@ impl Connection {
                 let tag = self.resolved(tag);
                 self.finish(stream, &tag, sql).await
             }
-            other => self.carry_out_own(other, sql, true).await,
+            other => self.carry_out_own(other, sql, None).await,
         }
     }
 
-    /// Carries out a statement that is not the engine's. `describe` is whether columns are sent
-    /// before rows.
+    /// Carries out a statement that is not the engine's. In the extended protocol it is `bound` to
+    /// values and formats, and its columns have been told.
     pub(crate) async fn carry_out_own(
         &mut self,
         command: &Command,
         sql: &str,
-        describe: bool,
+        bound: Option<(&[ScalarValue], &[Format])>,
     ) -> Result<(), Failure> {
+        let describe = bound.is_none();
         let tag = match command {
             Command::Sql { .. } => return Ok(()),
             Command::Begin => {
@@ -57,7 +58,7 @@ impl Connection {
                 "BEGIN".to_owned()
             }
             Command::Commit => {
-                self.portals.clear();
+                self.close_portals();
                 match self.transaction.commit()? {
                     Some(true) => "COMMIT".to_owned(),
                     Some(false) => "ROLLBACK".to_owned(),
@@ -68,7 +69,7 @@ impl Connection {
                 }
             }
             Command::Rollback => {
-                self.portals.clear();
+                self.close_portals();
                 if !self.transaction.rollback()? {
                     self.no_block().await?;
                 }
@@ -88,6 +89,30 @@ impl Connection {
                 }
                 self.text_row(&value).await?;
                 "SHOW".to_owned()
+            }
+            Command::Profile { query_id } => {
+                let report = self.report_on(*query_id).await?;
+                let formats = [Format::Text];
+                if describe {
+                    self.describe_rows(&text_column(REPORT), &formats).await?;
+                }
+                for row in Rows::new(&report, &formats).map_err(unwritable)? {
+                    self.socket.feed(Backend::DataRow(row)).await?;
+                }
+                "SHOW".to_owned()
+            }
+            Command::Declare(declare) => {
+                let values = bound.map_or(&[][..], |(values, _)| values);
+                self.declare(declare, values, sql).await?;
+                "DECLARE CURSOR".to_owned()
+            }
+            Command::Fetch(fetch) => {
+                let formats = bound.map(|(_, formats)| formats);
+                self.fetch(fetch, formats, sql).await?
+            }
+            Command::CloseCursor { name } => {
+                self.close_cursor(name.as_deref())?;
+                "CLOSE CURSOR".to_owned()
             }
             Command::Deallocate { name } => {
                 match name {
@@ -113,6 +138,25 @@ impl Connection {
             Command::Nothing { tag } => (*tag).to_owned(),
         };
         self.complete(tag).await
+    }
+
+    /// What EXPLAIN PROFILE would say of a query that has ended.
+    async fn report_on(&self, query_id: Option<i64>) -> Result<RecordBatch, Failure> {
+        let Some(query_id) = query_id.or_else(|| self.session.last_query_id()) else {
+            let text = "no query has run yet in this session";
+            return Err(SqlError::new("55000", text).into());
+        };
+        // With a session of its own, so that the user's last query stays what it is.
+        let questions = self.session.database().session();
+        let known = format!("SELECT 1 FROM sys.queries WHERE query_id = {query_id}");
+        let found = async { questions.sql(&known).await?.collect().await }.await;
+        let found = found.map_err(|error| SqlError::of(&error, ""))?;
+        if found.iter().all(|batch| batch.num_rows() == 0) {
+            let text = format!("sys.queries has no query {query_id}");
+            return Err(SqlError::new("22023", text).into());
+        }
+        let report = skewer::report::of_query(&self.session, query_id).await;
+        Ok(report.map_err(|error| SqlError::of(&error, ""))?)
     }
 
     async fn no_block(&mut self) -> Result<(), Broken> {
@@ -217,6 +261,7 @@ impl Connection {
                         return Ok((sent, true));
                     }
                 }
+                cursor.rows = None;
             }
             // Rows that are there go out before the next are waited for.
             let batch = match cursor.stream.next().now_or_never() {
@@ -227,11 +272,9 @@ impl Connection {
                 }
             };
             let Some(batch) = batch else {
-                cursor.rows = None;
                 return Ok((sent, false));
             };
-            let batch = batch.map_err(|error| SqlError::of(&error, sql))?;
-            cursor.rows = Some(Rows::new(&batch, &cursor.formats).map_err(unwritable)?);
+            cursor.take(batch, sql)?;
         }
     }
 
@@ -338,7 +381,7 @@ impl Connection {
     /// Portals live as long as their transaction.
     pub(crate) fn transaction_is_over(&mut self) {
         if self.transaction.status() == TransactionStatus::Idle {
-            self.portals.clear();
+            self.close_portals();
         }
     }
 
@@ -368,6 +411,39 @@ impl Cursor {
             formats,
             rows: None,
         }
+    }
+
+    /// From here on rows are in these formats.
+    ///
+    /// # Errors
+    /// If rows that have been made in other formats wait.
+    pub(crate) fn turn_to(&mut self, formats: &[Format]) -> Result<(), SqlError> {
+        if self.formats != formats && self.rows.is_some() {
+            let text = "fetching from one cursor in several formats";
+            return Err(SqlError::unsupported(text));
+        }
+        self.formats = formats.to_vec();
+        Ok(())
+    }
+
+    /// The next row; `None` at the end.
+    pub(crate) async fn next_row(&mut self, sql: &str) -> Result<Option<DataRow>, Failure> {
+        loop {
+            if let Some(row) = self.rows.as_mut().and_then(Iterator::next) {
+                return Ok(Some(row));
+            }
+            self.rows = None;
+            let Some(batch) = self.stream.next().await else {
+                return Ok(None);
+            };
+            self.take(batch, sql)?;
+        }
+    }
+
+    fn take(&mut self, batch: Result<RecordBatch, Error>, sql: &str) -> Result<(), SqlError> {
+        let batch = batch.map_err(|error| SqlError::of(&error, sql))?;
+        self.rows = Some(Rows::new(&batch, &self.formats).map_err(unwritable)?);
+        Ok(())
     }
 }
 
@@ -417,7 +493,10 @@ pub(crate) fn tag_text(tag: &Tag, rows: u64) -> String {
     }
 }
 
-/// The columns of SHOW.
+/// The column of EXPLAIN PROFILE's report.
+pub(crate) const REPORT: &str = "EXPLAIN PROFILE";
+
+/// The column of SHOW.
 pub(crate) fn text_column(name: &str) -> Schema {
     use datafusion::arrow::datatypes::{DataType, Field};
     Schema::new(vec![Field::new(name, DataType::Utf8, true)])

@@ -13,13 +13,14 @@ use pgwire::messages::extendedquery::{
     PortalSuspended, TARGET_TYPE_BYTE_PORTAL, TARGET_TYPE_BYTE_STATEMENT,
 };
 use pgwire::messages::response::EmptyQueryResponse;
+use skewer::QueryStream;
 
 use crate::connection::{Connection, Failure};
 use crate::decode;
 use crate::encode::Format;
 use crate::encode::types::{PgType, kinds};
 use crate::error::SqlError;
-use crate::execution::{Cursor, changed, tag_text, text_column};
+use crate::execution::{Cursor, REPORT, changed, tag_text, text_column};
 use crate::statement::{Command, Tag};
 
 /// A statement that has been parsed and described.
@@ -38,6 +39,50 @@ pub(crate) struct Portal {
     values: Vec<ScalarValue>,
     formats: Vec<Format>,
     state: State,
+    /// Whether it outlives its transaction, as cursors may.
+    held: bool,
+}
+
+impl Portal {
+    /// What DECLARE makes.
+    pub(crate) fn of_cursor(stream: QueryStream, format: Format, held: bool) -> Self {
+        let columns = stream.schema();
+        let formats = vec![format; columns.fields().len()];
+        let prepared = Prepared {
+            sql: String::new(),
+            command: None,
+            parameters: Vec::new(),
+            columns: Some(columns),
+        };
+        let cursor = Box::new(Cursor::new(stream, formats.clone()));
+        Self {
+            prepared: Arc::new(prepared),
+            values: Vec::new(),
+            formats,
+            state: State::Suspended(cursor, Tag::Rows),
+            held,
+        }
+    }
+
+    pub(crate) fn is_held(&self) -> bool {
+        self.held
+    }
+
+    pub(crate) fn columns(&self) -> Option<SchemaRef> {
+        self.prepared.columns.clone()
+    }
+
+    pub(crate) fn formats(&self) -> &[Format] {
+        &self.formats
+    }
+
+    /// The rows that are left, if it has been started.
+    pub(crate) fn cursor(&mut self) -> Option<&mut Cursor> {
+        match &mut self.state {
+            State::Suspended(cursor, _) => Some(cursor),
+            State::Bound | State::Finished => None,
+        }
+    }
 }
 
 enum State {
@@ -90,8 +135,17 @@ impl Connection {
     ) -> Result<(Vec<Type>, Option<SchemaRef>), Failure> {
         let text = match command {
             Some(Command::Sql { text, .. }) => text,
+            Some(Command::Declare(declare)) => &declare.query,
+            Some(Command::Fetch(fetch)) => {
+                let portal = self.portals.get(&fetch.name);
+                let portal = portal.ok_or_else(|| no_portal(&fetch.name))?;
+                return Ok((Vec::new(), portal.columns().filter(|_| fetch.shows())));
+            }
             Some(Command::Show { name }) => {
                 return Ok((Vec::new(), Some(Arc::new(text_column(name)))));
+            }
+            Some(Command::Profile { .. }) => {
+                return Ok((Vec::new(), Some(Arc::new(text_column(REPORT)))));
             }
             _ => return Ok((Vec::new(), None)),
         };
@@ -112,7 +166,12 @@ impl Connection {
             Some(Some(kind)) => kind.clone(),
             _ => PgType::of(data_type).kind,
         });
-        Ok((parameters.collect(), described.columns))
+        let columns = match command {
+            // They are those of its FETCHes.
+            Some(Command::Declare(_)) => None,
+            _ => described.columns,
+        };
+        Ok((parameters.collect(), columns))
     }
 
     /// Bind.
@@ -144,6 +203,7 @@ impl Connection {
             prepared,
             values,
             state: State::Bound,
+            held: false,
         };
         self.portals
             .insert(bind.portal_name.unwrap_or_default(), portal);
@@ -218,7 +278,10 @@ impl Connection {
                         return Ok(self.socket.feed(empty).await?);
                     }
                     Some(Command::Sql { text, tag }) => (text, tag),
-                    Some(own) => return self.carry_out_own(own, sql, false).await,
+                    Some(own) => {
+                        let bound = Some((portal.values.as_slice(), portal.formats.as_slice()));
+                        return self.carry_out_own(own, sql, bound).await;
+                    }
                 };
                 let stream = self.start(text, &portal.values, sql).await?;
                 let tag = self.resolved(tag);
@@ -275,8 +338,8 @@ fn ends(prepared: &Prepared) -> bool {
     prepared.command.as_ref().is_some_and(Command::ends_block)
 }
 
-fn no_portal(name: &str) -> SqlError {
-    SqlError::new("34000", format!("there is no portal {name:?}"))
+pub(crate) fn no_portal(name: &str) -> SqlError {
+    SqlError::new("34000", format!("there is no cursor {name:?}"))
 }
 
 /// One format for all, or one for each; text if nothing is said.

@@ -24,6 +24,7 @@ mod catalog;
 pub mod client;
 mod connection;
 mod copy;
+mod cursor;
 mod decode;
 mod encode;
 pub mod error;

@@ -123,8 +123,8 @@ impl Server {
         self.listener.local_addr()
     }
 
-    /// Serves until `shutdown` completes. Then no connection is accepted, idle ones are closed,
-    /// and running statements may finish for a while before they are cancelled.
+    /// Serves until `shutdown` completes. Then new connections are turned away, idle ones are
+    /// closed, and running statements may finish for a while before they are cancelled.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         let mut clients = JoinSet::new();
         let mut shutdown = std::pin::pin!(shutdown);
@@ -145,7 +145,6 @@ impl Server {
                 Some(ended) = clients.join_next() => log_panic(ended),
             }
         }
-        drop(self.listener);
         let running = self.shared.connections.count();
         tracing::info!(
             connections = running,
@@ -153,13 +152,38 @@ impl Server {
         );
         // Connections hold receivers, so somebody listens or nobody has to.
         let _ = self.shared.drain.send(true);
-        if finish(&mut clients, self.drain).await {
-            return;
+        tokio::select! {
+            () = end(&mut clients, &self.shared, self.drain) => {}
+            () = turn_away(&self.listener, &self.shared) => {}
         }
-        tracing::warn!("statements that have not finished are cancelled");
-        self.shared.connections.cancel_all();
-        if !finish(&mut clients, CANCELLING).await {
-            clients.shutdown().await;
+    }
+}
+
+/// Lets statements finish for so long, then cancels them.
+async fn end(clients: &mut JoinSet<()>, shared: &Shared, drain: Duration) {
+    if finish(clients, drain).await {
+        return;
+    }
+    tracing::warn!("statements that have not finished are cancelled");
+    shared.connections.cancel_all();
+    if !finish(clients, CANCELLING).await {
+        clients.shutdown().await;
+    }
+}
+
+/// While statements finish, clients that come are told why they cannot stay, and may still cancel
+/// what runs. Never completes.
+async fn turn_away(listener: &TcpListener, shared: &Arc<Shared>) {
+    let mut late = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, peer)) => {
+                    late.spawn(serve(stream, peer, Arc::clone(shared)));
+                }
+                Err(_) => tokio::time::sleep(BACK_OFF).await,
+            },
+            Some(ended) = late.join_next() => log_panic(ended),
         }
     }
 }

@@ -46,7 +46,7 @@ pub(crate) async fn admit(mut socket: Socket, shared: &Shared) -> Result<Option<
             tracing::warn!(
                 peer = %socket.socket_addr(),
                 code = error.code,
-                message = error.message,
+                error = error.message,
                 "a client was turned away"
             );
             let mut error = *error;
@@ -73,6 +73,9 @@ async fn begin(socket: &mut Socket, shared: &Shared) -> Result<Option<Admitted>,
         Some(Ok(_)) => return Err(SqlError::protocol("this is no beginning").into()),
         Some(Err(error)) => return Err(error.into()),
     };
+    if *shared.draining.borrow() {
+        return Err(SqlError::new("57P03", "the server is ending").into());
+    }
     protocol_negotiation(socket, &startup).await?;
     let user = startup.parameters.get("user").cloned().unwrap_or_default();
     authenticate(socket, shared, &user).await?;

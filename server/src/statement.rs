@@ -6,6 +6,7 @@ use skewer_sql::{ObjectKind, Statement};
 
 use crate::catalog::rewrite;
 use crate::copy::CopyStatement;
+use crate::cursor::{Declare, Fetch, name_of};
 use crate::error::SqlError;
 use crate::settings;
 
@@ -24,6 +25,14 @@ pub(crate) enum Command {
     Set { name: String, value: String },
     /// SHOW of such a thing.
     Show { name: String },
+    /// SHOW PROFILE: the report on the query with this id, or on the session's last one.
+    Profile { query_id: Option<i64> },
+    /// DECLARE of a cursor.
+    Declare(Box<Declare>),
+    /// FETCH and MOVE.
+    Fetch(Fetch),
+    /// CLOSE of one cursor, or of all.
+    CloseCursor { name: Option<String> },
     /// DEALLOCATE of one name or all.
     Deallocate { name: Option<String> },
     /// COPY … FROM STDIN or TO STDOUT.
@@ -69,9 +78,21 @@ impl Command {
             ("DEALLOCATE", _) => Ok(Self::deallocate(&words)),
             ("DISCARD", _) => Ok(Self::Nothing { tag: "DISCARD ALL" }),
             ("UNLISTEN", _) => Ok(Self::Nothing { tag: "UNLISTEN" }),
-            ("CLOSE", _) => Ok(Self::Nothing {
-                tag: "CLOSE CURSOR",
-            }),
+            ("DECLARE", _) => Ok(Self::Declare(Box::new(Declare::parse(sql)?))),
+            ("FETCH", _) => Ok(Self::Fetch(Fetch::parse("FETCH", &words.0)?)),
+            ("MOVE", _) => Ok(Self::Fetch(Fetch::parse("MOVE", &words.0)?)),
+            ("CLOSE", _) => match words.0.as_slice() {
+                [_, Token::Word(word)] if word.value.eq_ignore_ascii_case("all") => {
+                    Ok(Self::CloseCursor { name: None })
+                }
+                [_, name] => Ok(Self::CloseCursor {
+                    name: name_of(name),
+                }),
+                _ => Err(SqlError::new(
+                    "42601",
+                    "syntax error: CLOSE cursor, or CLOSE ALL",
+                )),
+            },
             ("COPY", _) if words.has("STDIN") || words.has("STDOUT") => {
                 Ok(Self::Copy(Box::new(CopyStatement::parse(sql)?)))
             }
@@ -79,6 +100,10 @@ impl Command {
                 Some((name, value)) => Ok(Self::Set { name, value }),
                 None => Self::sql(sql),
             },
+            ("SHOW", "PROFILE") if words.0.len() == 2 => Ok(Self::Profile { query_id: None }),
+            ("SHOW", "PROFILE") if words.number(2).is_some() => Ok(Self::Profile {
+                query_id: words.number(2),
+            }),
             ("SHOW", _) => match settings::parse_show(&words.0) {
                 Some(name) => Ok(Self::Show { name }),
                 None => Self::sql(sql),
@@ -107,10 +132,12 @@ impl Command {
 
     fn deallocate(words: &Words) -> Self {
         let name = words.0.iter().skip(1).find_map(|token| match token {
-            Token::Word(word) if word.quote_style.is_some() => Some(word.value.clone()),
-            Token::Word(word) if word.value.eq_ignore_ascii_case("prepare") => None,
-            Token::Word(word) => Some(word.value.to_lowercase()),
-            _ => None,
+            Token::Word(word)
+                if word.quote_style.is_none() && word.value.eq_ignore_ascii_case("prepare") =>
+            {
+                None
+            }
+            other => name_of(other),
         });
         Self::Deallocate {
             name: name.filter(|name| name != "all"),
@@ -156,13 +183,8 @@ impl Tag {
             } => Self::Prepare(name.clone(), Box::new(Self::of(statement))),
             Statement::Execute { name, .. } => Self::Execute(name.clone()),
             Statement::Deallocate { .. } => Self::Done("DEALLOCATE"),
-            Statement::Show { .. }
-            | Statement::ShowTables { .. }
-            | Statement::ShowSchemas
-            | Statement::ShowCreate { .. }
-            | Statement::Describe(_)
-            | Statement::DescribeQuery(_)
-            | Statement::Other(_) => Self::Look("SHOW"),
+            // SHOW, DESCRIBE and what else only looks.
+            _ => Self::Look("SHOW"),
         }
     }
 
@@ -200,6 +222,14 @@ impl Words {
         (word(0).unwrap_or(""), word(1).unwrap_or(""))
     }
 
+    /// The number that is the last token, at this place.
+    fn number(&self, place: usize) -> Option<i64> {
+        match &self.0[place..] {
+            [Token::Number(digits, _)] => digits.parse().ok(),
+            _ => None,
+        }
+    }
+
     fn has(&self, wanted: &str) -> bool {
         self.0.iter().any(|token| {
             matches!(token, Token::Word(word)
@@ -209,16 +239,20 @@ impl Words {
 }
 
 /// The words that [`Command::parse`] looks for at a statement's beginning.
-const LEADING: [&str; 20] = [
+const LEADING: [&str; 24] = [
     "ABORT",
     "BEGIN",
     "CLOSE",
     "COMMIT",
     "COPY",
     "DEALLOCATE",
+    "DECLARE",
     "DISCARD",
     "END",
+    "FETCH",
+    "MOVE",
     "PREPARED",
+    "PROFILE",
     "RELEASE",
     "ROLLBACK",
     "SAVEPOINT",
@@ -256,6 +290,12 @@ mod tests {
             value: "x".to_owned(),
         };
         assert_eq!(parse("SET application_name = 'x'"), set);
+        assert_eq!(
+            parse("show profile 12;"),
+            Command::Profile { query_id: Some(12) }
+        );
+        assert_eq!(parse("SHOW PROFILE"), Command::Profile { query_id: None });
+        assert!(matches!(parse("SHOW profile.level"), Command::Sql { .. }));
         assert!(matches!(
             parse("SET profile.level = 'calls'"),
             Command::Sql {

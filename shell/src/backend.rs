@@ -41,14 +41,6 @@ impl Backend {
             Backend::Remote(remote) => remote.progress(),
         }
     }
-
-    /// The last statement that left a trace in schema `sys`; servers are not asked.
-    pub fn last_query_id(&self) -> Option<i64> {
-        match self {
-            Backend::Local(session) => session.last_query_id(),
-            Backend::Remote(_) => None,
-        }
-    }
 }
 
 impl Answer {

@@ -156,14 +156,9 @@ async fn ask(shell: &mut Shell, command: &Command, argument: &str) -> Result<(),
 
 /// Reports on a query that has ended.
 async fn profile(shell: &mut Shell, command: &Command, argument: &str) -> Result<(), ShellError> {
-    let query = match (argument, shell.last_query()) {
-        ("", None) => {
-            return Err(ShellError::Usage(
-                "no query has run yet in this session".into(),
-            ));
-        }
-        ("", Some(last)) => last,
-        (number, _) => number.parse().map_err(|_| usage(command))?,
+    let query = match argument {
+        "" => None,
+        number => Some(number.parse().map_err(|_| usage(command))?),
     };
     shell.report(query).await
 }

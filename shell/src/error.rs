@@ -29,6 +29,9 @@ pub enum ShellError {
     /// The result could not be written.
     #[error(transparent)]
     Write(#[from] WriteError),
+    /// An error that the log has already.
+    #[error(transparent)]
+    Logged(Box<ShellError>),
     /// Ctrl-C.
     #[error("cancelled")]
     Cancelled,
@@ -83,6 +86,11 @@ impl ShellError {
             ShellError::InScript { error, .. } => error.is_broken_pipe(),
             _ => false,
         }
+    }
+
+    /// Whether nobody is to be told any more.
+    pub fn is_told(&self) -> bool {
+        self.is_broken_pipe() || matches!(self, ShellError::Logged(_))
     }
 
     /// The process's exit status for this error.

@@ -59,7 +59,7 @@ pub async fn run(shell: &mut Shell, path: Option<&Path>) -> Result<(), ShellErro
 
 /// Writes an error to standard error.
 pub fn report(error: &ShellError, palette: &Palette) {
-    if error.is_broken_pipe() {
+    if error.is_told() {
         return;
     }
     eprintln!("{} {error}", palette.bad.paint("error:"));

@@ -55,6 +55,18 @@ enum LogFormat {
 /// Serves until SIGTERM or Ctrl-C.
 pub fn run(arguments: &ServeArguments) -> Result<(), ShellError> {
     log_to_standard_error(arguments.log);
+    let served = serve(arguments);
+    match arguments.log {
+        LogFormat::Text => served,
+        // Whoever reads it reads nothing else.
+        LogFormat::Json => served.map_err(|error| {
+            tracing::error!(%error, "the server cannot go on");
+            ShellError::Logged(Box::new(error))
+        }),
+    }
+}
+
+fn serve(arguments: &ServeArguments) -> Result<(), ShellError> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .thread_name("skewer-server")
         .enable_all()

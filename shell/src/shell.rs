@@ -18,7 +18,7 @@ use crate::format::{self, Format, Layout, ResultWriter, Shown};
 use crate::names::{self, SharedNames};
 use crate::remote::{Address, Remote};
 use crate::resources::Resources;
-use crate::runner::{Event, Finished, Runner};
+use crate::runner::{Event, Runner};
 use crate::script::{Script, Step};
 use crate::terminal::Terminal;
 use crate::units;
@@ -211,16 +211,12 @@ impl Shell {
         Ok(Flow::Continue)
     }
 
-    /// The last statement that left a trace in schema `sys`, also if it failed or was cancelled.
-    pub fn last_query(&self) -> Option<i64> {
-        self.session.last_query_id()
-    }
-
     /// Runs one statement of the user and shows its result.
     pub async fn run_sql(&mut self, sql: &str) -> Result<(), ShellError> {
         let session = self.session.clone();
-        self.show(&session, sql).await?;
-        if Verb::of(sql).changes_names() {
+        let verb = Verb::of(sql);
+        self.show(&session, sql, verb).await?;
+        if verb.changes_names() {
             self.refresh_names();
         }
         Ok(())
@@ -229,20 +225,27 @@ impl Shell {
     /// Runs a statement of the shell's own and shows its result.
     pub async fn ask(&mut self, sql: &str) -> Result<(), ShellError> {
         let session = self.questions.clone();
-        self.show(&session, sql).await.map(drop)
+        self.show(&session, sql, Verb::of(sql)).await
     }
 
-    /// Shows what was recorded of a query that has ended.
-    pub async fn report(&mut self, query_id: i64) -> Result<(), ShellError> {
-        let Backend::Local(session) = &self.questions else {
+    /// Shows what was recorded of a query that has ended, by default of the session's last one,
+    /// also if it failed or was cancelled.
+    pub async fn report(&mut self, query_id: Option<i64>) -> Result<(), ShellError> {
+        let session = match &self.session {
+            Backend::Local(session) => session.clone(),
+            remote @ Backend::Remote(_) => {
+                let id = query_id.map(|id| id.to_string()).unwrap_or_default();
+                let remote = remote.clone();
+                let sql = format!("SHOW PROFILE {id}");
+                return self.show(&remote, &sql, Verb::Explain).await;
+            }
+        };
+        let Some(query_id) = query_id.or_else(|| session.last_query_id()) else {
             return Err(ShellError::Usage(
-                ".profile reports on queries of this process; at a server, EXPLAIN PROFILE the query"
-                    .to_owned(),
+                "no query has run yet in this session".to_owned(),
             ));
         };
-        let session = session.clone();
         let known = format!("SELECT 1 FROM sys.queries WHERE query_id = {query_id}");
-        let questions = self.questions.clone();
         let mut rows = 0;
         let count = |event: Event<'_>| {
             if let Event::Rows(batch) = event {
@@ -250,12 +253,14 @@ impl Shell {
             }
             Ok(())
         };
+        let questions = self.questions.clone();
         self.runner.run(&questions, &known, count).await?;
         if rows == 0 {
             return Err(ShellError::Usage(format!(
                 "sys.queries has no query {query_id}"
             )));
         }
+        // Its own statements are not the session's: what asks for them is not recorded.
         let report = of_query(&session, query_id).await?;
         let mut out = BufWriter::new(io::stdout().lock());
         let mut writer = PlanWriter::new(self.terminal.output_palette().enabled);
@@ -264,8 +269,8 @@ impl Shell {
         Ok(out.flush()?)
     }
 
-    async fn show(&mut self, session: &Backend, sql: &str) -> Result<Finished, ShellError> {
-        let verb = Verb::of(sql);
+    /// Runs a statement and shows its result as that of one that begins with `verb`.
+    async fn show(&mut self, session: &Backend, sql: &str, verb: Verb) -> Result<(), ShellError> {
         let layout = self.layout();
         let format = self.format;
         let mut out = BufWriter::new(io::stdout().lock());
@@ -293,7 +298,7 @@ impl Shell {
         out.flush()?;
         drop(out);
         self.footer(verb, shown, changed, finished.time);
-        Ok(finished)
+        Ok(())
     }
 
     fn layout(&self) -> Layout {

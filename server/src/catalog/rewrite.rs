@@ -83,7 +83,11 @@ impl VisitorMut for Rewriter {
         let replaced = match expr {
             // A correlated subquery about nothing.
             Expr::Subquery(query) if is_about_nothing(query) => Some(null()),
-            Expr::Function(function) if is_array_subquery(function) => Some(null()),
+            Expr::Subquery(query) if is_about_composite_types(query) => Some(null()),
+            Expr::Function(function) if is_array_subquery(function) => Some(no_texts()),
+            Expr::Function(function) if is_view_definition(function) => {
+                first_argument(function).map(definition)
+            }
             _ => None,
         };
         if let Some(replaced) = replaced {
@@ -324,6 +328,57 @@ fn is_about_nothing(query: &Query) -> bool {
 fn is_array_subquery(function: &Function) -> bool {
     matches!(function.args, FunctionArguments::Subquery(_))
         && function.name.to_string().eq_ignore_ascii_case("array")
+}
+
+/// Whether a subquery asks for the table whose rows are of a type: no type is such.
+fn is_about_composite_types(query: &Query) -> bool {
+    match &*query.body {
+        SetExpr::Select(select) => select.selection.as_ref().is_some_and(|condition| {
+            matches!(condition, Expr::BinaryOp { op: BinaryOperator::Eq, right, .. }
+                if right.to_string().ends_with(".typrelid"))
+        }),
+        _ => false,
+    }
+}
+
+/// `pg_get_viewdef(…)`.
+fn is_view_definition(function: &Function) -> bool {
+    let name = function.name.0.last().and_then(ObjectNamePart::as_ident);
+    name.is_some_and(|name| name.value.eq_ignore_ascii_case("pg_get_viewdef"))
+}
+
+fn first_argument(function: &Function) -> Option<&Expr> {
+    let FunctionArguments::List(list) = &function.args else {
+        return None;
+    };
+    match list.args.first()? {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(argument)) => Some(argument),
+        _ => None,
+    }
+}
+
+/// The text of the view with this oid.
+fn definition(oid: &Expr) -> Expr {
+    let sql =
+        format!("SELECT max(v.definition) FROM pg_catalog.pg_views AS v WHERE v.viewoid = {oid}");
+    match Parser::parse_sql(&PostgreSqlDialect {}, &sql).as_deref() {
+        Ok([Statement::Query(query)]) => Expr::Subquery(query.clone()),
+        _ => null(),
+    }
+}
+
+/// NULL as an array of texts.
+fn no_texts() -> Expr {
+    Expr::Cast {
+        kind: CastKind::Cast,
+        expr: Box::new(null()),
+        data_type: ast::DataType::Array(ast::ArrayElemTypeDef::SquareBracket(
+            Box::new(ast::DataType::Text),
+            None,
+        )),
+        array: false,
+        format: None,
+    }
 }
 
 fn null() -> Expr {

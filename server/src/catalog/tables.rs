@@ -116,9 +116,13 @@ const FILLED: [(&str, &str); 11] = [
     ),
     (
         "pg_views",
-        "SELECT table_schema AS schemaname, table_name AS viewname, '{user}' AS viewowner, \
-           CAST(NULL AS VARCHAR) AS definition \
-         FROM information_schema.tables WHERE table_type LIKE '%VIEW%'",
+        "SELECT t.table_schema AS schemaname, t.table_name AS viewname, '{user}' AS viewowner, \
+           regexp_replace(v.definition, '^CREATE (OR REPLACE )?VIEW .+? AS ', '', 'i') \
+             AS definition, \
+           oid_of_table(t.table_schema, t.table_name) AS viewoid \
+         FROM information_schema.tables AS t LEFT JOIN information_schema.views AS v \
+           ON v.table_schema = t.table_schema AND v.table_name = t.table_name \
+         WHERE t.table_type LIKE '%VIEW%'",
     ),
     (
         "pg_tablespace",

@@ -14,27 +14,31 @@ use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use datafusion::arrow::array::{ArrayRef, RecordBatch, UInt64Array};
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
 use futures::StreamExt;
-use parking_lot::Mutex;
 use skewer::Progress;
 use skewer_server::client;
 use tokio::runtime::Runtime;
+use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::types::{FromSql, Type};
-use tokio_postgres::{Client, Config, Row, RowStream};
+use tokio_postgres::{Client, Config, Row, RowStream, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 pub use address::Address;
 use trust::Trust;
 
 use crate::error::ShellError;
+use crate::verb::Verb;
 
 /// Rows that are shown at once.
 const BATCH: usize = 1024;
+/// When a statement that was to be cancelled has not ended, the server is asked once more.
+const AGAIN: Duration = Duration::from_millis(250);
 
 /// A session at a server. Its traffic has a thread of its own, so that it goes on while the
 /// editor waits for keys.
@@ -52,10 +56,10 @@ pub struct Remote {
 pub struct RemoteAnswer {
     schema: SchemaRef,
     kinds: Vec<Type>,
-    rows: Pin<Box<RowStream>>,
+    /// `None` after the last.
+    rows: Option<Rows>,
     remote: Remote,
     sql: String,
-    finished: bool,
 }
 
 /// The thread of connections.
@@ -71,8 +75,14 @@ impl Traffic {
         Ok(Traffic(Some(runtime.map_err(ShellError::Start)?)))
     }
 
-    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> Option<JoinHandle<()>> {
-        self.0.as_ref().map(|runtime| runtime.spawn(task))
+    fn spawn<T: Send + 'static>(
+        &self,
+        task: impl Future<Output = T> + Send + 'static,
+    ) -> JoinHandle<T> {
+        match &self.0 {
+            Some(runtime) => runtime.spawn(task),
+            None => unreachable!("only dropping takes it"),
+        }
     }
 }
 
@@ -163,43 +173,42 @@ impl Remote {
         })
     }
 
-    /// Runs one statement.
+    /// Runs one statement. Dropping this future cancels it.
     pub async fn sql(&self, sql: &str) -> Result<RemoteAnswer, ShellError> {
-        let failed =
-            |error: tokio_postgres::Error| ShellError::Remote(told::statement(&error, sql));
-        let cancelling = self.cancelling.lock().take();
-        if let Some(cancelling) = cancelling {
-            // If it could not be made, there is nothing to wait for.
-            let _ = cancelling.await;
-        }
+        self.cancelled().await;
         self.rows.store(0, Ordering::Relaxed);
-        let mut cancelling = Cancelling {
+        let (client, text) = (Arc::clone(&self.client), sql.to_owned());
+        let begun = self
+            .traffic
+            .spawn(async move { begin(&client, &text).await });
+        let mut beginning = Beginning {
             remote: self,
-            armed: true,
+            begun: Some(begun),
         };
-        let statement = self.client.prepare(sql).await.map_err(failed);
-        let statement = statement.inspect_err(|_| cancelling.armed = false)?;
+        let outcome = match &mut beginning.begun {
+            Some(begun) => begun.await,
+            None => unreachable!("only dropping takes it"),
+        };
+        beginning.begun = None;
+        let begun = outcome.map_err(|error| ShellError::Remote(error.to_string()))?;
+        let (statement, rows) = begun.map_err(|error| match error {
+            BeginError::Parameters => ShellError::Remote(
+                "the statement has parameters: PREPARE it, and give EXECUTE their values"
+                    .to_owned(),
+            ),
+            BeginError::Server(error) => ShellError::Remote(told::statement(&error, sql)),
+        })?;
         let columns = statement.columns().iter();
         let fields = columns.clone().map(|column| {
             let data_type = client::data_type(column.type_(), column.type_modifier());
             Field::new(column.name(), data_type, true)
         });
-        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-        let kinds = columns.map(|column| column.type_().clone()).collect();
-        let none = Vec::<i32>::new();
-        let rows = self
-            .client
-            .query_raw(&statement, none)
-            .await
-            .map_err(failed);
-        cancelling.armed = false;
         Ok(RemoteAnswer {
-            schema,
-            kinds,
-            rows: Box::pin(rows?),
+            schema: Arc::new(Schema::new(fields.collect::<Vec<_>>())),
+            kinds: columns.map(|column| column.type_().clone()).collect(),
+            rows: Some(rows),
             remote: self.clone(),
             sql: sql.to_owned(),
-            finished: false,
         })
     }
 
@@ -211,29 +220,85 @@ impl Remote {
         }
     }
 
-    fn cancel(&self) {
+    /// Asks the server to cancel a statement, until it has ended: a request that comes between
+    /// two of a statement's messages does nothing.
+    fn cancel(&self, ended: impl Future<Output = ()> + Send + 'static) {
         let token = self.client.cancel_token();
         let tls = self.tls.clone();
         let asking = self.traffic.spawn(async move {
-            // If the server cannot be reached, the statement's own connection says so.
-            let _ = token.cancel_query(tls).await;
+            let mut ended = std::pin::pin!(ended);
+            loop {
+                // If the server cannot be reached, the statement's own connection says so.
+                let _ = token.cancel_query(tls.clone()).await;
+                if tokio::time::timeout(AGAIN, &mut ended).await.is_ok() {
+                    return;
+                }
+            }
         });
-        *self.cancelling.lock() = asking;
-    }
-}
-
-/// Cancels what has been sent when it is dropped before the answer has come.
-struct Cancelling<'a> {
-    remote: &'a Remote,
-    armed: bool,
-}
-
-impl Drop for Cancelling<'_> {
-    fn drop(&mut self) {
-        if self.armed {
-            self.remote.cancel();
+        // Statements of one session come one after the other, so nobody else has it.
+        if let Ok(mut cancelling) = self.cancelling.try_lock() {
+            *cancelling = Some(asking);
         }
     }
+
+    /// Waits until what was cancelled has ended: it would be the next statement that is hit.
+    async fn cancelled(&self) {
+        let mut cancelling = self.cancelling.lock().await;
+        if let Some(asking) = cancelling.as_mut() {
+            // Without a connection it has ended, too.
+            let _ = asking.await;
+        }
+        *cancelling = None;
+    }
+}
+
+/// Sends a statement; its rows come when they are asked for.
+async fn begin(client: &Client, sql: &str) -> Result<(Statement, Rows), BeginError> {
+    let statement = client.prepare(sql).await?;
+    if !statement.params().is_empty() {
+        return Err(BeginError::Parameters);
+    }
+    let rows = client.query_raw(&statement, Vec::<i32>::new()).await?;
+    Ok((statement, Box::pin(rows)))
+}
+
+type Rows = Pin<Box<RowStream>>;
+
+/// Why a statement does not begin.
+enum BeginError {
+    /// It takes values, and has none.
+    Parameters,
+    /// As the server says.
+    Server(tokio_postgres::Error),
+}
+
+impl From<tokio_postgres::Error> for BeginError {
+    fn from(error: tokio_postgres::Error) -> BeginError {
+        BeginError::Server(error)
+    }
+}
+
+/// A statement that has been sent; cancelled when this is dropped before it has begun to answer.
+struct Beginning<'a> {
+    remote: &'a Remote,
+    begun: Option<JoinHandle<Result<(Statement, Rows), BeginError>>>,
+}
+
+impl Drop for Beginning<'_> {
+    fn drop(&mut self) {
+        if let Some(begun) = self.begun.take() {
+            self.remote.cancel(async move {
+                if let Ok(Ok((_, rows))) = begun.await {
+                    passed_over(rows).await;
+                }
+            });
+        }
+    }
+}
+
+/// Reads what nobody wants any more.
+async fn passed_over(mut rows: Rows) {
+    while let Some(Ok(_)) = rows.next().await {}
 }
 
 impl RemoteAnswer {
@@ -244,28 +309,30 @@ impl RemoteAnswer {
 
     /// The next rows. Of a statement that only changes something: one row with the number.
     pub async fn next(&mut self) -> Option<Result<RecordBatch, ShellError>> {
-        if self.finished {
-            return None;
-        }
+        let stream = self.rows.as_mut()?;
         let mut rows = Vec::new();
+        let mut changed = None;
         while rows.len() < BATCH {
-            match self.rows.next().await {
+            match stream.next().await {
                 Some(Ok(row)) => rows.push(row),
                 Some(Err(error)) => {
-                    self.finished = true;
-                    return Some(Err(ShellError::Remote(told::statement(&error, &self.sql))));
+                    self.rows = None;
+                    let told = told::statement(&error, &self.sql);
+                    return Some(Err(ShellError::Remote(told)));
                 }
                 None => {
-                    self.finished = true;
+                    changed = stream.rows_affected();
+                    self.rows = None;
                     break;
                 }
             }
         }
-        if self.finished && rows.is_empty() {
-            let changed = self
-                .rows
-                .rows_affected()
-                .filter(|_| self.kinds.is_empty())?;
+        if self.rows.is_none() && rows.is_empty() {
+            let changed = changed.filter(|_| self.kinds.is_empty())?;
+            // SET and its kin count nothing.
+            if changed == 0 && Verb::of(&self.sql) == Verb::Define {
+                return None;
+            }
             let column: ArrayRef = Arc::new(UInt64Array::from(vec![changed]));
             let batch = RecordBatch::try_from_iter([("count", column)]);
             return Some(batch.map_err(|error| ShellError::Remote(error.to_string())));
@@ -291,8 +358,8 @@ impl RemoteAnswer {
 
 impl Drop for RemoteAnswer {
     fn drop(&mut self) {
-        if !self.finished {
-            self.remote.cancel();
+        if let Some(rows) = self.rows.take() {
+            self.remote.cancel(passed_over(rows));
         }
     }
 }

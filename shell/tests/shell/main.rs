@@ -1,6 +1,7 @@
 //! The binary from the outside.
 
 mod command_line;
+mod connect;
 mod demo;
 mod dot_commands;
 mod formats;
@@ -9,4 +10,5 @@ mod interactive;
 #[cfg(unix)]
 mod pseudo_terminal;
 mod resources;
+mod server;
 mod support;

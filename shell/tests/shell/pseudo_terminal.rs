@@ -90,6 +90,13 @@ impl Callbacks for Questions {
 impl PseudoTerminal {
     /// Starts the shell, with its history in `state`, and waits for its prompt.
     pub fn start(args: &[&str], state: &Path) -> PseudoTerminal {
+        let mut terminal = PseudoTerminal::open(args, state);
+        terminal.wait_for_prompt();
+        terminal
+    }
+
+    /// Starts the shell, with its history in `state`.
+    pub fn open(args: &[&str], state: &Path) -> PseudoTerminal {
         let (master, slave) = open_pair();
         let stream = || Stdio::from(slave.try_clone().unwrap());
         let mut command = skewer(args);
@@ -107,14 +114,12 @@ impl PseudoTerminal {
         let from_shell = keyboard.try_clone().unwrap();
         let shown = Arc::clone(&screen);
         std::thread::spawn(move || show(from_shell, &shown));
-        let mut terminal = PseudoTerminal {
+        PseudoTerminal {
             child,
             keyboard,
             screen,
             prompts: 0,
-        };
-        terminal.wait_for_prompt();
-        terminal
+        }
     }
 
     /// Presses keys.

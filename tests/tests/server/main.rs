@@ -1,0 +1,7 @@
+//! The server as clients see it.
+
+mod clients;
+mod driver;
+mod node;
+mod psql;
+mod psycopg;
