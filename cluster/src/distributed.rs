@@ -19,7 +19,7 @@ use crate::explain;
 use crate::placement::Placement;
 use crate::records::RecordParts;
 use crate::task::TaskPlace;
-use crate::travel::can_travel;
+use crate::travel::{Stays, can_be_cut, can_travel};
 
 /// Distributes the plans of a session made by [`Workers::query`](crate::Workers::query).
 #[derive(Debug, Clone, Copy)]
@@ -35,23 +35,13 @@ impl Distribution for Distributed {
         let Some(placement) = Placement::of(state.config()) else {
             return Ok(None);
         };
-        let mut task = state.clone();
-        let config = state.config();
-        if let (Some(place), Some(records)) =
-            (TaskPlace::of(config), config.get_extension::<RecordParts>())
-        {
-            records.learn(plan)?;
-            records.register(&mut task, &place.recorder)?;
+        match cut_for(plan, state, &placement).await {
+            Ok(cut) => Ok(Some(cut)),
+            Err(stays) => {
+                tracing::debug!("a query runs on one worker: {stays}");
+                Ok(None)
+            }
         }
-        if let Err(stays) = can_travel(plan, placement.store(), &task.task_ctx()) {
-            tracing::debug!("a query runs on one worker: {stays}");
-            return Ok(None);
-        }
-        let mut cut = cut_at_exchanges(plan, state).await?;
-        if let Some(apart) = placement.with_scans_apart(plan)? {
-            cut = cut_at_exchanges(&apart, state).await?;
-        }
-        Ok(cut.is::<DistributedExec>().then_some(cut))
     }
 
     fn cuts(&self) -> &dyn Cuts {
@@ -67,6 +57,35 @@ impl Distribution for Distributed {
     fn explain(&self, plan: &Arc<dyn ExecutionPlan>) -> Result<String> {
         explain::as_text(plan)
     }
+}
+
+/// The plan as workers run it; why not, if they cannot.
+async fn cut_for(
+    plan: &Arc<dyn ExecutionPlan>,
+    state: &SessionState,
+    placement: &Placement,
+) -> Result<Arc<dyn ExecutionPlan>, Stays> {
+    can_be_cut(plan, placement.store())?;
+    let refused = |error| Stays::refused(&error);
+    let mut cut = cut_at_exchanges(plan, state).await.map_err(refused)?;
+    if let Some(apart) = placement.with_scans_apart(plan).map_err(refused)? {
+        cut = cut_at_exchanges(&apart, state).await.map_err(refused)?;
+    }
+    if !cut.is::<DistributedExec>() {
+        return Err(Stays::NoExchange);
+    }
+    let mut task = state.clone();
+    let config = state.config();
+    if let (Some(place), Some(records)) =
+        (TaskPlace::of(config), config.get_extension::<RecordParts>())
+    {
+        records.learn(plan).map_err(refused)?;
+        records
+            .register(&mut task, &place.recorder)
+            .map_err(refused)?;
+    }
+    can_travel(&cut, &task.task_ctx())?;
+    Ok(cut)
 }
 
 /// What `datafusion-distributed` makes of a plan.

@@ -47,4 +47,4 @@ pub mod workers;
 pub use cuts::is_exchange_between_workers;
 pub use distributed::Distributed;
 pub use task::TaskPlace;
-pub use workers::{PrepareTask, Workers, has_workers};
+pub use workers::{PrepareTask, QueryTasks, Reach, Workers, has_workers};

@@ -23,10 +23,9 @@ use skewer_profiling::Recorder;
 use url::Url;
 
 use crate::codec::SkewerCodec;
-use crate::records::RecordParts;
 use crate::sent::counted;
 use crate::task::TaskPlace;
-use crate::workers::{PrepareTask, Workers};
+use crate::workers::{QueryTasks, Reach, Workers};
 
 /// The workers of one query. Who plans the query holds them; its tasks find each other through
 /// them, and end with them.
@@ -35,33 +34,34 @@ pub struct LocalChannels {
     tasks: Vec<Worker>,
 }
 
-impl LocalChannels {
-    /// Workers for one query, whose session is `state`.
-    pub(crate) fn of_query(
+/// Reaches workers in this process.
+#[derive(Debug, Clone, Copy)]
+pub struct InProcess;
+
+impl Reach for InProcess {
+    fn channels(
+        &self,
         workers: &Workers,
-        state: &SessionState,
-        recorder: &Arc<Recorder>,
-        records: &Arc<RecordParts>,
-        prepare: &PrepareTask,
-    ) -> Arc<Self> {
-        Arc::new_cyclic(|channels: &Weak<Self>| Self {
+        query: &QueryTasks,
+    ) -> Arc<dyn ChannelResolver + Send + Sync> {
+        let environment = query.state.runtime_env();
+        Arc::new_cyclic(|channels: &Weak<LocalChannels>| LocalChannels {
             workers: workers.clone(),
             tasks: (0..workers.count())
                 .map(|number| {
                     let sessions = TaskSessions {
-                        state: state.clone(),
-                        recorder: recorder.of_worker(number as i64),
-                        records: Arc::clone(records),
+                        query: query.clone(),
+                        recorder: query.recorder.of_worker(number as i64),
                         channels: Weak::clone(channels),
-                        prepare: Arc::clone(prepare),
                     };
-                    Worker::from_session_builder(sessions)
-                        .with_runtime_env(Arc::clone(state.runtime_env()))
+                    Worker::from_session_builder(sessions).with_runtime_env(Arc::clone(environment))
                 })
                 .collect(),
         })
     }
+}
 
+impl LocalChannels {
     fn channel(&self, url: &Url) -> Result<Box<dyn WorkerChannel>> {
         let number = self.workers.number_of(url);
         let worker = number.and_then(|number| Some((number, self.tasks.get(number)?)));
@@ -97,11 +97,10 @@ impl ChannelResolver for OfTask {
 
 /// Makes the session of each task of a worker: that of the query, with the task's own place.
 struct TaskSessions {
-    state: SessionState,
+    query: QueryTasks,
+    /// The worker's.
     recorder: Arc<Recorder>,
-    records: Arc<RecordParts>,
     channels: Weak<LocalChannels>,
-    prepare: PrepareTask,
 }
 
 /// Stands for the worker of this process in the sessions of tasks. They would otherwise reach
@@ -117,23 +116,23 @@ impl WorkerSessionBuilder for TaskSessions {
             .get_extension::<DistributedTaskContext>()
             .map_or(0, |task| task.task_index);
         // Options and codecs of the query, extensions of the task.
-        let mut of_query = self.state.config().clone();
+        let mut of_query = self.query.state.config().clone();
         *config.options_mut() = std::mem::take(of_query.options_mut());
         let nobody =
             Url::parse("in-process://nobody").map_err(|error| exec_datafusion_err!("{error}"))?;
         config.set_distributed_local_worker_context(NOBODY.to_local_worker_context(nobody));
         config.set_distributed_channel_resolver(OfTask(Weak::clone(&self.channels)));
-        config.set_distributed_user_codec(SkewerCodec::new(Arc::clone(&self.records)));
+        config.set_distributed_user_codec(SkewerCodec::new(Arc::clone(&self.query.records)));
         config.set_extension(Arc::new(TaskPlace::new(Arc::clone(&self.recorder), number)));
-        let prepare = Arc::clone(&self.prepare);
+        let prepare = Arc::clone(&self.query.prepare);
         config.set_distributed_worker_plan_rewrite_handler(
             move |event: WorkerPlanRewriteEvent<'_>| {
                 Ok(WorkerPlanRewriteEventResponse::new(prepare(event.plan)?))
             },
         );
-        let mut state = self.state.clone();
+        let mut state = self.query.state.clone();
         *state.config_mut() = config;
-        self.records.register(&mut state, &self.recorder)?;
+        self.query.records.register(&mut state, &self.recorder)?;
         Ok(state)
     }
 }

@@ -2,19 +2,24 @@
 
 use std::sync::Arc;
 
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::DataFusionError;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::datasource::memory::{DataSourceExec, MemorySourceConfig};
 use datafusion::datasource::physical_plan::FileScanConfig;
 use datafusion::execution::TaskContext;
 use datafusion::execution::object_store::ObjectStoreUrl;
-use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::analyze::AnalyzeExec;
 use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::explain::ExplainExec;
 use datafusion::physical_plan::placeholder_row::PlaceholderRowExec;
 use datafusion::physical_plan::recursive_query::RecursiveQueryExec;
-use datafusion_distributed::{DistributedCodec, MaybeEncoded};
-use datafusion_proto::bytes::physical_plan_from_bytes_with_extension_codec;
+use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
+use datafusion_distributed::{
+    DistributedCodec, DistributedExec, DistributedLeafExec, MaybeEncoded,
+};
+use datafusion_proto::bytes::physical_plan_from_bytes_with_proto_converter;
+use datafusion_proto::physical_plan::DeduplicatingProtoConverter;
 
 /// A leaf of a plan, as far as workers are concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,25 +69,34 @@ pub enum Stays {
     /// Its rows come back to it, or it is about a plan.
     #[error("{0} does not run on workers")]
     Operator(String),
-    /// There is no encoding for a part of it.
-    #[error("it cannot be encoded: {0}")]
-    NotEncodable(String),
+    /// All of it is in one task.
+    #[error("it has no exchange")]
+    NoExchange,
+    /// It cannot be cut, or encoded, or decoded.
+    #[error("it cannot be sent: {0}")]
+    Refused(String),
 }
 
-/// Whether all of `plan` can be sent to workers.
+impl Stays {
+    pub(crate) fn refused(error: &DataFusionError) -> Self {
+        Self::Refused(error.strip_backtrace())
+    }
+}
+
+/// Whether all that `plan` reads is on workers, and all that it does can be done there.
 ///
 /// # Errors
 /// Why not.
-pub fn can_travel(
-    plan: &Arc<dyn ExecutionPlan>,
-    store: &ObjectStoreUrl,
-    context: &Arc<TaskContext>,
-) -> Result<(), Stays> {
+pub fn can_be_cut(plan: &Arc<dyn ExecutionPlan>, store: &ObjectStoreUrl) -> Result<(), Stays> {
     let mut segments = false;
     let mut stays = None;
     let walked = plan.apply(|node| {
         if node.is::<RecursiveQueryExec>() || node.is::<ExplainExec>() || node.is::<AnalyzeExec>() {
             stays = Some(Stays::Operator(node.name().to_owned()));
+            return Ok(TreeNodeRecursion::Stop);
+        }
+        if groups_by_a_constant(node) {
+            stays = Some(Stays::Operator("a window over a constant".to_owned()));
             return Ok(TreeNodeRecursion::Stop);
         }
         if node.children().is_empty() {
@@ -97,24 +111,60 @@ pub fn can_travel(
         }
         Ok(TreeNodeRecursion::Continue)
     });
-    if let Err(error) = walked {
-        return Err(Stays::NotEncodable(error.to_string()));
-    }
-    match stays {
-        Some(stays) => Err(stays),
-        None if !segments => Err(Stays::NoSegments),
-        None => round_trip(plan, context),
+    match (walked, stays) {
+        (Err(error), _) => Err(Stays::refused(&error)),
+        (Ok(_), Some(stays)) => Err(stays),
+        (Ok(_), None) if !segments => Err(Stays::NoSegments),
+        (Ok(_), None) => Ok(()),
     }
 }
 
-/// There and back: what cannot be decoded must not be sent.
-fn round_trip(plan: &Arc<dyn ExecutionPlan>, context: &Arc<TaskContext>) -> Result<(), Stays> {
-    let refused =
-        |error: datafusion::common::DataFusionError| Stays::NotEncodable(error.strip_backtrace());
-    let bytes = MaybeEncoded::Decoded(Arc::clone(plan))
-        .encode(context)
-        .map_err(refused)?;
+/// Whether `plan` is a window whose rows need no sorting since what they are grouped by is the
+/// same for all of them: nobody knows that any more on the other side of an exchange, and windows
+/// insist on it when they run.
+fn groups_by_a_constant(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let windows = if let Some(window) = plan.downcast_ref::<WindowAggExec>() {
+        window.window_expr()
+    } else if let Some(window) = plan.downcast_ref::<BoundedWindowAggExec>() {
+        window.window_expr()
+    } else {
+        return false;
+    };
+    let known = plan.children()[0].equivalence_properties();
+    let mut keys = windows.iter().flat_map(|window| window.partition_by());
+    keys.any(|key| known.is_expr_constant(key).is_some())
+}
+
+/// Whether the parts of a plan that has been cut come back from their bytes: what cannot be
+/// decoded must not be sent.
+///
+/// # Errors
+/// Why not.
+pub fn can_travel(cut: &Arc<dyn ExecutionPlan>, context: &Arc<TaskContext>) -> Result<(), Stays> {
+    there_and_back(cut, context).map_err(|error| Stays::refused(&error))
+}
+
+fn there_and_back(
+    cut: &Arc<dyn ExecutionPlan>,
+    context: &Arc<TaskContext>,
+) -> datafusion::common::Result<()> {
+    let plan = match cut.is::<DistributedExec>() {
+        true => cut.children()[0],
+        false => cut,
+    };
+    // Each task is sent its own part of a leaf.
+    let plan = Arc::clone(plan).transform_up(|node| {
+        let part = node
+            .downcast_ref::<DistributedLeafExec>()
+            .and_then(|leaf| leaf.variants().first().cloned());
+        Ok(match part {
+            Some(part) => Transformed::yes(part),
+            None => Transformed::no(node),
+        })
+    })?;
+    let bytes = MaybeEncoded::Decoded(plan.data).encode(context)?;
     let codec = DistributedCodec::new_combined_with_user(context.session_config());
-    physical_plan_from_bytes_with_extension_codec(&bytes, context, &codec).map_err(refused)?;
+    let converter = DeduplicatingProtoConverter::default();
+    physical_plan_from_bytes_with_proto_converter(&bytes, context, &codec, &converter)?;
     Ok(())
 }

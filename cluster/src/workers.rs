@@ -14,7 +14,7 @@ use skewer_profiling::Recorder;
 use url::Url;
 
 use crate::codec::SkewerCodec;
-use crate::local::LocalChannels;
+use crate::local::InProcess;
 use crate::placement::Placement;
 use crate::records::RecordParts;
 use crate::task::TaskPlace;
@@ -23,14 +23,48 @@ use crate::task::TaskPlace;
 pub type PrepareTask =
     Arc<dyn Fn(Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> + Send + Sync>;
 
+/// What the tasks of one query have in common.
+#[derive(Clone)]
+pub struct QueryTasks {
+    /// The query's session: its functions, options and memory.
+    pub state: SessionState,
+    /// The recorder of the worker that plans the query; the others have
+    /// [their own](Recorder::of_worker) from it.
+    pub recorder: Arc<Recorder>,
+    /// What operators of the record level name by numbers.
+    pub records: Arc<RecordParts>,
+    /// What is done with the plan of each task.
+    pub prepare: PrepareTask,
+}
+
+/// How workers are reached.
+pub trait Reach: std::fmt::Debug + Send + Sync {
+    /// The ways to `workers` for one query. They are held for as long as the query runs, and by
+    /// nothing that they hold themselves.
+    fn channels(
+        &self,
+        workers: &Workers,
+        query: &QueryTasks,
+    ) -> Arc<dyn ChannelResolver + Send + Sync>;
+}
+
 /// The workers that queries run on. A worker's number is its place in the list, and
 /// `worker_id` in schema `sys`.
 #[derive(Debug, Clone)]
 pub struct Workers {
     urls: Arc<[Url]>,
+    reach: Arc<dyn Reach>,
 }
 
 impl Workers {
+    /// Workers at `urls`, in the order of their numbers, which are reached by `reach`.
+    pub fn new(urls: Vec<Url>, reach: Arc<dyn Reach>) -> Self {
+        Self {
+            urls: urls.into(),
+            reach,
+        }
+    }
+
     /// Workers in this process.
     ///
     /// # Errors
@@ -40,7 +74,7 @@ impl Workers {
             .map(|number| Url::parse(&format!("in-process://worker/{number}")))
             .collect::<std::result::Result<_, _>>()
             .map_err(|error| exec_datafusion_err!("{error}"))?;
-        Ok(Self { urls })
+        Ok(Self::new(urls, Arc::new(InProcess)))
     }
 
     /// How many there are.
@@ -82,10 +116,16 @@ impl Workers {
         config.set_extension(Arc::clone(&records));
         Placement::new(self.clone(), store).register(config);
         let mut state = builder.build();
-        let channels = LocalChannels::of_query(self, &state, recorder, &records, &prepare);
+        let query = QueryTasks {
+            state: state.clone(),
+            recorder: Arc::clone(recorder),
+            records,
+            prepare,
+        };
+        let channels = self.reach.channels(self, &query);
         let config = state.config_mut();
         config.set_distributed_worker_resolver(Known(Arc::clone(&self.urls)));
-        config.set_distributed_channel_resolver(channels as Arc<dyn ChannelResolver + Send + Sync>);
+        config.set_distributed_channel_resolver(channels);
         config.set_extension(Arc::new(TaskPlace::new(Arc::clone(recorder), 0)));
         Ok(state)
     }

@@ -207,6 +207,7 @@ impl Instrumentation<'_> {
                     sender: Some(sender),
                     ..
                 }) => self.details(sender.as_ref()),
+                Some(Cut::Exchange { tasks, .. }) => format!("from {tasks} tasks"),
                 _ => self.details(shown.as_ref()),
             },
             estimated_rows: estimated_rows(plan.as_ref()),
