@@ -125,6 +125,13 @@ pub(super) fn install(session: &Session, user: &str, process: i32) {
         |args| Ok(ScalarValue::Boolean(integer(&args[0]).map(oid::is_visible))),
     );
     session.register_row_udf(
+        "to_regtype",
+        vec![DataType::Utf8],
+        DataType::Int64,
+        Volatility::Immutable,
+        |args| Ok(ScalarValue::Int64(string(&args[0]).and_then(type_named))),
+    );
+    session.register_row_udf(
         "format_type",
         vec![number.clone(), number],
         DataType::Utf8,
@@ -186,6 +193,37 @@ fn string(value: &ScalarValue) -> Option<&str> {
     value.try_as_str().flatten()
 }
 
+/// The oid of a type by either of its names; `None` for those that Skewer has not.
+fn type_named(name: &str) -> Option<i64> {
+    let known = TYPES
+        .iter()
+        .map(|kind| (kind.name(), i64::from(kind.oid())));
+    let mut known = known.filter(|(short, oid)| *short == name || format_type(*oid, -1) == name);
+    known.next().map(|(_, oid)| oid)
+}
+
+/// The types that `pg_type` lists.
+const TYPES: [Type; 18] = [
+    Type::BOOL,
+    Type::BYTEA,
+    Type::INT2,
+    Type::INT4,
+    Type::INT8,
+    Type::TEXT,
+    Type::JSON,
+    Type::FLOAT4,
+    Type::FLOAT8,
+    Type::BPCHAR,
+    Type::VARCHAR,
+    Type::DATE,
+    Type::TIME,
+    Type::TIMESTAMP,
+    Type::TIMESTAMPTZ,
+    Type::INTERVAL,
+    Type::NUMERIC,
+    Type::UUID,
+];
+
 /// A type's name in SQL.
 pub(super) fn format_type(oid: i64, modifier: i64) -> String {
     let kind = u32::try_from(oid).ok().and_then(Type::from_oid);
@@ -227,5 +265,12 @@ mod tests {
         assert_eq!(format_type(1016, -1), "bigint[]");
         assert_eq!(format_type(25, -1), "text");
         assert_eq!(format_type(0, -1), "???");
+    }
+
+    #[test]
+    fn types_are_found_by_both_of_their_names() {
+        assert_eq!(type_named("int8"), Some(20));
+        assert_eq!(type_named("timestamp with time zone"), Some(1184));
+        assert_eq!(type_named("hstore"), None);
     }
 }
