@@ -82,6 +82,41 @@ async fn the_record_that_makes_a_query_slow_is_named_and_shown() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_query_that_was_only_counted_is_profiled_again_by_its_id() {
+    let (session, id) = slow_on_one_record().await;
+    let stream = session.sql(QUERY).await.unwrap();
+    let query_id = stream.query_id().unwrap();
+    stream.collect().await.unwrap();
+    let text = lines(&session, &format!("EXPLAIN PROFILE QUERY {query_id}")).await;
+    let all = text.join("\n");
+    assert!(
+        all.contains(&format!("● Row {id} of measurements kept")),
+        "{all}"
+    );
+    assert!(all.contains(QUERY), "{all}");
+    // The second run is a query of its own, which can be run again in the same way.
+    let again = number(&session, "SELECT last_query_id()").await;
+    assert!(again > query_id);
+    let sql = format!("EXPLAIN PROFILE (LEVEL counters) QUERY {again}");
+    assert!(lines(&session, &sql).await.join("\n").contains(QUERY));
+
+    let insert = "INSERT INTO measurements SELECT * FROM measurements";
+    let stream = session.sql(insert).await.unwrap();
+    let query_id = stream.query_id().unwrap();
+    stream.collect().await.unwrap();
+    let sql = format!("EXPLAIN PROFILE QUERY {query_id}");
+    let error = session.sql(&sql).await.err().unwrap().to_string();
+    assert!(error.contains(insert), "{error}");
+    let rows = number(&session, "SELECT count(*) FROM measurements").await;
+    assert_eq!(rows, 6000);
+}
+
+async fn number(session: &Session, sql: &str) -> i64 {
+    let batches = session.sql(sql).await.unwrap().collect().await.unwrap();
+    batches[0].column(0).as_primitive::<Int64Type>().value(0)
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_report_leaves_no_trace_of_its_own() {
     let (session, _) = slow_on_one_record().await;
     let text = lines(&session, &format!("EXPLAIN PROFILE {QUERY}")).await;

@@ -1,4 +1,5 @@
-//! `EXPLAIN PROFILE [(LEVEL …, SAMPLE …, FORMAT text|json|graphviz, AS SQL)] <statement>`.
+//! `EXPLAIN PROFILE [(LEVEL …, SAMPLE …, FORMAT text|json|graphviz, AS SQL)] <statement>`, where the
+//! statement can also be `QUERY n`: what query n was.
 
 use datafusion::sql::parser::DFParser;
 use datafusion::sql::sqlparser::keywords::Keyword;
@@ -96,6 +97,22 @@ pub(crate) fn parse_options(parser: &mut DFParser<'_>) -> Result<ExplainProfile,
             let found = parser.parser.peek_token();
             return parser.parser.expected(", or )", found);
         }
+    }
+}
+
+/// `QUERY n`.
+pub(crate) fn parse_recorded(parser: &mut DFParser<'_>) -> Result<Statement, ParserError> {
+    parser.parser.next_token();
+    let token = parser.parser.next_token();
+    let query_id = match &token.token {
+        Token::Number(digits, _) => digits.parse().ok(),
+        _ => None,
+    };
+    match query_id {
+        Some(query_id) => Ok(Statement::Recorded { query_id }),
+        None => parser
+            .parser
+            .expected("the id of a query, as in sys.queries", token),
     }
 }
 

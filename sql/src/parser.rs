@@ -83,7 +83,10 @@ fn parse_statement(sql: &str, parser: &mut DFParser<'_>) -> Result<Statement, Sy
             parser.parser.next_token();
             let mut explain = explain_profile::parse_options(parser).map_err(ours)?;
             explain.sql = text_from(sql, parser.parser.peek_token().span.start);
-            explain.statement = Box::new(parse_statement(sql, parser)?);
+            explain.statement = Box::new(match word_at(parser, 0).as_str() {
+                "QUERY" => explain_profile::parse_recorded(parser).map_err(ours)?,
+                _ => parse_statement(sql, parser)?,
+            });
             Ok(Statement::ExplainProfile(explain))
         }
         _ => {
@@ -330,6 +333,40 @@ mod tests {
                 "{sql}"
             );
         }
+    }
+
+    #[test]
+    fn explain_profile_takes_the_id_of_a_query() {
+        for (sql, expected) in [
+            ("EXPLAIN PROFILE QUERY 12", 12),
+            (
+                "explain profile (level calls) query 9223372036854775807;",
+                i64::MAX,
+            ),
+        ] {
+            let Ok(Statement::ExplainProfile(explain)) = parse(sql) else {
+                panic!("{sql}");
+            };
+            assert!(
+                matches!(*explain.statement, Statement::Recorded { query_id } if query_id == expected),
+                "{sql}"
+            );
+        }
+        for sql in [
+            "EXPLAIN PROFILE QUERY",
+            "EXPLAIN PROFILE QUERY -1",
+            "EXPLAIN PROFILE QUERY 1.5",
+            "EXPLAIN PROFILE QUERY SELECT 1",
+            "EXPLAIN PROFILE QUERY 99999999999999999999",
+        ] {
+            let error = parse(sql).unwrap_err();
+            assert!(
+                error.message.contains("the id of a query"),
+                "{sql}: {error}"
+            );
+        }
+        assert!(parse("EXPLAIN PROFILE QUERY 1 2").is_err());
+        assert!(parse("QUERY 1").is_err());
     }
 
     #[test]

@@ -17,6 +17,11 @@ pub enum Statement {
     Explain(Box<DFStatement>),
     /// EXPLAIN PROFILE: runs its statement and says where the time went.
     ExplainProfile(ExplainProfile),
+    /// `QUERY n`, which only EXPLAIN PROFILE takes: the statement that query n was.
+    Recorded {
+        /// As in `sys.queries`.
+        query_id: i64,
+    },
     /// CREATE TABLE, also AS a query.
     CreateTable(Box<ast::CreateTable>),
     /// CREATE EXTERNAL TABLE: a name for files.

@@ -1,11 +1,13 @@
 //! EXPLAIN PROFILE: runs its statement, then reads from schema `sys` where the time went.
 
-use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::array::{AsArray, RecordBatch};
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::DataType;
 use futures::TryStreamExt;
 use skewer_profiling::Level;
 use skewer_sql::{ExplainProfile, Statement};
 
-use super::{Context, Outcome, Tracing, as_statement, run};
+use super::{Context, Outcome, Tracing, as_statement, prepare, run};
 use crate::error::Error;
 use crate::query_stream::QueryStream;
 use crate::report;
@@ -27,8 +29,12 @@ pub(crate) async fn execute(
             .sample
             .unwrap_or(session.inner().profile.lock().sample_rate),
     };
+    let (sql, statement) = match *explain.statement {
+        Statement::Recorded { query_id } => recorded(session, query_id).await?,
+        statement => (explain.sql, statement),
+    };
     let can_be_profiled = matches!(
-        *explain.statement,
+        statement,
         Statement::Query(_)
             | Statement::Insert(_)
             | Statement::Update(_)
@@ -42,13 +48,7 @@ pub(crate) async fn execute(
             "EXPLAIN PROFILE of a statement that runs no query".to_owned(),
         ));
     }
-    let statement = *explain.statement;
-    let context = Context::begin(
-        session,
-        session.catalog(),
-        &explain.sql,
-        Tracing::At(settings),
-    );
+    let context = Context::begin(session, session.catalog(), &sql, Tracing::At(settings));
     let query_id = context.record.recorder().query_id();
     if let Err(error) = run_to_the_end(context, statement).await {
         return Err(with_what_was_recorded(session, query_id, error).await);
@@ -59,6 +59,28 @@ pub(crate) async fn execute(
     };
     let batch = report::explain_profile(session, query_id, options).await?;
     Ok(QueryStream::ready(batch, Some(query_id)))
+}
+
+/// What query `query_id` was, if running it again changes nothing.
+async fn recorded(session: &Session, query_id: i64) -> Result<(String, Statement), Error> {
+    let ask = format!("SELECT sql FROM sys.queries WHERE query_id = {query_id}");
+    let batches = untraced_query(session, &ask).await?;
+    let Some(found) = batches.iter().find(|batch| batch.num_rows() > 0) else {
+        return Err(Error::Invalid(format!(
+            "sys.queries has no query {query_id}; SELECT query_id, sql FROM sys.queries lists those \
+             that it has"
+        )));
+    };
+    let text = cast(found.column(0), &DataType::Utf8)
+        .map_err(|error| Error::Internal(error.to_string()))?;
+    let sql = text.as_string::<i32>().value(0).to_owned();
+    match prepare::resolve(session, skewer_sql::parse(&sql)?)? {
+        query @ Statement::Query(_) => Ok((sql, query)),
+        _ => Err(Error::Unsupported(format!(
+            "EXPLAIN PROFILE QUERY {query_id}, since query {query_id} changed something and would \
+             do so again; to run it again, write EXPLAIN PROFILE and the statement: {sql}"
+        ))),
+    }
 }
 
 async fn run_to_the_end(context: Context, statement: Statement) -> Result<(), Error> {

@@ -171,6 +171,9 @@ async fn dispatch(context: &mut Context, statement: Statement) -> Result<Outcome
         Statement::ExplainProfile(_) => Err(Error::Unsupported(
             "EXPLAIN PROFILE within another statement".to_owned(),
         )),
+        Statement::Recorded { .. } => Err(Error::Unsupported(
+            "QUERY n without EXPLAIN PROFILE".to_owned(),
+        )),
         Statement::Execute { .. } => Err(Error::Unsupported(
             "EXECUTE within another statement".to_owned(),
         )),
