@@ -13,6 +13,8 @@ pub struct HeavyKeys<K> {
     capacity: usize,
     seen: u64,
     counts: HashMap<K, Count>,
+    /// No remembered count is less.
+    at_least: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -39,12 +41,13 @@ impl<K: Hash + Eq + Clone + Ord> HeavyKeys<K> {
             capacity: capacity.max(1),
             seen: 0,
             counts: HashMap::with_capacity(capacity),
+            at_least: 0,
         }
     }
 
-    /// Counts `tuples` occurrences of a key. A key that is not remembered takes the place of the
-    /// least frequent one, for which all remembered are looked at: add batches of equal keys,
-    /// or a sample, not every row of a stream of distinct keys.
+    /// Counts `tuples` occurrences of a key. A key that is not remembered takes the place of one of
+    /// the least frequent. To find it all remembered are looked at, unless one is met that is as
+    /// rare as any can be, as in a stream of distinct keys.
     pub fn add(&mut self, key: K, tuples: u64) {
         self.seen += tuples;
         if let Some(count) = self.counts.get_mut(&key) {
@@ -53,17 +56,31 @@ impl<K: Hash + Eq + Clone + Ord> HeavyKeys<K> {
         }
         let mut error = 0;
         if self.counts.len() >= self.capacity {
-            let least = self
-                .counts
-                .iter()
-                .min_by_key(|(key, count)| (count.tuples, *key));
-            if let Some((least, count)) = least.map(|(key, count)| (key.clone(), *count)) {
-                self.counts.remove(&least);
+            if let Some(least) = self.least_frequent()
+                && let Some(count) = self.counts.remove(&least)
+            {
                 error = count.tuples;
             }
         }
         let tuples = error + tuples;
         self.counts.insert(key, Count { tuples, error });
+    }
+
+    /// A remembered key with the lowest count.
+    fn least_frequent(&mut self) -> Option<K> {
+        let mut least: Option<(&K, u64)> = None;
+        for (key, count) in &self.counts {
+            if least.is_none_or(|(_, tuples)| count.tuples < tuples) {
+                least = Some((key, count.tuples));
+                if count.tuples <= self.at_least {
+                    break;
+                }
+            }
+        }
+        let (key, tuples) = least?;
+        // Counts only grow, and a key that comes in has more than the one that goes.
+        self.at_least = tuples;
+        Some(key.clone())
     }
 
     /// Occurrences of all keys together.
