@@ -55,12 +55,11 @@ impl<K: Hash + Eq + Clone + Ord> HeavyKeys<K> {
             return;
         }
         let mut error = 0;
-        if self.counts.len() >= self.capacity {
-            if let Some(least) = self.least_frequent()
-                && let Some(count) = self.counts.remove(&least)
-            {
-                error = count.tuples;
-            }
+        if self.counts.len() >= self.capacity
+            && let Some(least) = self.least_frequent()
+            && let Some(count) = self.counts.remove(&least)
+        {
+            error = count.tuples;
         }
         let tuples = error + tuples;
         self.counts.insert(key, Count { tuples, error });
