@@ -202,6 +202,48 @@ mod ending {
 }
 
 #[test]
+fn garbage_ends_the_connection_that_it_came_on_and_no_other() {
+    use std::io::{Read, Write};
+    let server = Server::start();
+    let mut startup = vec![0, 0, 0, 18, 0, 3, 0, 0];
+    startup.extend(b"user\0ada\0\0");
+    let request = |after: Option<&[u8]>, bytes: &[u8]| {
+        let mut stream = std::net::TcpStream::connect(server.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut first = [0; 1];
+        if let Some(startup) = after {
+            stream.write_all(startup).unwrap();
+            stream.read_exact(&mut first).unwrap();
+        }
+        stream.write_all(bytes).unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        // It ends, with an error or without.
+        let _ = stream.read_to_end(&mut Vec::new());
+    };
+    for garbage in [
+        &b"GET / HTTP/1.0\r\n\r\n"[..],
+        &[0x7f, 0xff, 0xff, 0xff, 0, 3, 0, 0],
+        &[0, 0, 0, 0, 0, 0, 0, 0],
+        &[0x16, 3, 1, 0, 5, 1, 0, 0, 1, 3],
+    ] {
+        request(None, garbage);
+    }
+    for garbage in [
+        &b"\xff\0\0\0\x04"[..],
+        b"Q\x7f\xff\xff\xff",
+        b"Q\0\0\0\x06\xff\xfe",
+        // Cut off within: a name without its end, a count without what is counted.
+        b"P\0\0\0\x05x",
+        b"B\0\0\0\x0c\0\0\xff\xff\xff\xff\xff\xff",
+    ] {
+        request(Some(&startup), garbage);
+    }
+    let args = ["--connect", &server.place(), "--format", "csv", "-c"];
+    let said = run(&[&args[..], &["SELECT 42 AS answer"]].concat(), "").success();
+    assert_eq!(said, "answer\n42\n");
+}
+
+#[test]
 fn a_port_or_database_that_is_in_use_is_named() {
     let server = Server::start();
     let place = server.place();
