@@ -42,10 +42,33 @@ pub(super) fn right(text: &str, width: usize) -> String {
     format!("{}{text}", " ".repeat(width.saturating_sub(text.width())))
 }
 
+/// What follows a number and must not be parted from it.
+const UNITS: [&str; 11] = [
+    "ns", "µs", "ms", "s", "min", "h", "%", "B", "KiB", "MiB", "GiB",
+];
+
+/// Words of a sentence; a number and its unit are one.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = Some(text);
+    std::iter::from_fn(move || {
+        let text = rest?;
+        let end = text.find(' ').unwrap_or(text.len());
+        let after = text.get(end + 1..).unwrap_or_default();
+        let next = &after[..after.find(' ').unwrap_or(after.len())];
+        let unit = UNITS.contains(&next.trim_end_matches([',', ';', '.', ':', ')']));
+        let end = match unit && text[..end].ends_with(|c: char| c.is_ascii_digit()) {
+            true => end + 1 + next.len(),
+            false => end,
+        };
+        rest = text.get(end + 1..);
+        Some(&text[..end])
+    })
+}
+
 /// Lines of at most `width` columns, broken at spaces.
 pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
-    for word in text.split(' ') {
+    for word in words(text) {
         match lines.last_mut() {
             Some(line) if line.width() + 1 + word.width() <= width => {
                 line.push(' ');
@@ -88,5 +111,17 @@ mod tests {
     fn sentences_are_broken_at_spaces() {
         assert_eq!(wrapped("one two three", 7), ["one two", "three"]);
         assert_eq!(wrapped("overlong word", 6), ["overl…", "word"]);
+    }
+
+    #[test]
+    fn a_number_and_its_unit_stay_together() {
+        assert_eq!(
+            wrapped("takes 97.0 ms instead", 10),
+            ["takes", "97.0 ms", "instead"]
+        );
+        assert_eq!(wrapped("in 5 s, 98 %.", 6), ["in", "5 s,", "98 %."]);
+        assert_eq!(wrapped("2 of 3 ms s", 4), ["2 of", "3 ms", "s"]);
+        assert_eq!(wrapped("", 4), [""]);
+        assert_eq!(wrapped("a  b", 4), ["a  b"]);
     }
 }
