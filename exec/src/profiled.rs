@@ -24,7 +24,7 @@ use datafusion::physical_plan::{
 use futures::Stream;
 use skewer_profiling::{Level, OperatorCall, OperatorStats, Recorder, TuplesSent};
 
-use crate::batch_bytes::batch_bytes;
+use crate::batch_bytes::{batch_bytes, estimated_batch_bytes};
 use crate::key_sample::KeySample;
 use crate::position::{self, Position};
 
@@ -369,7 +369,10 @@ impl Stream for ProfiledStream {
         totals.first_call.get_or_insert(started);
         totals.last_call = Some(ended);
         if let Poll::Ready(Some(Ok(batch))) = &polled {
-            let bytes = batch_bytes(batch) as i64;
+            let bytes = match this.exchange {
+                Exchange::None => estimated_batch_bytes(batch),
+                Exchange::Local | Exchange::BetweenWorkers => batch_bytes(batch),
+            } as i64;
             if let Some(keys) = &this.keys {
                 keys.observe(batch);
             }

@@ -93,7 +93,7 @@ sys_table! {
         row rows_in: Int,
         /// Rows that the operator returned.
         row rows_out: Int,
-        /// Bytes in memory of the rows that the operator returned.
+        /// Bytes in memory of the rows that the operator returned; strings are estimated, but for exchanges.
         row bytes_out: Int,
         /// Nanoseconds spent in the operator itself.
         row self_ns: Int,
