@@ -105,7 +105,7 @@ def cursors_of_the_server_are_fetched_from():
         for binary in (False, True):
             with connection.cursor(name="numbers from", binary=binary) as cursor:
                 cursor.itersize = 100
-                query = "SELECT value, value::text AS t FROM generate_series(-9, 10000) WHERE value >= %s"
+                query = "SELECT value, value::text AS t FROM generate_series(-9, 10000) WHERE value >= %s ORDER BY value"
                 cursor.execute(query, (1,))
                 assert [column.name for column in cursor.description][0] == "value"
                 assert cursor.fetchmany(2) == [(1, "1"), (2, "2")]
