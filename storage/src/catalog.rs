@@ -16,8 +16,11 @@ use crate::snapshot::{Root, Snapshot};
 use crate::{Result, StorageError};
 
 /// Version of everything described in `docs/storage.md`. A change that an older build would
-/// misread increments it.
-pub(crate) const FORMAT: u64 = 1;
+/// misread increments it; a database has the lowest that describes it.
+pub(crate) const FORMAT: u64 = 2;
+/// Of a database whose segments all belong to [`MASTER`](crate::placement::MASTER) and to tables
+/// that are not divided.
+const FORMAT_OF_ONE_NODE: u64 = 1;
 
 const CATALOG_FILE: &str = "catalog.redb";
 /// A catalog being created, renamed when it is complete.
@@ -31,6 +34,8 @@ const CACHE_BYTES: usize = 16 << 20;
 pub(crate) struct Counters {
     pub(crate) next_table_id: u64,
     pub(crate) next_query_id: i64,
+    /// Only written once it is more than 0: other nodes have segments with numbers below it.
+    pub(crate) next_segment_id: u64,
 }
 
 /// What is in the catalog.
@@ -127,11 +132,12 @@ impl Catalog {
     fn initialise(&mut self, default_schema: &str) -> Result<()> {
         self.transact(|transaction| {
             let mut rows = Rows::open(transaction)?;
-            rows.put_format(FORMAT)?;
+            rows.put_format(FORMAT_OF_ONE_NODE)?;
             rows.put_version(0)?;
             rows.put_counters(Counters {
                 next_table_id: 1,
                 next_query_id: 1,
+                next_segment_id: 0,
             })?;
             rows.write(&Row::PutSchema(default_schema.to_owned()))?;
             rows.finish()
@@ -148,7 +154,7 @@ impl Catalog {
         let Some(disk) = self.disk.clone() else {
             return Ok(());
         };
-        self.database = None;
+        self.close();
         let path = &self.path;
         let file = disk
             .open(path)
@@ -167,6 +173,18 @@ impl Catalog {
         })?;
         self.database = Some(database);
         Ok(())
+    }
+
+    /// redb reads and writes when it closes a file, and may stumble over damage.
+    fn close(&mut self) {
+        let database = self.database.take();
+        let closed = guard(&self.path, || {
+            drop(database);
+            Ok(())
+        });
+        if let Err(error) = closed {
+            tracing::warn!(%error, "the catalog was not closed in order");
+        }
     }
 
     /// Version of the last commit that is in the file.
@@ -234,7 +252,7 @@ impl Catalog {
     pub(crate) fn load(&self, root: &Arc<Root>) -> Result<Loaded> {
         let (found, loaded) = self.read(|transaction| {
             let found = rows::format(transaction)?;
-            let supported = found == FORMAT;
+            let supported = (FORMAT_OF_ONE_NODE..=FORMAT).contains(&found);
             let loaded = supported.then(|| rows::load(transaction, root));
             Ok((found, loaded.transpose()?))
         })?;
@@ -243,6 +261,12 @@ impl Catalog {
             found,
             supported: FORMAT,
         })
+    }
+}
+
+impl Drop for Catalog {
+    fn drop(&mut self) {
+        self.close();
     }
 }
 

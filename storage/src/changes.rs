@@ -6,6 +6,7 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::{FieldRef, Schema, SchemaRef};
 
 use crate::error::Object;
+use crate::placement::Partitioning;
 use crate::snapshot::{SchemaContents, SegmentMeta, Snapshot, TableId, TableMeta, ViewMeta};
 use crate::{Result, StorageError};
 
@@ -60,6 +61,10 @@ pub(crate) enum Row {
     PutColumns {
         id: TableId,
         columns: SchemaRef,
+    },
+    PutPartitioning {
+        id: TableId,
+        partitioning: Partitioning,
     },
     /// The value is read from the table's counter when the row is written.
     PutNextRowId(Arc<TableMeta>),
@@ -124,6 +129,10 @@ impl Snapshot {
                     Row::PutColumns {
                         id: table.id,
                         columns: Arc::clone(&table.schema),
+                    },
+                    Row::PutPartitioning {
+                        id: table.id,
+                        partitioning: table.partitioning.clone(),
                     },
                     Row::PutNextRowId(Arc::clone(table)),
                 ]);

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use futures::TryStreamExt;
 
+use crate::placement::MASTER;
 use crate::snapshot::{SegmentMeta, TableId};
 use crate::storage::Storage;
 use crate::{Result, StorageError};
@@ -26,7 +27,14 @@ impl Storage {
         let Some(table) = self.snapshot().table_by_id(table) else {
             return Ok(false);
         };
-        let chosen = choose(&table.segments, self.segment_rows());
+        // Only what is here: other nodes merge their own.
+        let here: Vec<_> = table
+            .segments
+            .iter()
+            .filter(|segment| segment.owner == MASTER)
+            .cloned()
+            .collect();
+        let chosen = choose(&here, self.segment_rows());
         if chosen.is_empty() {
             return Ok(false);
         }

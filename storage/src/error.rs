@@ -101,9 +101,38 @@ pub enum StorageError {
         /// Why.
         detail: String,
     },
+    /// A worker is not there, or not the process any more that it was: start it again, or see
+    /// why it ended. Nothing was changed.
+    #[error("{worker}: {detail}")]
+    WorkerLost {
+        /// Its name.
+        worker: String,
+        /// What became of it.
+        detail: String,
+    },
+    /// A segment was asked for that another node has: the plan was made for that one.
+    #[error("segment {location} is on node {owner}, this is node {node}")]
+    WrongNode {
+        /// The segment's place.
+        location: String,
+        /// Who has it.
+        owner: u32,
+        /// Who was asked.
+        node: u32,
+    },
+    /// A directory of segments belongs to another node or cluster: give the right one.
+    #[error("{} belongs to node {found}, not to node {expected}", path.display())]
+    OtherHome {
+        /// The directory.
+        path: PathBuf,
+        /// Whose it is.
+        found: String,
+        /// Whose it should be.
+        expected: String,
+    },
     /// The database was written by another version of Skewer: open it with that.
     #[error(
-        "database {} has storage format {found}, this version of Skewer reads format {supported}",
+        "database {} has storage format {found}, this version of Skewer reads formats 1 to {supported}",
         path.display()
     )]
     Format {
@@ -111,7 +140,7 @@ pub enum StorageError {
         path: PathBuf,
         /// Format of the database.
         found: u64,
-        /// Format this build reads and writes.
+        /// The latest format that this build reads and writes.
         supported: u64,
     },
     /// A defect in Skewer.

@@ -8,6 +8,10 @@
 //! - [`snapshot`]: the immutable state a reader sees: schemas, tables, views, segments
 //! - [`transaction`]: buffered changes and their commit
 //! - [`writer`]: Arrow batches to Parquet segments, with row ids
+//! - [`placement`]: who owns a segment, and which of a table's rows are in it
+//! - [`writing`]: a statement that writes on several nodes, until it commits
+//! - [`home`]: the directory of a node that has segments and no catalog
+//! - [`remote`]: what the master asks of such nodes
 //! - [`compaction`]: small segments merged into larger ones
 //! - `reader`: one segment's rows
 //! - [`segment_store`]: segments as an object store for DataFusion to read, and their verification
@@ -24,20 +28,28 @@ pub mod compaction;
 pub mod disk;
 pub mod error;
 pub mod fault;
+pub mod home;
 mod lock;
+pub mod placement;
 mod reader;
+pub mod remote;
 mod rows;
 pub mod segment_store;
 pub mod snapshot;
 pub mod storage;
 pub mod transaction;
 pub mod writer;
+pub mod writing;
 
 pub use error::{Object, StorageError};
+pub use home::{HomeIdentity, SegmentHome};
+pub use placement::{MASTER, Partitioning, SegmentName, Shard};
+pub use remote::{Membership, RemoteSegments, Writer};
 pub use snapshot::{ROW_ID, SegmentMeta, Snapshot, TableId, TableMeta, ViewMeta};
 pub use storage::{DEFAULT_SCHEMA, Storage, StorageOptions};
 pub use transaction::Transaction;
 pub use writer::{NewSegment, SegmentWriter};
+pub use writing::{ReserveRowIds, SEGMENTS_PER_WRITER, SegmentDescription, Write, WriteSpec};
 
 /// Result of everything in this crate.
 pub type Result<T, E = StorageError> = std::result::Result<T, E>;

@@ -14,8 +14,9 @@ use serde::{Deserialize, Serialize};
 use twox_hash::XxHash64;
 
 use crate::Result;
-use crate::catalog::{Counters, Failure, Loaded, damaged, failure};
+use crate::catalog::{Counters, FORMAT, Failure, Loaded, damaged, failure};
 use crate::changes::Row;
+use crate::placement::{MASTER, Partitioning, SegmentName, Shard};
 use crate::snapshot::{
     Root, SegmentFile, SegmentMeta, SegmentNumbers, Snapshot, TableId, TableMeta, ViewMeta,
 };
@@ -32,6 +33,11 @@ const ROW_IDS: TableDefinition<u64, i64> = TableDefinition::new("row_ids");
 /// (Table id, segment id) → rows, bytes, smallest and largest row id, checksum.
 type SegmentRow = (u64, u64, i64, i64, u64);
 const SEGMENTS: TableDefinition<(u64, u64), SegmentRow> = TableDefinition::new("segments");
+/// (Table id, segment id) → owner, number of the shard, number of shards (0: none). Segments
+/// that are not here belong to the master and to no shard.
+const PLACES: TableDefinition<(u64, u64), (u32, u32, u32)> = TableDefinition::new("places");
+/// Table id → JSON [`Partitioning`], of tables that are not divided round robin.
+const PARTITIONING: TableDefinition<u64, &[u8]> = TableDefinition::new("partitioning");
 /// (Schema, name) → JSON [`View`].
 const VIEWS: TableDefinition<(&str, &str), &[u8]> = TableDefinition::new("views");
 
@@ -39,6 +45,8 @@ const META_FORMAT: &str = "format";
 const META_VERSION: &str = "version";
 const META_NEXT_TABLE_ID: &str = "next_table_id";
 const META_NEXT_QUERY_ID: &str = "next_query_id";
+/// Missing where all segments are the master's.
+const META_NEXT_SEGMENT_ID: &str = "next_segment_id";
 /// XOR of [`row_digest`] over all other rows.
 const META_DIGEST: &str = "digest";
 
@@ -79,6 +87,8 @@ pub(crate) struct Rows<'a> {
     columns: redb::Table<'a, u64, &'static [u8]>,
     row_ids: redb::Table<'a, u64, i64>,
     segments: redb::Table<'a, (u64, u64), SegmentRow>,
+    places: redb::Table<'a, (u64, u64), (u32, u32, u32)>,
+    partitioning: redb::Table<'a, u64, &'static [u8]>,
     views: redb::Table<'a, (&'static str, &'static str), &'static [u8]>,
     digest: u64,
 }
@@ -121,6 +131,8 @@ impl<'a> Rows<'a> {
             columns: transaction.open_table(COLUMNS).map_err(failure)?,
             row_ids: transaction.open_table(ROW_IDS).map_err(failure)?,
             segments: transaction.open_table(SEGMENTS).map_err(failure)?,
+            places: transaction.open_table(PLACES).map_err(failure)?,
+            partitioning: transaction.open_table(PARTITIONING).map_err(failure)?,
             views: transaction.open_table(VIEWS).map_err(failure)?,
             digest,
         })
@@ -146,7 +158,17 @@ impl<'a> Rows<'a> {
         let Counters {
             next_table_id,
             next_query_id,
+            next_segment_id,
         } = counters;
+        if next_segment_id > 0 {
+            let meta = &mut self.meta;
+            put(
+                &mut self.digest,
+                meta,
+                META_NEXT_SEGMENT_ID,
+                next_segment_id,
+            )?;
+        }
         for (key, value) in [
             (META_NEXT_TABLE_ID, next_table_id),
             (META_NEXT_QUERY_ID, next_query_id.cast_unsigned()),
@@ -173,12 +195,21 @@ impl<'a> Rows<'a> {
                 let bytes = encode_schema(columns).map_err(damaged)?;
                 put(digest, &mut self.columns, id.0, &bytes)
             }
+            Row::PutPartitioning { id, partitioning } => {
+                if *partitioning == Partitioning::RoundRobin {
+                    return Ok(());
+                }
+                let json = serde_json::to_vec(partitioning).map_err(damaged)?;
+                put(digest, &mut self.partitioning, id.0, &json)?;
+                self.put_format(FORMAT)
+            }
             Row::PutNextRowId(table) => {
                 put(digest, &mut self.row_ids, table.id.0, next_row_id(table))
             }
             Row::DeleteTable(id) => {
                 delete(digest, &mut self.tables, id.0)?;
                 delete(digest, &mut self.columns, id.0)?;
+                delete(digest, &mut self.partitioning, id.0)?;
                 delete(digest, &mut self.row_ids, id.0)
             }
             Row::PutSegment { table, segment } => {
@@ -189,9 +220,17 @@ impl<'a> Rows<'a> {
                     segment.max_row_id,
                     segment.checksum,
                 );
-                put(digest, &mut self.segments, (table.0, segment.id), value)
+                put(digest, &mut self.segments, (table.0, segment.id), value)?;
+                if segment.owner == MASTER && segment.shard.is_none() {
+                    return Ok(());
+                }
+                let Shard { index, of } = segment.shard.unwrap_or(Shard { index: 0, of: 0 });
+                let place = (segment.owner, index, of);
+                put(digest, &mut self.places, (table.0, segment.id), place)?;
+                self.put_format(FORMAT)
             }
             Row::DeleteSegment { table, segment } => {
+                delete(digest, &mut self.places, (table.0, *segment))?;
                 delete(digest, &mut self.segments, (table.0, *segment))
             }
             Row::PutView(view) => {
@@ -220,11 +259,13 @@ pub(crate) fn version(transaction: &ReadTransaction) -> Result<u64, Failure> {
 }
 
 fn meta(transaction: &ReadTransaction, key: &str) -> Result<u64, Failure> {
+    optional_meta(transaction, key)?.ok_or_else(|| damaged(format_args!("key {key} is missing")))
+}
+
+fn optional_meta(transaction: &ReadTransaction, key: &str) -> Result<Option<u64>, Failure> {
     let table = transaction.open_table(META).map_err(failure)?;
     let value = table.get(key).map_err(failure)?;
-    value
-        .map(|value| value.value())
-        .ok_or_else(|| damaged(format_args!("key {key} is missing")))
+    Ok(value.map(|value| value.value()))
 }
 
 /// Calls `body` with every row of a table, and adds them to the digest.
@@ -234,7 +275,12 @@ fn each<K: Key + 'static, V: Value + 'static>(
     digest: &mut u64,
     mut body: impl FnMut(K::SelfType<'_>, V::SelfType<'_>) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let rows = transaction.open_table(table).map_err(failure)?;
+    let rows = match transaction.open_table(table) {
+        Ok(rows) => rows,
+        // Nothing was ever written to it: the database is older than the table.
+        Err(redb::TableError::TableDoesNotExist(_)) => return Ok(()),
+        Err(error) => return Err(failure(error)),
+    };
     for row in rows.iter().map_err(failure)? {
         let (key, value) = row.map_err(failure)?;
         *digest ^= row_digest::<K, V>(table.name(), &key.value(), &value.value());
@@ -269,17 +315,28 @@ pub(crate) fn load(transaction: &ReadTransaction, root: &Arc<Root>) -> Result<Lo
         row_ids.insert(id, next);
         Ok(())
     })?;
+    let mut partitioning: BTreeMap<u64, Partitioning> = BTreeMap::new();
+    each(transaction, PARTITIONING, &mut digest, |id, json| {
+        partitioning.insert(id, serde_json::from_slice(json).map_err(damaged)?);
+        Ok(())
+    })?;
     let mut tables = BTreeMap::new();
     each(transaction, TABLES, &mut digest, |id, name| {
         let Name { schema, name } = serde_json::from_slice(name).map_err(damaged)?;
         let (Some(columns), Some(next)) = (columns.remove(&id), row_ids.get(&id)) else {
             return Err(damaged(format_args!("table {name} is incomplete")));
         };
-        let table = TableMeta::new(TableId(id), &schema, &name, columns, *next);
+        let mut table = TableMeta::new(TableId(id), &schema, &name, columns, *next);
+        table.partitioning = partitioning.remove(&id).unwrap_or_default();
         tables.insert(id, table);
         Ok(())
     })?;
 
+    let mut places = BTreeMap::new();
+    each(transaction, PLACES, &mut digest, |segment, place| {
+        places.insert(segment, place);
+        Ok(())
+    })?;
     each(transaction, SEGMENTS, &mut digest, |(table, id), row| {
         let (rows, bytes, min_row_id, max_row_id, checksum) = row;
         let numbers = SegmentNumbers {
@@ -292,12 +349,21 @@ pub(crate) fn load(transaction: &ReadTransaction, root: &Arc<Root>) -> Result<Lo
         let meta = tables
             .get_mut(&table)
             .ok_or_else(|| damaged(format_args!("segment {id} belongs to no table")))?;
-        let path = root.segment_path(meta.id, id);
-        let file = SegmentFile::new(Arc::clone(root), path, true);
-        let segment = SegmentMeta::new(meta.id, id, numbers, file);
+        let (owner, index, of) = places.remove(&(table, id)).unwrap_or((MASTER, 0, 0));
+        let name = SegmentName {
+            owner,
+            table: meta.id,
+            id,
+        };
+        let shard = (of > 0).then_some(Shard { index, of });
+        let segment = SegmentMeta::new(numbers, shard, SegmentFile::new(root, name, true));
         meta.segments.push(Arc::new(segment));
         Ok(())
     })?;
+    if let Some((table, segment)) = places.into_keys().next() {
+        let stray = format_args!("segment {segment} of table {table} has a place only");
+        return Err(damaged(stray));
+    }
     for table in tables.into_values() {
         snapshot.insert_table(Arc::new(table));
     }
@@ -321,6 +387,7 @@ pub(crate) fn load(transaction: &ReadTransaction, root: &Arc<Root>) -> Result<Lo
     let counters = Counters {
         next_table_id: meta(transaction, META_NEXT_TABLE_ID)?,
         next_query_id: meta(transaction, META_NEXT_QUERY_ID)?.cast_signed(),
+        next_segment_id: optional_meta(transaction, META_NEXT_SEGMENT_ID)?.unwrap_or(0),
     };
     Ok(Loaded { snapshot, counters })
 }

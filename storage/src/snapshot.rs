@@ -1,22 +1,25 @@
 //! The immutable state a reader sees.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::object_store::path::Path as Location;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
+use serde::{Deserialize, Serialize};
 
 use crate::disk::Disk;
 use crate::lock::DirectoryLock;
+use crate::placement::{Partitioning, SegmentName, Shard};
+use crate::remote::RemoteSegments;
 
 /// Name of the hidden column with row ids, physically the last of every segment.
 pub const ROW_ID: &str = "_row_id";
 
 /// Identity of a table; never reused, and kept when the table is renamed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct TableId(pub u64);
 
 impl std::fmt::Display for TableId {
@@ -31,7 +34,11 @@ impl std::fmt::Display for TableId {
 pub(crate) struct Root {
     /// Directory of the database; empty for one in memory.
     pub(crate) path: PathBuf,
+    /// Whose directory it is: files in it are segments of this owner.
+    pub(crate) node: u32,
     pub(crate) disk: Arc<dyn Disk>,
+    /// The segments of other owners.
+    pub(crate) remote: RwLock<Option<Arc<dyn RemoteSegments>>>,
     /// Tables whose directory is known to be durable.
     pub(crate) durable_dirs: Mutex<HashSet<TableId>>,
     pub(crate) sizes: SegmentSizes,
@@ -42,6 +49,27 @@ pub(crate) struct Root {
 pub(crate) type SegmentSizes = Arc<Mutex<HashMap<Location, u64>>>;
 
 impl Root {
+    pub(crate) fn new(
+        path: PathBuf,
+        node: u32,
+        disk: Arc<dyn Disk>,
+        lock: Option<DirectoryLock>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            path,
+            node,
+            disk,
+            remote: RwLock::default(),
+            durable_dirs: Mutex::default(),
+            sizes: SegmentSizes::default(),
+            _lock: lock,
+        })
+    }
+
+    pub(crate) fn remote(&self) -> Option<Arc<dyn RemoteSegments>> {
+        self.remote.read().clone()
+    }
+
     pub(crate) fn segments_dir(&self) -> PathBuf {
         self.path.join("segments")
     }
@@ -56,18 +84,25 @@ impl Root {
 }
 
 /// A file that is removed when it is no longer needed: its last holder is gone, and no
-/// transaction published it (or one unpublished it).
+/// transaction published it (or one unpublished it). That of another node is its owner's to
+/// remove, which is told.
 #[derive(Debug)]
 pub(crate) struct SegmentFile {
     root: Arc<Root>,
+    name: SegmentName,
     path: PathBuf,
     published: AtomicBool,
 }
 
 impl SegmentFile {
-    pub(crate) fn new(root: Arc<Root>, path: PathBuf, published: bool) -> Self {
+    pub(crate) fn new(root: &Arc<Root>, name: SegmentName, published: bool) -> Self {
+        let path = match name.owner == root.node {
+            true => root.segment_path(name.table, name.id),
+            false => PathBuf::from(name.location().as_ref()),
+        };
         Self {
-            root,
+            root: Arc::clone(root),
+            name,
             path,
             published: AtomicBool::new(published),
         }
@@ -87,6 +122,13 @@ impl Drop for SegmentFile {
         if self.published.load(Ordering::Acquire) {
             return;
         }
+        let SegmentName { owner, table, id } = self.name;
+        if owner != self.root.node {
+            if let Some(remote) = self.root.remote() {
+                remote.dropped(owner, table, &[id]);
+            }
+            return;
+        }
         // Not being able to remove it loses space until the next open, nothing else.
         if let Err(error) = self.root.disk.remove(&self.path)
             && error.kind() != std::io::ErrorKind::NotFound
@@ -103,6 +145,10 @@ impl Drop for SegmentFile {
 pub struct SegmentMeta {
     /// Unique in the database.
     pub id: u64,
+    /// The node that has the file.
+    pub owner: u32,
+    /// What the hashes of all of its rows have in common, if its table is divided by hash.
+    pub shard: Option<Shard>,
     /// Where to find it in [`crate::Storage::object_store`].
     pub location: Location,
     /// Number of rows.
@@ -135,12 +181,14 @@ pub(crate) struct SegmentNumbers {
 }
 
 impl SegmentMeta {
-    pub(crate) fn new(table: TableId, id: u64, n: SegmentNumbers, file: SegmentFile) -> Self {
-        let location = Location::from(format!("segments/{table}/{id}.parquet"));
+    pub(crate) fn new(n: SegmentNumbers, shard: Option<Shard>, file: SegmentFile) -> Self {
+        let location = file.name.location();
         let sizes = &file.root.sizes;
         sizes.lock().insert(location.clone(), n.bytes);
         Self {
-            id,
+            id: file.name.id,
+            owner: file.name.owner,
+            shard,
             location,
             rows: n.rows,
             bytes: n.bytes,
@@ -151,7 +199,8 @@ impl SegmentMeta {
         }
     }
 
-    /// Path of the file, for messages. (In memory, its name in the object store.)
+    /// Path of the file, for messages. (In memory and on other nodes, its name in the object
+    /// store.)
     pub fn path(&self) -> &Path {
         &self.file.path
     }
@@ -170,6 +219,8 @@ pub struct TableMeta {
     pub schema: SchemaRef,
     /// Segments in the order in which they were committed.
     pub segments: Vec<Arc<SegmentMeta>>,
+    /// How new rows are divided among owners.
+    pub partitioning: Partitioning,
     pub(crate) physical: SchemaRef,
     /// The next row id to hand out; shared by all snapshots and writers of the table.
     pub(crate) next_row_id: Arc<AtomicI64>,
@@ -190,6 +241,7 @@ impl TableMeta {
             physical: with_row_id(&schema),
             schema,
             segments: Vec::new(),
+            partitioning: Partitioning::RoundRobin,
             next_row_id: Arc::new(AtomicI64::new(next_row_id)),
         }
     }
@@ -214,13 +266,25 @@ impl TableMeta {
         format!("{}.{}", self.schema_name, self.name)
     }
 
+    /// The numbers of the nodes that have segments of it, ascending.
+    pub fn owners(&self) -> BTreeSet<u32> {
+        self.segments.iter().map(|segment| segment.owner).collect()
+    }
+
+    /// Gives out row ids: the first of `rows` consecutive ones that no row has had. Committed
+    /// with whatever is committed next to the table.
+    pub fn reserve_row_ids(&self, rows: u64) -> i64 {
+        self.next_row_id
+            .fetch_add(rows.cast_signed(), Ordering::AcqRel)
+    }
+
     pub(crate) fn set_schema(&mut self, schema: SchemaRef) {
         self.physical = with_row_id(&schema);
         self.schema = schema;
     }
 }
 
-fn with_row_id(schema: &Schema) -> SchemaRef {
+pub(crate) fn with_row_id(schema: &Schema) -> SchemaRef {
     let mut fields = schema.fields().to_vec();
     fields.push(Arc::new(Field::new(ROW_ID, DataType::Int64, false)));
     Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))

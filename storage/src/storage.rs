@@ -1,6 +1,6 @@
 //! Opening a database, taking snapshots, beginning transactions.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -13,11 +13,15 @@ use parking_lot::{Mutex, RwLock};
 use crate::catalog::{Catalog, Counters, Loaded};
 use crate::changes::{Change, Effects};
 use crate::disk::{Disk, MemoryDisk, RealDisk};
+use crate::home;
 use crate::lock::DirectoryLock;
+use crate::placement::MASTER;
+use crate::remote::{Membership, RemoteSegments, Writer};
 use crate::segment_store::{self, SegmentStore};
-use crate::snapshot::{Root, SegmentMeta, SegmentSizes, Snapshot, TableId, TableMeta};
+use crate::snapshot::{Root, SegmentMeta, Snapshot, TableId, TableMeta};
 use crate::transaction::Transaction;
 use crate::writer::SegmentWriter;
+use crate::writing::{Held, Running, WriteSpec};
 use crate::{Result, StorageError};
 
 /// The schema every new database has.
@@ -26,6 +30,14 @@ pub const DEFAULT_SCHEMA: &str = "main";
 /// Query ids are reserved in the catalog in blocks of this size: one sync per so many queries.
 /// What is left of a block at a restart is skipped.
 const QUERY_ID_BLOCK: i64 = 1024;
+
+/// The same for numbers of segments that are written on other nodes, where opening the catalog
+/// does not see what is there. Some hundred statements.
+const SEGMENT_ID_BLOCK: u64 = 1 << 24;
+
+/// Where segments are registered, in every process: a plan that one made is read by others. Each
+/// has object stores of its own under it.
+const SEGMENTS_URL: &str = "skewer-segments://cluster";
 
 /// How to open a database.
 #[derive(Debug, Clone)]
@@ -65,6 +77,12 @@ struct Inner {
     catalog: Mutex<CatalogState>,
     next_table_id: AtomicU64,
     next_segment_id: Arc<AtomicU64>,
+    /// Numbers of segments below this are reserved.
+    reserved_segment_ids: AtomicU64,
+    /// Statements that are writing, by their number.
+    running: Mutex<HashMap<u64, Running>>,
+    held: Held,
+    membership: RwLock<Option<Arc<dyn Membership>>>,
     query_ids: Mutex<i64>,
     /// Query ids below this are reserved.
     reserved_query_ids: AtomicI64,
@@ -94,18 +112,18 @@ impl Storage {
         if !disk.exists(&path).map_err(io)? {
             create_directory(&*disk, &path)?;
         }
+        if home::is_home(&*disk, &path)? {
+            return Err(StorageError::invalid(format_args!(
+                "{} is the directory of a worker: it has segments, and their catalog is elsewhere",
+                path.display()
+            )));
+        }
         let lock = DirectoryLock::acquire(&path)?;
         let local = LocalFileSystem::new_with_prefix(&path).map_err(|source| StorageError::Io {
             path: path.clone(),
             source: std::io::Error::other(source),
         })?;
-        let root = Arc::new(Root {
-            path,
-            disk,
-            durable_dirs: Mutex::default(),
-            sizes: SegmentSizes::default(),
-            _lock: Some(lock),
-        });
+        let root = Root::new(path, MASTER, disk, Some(lock));
         let catalog = Catalog::open(&root, DEFAULT_SCHEMA)?;
         Self::start(root, catalog, Arc::new(local), true, options.segment_rows)
     }
@@ -114,13 +132,7 @@ impl Storage {
     pub fn in_memory() -> Result<Self> {
         let disk = MemoryDisk::default();
         let objects = disk.objects();
-        let root = Arc::new(Root {
-            path: PathBuf::new(),
-            disk: Arc::new(disk),
-            durable_dirs: Mutex::default(),
-            sizes: SegmentSizes::default(),
-            _lock: None,
-        });
+        let root = Root::new(PathBuf::new(), MASTER, Arc::new(disk), None);
         let catalog = Catalog::in_memory(DEFAULT_SCHEMA)?;
         let segment_rows = StorageOptions::default().segment_rows;
         Self::start(root, catalog, objects, false, segment_rows)
@@ -142,17 +154,11 @@ impl Storage {
         let with_files = snapshot.all_tables().filter(|t| !t.segments.is_empty());
         root.durable_dirs.lock().extend(with_files.map(|t| t.id));
 
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let url =
-            ObjectStoreUrl::parse(format!("skewer://database-{number}")).map_err(|error| {
-                StorageError::Internal {
-                    detail: error.to_string(),
-                }
-            })?;
+        let url = segments_url()?;
+        let next_segment_id = (last + 1).max(counters.next_segment_id);
         Ok(Self {
             inner: Arc::new(Inner {
-                store: Arc::new(SegmentStore::new(store, &root)),
+                store: Arc::new(SegmentStore::new(store, Arc::clone(&root))),
                 root,
                 on_disk,
                 segment_rows,
@@ -163,7 +169,11 @@ impl Storage {
                     unresolved: None,
                 }),
                 next_table_id: AtomicU64::new(counters.next_table_id),
-                next_segment_id: Arc::new(AtomicU64::new(last + 1)),
+                next_segment_id: Arc::new(AtomicU64::new(next_segment_id)),
+                reserved_segment_ids: AtomicU64::new(counters.next_segment_id),
+                running: Mutex::default(),
+                held: Held::default(),
+                membership: RwLock::default(),
                 query_ids: Mutex::new(counters.next_query_id),
                 reserved_query_ids: AtomicI64::new(counters.next_query_id),
             }),
@@ -187,21 +197,34 @@ impl Storage {
 
     /// A writer of segments for a table, which may be one that a transaction has yet to create.
     pub fn writer(&self, table: &TableMeta) -> SegmentWriter {
-        SegmentWriter::new(
-            Arc::clone(&self.inner.root),
-            Arc::clone(&self.inner.next_segment_id),
-            self.inner.segment_rows,
-            table,
-        )
+        self.writer_of(&WriteSpec {
+            table: table.id,
+            columns: Arc::clone(&table.schema),
+            row_ids: Arc::clone(&table.next_row_id) as _,
+            segment_ids: None,
+            shard: None,
+        })
     }
 
-    /// Where segments are read from, at [`SegmentMeta::location`]. Read-only; its errors name the
-    /// file.
+    /// How segments of other nodes are reached. Without it they cannot be read.
+    pub fn set_remote(&self, remote: Arc<dyn RemoteSegments>) {
+        *self.inner.root.remote.write() = Some(remote);
+    }
+
+    /// Who says whether those that wrote on other nodes are still there when their segments are
+    /// published. Without it they cannot be.
+    pub fn set_membership(&self, membership: Arc<dyn Membership>) {
+        *self.inner.membership.write() = Some(membership);
+    }
+
+    /// Where segments are read from, at [`SegmentMeta::location`], those of other nodes through
+    /// [`RemoteSegments`]. Read-only; its errors name the file.
     pub fn object_store(&self) -> Arc<dyn ObjectStore> {
         Arc::clone(&self.inner.store)
     }
 
-    /// The URL to register [`Storage::object_store`] under; no two open databases share one.
+    /// The URL to register [`Storage::object_store`] under: the same for all databases and on all
+    /// nodes.
     pub fn object_store_url(&self) -> ObjectStoreUrl {
         self.inner.url.clone()
     }
@@ -301,9 +324,77 @@ impl Storage {
         Ok(snapshot)
     }
 
+    /// Commits what was written on other nodes, if those are still there.
+    pub(crate) fn commit_of(
+        &self,
+        writers: &[Writer],
+        base: &Snapshot,
+        changes: &[Change],
+    ) -> Result<Arc<Snapshot>> {
+        if writers.is_empty() {
+            return self.commit(base, changes);
+        }
+        let membership = self.inner.membership.read().clone();
+        let membership = membership.ok_or_else(|| StorageError::Internal {
+            detail: "segments of workers are published, and nobody knows the workers".to_owned(),
+        })?;
+        let mut committed = None;
+        membership.while_present(writers, &mut || {
+            committed = Some(self.commit(base, changes));
+        })?;
+        committed.ok_or_else(|| StorageError::Internal {
+            detail: "all writers are there, and nothing was published".to_owned(),
+        })?
+    }
+
+    /// The first of `count` numbers that no segment has had, not even one that only its owner
+    /// knows.
+    pub(crate) fn reserve_segment_ids(&self, count: u64) -> Result<std::ops::Range<u64>> {
+        let inner = &*self.inner;
+        let mut state = inner.catalog.lock();
+        let first = inner.next_segment_id.fetch_add(count, Ordering::AcqRel);
+        let end = first + count;
+        if end > inner.reserved_segment_ids.load(Ordering::Acquire) {
+            inner.resolve(&mut state)?;
+            let before = inner
+                .reserved_segment_ids
+                .swap(end + SEGMENT_ID_BLOCK, Ordering::AcqRel);
+            if let Err(error) = state.catalog.write_counters(inner.counters()) {
+                inner.reserved_segment_ids.store(before, Ordering::Release);
+                // Harmless for the commits to come: the counters have no part in their outcome.
+                let _ = state.catalog.reopen();
+                return Err(error);
+            }
+        }
+        Ok(first..end)
+    }
+
     pub(crate) fn segment_rows(&self) -> u64 {
         self.inner.segment_rows
     }
+
+    pub(crate) fn segment_ids(&self) -> &Arc<AtomicU64> {
+        &self.inner.next_segment_id
+    }
+
+    pub(crate) fn root(&self) -> &Arc<Root> {
+        &self.inner.root
+    }
+
+    pub(crate) fn running(&self) -> &Mutex<HashMap<u64, Running>> {
+        &self.inner.running
+    }
+
+    pub(crate) fn held(&self) -> &Held {
+        &self.inner.held
+    }
+}
+
+/// The URL under which segments are registered in every process.
+pub(crate) fn segments_url() -> Result<ObjectStoreUrl> {
+    ObjectStoreUrl::parse(SEGMENTS_URL).map_err(|error| StorageError::Internal {
+        detail: error.to_string(),
+    })
 }
 
 impl Inner {
@@ -311,6 +402,7 @@ impl Inner {
         Counters {
             next_table_id: self.next_table_id.load(Ordering::Acquire),
             next_query_id: self.reserved_query_ids.load(Ordering::Acquire),
+            next_segment_id: self.reserved_segment_ids.load(Ordering::Acquire),
         }
     }
 
@@ -353,7 +445,7 @@ impl Inner {
 type Garbage = (Arc<Snapshot>, Effects);
 
 /// Creates a directory and the ancestors it lacks, durably.
-fn create_directory(disk: &dyn Disk, path: &Path) -> Result<()> {
+pub(crate) fn create_directory(disk: &dyn Disk, path: &Path) -> Result<()> {
     if let Some(parent) = path.parent() {
         let io = |source| StorageError::io(parent, source);
         if !disk.exists(parent).map_err(io)? {
@@ -406,7 +498,7 @@ fn remove_garbage(root: &Root, snapshot: &Snapshot) -> u64 {
 }
 
 /// The number a file is named by; anything else in these directories is not ours.
-fn number(path: &Path, extension: &str) -> Option<u64> {
+pub(crate) fn number(path: &Path, extension: &str) -> Option<u64> {
     if path.extension().unwrap_or_default() != extension {
         return None;
     }

@@ -1,5 +1,6 @@
 //! Buffered changes, published together.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -7,6 +8,8 @@ use datafusion::arrow::datatypes::{Field, SchemaRef};
 
 use crate::changes::{Change, Effects, qualified};
 use crate::error::Object;
+use crate::placement::Partitioning;
+use crate::remote::Writer;
 use crate::snapshot::{ROW_ID, Snapshot, TableId, TableMeta, ViewMeta};
 use crate::storage::Storage;
 use crate::writer::{NewSegment, check_storable};
@@ -24,6 +27,8 @@ pub struct Transaction {
     base: Arc<Snapshot>,
     current: Snapshot,
     changes: Vec<Change>,
+    /// Who wrote the new segments, if it was on other nodes.
+    writers: BTreeSet<Writer>,
 }
 
 impl Transaction {
@@ -34,6 +39,7 @@ impl Transaction {
             current: Snapshot::clone(&base),
             base,
             changes: Vec::new(),
+            writers: BTreeSet::new(),
         }
     }
 
@@ -64,9 +70,28 @@ impl Transaction {
         columns: SchemaRef,
         or_replace: bool,
     ) -> Result<Arc<TableMeta>> {
+        let partitioning = Partitioning::RoundRobin;
+        self.create_partitioned_table(schema, name, columns, partitioning, or_replace)
+    }
+
+    /// [Creates a table](Transaction::create_table) whose rows are divided among its owners as
+    /// `partitioning` says.
+    pub fn create_partitioned_table(
+        &mut self,
+        schema: &str,
+        name: &str,
+        columns: SchemaRef,
+        partitioning: Partitioning,
+        or_replace: bool,
+    ) -> Result<Arc<TableMeta>> {
         check_columns(&columns)?;
+        if let Partitioning::Hash(keys) = &partitioning {
+            check_keys(keys, &columns)?;
+        }
         let id = TableId(self.storage.next_table_id());
-        let table = Arc::new(TableMeta::new(id, schema, name, columns, 0));
+        let mut table = TableMeta::new(id, schema, name, columns, 0);
+        table.partitioning = partitioning;
+        let table = Arc::new(table);
         self.apply(Change::CreateTable {
             table: Arc::clone(&table),
             or_replace,
@@ -149,6 +174,7 @@ impl Transaction {
                 detail: format!("segment of table {} added to table {table}", stray.table),
             });
         }
+        self.writers.extend(added.iter().filter_map(|s| s.writer));
         self.apply(Change::Replace {
             table,
             removed: removed.to_vec(),
@@ -167,7 +193,8 @@ impl Transaction {
     /// Blocks for one or two syncs of the catalog.
     ///
     /// # Errors
-    /// [`StorageError::Conflict`] if another commit got in the way. After
+    /// [`StorageError::Conflict`] if another commit got in the way,
+    /// [`StorageError::WorkerLost`] if one that wrote is not there any more. After
     /// [`StorageError::DiskFull`] or [`StorageError::Io`] nothing is published; only if even
     /// reading the catalog back fails, it is open until the next commit or open of the database
     /// whether the changes are in it (whole or not at all).
@@ -175,7 +202,8 @@ impl Transaction {
         if self.changes.is_empty() {
             return Ok(self.storage.snapshot());
         }
-        self.storage.commit(&self.base, &self.changes)
+        let writers: Vec<Writer> = self.writers.iter().copied().collect();
+        self.storage.commit_of(&writers, &self.base, &self.changes)
     }
 
     fn table(&self, schema: &str, name: &str) -> Result<Arc<TableMeta>> {
@@ -198,6 +226,23 @@ fn check_columns(columns: &SchemaRef) -> Result<()> {
         let earlier = &columns.fields()[..index];
         if earlier.iter().any(|other| other.name() == column.name()) {
             return Err(StorageError::exists(Object::Column, column.name()));
+        }
+    }
+    Ok(())
+}
+
+fn check_keys(keys: &[String], columns: &SchemaRef) -> Result<()> {
+    if keys.is_empty() {
+        return Err(StorageError::invalid(
+            "a table cannot be divided by the hash of no column",
+        ));
+    }
+    for (place, key) in keys.iter().enumerate() {
+        if columns.index_of(key).is_err() {
+            return Err(StorageError::not_found(Object::Column, key));
+        }
+        if keys[..place].contains(key) {
+            return Err(StorageError::exists(Object::Column, key));
         }
     }
     Ok(())

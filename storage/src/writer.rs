@@ -2,9 +2,10 @@
 
 use std::hash::Hasher;
 use std::io::{self, Write};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use datafusion::arrow::array::{Array, ArrayRef, Int64Array, new_null_array};
 use datafusion::arrow::compute::{CastOptions, cast_with_options, max, min};
@@ -21,7 +22,12 @@ use tokio::task::JoinHandle;
 use twox_hash::XxHash64;
 
 use crate::disk::DiskFile;
-use crate::snapshot::{ROW_ID, Root, SegmentFile, SegmentMeta, SegmentNumbers, TableId, TableMeta};
+use crate::placement::{SegmentName, Shard};
+use crate::remote::Writer;
+use crate::snapshot::{
+    ROW_ID, Root, SegmentFile, SegmentMeta, SegmentNumbers, TableId, with_row_id,
+};
+use crate::writing::{ReserveRowIds, WriteSpec};
 use crate::{Result, StorageError};
 
 /// Rows of a row group: the unit that a scan gives to a thread, so a segment feeds eight.
@@ -34,6 +40,8 @@ const SEGMENT_BYTES: u64 = 512 << 20;
 const PAGE_ROWS: usize = 1 << 13;
 /// Batches that may wait for the encoder.
 const QUEUE: usize = 2;
+/// Row ids that a writer asks for at once where asking takes long: first so many, later more.
+const ROW_ID_BLOCKS: Range<u64> = 1 << 13..1 << 17;
 /// Size of a write to the file.
 const WRITE_BYTES: usize = 1 << 20;
 
@@ -43,6 +51,28 @@ const WRITE_BYTES: usize = 1 << 20;
 pub struct NewSegment {
     pub(crate) table: TableId,
     pub(crate) meta: Arc<SegmentMeta>,
+    /// The worker that wrote it, if it was written on another node.
+    pub(crate) writer: Option<Writer>,
+}
+
+/// Where numbers of segments come from.
+#[derive(Debug)]
+pub(crate) enum SegmentIds {
+    /// All writers of the process take from it.
+    Shared(Arc<AtomicU64>),
+    /// One writer's own.
+    Block(Range<u64>),
+}
+
+impl SegmentIds {
+    fn next(&mut self) -> Result<u64> {
+        match self {
+            Self::Shared(next) => Ok(next.fetch_add(1, Ordering::Relaxed)),
+            Self::Block(block) => block.next().ok_or_else(|| {
+                StorageError::invalid("one statement writes more segments than have numbers")
+            }),
+        }
+    }
 }
 
 impl NewSegment {
@@ -64,7 +94,11 @@ impl NewSegment {
 pub struct SegmentWriter {
     columns: SchemaRef,
     physical: SchemaRef,
-    next_row_id: Arc<AtomicI64>,
+    row_ids: Arc<dyn ReserveRowIds>,
+    /// Row ids that are reserved.
+    spare: Range<i64>,
+    /// How many to reserve next.
+    block: u64,
     state: State,
 }
 
@@ -81,19 +115,23 @@ enum State {
 impl SegmentWriter {
     pub(crate) fn new(
         root: Arc<Root>,
-        next_segment_id: Arc<AtomicU64>,
+        segment_ids: SegmentIds,
         segment_rows: u64,
-        table: &TableMeta,
+        spec: &WriteSpec,
     ) -> Self {
+        let physical = with_row_id(&spec.columns);
         Self {
-            columns: Arc::clone(&table.schema),
-            physical: table.physical_schema(),
-            next_row_id: Arc::clone(&table.next_row_id),
+            columns: Arc::clone(&spec.columns),
+            physical: Arc::clone(&physical),
+            row_ids: Arc::clone(&spec.row_ids),
+            spare: 0..0,
+            block: ROW_ID_BLOCKS.start,
             state: State::Idle(Box::new(Encoder {
                 root,
-                table: table.id,
-                physical: table.physical_schema(),
-                next_segment_id,
+                table: spec.table,
+                shard: spec.shard,
+                physical,
+                segment_ids,
                 segment_rows,
                 open: None,
                 done: Vec::new(),
@@ -111,10 +149,29 @@ impl SegmentWriter {
             return Ok(());
         }
         let mut columns = fit(batch, &self.columns)?;
-        let rows = batch.num_rows() as i64;
-        let first = self.next_row_id.fetch_add(rows, Ordering::AcqRel);
-        columns.push(Arc::new(Int64Array::from_iter_values(first..first + rows)));
+        columns.push(Arc::new(self.next_row_ids(batch.num_rows() as u64).await?));
         self.send(columns, batch.num_rows()).await
+    }
+
+    async fn next_row_ids(&mut self, rows: u64) -> Result<Int64Array> {
+        if !self.row_ids.is_far() {
+            let first = self.row_ids.reserve(rows).await?;
+            return Ok(Int64Array::from_iter_values(
+                first..first + rows.cast_signed(),
+            ));
+        }
+        let mut ids = Vec::with_capacity(rows as usize);
+        loop {
+            ids.extend(self.spare.by_ref().take(rows as usize - ids.len()));
+            let missing = rows - ids.len() as u64;
+            if missing == 0 {
+                return Ok(Int64Array::from(ids));
+            }
+            let block = self.block.max(missing);
+            let first = self.row_ids.reserve(block).await?;
+            self.spare = first..first + block.cast_signed();
+            self.block = (self.block * 2).min(ROW_ID_BLOCKS.end);
+        }
     }
 
     /// Writes rows that have ids: the table's columns and `_row_id` last. For rows that are
@@ -268,8 +325,9 @@ pub(crate) fn check_storable(column: &Field) -> Result<()> {
 struct Encoder {
     root: Arc<Root>,
     table: TableId,
+    shard: Option<Shard>,
     physical: SchemaRef,
-    next_segment_id: Arc<AtomicU64>,
+    segment_ids: SegmentIds,
     segment_rows: u64,
     open: Option<OpenSegment>,
     done: Vec<NewSegment>,
@@ -277,7 +335,6 @@ struct Encoder {
 
 #[derive(Debug)]
 struct OpenSegment {
-    id: u64,
     rows: u64,
     min_row_id: i64,
     max_row_id: i64,
@@ -318,10 +375,14 @@ impl Encoder {
     fn open_segment(&mut self) -> Result<&mut OpenSegment> {
         if self.open.is_none() {
             self.create_directory()?;
-            let id = self.next_segment_id.fetch_add(1, Ordering::Relaxed);
-            let path = self.root.segment_path(self.table, id);
+            let name = SegmentName {
+                owner: self.root.node,
+                table: self.table,
+                id: self.segment_ids.next()?,
+            };
             // Before the file exists, so that a failing create leaves nothing either.
-            let file = SegmentFile::new(Arc::clone(&self.root), path.clone(), false);
+            let file = SegmentFile::new(&self.root, name, false);
+            let path = file.path().to_owned();
             let sink = self
                 .root
                 .disk
@@ -332,7 +393,6 @@ impl Encoder {
             let writer = ArrowWriter::try_new(sink, Arc::clone(&self.physical), properties)
                 .map_err(|error| write_error(&path, error))?;
             self.open = Some(OpenSegment {
-                id,
                 rows: 0,
                 min_row_id: i64::MAX,
                 max_row_id: i64::MIN,
@@ -365,14 +425,13 @@ impl Encoder {
             return Ok(());
         };
         let OpenSegment {
-            id,
             rows,
             min_row_id,
             max_row_id,
             mut writer,
             file,
         } = open;
-        let path = self.root.segment_path(self.table, id);
+        let path = file.path().to_owned();
         writer.finish().map_err(|error| write_error(&path, error))?;
         let sink = writer.inner_mut();
         sink.flush()
@@ -387,7 +446,8 @@ impl Encoder {
         };
         self.done.push(NewSegment {
             table: self.table,
-            meta: Arc::new(SegmentMeta::new(self.table, id, numbers, file)),
+            meta: Arc::new(SegmentMeta::new(numbers, self.shard, file)),
+            writer: None,
         });
         Ok(())
     }
