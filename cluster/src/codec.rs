@@ -1,38 +1,113 @@
-//! Our operators as bytes.
+//! Our operators and functions as bytes.
 //!
 //! DataFusion encodes its own operators, `datafusion-distributed` its exchanges. What is decoded
-//! reports to the recorder of the task in whose session it is decoded.
+//! reports to the recorder of the task that the codec is for; nothing else is needed to decode it.
 
 use std::sync::Arc;
 
 use datafusion::common::{DataFusionError, Result, internal_err, not_impl_err};
 use datafusion::execution::TaskContext;
+use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion_distributed::{DistributedCodec, MaybeEncoded};
+use datafusion_proto::bytes::physical_plan_to_bytes_with_proto_converter;
 use datafusion_proto::physical_plan::{
-    PhysicalExtensionCodec, PhysicalPlanDecodeContext, PhysicalProtoConverterExtension,
+    ComposedPhysicalExtensionCodec, DeduplicatingProtoConverter, PhysicalExtensionCodec,
+    PhysicalPlanDecodeContext, PhysicalProtoConverterExtension,
 };
 use datafusion_proto::protobuf::PhysicalExprNode;
 use prost::Message;
 use serde::{Deserialize, Serialize};
 use skewer_exec::{
-    Exchange, KeySample, MeasuredRecords, NumberedExec, Observed, ProfiledExec,
+    Exchange, LineageCapture, MeasuredRecords, NumberedExec, Observed, ProfiledExec, SampledRowId,
     TimedEvaluationExec, TimedExpressions,
 };
 
-use crate::records::RecordParts;
+use crate::records::{EncodedCapture, EncodedSource};
 use crate::task::TaskPlace;
 
-/// Encodes and decodes the operators of `skewer-exec`, for one query.
+/// Encodes and decodes the operators and functions of `skewer-exec`.
 #[derive(Debug, Clone, Default)]
 pub struct SkewerCodec {
-    /// What operators of the record level name by numbers.
-    records: Arc<RecordParts>,
+    /// The task that plans are decoded for.
+    place: Option<Arc<TaskPlace>>,
 }
 
 impl SkewerCodec {
-    /// A codec for the query that has `records`.
-    pub fn new(records: Arc<RecordParts>) -> Self {
-        Self { records }
+    /// A codec that decodes the plans of a task; without a task a codec only encodes.
+    pub fn of_task(place: Arc<TaskPlace>) -> Self {
+        Self { place: Some(place) }
+    }
+
+    fn place(&self) -> Result<&Arc<TaskPlace>> {
+        match &self.place {
+            Some(place) => Ok(place),
+            None => internal_err!("a plan is decoded for no task"),
+        }
+    }
+}
+
+/// `plan` as bytes that a [`Worker`](datafusion_distributed::Worker) decodes; the channels to
+/// workers send these instead of having `datafusion-distributed` encode the plan, which would
+/// leave our functions out.
+///
+/// # Errors
+/// If something in the plan cannot be encoded.
+pub fn encode_plan(
+    plan: MaybeEncoded<Arc<dyn ExecutionPlan>>,
+) -> Result<MaybeEncoded<Arc<dyn ExecutionPlan>>> {
+    let plan = match plan {
+        MaybeEncoded::Decoded(plan) => plan,
+        encoded @ MaybeEncoded::Encoded(_) => return Ok(encoded),
+    };
+    // In the order in which sessions of tasks have their codecs.
+    let codecs: Vec<Arc<dyn PhysicalExtensionCodec>> = vec![
+        Arc::new(WithoutOurFunctions),
+        Arc::new(SkewerCodec::default()),
+    ];
+    let codec = ComposedPhysicalExtensionCodec::new(codecs);
+    let converter = DeduplicatingProtoConverter::default();
+    let bytes = physical_plan_to_bytes_with_proto_converter(plan, &codec, &converter)?;
+    Ok(MaybeEncoded::Encoded(bytes.to_vec()))
+}
+
+/// The codec of `datafusion-distributed`, which comes first. It would answer that functions need
+/// no bytes, whichever they are.
+#[derive(Debug)]
+struct WithoutOurFunctions;
+
+impl PhysicalExtensionCodec for WithoutOurFunctions {
+    fn try_decode(
+        &self,
+        bytes: &[u8],
+        inputs: &[Arc<dyn ExecutionPlan>],
+        context: &TaskContext,
+        converter: &dyn PhysicalProtoConverterExtension,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        DistributedCodec.try_decode(bytes, inputs, context, converter)
+    }
+
+    fn try_encode(
+        &self,
+        node: Arc<dyn ExecutionPlan>,
+        bytes: &mut Vec<u8>,
+        converter: &dyn PhysicalProtoConverterExtension,
+    ) -> Result<()> {
+        DistributedCodec.try_encode(node, bytes, converter)
+    }
+
+    fn try_encode_udf(&self, function: &ScalarUDF, bytes: &mut Vec<u8>) -> Result<()> {
+        if function.inner().is::<SampledRowId>() {
+            return not_impl_err!("{} is not its own", function.name());
+        }
+        DistributedCodec.try_encode_udf(function, bytes)
+    }
+
+    fn try_encode_udaf(&self, function: &AggregateUDF, bytes: &mut Vec<u8>) -> Result<()> {
+        if function.inner().is::<LineageCapture>() {
+            return not_impl_err!("{} is not its own", function.name());
+        }
+        DistributedCodec.try_encode_udaf(function, bytes)
     }
 }
 
@@ -53,8 +128,8 @@ enum Encoded {
         expressions: Vec<(Vec<u8>, String)>,
         latency_name: String,
         earlier_latency: Option<usize>,
-        /// Numbers of sources, and the columns with the ids of their records.
-        records: Vec<(usize, usize)>,
+        /// Sources, and the columns with the ids of their records.
+        records: Vec<(EncodedSource, usize)>,
     },
 }
 
@@ -110,10 +185,8 @@ impl SkewerCodec {
             let node = converter.physical_expr_to_proto(expression, self)?;
             Ok((node.encode_to_vec(), name.clone()))
         });
-        let records = timed.records.iter().map(|measured| {
-            let source = self.records.number_of(&measured.source);
-            (source, measured.id_column)
-        });
+        let records = timed.records.iter();
+        let records = records.map(|measured| ((&measured.source).into(), measured.id_column));
         Ok(Encoded::TimedEvaluation {
             expressions: expressions.collect::<Result<_>>()?,
             latency_name: timed.latency_name.clone(),
@@ -126,10 +199,10 @@ impl SkewerCodec {
         &self,
         encoded: Encoded,
         input: &Arc<dyn ExecutionPlan>,
-        place: &TaskPlace,
         context: &TaskContext,
         converter: &dyn PhysicalProtoConverterExtension,
     ) -> Result<Arc<dyn ExecutionPlan>> {
+        let place = self.place()?;
         match encoded {
             Encoded::Numbered {
                 fragment_id,
@@ -144,7 +217,7 @@ impl SkewerCodec {
                     task: place.task,
                     exchange: exchange.into(),
                     keys: keys.map(|(exchange_id, columns)| {
-                        Arc::new(KeySample::new(columns, exchange_id, &place.recorder))
+                        place.records.keys(columns, exchange_id, &place.recorder)
                     }),
                     recorder: Arc::clone(&place.recorder),
                 };
@@ -168,7 +241,7 @@ impl SkewerCodec {
                     Ok((expression, name))
                 });
                 let records = records.into_iter().map(|(source, id_column)| {
-                    let source = self.records.source(source)?;
+                    let source = place.records.source(source)?;
                     Ok(MeasuredRecords { source, id_column })
                 });
                 let timed = TimedExpressions {
@@ -196,13 +269,10 @@ impl PhysicalExtensionCodec for SkewerCodec {
         converter: &dyn PhysicalProtoConverterExtension,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let encoded: Encoded = postcard::from_bytes(bytes).map_err(external)?;
-        let Some(place) = TaskPlace::of(context.session_config()) else {
-            return internal_err!("a plan is decoded in a session that is no task's");
-        };
         let [input] = inputs else {
             return internal_err!("our operators have one input, not {}", inputs.len());
         };
-        self.decode(encoded, input, &place, context, converter)
+        self.decode(encoded, input, context, converter)
     }
 
     fn try_encode(
@@ -214,6 +284,36 @@ impl PhysicalExtensionCodec for SkewerCodec {
         let encoded = self.encode(node.as_ref(), converter)?;
         bytes.extend(postcard::to_stdvec(&encoded).map_err(external)?);
         Ok(())
+    }
+
+    fn try_encode_udf(&self, function: &ScalarUDF, bytes: &mut Vec<u8>) -> Result<()> {
+        if let Some(sampled) = function.inner().downcast_ref::<SampledRowId>() {
+            bytes.extend(sampled.rate().to_le_bytes());
+        }
+        Ok(())
+    }
+
+    fn try_decode_udf(&self, name: &str, bytes: &[u8]) -> Result<Arc<ScalarUDF>> {
+        match bytes.try_into().map(f64::from_le_bytes) {
+            Ok(rate) if (0.0..=1.0).contains(&rate) => {
+                Ok(Arc::new(ScalarUDF::from(SampledRowId::new(rate))))
+            }
+            _ => not_impl_err!("function {name} is not ours"),
+        }
+    }
+
+    fn try_encode_udaf(&self, function: &AggregateUDF, bytes: &mut Vec<u8>) -> Result<()> {
+        if let Some(capture) = function.inner().downcast_ref::<LineageCapture>() {
+            let encoded = EncodedCapture::from(capture);
+            bytes.extend(postcard::to_stdvec(&encoded).map_err(external)?);
+        }
+        Ok(())
+    }
+
+    fn try_decode_udaf(&self, name: &str, bytes: &[u8]) -> Result<Arc<AggregateUDF>> {
+        let capture: EncodedCapture = postcard::from_bytes(bytes).map_err(external)?;
+        let place = self.place()?;
+        place.records.capture(name, capture, &place.recorder)
     }
 }
 

@@ -17,7 +17,6 @@ use skewer_optimizer::instrument::Cuts;
 use crate::cuts::StageCuts;
 use crate::explain;
 use crate::placement::Placement;
-use crate::records::RecordParts;
 use crate::task::TaskPlace;
 use crate::travel::{Stays, can_be_cut, can_travel};
 
@@ -74,17 +73,7 @@ async fn cut_for(
     if !cut.is::<DistributedExec>() {
         return Err(Stays::NoExchange);
     }
-    let mut task = state.clone();
-    let config = state.config();
-    if let (Some(place), Some(records)) =
-        (TaskPlace::of(config), config.get_extension::<RecordParts>())
-    {
-        records.learn(plan).map_err(refused)?;
-        records
-            .register(&mut task, &place.recorder)
-            .map_err(refused)?;
-    }
-    can_travel(&cut, &task.task_ctx())?;
+    can_travel(&cut, &state.task_ctx())?;
     Ok(cut)
 }
 

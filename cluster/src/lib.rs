@@ -26,7 +26,8 @@
 //! * [`placement`]: which worker scans which segments and runs which task
 //! * [`cuts`]: where a distributed plan is cut
 //! * [`codec`]: our operators as bytes
-//! * [`records`]: what operators of the record level name by numbers
+//! * `records`: what operators of the record level say of records
+//! * [`profile`]: how a query is recorded, as it travels with plans
 //! * [`local`]: workers in this process
 //! * [`task`]: what a task knows of itself
 //! * [`sent`]: counting what crosses exchanges
@@ -38,7 +39,8 @@ pub mod distributed;
 pub mod explain;
 pub mod local;
 pub mod placement;
-pub mod records;
+pub mod profile;
+mod records;
 pub mod sent;
 pub mod task;
 pub mod travel;
@@ -46,5 +48,6 @@ pub mod workers;
 
 pub use cuts::is_exchange_between_workers;
 pub use distributed::Distributed;
-pub use task::TaskPlace;
+pub use profile::{ProfileError, QueryProfile};
+pub use task::{TaskPlace, WorkerQuery};
 pub use workers::{PrepareTask, QueryTasks, Reach, Workers, has_workers};

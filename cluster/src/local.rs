@@ -7,24 +7,24 @@ use std::sync::{Arc, LazyLock, Weak};
 
 use async_trait::async_trait;
 use datafusion::arrow::array::RecordBatch;
-use datafusion::common::{Result, exec_datafusion_err, exec_err};
+use datafusion::common::{DataFusionError, Result, exec_datafusion_err, exec_err};
 use datafusion::execution::{SessionState, TaskContext};
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use datafusion_distributed::{
     ChannelResolver, CoordinatorToWorkerMsg, DistributedExt, DistributedTaskContext,
-    ExecuteTaskRequest, GetWorkerInfoRequest, GetWorkerInfoResponse, MaybeEncoded, SetPlanRequest,
-    Worker, WorkerChannel, WorkerPlanRewriteEvent, WorkerPlanRewriteEventResponse,
-    WorkerQueryContext, WorkerSessionBuilder, WorkerToCoordinatorMsg,
+    ExecuteTaskRequest, GetWorkerInfoRequest, GetWorkerInfoResponse, SetPlanRequest, Worker,
+    WorkerChannel, WorkerPlanRewriteEvent, WorkerPlanRewriteEventResponse, WorkerQueryContext,
+    WorkerSessionBuilder, WorkerToCoordinatorMsg,
 };
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use http::HeaderMap;
-use skewer_profiling::Recorder;
 use url::Url;
 
-use crate::codec::SkewerCodec;
+use crate::codec::encode_plan;
+use crate::profile::{ProfileError, QueryProfile};
 use crate::sent::counted;
-use crate::task::TaskPlace;
+use crate::task::{TaskPlace, WorkerQuery};
 use crate::workers::{QueryTasks, Reach, Workers};
 
 /// The workers of one query. Who plans the query holds them; its tasks find each other through
@@ -51,7 +51,7 @@ impl Reach for InProcess {
                 .map(|number| {
                     let sessions = TaskSessions {
                         query: query.clone(),
-                        recorder: query.recorder.of_worker(number as i64),
+                        worker: WorkerQuery::new(query.recorder.of_worker(number as i64)),
                         channels: Weak::clone(channels),
                     };
                     Worker::from_session_builder(sessions).with_runtime_env(Arc::clone(environment))
@@ -98,8 +98,7 @@ impl ChannelResolver for OfTask {
 /// Makes the session of each task of a worker: that of the query, with the task's own place.
 struct TaskSessions {
     query: QueryTasks,
-    /// The worker's.
-    recorder: Arc<Recorder>,
+    worker: WorkerQuery,
     channels: Weak<LocalChannels>,
 }
 
@@ -122,8 +121,11 @@ impl WorkerSessionBuilder for TaskSessions {
             Url::parse("in-process://nobody").map_err(|error| exec_datafusion_err!("{error}"))?;
         config.set_distributed_local_worker_context(NOBODY.to_local_worker_context(nobody));
         config.set_distributed_channel_resolver(OfTask(Weak::clone(&self.channels)));
-        config.set_distributed_user_codec(SkewerCodec::new(Arc::clone(&self.query.records)));
-        config.set_extension(Arc::new(TaskPlace::new(Arc::clone(&self.recorder), number)));
+        let profile = QueryProfile::of_headers(&task.headers).map_err(unknown_profile)?;
+        if profile != QueryProfile::of(&self.worker.recorder) {
+            return exec_err!("a task of another query: {profile}");
+        }
+        TaskPlace::new(&self.worker, number).register(&mut config);
         let prepare = Arc::clone(&self.query.prepare);
         config.set_distributed_worker_plan_rewrite_handler(
             move |event: WorkerPlanRewriteEvent<'_>| {
@@ -132,9 +134,12 @@ impl WorkerSessionBuilder for TaskSessions {
         );
         let mut state = self.query.state.clone();
         *state.config_mut() = config;
-        self.query.records.register(&mut state, &self.recorder)?;
         Ok(state)
     }
+}
+
+fn unknown_profile(error: ProfileError) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
 }
 
 /// The way to a worker in this process.
@@ -151,9 +156,9 @@ impl WorkerChannel for LocalChannel {
         mut request: SetPlanRequest,
         messages: BoxStream<'static, CoordinatorToWorkerMsg>,
         _: ExecutionPlanMetricsSet,
-        context: &Arc<TaskContext>,
+        _: &Arc<TaskContext>,
     ) -> Result<BoxStream<'static, Result<WorkerToCoordinatorMsg>>> {
-        request.plan = MaybeEncoded::Encoded(request.plan.encode(context)?);
+        request.plan = encode_plan(request.plan)?;
         let messages = messages.map(Ok).boxed();
         self.worker
             .coordinator_channel(headers, request, messages)

@@ -1,86 +1,165 @@
-//! What the record level's operators of one query have in common, whichever worker runs them.
+//! What the record level's operators say of records, as it travels to workers in their plans.
+//!
+//! A plan defines what it names: workers share nothing with whoever planned the query. Scans are
+//! their tables and their numbers. An aggregate is known by the numbers of its operators; every
+//! worker has its own counters for it, of which the tasks of one query must use the same, so that
+//! no two records get one id.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
 
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{Result, internal_datafusion_err};
-use datafusion::execution::{FunctionRegistry, SessionState};
-use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
-use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::common::{Result, exec_err};
+use datafusion::logical_expr::AggregateUDF;
 use parking_lot::Mutex;
-use skewer_exec::{LineageCapture, RecordSource, SampledRowId};
-use skewer_profiling::{Level, Recorder};
+use serde::{Deserialize, Serialize};
+use skewer_exec::{
+    AggregateSource, CapturedInput, KeySample, LineageCapture, RecordSource, ScanSource,
+};
+use skewer_profiling::Recorder;
 
-/// The sources of records and the functions that log lineage, of one query.
-#[derive(Debug, Default)]
-pub struct RecordParts {
-    /// A source's number is its place.
-    sources: Mutex<Vec<RecordSource>>,
-    captures: Mutex<Vec<AggregateUDF>>,
+/// No aggregate has more operators than these: ids of records have no room for more.
+const MOST_OPERATORS: usize = 7;
+
+/// The operators of an aggregate, each with the number for merging what it has spilled.
+type Operators = Vec<(i64, i64)>;
+
+/// A source of records.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum EncodedSource {
+    /// [`ScanSource`].
+    Scan {
+        table_name: String,
+        operator_id: i64,
+    },
+    /// [`AggregateSource`].
+    Aggregate(Operators),
 }
 
-impl RecordParts {
-    /// Takes note of what `plan` logs lineage with.
+/// A function that logs lineage, without its name.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct EncodedCapture {
+    inputs: Vec<EncodedInput>,
+    groups: Operators,
+}
+
+/// [`CapturedInput`].
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct EncodedInput {
+    source: EncodedSource,
+    id_argument: usize,
+    latency_arguments: Vec<usize>,
+}
+
+impl From<&RecordSource> for EncodedSource {
+    fn from(source: &RecordSource) -> Self {
+        match source {
+            RecordSource::Scan(scan) => Self::Scan {
+                table_name: scan.table_name.to_string(),
+                operator_id: scan.operator_id(),
+            },
+            RecordSource::Aggregate(aggregate) => Self::Aggregate(aggregate.operators()),
+        }
+    }
+}
+
+impl From<&LineageCapture> for EncodedCapture {
+    fn from(capture: &LineageCapture) -> Self {
+        let inputs = capture.inputs().iter().map(|input| EncodedInput {
+            source: (&input.source).into(),
+            id_argument: input.id_argument,
+            latency_arguments: input.latency_arguments.clone(),
+        });
+        Self {
+            inputs: inputs.collect(),
+            groups: capture.groups().operators(),
+        }
+    }
+}
+
+/// The aggregates and the functions that log lineage of one query on one worker, as far as its
+/// tasks have brought them.
+#[derive(Debug, Default)]
+pub struct QueryRecords {
+    aggregates: Mutex<HashMap<Operators, Arc<AggregateSource>>>,
+    captures: Mutex<HashMap<String, Arc<AggregateUDF>>>,
+    keys: Mutex<Vec<Weak<KeySample>>>,
+}
+
+impl QueryRecords {
+    /// The source of a definition.
     ///
     /// # Errors
-    /// None of its own; those of walking a plan.
-    pub(crate) fn learn(&self, plan: &Arc<dyn ExecutionPlan>) -> Result<()> {
-        let mut captures = self.captures.lock();
-        plan.apply(|node| {
-            if let Some(aggregate) = node.downcast_ref::<AggregateExec>() {
-                for function in aggregate.aggr_expr() {
-                    let known = captures.iter().any(|c| c.name() == function.fun().name());
-                    if !known && function.fun().inner().is::<LineageCapture>() {
-                        captures.push(function.fun().clone());
-                    }
-                }
+    /// If no plan has such a source.
+    pub(crate) fn source(&self, source: EncodedSource) -> Result<RecordSource> {
+        Ok(match source {
+            EncodedSource::Scan {
+                table_name,
+                operator_id,
+            } => RecordSource::Scan(Arc::new(ScanSource::of(&table_name, operator_id))),
+            EncodedSource::Aggregate(operators) => {
+                RecordSource::Aggregate(self.aggregate(operators)?)
             }
-            Ok(TreeNodeRecursion::Continue)
-        })?;
-        Ok(())
-    }
-
-    /// Lets plans be decoded in a session, by a worker that reports to `recorder`.
-    ///
-    /// # Errors
-    /// If the session takes no functions.
-    pub(crate) fn register(
-        &self,
-        state: &mut SessionState,
-        recorder: &Arc<Recorder>,
-    ) -> Result<()> {
-        if recorder.level() < Level::Records {
-            return Ok(());
-        }
-        for function in self.captures.lock().iter() {
-            if let Some(capture) = function.inner().downcast_ref::<LineageCapture>() {
-                let capture = capture.of_worker(Arc::clone(recorder));
-                state.register_udaf(Arc::new(AggregateUDF::from(capture)))?;
-            }
-        }
-        let sampled = SampledRowId::new(recorder.sample_rate());
-        state.register_udf(Arc::new(ScalarUDF::from(sampled)))?;
-        Ok(())
-    }
-
-    /// The number by which plans name a source.
-    pub(crate) fn number_of(&self, source: &RecordSource) -> usize {
-        let mut sources = self.sources.lock();
-        let known = sources.iter().position(|known| known.is(source));
-        known.unwrap_or_else(|| {
-            sources.push(source.clone());
-            sources.len() - 1
         })
     }
 
-    /// The source of a number.
+    fn aggregate(&self, operators: Operators) -> Result<Arc<AggregateSource>> {
+        if operators.len() > MOST_OPERATORS {
+            return exec_err!("an aggregate has no {} operators", operators.len());
+        }
+        let mut aggregates = self.aggregates.lock();
+        let known = aggregates
+            .entry(operators)
+            .or_insert_with_key(|operators| Arc::new(AggregateSource::of(operators.clone())));
+        Ok(Arc::clone(known))
+    }
+
+    /// The function of a definition, called `name`, which logs to `recorder`; always the same for
+    /// a name.
     ///
     /// # Errors
-    /// If there is none: the plan is another query's.
-    pub(crate) fn source(&self, number: usize) -> Result<RecordSource> {
-        let sources = self.sources.lock();
-        let source = sources.get(number).cloned();
-        source.ok_or_else(|| internal_datafusion_err!("the query has no source {number}"))
+    /// If no plan has such a function.
+    pub(crate) fn capture(
+        &self,
+        name: &str,
+        capture: EncodedCapture,
+        recorder: &Arc<Recorder>,
+    ) -> Result<Arc<AggregateUDF>> {
+        let inputs = capture.inputs.into_iter().map(|input| {
+            Ok(CapturedInput {
+                source: self.source(input.source)?,
+                id_argument: input.id_argument,
+                latency_arguments: input.latency_arguments,
+            })
+        });
+        let inputs = inputs.collect::<Result<_>>()?;
+        let groups = self.aggregate(capture.groups)?;
+        let mut captures = self.captures.lock();
+        let known = captures.entry(name.to_owned()).or_insert_with(|| {
+            let capture =
+                LineageCapture::new(name.to_owned(), Arc::clone(recorder), inputs, groups);
+            Arc::new(AggregateUDF::from(capture))
+        });
+        Ok(Arc::clone(known))
+    }
+
+    /// A sample of the keys in `columns` of what goes into exchange `exchange_id`.
+    pub(crate) fn keys(
+        &self,
+        columns: Vec<usize>,
+        exchange_id: i64,
+        recorder: &Arc<Recorder>,
+    ) -> Arc<KeySample> {
+        let sample = Arc::new(KeySample::new(columns, exchange_id, recorder));
+        self.keys.lock().push(Arc::downgrade(&sample));
+        sample
+    }
+
+    /// Has all samples of keys reported: the query has ended, even if its plans are kept.
+    pub(crate) fn report_keys(&self) {
+        for sample in self.keys.lock().drain(..) {
+            if let Some(sample) = sample.upgrade() {
+                sample.report();
+            }
+        }
     }
 }

@@ -12,7 +12,7 @@ use futures::stream::BoxStream;
 use futures::{Stream, StreamExt};
 use skewer_exec::batch_bytes;
 use skewer_exec::profiled::wall_ns;
-use skewer_profiling::{Level, TuplesSent};
+use skewer_profiling::{Level, OpenStream, TuplesSent};
 
 use crate::task::TaskPlace;
 
@@ -43,12 +43,14 @@ pub fn counted(
         bytes: 0,
         sent_at: None,
     };
+    let open = place.recorder.open_stream();
     Counted {
         batches,
         each: place.recorder.level() >= Level::Calls,
         place,
         total,
         sent: Vec::new(),
+        _open: open,
     }
     .boxed()
 }
@@ -60,6 +62,7 @@ struct Counted {
     each: bool,
     total: TuplesSent,
     sent: Vec<TuplesSent>,
+    _open: OpenStream,
 }
 
 impl Stream for Counted {

@@ -5,16 +5,46 @@ use std::sync::Arc;
 
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionConfig;
-use datafusion_distributed::NetworkBoundaryExt;
+use datafusion_distributed::{DistributedExt, NetworkBoundaryExt};
 use parking_lot::Mutex;
 use skewer_exec::NumberedExec;
 use skewer_profiling::Recorder;
+
+use crate::codec::SkewerCodec;
+use crate::records::QueryRecords;
+
+/// A query on one worker: what all its tasks there have in common.
+#[derive(Debug, Clone)]
+pub struct WorkerQuery {
+    /// The worker's recorder of the query.
+    pub recorder: Arc<Recorder>,
+    /// What the plans of the tasks say of records.
+    pub(crate) records: Arc<QueryRecords>,
+}
+
+impl WorkerQuery {
+    /// A query without tasks yet, which report to `recorder`.
+    pub fn new(recorder: Arc<Recorder>) -> Self {
+        Self {
+            recorder,
+            records: Arc::default(),
+        }
+    }
+
+    /// Has reported what otherwise is when plans are dropped: the query has ended, but its plans
+    /// may be kept.
+    pub fn report(&self) {
+        self.records.report_keys();
+    }
+}
 
 /// A task's place in its query, an extension of its session.
 #[derive(Debug)]
 pub struct TaskPlace {
     /// The recorder of the worker that runs the task.
     pub recorder: Arc<Recorder>,
+    /// What the plans of the query say of records, on this worker.
+    pub(crate) records: Arc<QueryRecords>,
     /// The number of the task in its stage.
     pub task: usize,
     /// The exchange through which each stage is read, by the stage's number.
@@ -22,18 +52,26 @@ pub struct TaskPlace {
 }
 
 impl TaskPlace {
-    /// The place of task number `task`, which reports to `recorder`.
-    pub fn new(recorder: Arc<Recorder>, task: usize) -> Self {
-        Self {
-            recorder,
+    /// The place of task number `task` of a query on its worker.
+    pub fn new(query: &WorkerQuery, task: usize) -> Arc<Self> {
+        Arc::new(Self {
+            recorder: Arc::clone(&query.recorder),
+            records: Arc::clone(&query.records),
             task,
             exchanges: Mutex::default(),
-        }
+        })
     }
 
     /// The place of the task whose session this is.
     pub fn of(config: &SessionConfig) -> Option<Arc<Self>> {
         config.get_extension::<Self>()
+    }
+
+    /// Makes the session whose `config` this is the task's: plans that are decoded in it report to
+    /// the task's recorder.
+    pub fn register(self: &Arc<Self>, config: &mut SessionConfig) {
+        config.set_extension(Arc::clone(self));
+        config.set_distributed_user_codec(SkewerCodec::of_task(Arc::clone(self)));
     }
 
     /// Remembers `numbered` if it is an exchange through which the task reads another stage.

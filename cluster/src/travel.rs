@@ -21,6 +21,8 @@ use datafusion_distributed::{
 use datafusion_proto::bytes::physical_plan_from_bytes_with_proto_converter;
 use datafusion_proto::physical_plan::DeduplicatingProtoConverter;
 
+use crate::codec::encode_plan;
+
 /// A leaf of a plan, as far as workers are concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Leaf {
@@ -162,7 +164,7 @@ fn there_and_back(
             None => Transformed::no(node),
         })
     })?;
-    let bytes = MaybeEncoded::Decoded(plan.data).encode(context)?;
+    let bytes = encode_plan(MaybeEncoded::Decoded(plan.data))?.encode(context)?;
     let codec = DistributedCodec::new_combined_with_user(context.session_config());
     let converter = DeduplicatingProtoConverter::default();
     physical_plan_from_bytes_with_proto_converter(&bytes, context, &codec, &converter)?;

@@ -13,11 +13,10 @@ use datafusion_distributed::{
 use skewer_profiling::Recorder;
 use url::Url;
 
-use crate::codec::SkewerCodec;
 use crate::local::InProcess;
 use crate::placement::Placement;
-use crate::records::RecordParts;
-use crate::task::TaskPlace;
+use crate::profile::QueryProfile;
+use crate::task::{TaskPlace, WorkerQuery};
 
 /// What is done with the plan of a task before the task runs.
 pub type PrepareTask =
@@ -31,8 +30,6 @@ pub struct QueryTasks {
     /// The recorder of the worker that plans the query; the others have
     /// [their own](Recorder::of_worker) from it.
     pub recorder: Arc<Recorder>,
-    /// What operators of the record level name by numbers.
-    pub records: Arc<RecordParts>,
     /// What is done with the plan of each task.
     pub prepare: PrepareTask,
 }
@@ -111,22 +108,19 @@ impl Workers {
         config.set_distributed_children_isolator_unions(false)?;
         // Operators are observed by the profiler.
         config.set_distributed_metrics_collection(false)?;
-        let records = Arc::new(RecordParts::default());
-        config.set_distributed_user_codec(SkewerCodec::new(Arc::clone(&records)));
-        config.set_extension(Arc::clone(&records));
+        config.set_distributed_passthrough_headers(QueryProfile::of(recorder).headers())?;
         Placement::new(self.clone(), store).register(config);
         let mut state = builder.build();
         let query = QueryTasks {
             state: state.clone(),
             recorder: Arc::clone(recorder),
-            records,
             prepare,
         };
         let channels = self.reach.channels(self, &query);
         let config = state.config_mut();
         config.set_distributed_worker_resolver(Known(Arc::clone(&self.urls)));
         config.set_distributed_channel_resolver(channels);
-        config.set_extension(Arc::new(TaskPlace::new(Arc::clone(recorder), 0)));
+        TaskPlace::new(&WorkerQuery::new(Arc::clone(recorder)), 0).register(config);
         Ok(state)
     }
 }

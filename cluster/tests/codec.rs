@@ -5,21 +5,25 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::Result;
 use datafusion::execution::TaskContext;
-use datafusion::logical_expr::Operator;
-use datafusion::physical_expr::PhysicalExpr;
+use datafusion::logical_expr::{AggregateUDF, AggregateUDFImpl, Operator, ScalarUDF};
+use datafusion::physical_expr::aggregate::AggregateExprBuilder;
 use datafusion::physical_expr::expressions::{binary, col, lit};
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy};
 use datafusion::physical_plan::empty::EmptyExec;
+use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::{ExecutionPlan, Partitioning, displayable};
 use datafusion::prelude::SessionContext;
-use datafusion_proto::bytes::{
-    physical_plan_from_bytes_with_extension_codec, physical_plan_to_bytes_with_extension_codec,
-};
-use skewer_cluster::TaskPlace;
-use skewer_cluster::codec::SkewerCodec;
+use datafusion_distributed::{DistributedCodec, DistributedExt, MaybeEncoded};
+use datafusion_proto::bytes::physical_plan_from_bytes_with_proto_converter;
+use datafusion_proto::physical_plan::DeduplicatingProtoConverter;
+use skewer_cluster::codec::{SkewerCodec, encode_plan};
+use skewer_cluster::{TaskPlace, WorkerQuery};
 use skewer_exec::{
-    Exchange, KeySample, MeasuredRecords, NumberedExec, Observed, ProfiledExec, RecordSource,
-    ScanSource, TimedEvaluationExec, TimedExpressions,
+    AggregateSource, CapturedInput, Exchange, KeySample, LineageCapture, MeasuredRecords,
+    NumberedExec, Observed, ProfiledExec, RecordSource, SampledRowId, ScanSource,
+    TimedEvaluationExec, TimedExpressions,
 };
 use skewer_profiling::{Level, Recorder, RecorderLimits};
 
@@ -27,13 +31,19 @@ fn recorder() -> Arc<Recorder> {
     Recorder::new(1, Level::Calls, 1.0, RecorderLimits::default())
 }
 
-/// The session of task 2 on worker 5.
-fn task(recorder: &Arc<Recorder>) -> Arc<TaskContext> {
+/// The session of task 2 on a worker, as it is in a process of its own: it shares nothing with
+/// whoever made the plan.
+fn task(query: &WorkerQuery) -> Arc<TaskContext> {
     let context = SessionContext::new();
     let mut state = context.state();
-    let place = TaskPlace::new(recorder.of_worker(5), 2);
-    state.config_mut().set_extension(Arc::new(place));
+    TaskPlace::new(query, 2).register(state.config_mut());
     state.task_ctx()
+}
+
+/// A query on worker 5.
+fn on_worker() -> WorkerQuery {
+    let limits = RecorderLimits::default();
+    WorkerQuery::new(Recorder::on_worker(5, 1, Level::Records, 1.0, limits))
 }
 
 fn source() -> Arc<dyn ExecutionPlan> {
@@ -44,13 +54,22 @@ fn source() -> Arc<dyn ExecutionPlan> {
     Arc::new(EmptyExec::new(Arc::new(schema)))
 }
 
-fn there_and_back(
-    plan: Arc<dyn ExecutionPlan>,
-    codec: &SkewerCodec,
-    task: &TaskContext,
-) -> Result<Arc<dyn ExecutionPlan>> {
-    let bytes = physical_plan_to_bytes_with_extension_codec(plan, codec)?;
-    physical_plan_from_bytes_with_extension_codec(&bytes, task, codec)
+fn encoded(plan: Arc<dyn ExecutionPlan>) -> Vec<u8> {
+    match encode_plan(MaybeEncoded::Decoded(plan)).unwrap() {
+        MaybeEncoded::Encoded(bytes) => bytes,
+        MaybeEncoded::Decoded(_) => panic!("it is not encoded"),
+    }
+}
+
+/// As a worker decodes.
+fn decoded(bytes: &[u8], task: &TaskContext) -> Result<Arc<dyn ExecutionPlan>> {
+    let codec = DistributedCodec::new_combined_with_user(task.session_config());
+    let converter = DeduplicatingProtoConverter::default();
+    physical_plan_from_bytes_with_proto_converter(bytes, task, &codec, &converter)
+}
+
+fn there_and_back(plan: Arc<dyn ExecutionPlan>, query: &WorkerQuery) -> Arc<dyn ExecutionPlan> {
+    decoded(&encoded(plan), &task(query)).unwrap()
 }
 
 fn numbered(inner: Arc<dyn ExecutionPlan>, recorder: &Arc<Recorder>) -> Observed {
@@ -71,7 +90,7 @@ fn a_numbered_operator_comes_back_observed_at_its_place_in_the_task() {
     let hashed = RepartitionExec::try_new(source(), Partitioning::RoundRobinBatch(4)).unwrap();
     let plan = NumberedExec::new(numbered(Arc::new(hashed), &recorder));
     let plan: Arc<dyn ExecutionPlan> = Arc::new(plan);
-    let decoded = there_and_back(plan, &SkewerCodec::default(), &task(&recorder)).unwrap();
+    let decoded = there_and_back(plan, &on_worker());
     // To plan inspection it is the operator.
     assert!(decoded.is::<RepartitionExec>());
     let profiled = (decoded.as_ref() as &dyn std::any::Any).downcast_ref::<ProfiledExec>();
@@ -91,20 +110,19 @@ fn a_timed_evaluation_comes_back_with_its_expressions_and_sources() {
     let schema = input.schema();
     let a = col("a", &schema).unwrap();
     let double: Arc<dyn PhysicalExpr> = binary(a, Operator::Multiply, lit(2_i64), &schema).unwrap();
-    let scan = RecordSource::Scan(Arc::new(ScanSource::new("main.t")));
+    let scan = RecordSource::Scan(Arc::new(ScanSource::of("main.t", 9)));
     let timed = TimedExpressions {
         expressions: vec![(double, "double".to_owned())],
         latency_name: "latency".to_owned(),
         earlier_latency: Some(1),
         records: vec![MeasuredRecords {
-            source: scan.clone(),
+            source: scan,
             id_column: 0,
         }],
     };
     let plan = TimedEvaluationExec::try_new(input, Arc::new(timed), Arc::clone(&recorder));
     let plan: Arc<dyn ExecutionPlan> = Arc::new(plan.unwrap());
-    let codec = SkewerCodec::default();
-    let decoded = there_and_back(Arc::clone(&plan), &codec, &task(&recorder)).unwrap();
+    let decoded = there_and_back(Arc::clone(&plan), &on_worker());
     let lines = |plan: &Arc<dyn ExecutionPlan>| displayable(plan.as_ref()).indent(true).to_string();
     assert_eq!(lines(&decoded), lines(&plan));
     assert_eq!(decoded.schema(), plan.schema());
@@ -114,31 +132,97 @@ fn a_timed_evaluation_comes_back_with_its_expressions_and_sources() {
         .timed();
     assert_eq!(timed.expressions[0].0.to_string(), "a@1 * 2");
     assert_eq!(timed.earlier_latency, Some(1));
-    assert!(timed.records[0].source.is(&scan));
+    let source = &timed.records[0].source;
+    assert_eq!(source.table_name().as_deref(), Some("main.t"));
+    assert_eq!(source.operator_of(17), 9);
+}
+
+/// `lineage_capture(id) GROUP BY a`, which operators 4 and 2 compute of scan 6.
+fn captured(mode: AggregateMode, input: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+    let groups = Arc::new(AggregateSource::default());
+    groups.add_operator(4, 5);
+    groups.add_operator(2, 3);
+    let scan = ScanSource::of("main.t", 6);
+    let inputs = vec![CapturedInput {
+        source: RecordSource::Scan(Arc::new(scan)),
+        id_argument: 0,
+        latency_arguments: vec![],
+    }];
+    let capture = LineageCapture::new("capture_1".to_owned(), recorder(), inputs, groups);
+    let schema = source().schema();
+    let id = col("id", &schema).unwrap();
+    let capture = AggregateExprBuilder::new(Arc::new(AggregateUDF::from(capture)), vec![id])
+        .schema(Arc::clone(&schema))
+        .alias("group_id")
+        .build()
+        .unwrap();
+    let key = (col("a", &schema).unwrap(), "a".to_owned());
+    let by_a = PhysicalGroupBy::new_single(vec![key]);
+    let aggregates = vec![Arc::new(capture)];
+    let plan = AggregateExec::try_new(mode, by_a, aggregates, vec![None], input, schema);
+    Arc::new(plan.unwrap())
+}
+
+fn capture_of(plan: &Arc<dyn ExecutionPlan>) -> &LineageCapture {
+    let aggregate = plan.downcast_ref::<AggregateExec>().expect("an aggregate");
+    let function = aggregate.aggr_expr()[0].fun().inner();
+    function.downcast_ref().expect("a capture")
 }
 
 #[test]
-fn garbage_and_plans_of_another_query_are_errors() {
-    let recorder = recorder();
-    let task = task(&recorder);
-    let scan = RecordSource::Scan(Arc::new(ScanSource::new("main.t")));
-    let timed = TimedExpressions {
-        expressions: vec![],
-        latency_name: "latency".to_owned(),
-        earlier_latency: None,
-        records: vec![MeasuredRecords {
-            source: scan,
-            id_column: 0,
-        }],
+fn a_capture_comes_back_with_its_inputs_and_one_aggregate_for_all_tasks_of_a_query() {
+    let query = on_worker();
+    let plan = captured(AggregateMode::Partial, source());
+    let one = there_and_back(Arc::clone(&plan), &query);
+    let capture = capture_of(&one);
+    assert_eq!(capture.name(), "capture_1");
+    assert_eq!(capture.groups().operators(), [(4, 5), (2, 3)]);
+    let [input] = capture.inputs() else {
+        panic!("{:?}", capture.inputs());
     };
-    let plan = TimedEvaluationExec::try_new(source(), Arc::new(timed), Arc::clone(&recorder));
-    let plan: Arc<dyn ExecutionPlan> = Arc::new(plan.unwrap());
-    let bytes = physical_plan_to_bytes_with_extension_codec(plan, &SkewerCodec::default()).unwrap();
-    let other = SkewerCodec::default();
-    let decoded = physical_plan_from_bytes_with_extension_codec(&bytes, &task, &other);
-    assert!(decoded.unwrap_err().to_string().contains("no source 0"));
+    assert_eq!(input.source.operator_of(0), 6);
+    assert_eq!(input.id_argument, 0);
+    let other = there_and_back(Arc::clone(&plan), &query);
+    assert!(Arc::ptr_eq(capture.groups(), capture_of(&other).groups()));
+    // Another worker has its own, which knows the same operators.
+    let elsewhere = there_and_back(plan, &on_worker());
+    let groups = capture_of(&elsewhere).groups();
+    assert!(!Arc::ptr_eq(capture.groups(), groups));
+    assert_eq!(groups.operators(), capture.groups().operators());
+}
+
+#[test]
+fn sampling_comes_back_with_its_rate() {
+    let input = source();
+    let schema = input.schema();
+    let function = Arc::new(ScalarUDF::from(SampledRowId::new(0.25)));
+    let id = col("id", &schema).unwrap();
+    let options = Arc::default();
+    let sampled = ScalarFunctionExpr::try_new(function, vec![id], &schema, options).unwrap();
+    let sampled: Arc<dyn PhysicalExpr> = Arc::new(sampled);
+    let plan = ProjectionExec::try_new([(sampled, "sampled".to_owned())], input).unwrap();
+    let decoded = there_and_back(Arc::new(plan), &on_worker());
+    let projection = decoded.downcast_ref::<ProjectionExec>().unwrap();
+    let function = projection.expr()[0]
+        .expr
+        .downcast_ref::<ScalarFunctionExpr>();
+    let function = function.expect("a function").fun().inner();
+    let sampled = function.downcast_ref::<SampledRowId>().expect("ours");
+    assert_eq!(sampled.rate(), 0.25);
+}
+
+#[test]
+fn garbage_and_sessions_of_no_task_are_errors() {
+    let query = on_worker();
+    let task = task(&query);
+    let bytes = encoded(captured(AggregateMode::Partial, source()));
     for cut in 0..bytes.len() {
         // Whatever comes of it, it is no panic.
-        let _ = physical_plan_from_bytes_with_extension_codec(&bytes[..cut], &task, &other);
+        let _ = decoded(&bytes[..cut], &task);
     }
+    let codec = SkewerCodec::default();
+    let mut state = SessionContext::new().state();
+    state.config_mut().set_distributed_user_codec(codec);
+    let refused = decoded(&bytes, &state.task_ctx()).unwrap_err().to_string();
+    assert!(refused.contains("for no task"), "{refused}");
 }

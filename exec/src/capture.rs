@@ -45,6 +45,14 @@ pub struct Capture {
     groups: Arc<AggregateSource>,
 }
 
+impl Capture {
+    /// The first record id of a new accumulator of operator `operator_id`.
+    fn add_accumulator(&self, operator_id: i64) -> i64 {
+        let worker = self.recorder.worker_id();
+        self.groups.add_accumulator(worker, operator_id)
+    }
+}
+
 /// The aggregate function `lineage_capture(ids and latencies …) → BIGINT`, the id of the group.
 #[derive(Debug)]
 pub struct LineageCapture {
@@ -73,15 +81,9 @@ impl LineageCapture {
         }
     }
 
-    /// The same function on another worker of the process, which reports to `recorder`.
-    #[must_use]
-    pub fn of_worker(&self, recorder: Arc<Recorder>) -> Self {
-        Self::new(
-            self.name.clone(),
-            recorder,
-            self.capture.inputs.clone(),
-            Arc::clone(&self.capture.groups),
-        )
+    /// The records that it logs edges from.
+    pub fn inputs(&self) -> &[CapturedInput] {
+        &self.capture.inputs
     }
 
     /// The groups that the function gives ids to.
@@ -174,15 +176,11 @@ impl GroupedCapture {
     /// The accumulator's identity; the operator being executed on this thread is its own.
     fn identity(&mut self) -> Identity {
         *self.identity.get_or_insert_with(|| {
-            let position = position::current().unwrap_or(Position {
-                fragment_id: -1,
-                operator_id: -1,
-                partition: -1,
-            });
+            let position = here();
             Identity {
                 position,
                 operator_id: position.operator_id,
-                first_id: self.capture.groups.add_accumulator(position.operator_id),
+                first_id: self.capture.add_accumulator(position.operator_id),
             }
         })
     }
@@ -260,6 +258,15 @@ impl GroupedCapture {
         self.identity = Some(identity);
         Arc::new(Int64Array::from_iter_values(ids))
     }
+}
+
+/// The operator being executed on this thread.
+fn here() -> Position {
+    position::current().unwrap_or(Position {
+        fragment_id: -1,
+        operator_id: -1,
+        partition: -1,
+    })
 }
 
 /// Edges from the records of one operator.
@@ -422,7 +429,7 @@ impl GroupedCapture {
             table_name: None,
         });
         identity.operator_id = merge_id;
-        identity.first_id = self.capture.groups.add_accumulator(merge_id);
+        identity.first_id = self.capture.add_accumulator(merge_id);
         self.identity = Some(*identity);
     }
 }
@@ -463,6 +470,14 @@ impl GroupsAccumulator for GroupedCapture {
     ) -> Result<Vec<ArrayRef>> {
         let rows = values.first().map_or(0, Array::len);
         let mut alone = GroupedCapture::new(Arc::clone(&self.capture));
+        let position = here();
+        let worker = self.capture.recorder.worker_id();
+        let groups = &self.capture.groups;
+        alone.identity = Some(Identity {
+            position,
+            operator_id: position.operator_id,
+            first_id: groups.add_single_rows(worker, position.operator_id, rows),
+        });
         alone.update(values, Groups::Each, rows)?;
         Ok(vec![alone.emit(EmitTo::All)])
     }

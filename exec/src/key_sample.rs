@@ -1,50 +1,42 @@
-//! Which keys an exchange hashes most, from a few rows of every batch.
+//! Which keys an exchange hashes most, from a sample of its rows.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{ArrayRef, RecordBatch};
+use datafusion::arrow::array::{Array, ArrayRef, RecordBatch, UInt32Array};
+use datafusion::arrow::compute::{concat, take};
+use datafusion::arrow::error::ArrowError;
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
+use datafusion::common::hash_utils::{RandomState, create_hashes};
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::{ExecutionPlan, Partitioning};
 use parking_lot::Mutex;
-use skewer_profiling::heavy_keys::HeavyKeys;
 use skewer_profiling::{KeyFrequency, Recorder};
 
-/// Rows looked at in a full batch: formatting their keys takes about 3 µs, which is less than
-/// half a nanosecond for each of its 8,192 rows.
-const ROWS_PER_BATCH: usize = 16;
+/// One row is taken of so many at first.
+const FIRST_STRIDE: usize = 64;
 
-/// One row is looked at for at least this many, so that small batches do not cost more.
-const ROWS_PER_SAMPLE: usize = 64;
-
-/// Keys remembered: a key with a hundredth of the rows is never forgotten.
-const REMEMBERED: usize = 128;
+/// With so many rows taken every other is given up, and from then on half as many are taken. Of
+/// the 1,000 to 2,000 that remain a key with a hundredth of the rows has 10 to 20: copying and
+/// counting them takes some 0.1 ms, however many rows there are.
+const MOST_SAMPLES: usize = 2048;
 
 /// Share of an exchange's rows from which on a key is heavy.
 const HEAVY: f64 = 0.01;
 
 /// A key seen less often than this in the sample may be chance.
-const SEEN_AT_LEAST: f64 = 4.0;
+const SEEN_AT_LEAST: usize = 4;
 
 /// Samples the keys of all partitions that go into one exchange. Reports to the recorder when it
-/// is dropped, with the plan.
+/// is asked to, or else when it is dropped, with the plan.
 #[derive(Debug)]
 pub struct KeySample {
     recorder: Arc<Recorder>,
     exchange_id: i64,
     /// Indices of the key's columns.
     columns: Vec<usize>,
-    counts: Mutex<Counts>,
-}
-
-#[derive(Debug)]
-struct Counts {
-    keys: HeavyKeys<String>,
-    rows: u64,
-    samples: u64,
-    /// State of the generator that picks rows.
-    random: u64,
+    sample: Mutex<Sample>,
 }
 
 impl KeySample {
@@ -71,12 +63,7 @@ impl KeySample {
             recorder: Arc::clone(recorder),
             exchange_id,
             columns,
-            counts: Mutex::new(Counts {
-                keys: HeavyKeys::new(REMEMBERED),
-                rows: 0,
-                samples: 0,
-                random: 0x9e37_79b9_7f4a_7c15,
-            }),
+            sample: Mutex::default(),
         }
     }
 
@@ -90,61 +77,237 @@ impl KeySample {
         &self.columns
     }
 
-    /// Counts the keys of some rows of a batch, each for its share of the batch.
+    /// Takes the keys of some rows of a batch into the sample.
     pub fn observe(&self, batch: &RecordBatch) {
-        let rows = batch.num_rows();
-        if rows == 0 {
-            return;
+        let mut sample = self.sample.lock();
+        let rows = sample.pick(batch.num_rows());
+        if !rows.is_empty() {
+            // Columns that cannot be copied or hashed have no heavy keys.
+            let _ = sample.keep(batch, &self.columns, rows);
         }
-        let looked_at = rows.div_ceil(ROWS_PER_SAMPLE).min(ROWS_PER_BATCH);
-        let options = FormatOptions::default().with_null("NULL");
-        let column = |index: &usize| -> Option<&ArrayRef> { batch.columns().get(*index) };
-        let Some(columns) = self
-            .columns
-            .iter()
-            .map(|index| ArrayFormatter::try_new(column(index)?.as_ref(), &options).ok())
-            .collect::<Option<Vec<_>>>()
-        else {
-            return;
+    }
+
+    /// Tells the recorder of the heavy keys among those seen so far, and forgets them.
+    pub fn report(&self) {
+        let mut sample = self.sample.lock();
+        let Sample { rows, random, .. } = *sample;
+        let heavy = sample.heavy_keys().unwrap_or_default();
+        *sample = Sample {
+            random,
+            ..Sample::default()
         };
-        let mut counts = self.counts.lock();
-        counts.rows += rows as u64;
-        counts.samples += looked_at as u64;
-        for sample in 0..looked_at {
-            // A row of each of `looked_at` equal parts, at a place that differs from batch to
-            // batch: keys that recur at a fixed distance are not favoured.
-            let part = rows * sample / looked_at..rows * (sample + 1) / looked_at;
-            counts.random = counts
-                .random
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            let row = part.start + (counts.random >> 33) as usize % part.len().max(1);
-            let cells: Vec<String> = columns.iter().map(|c| c.value(row).to_string()).collect();
-            counts.keys.add(cells.join(","), part.len() as u64);
+        for (key, samples, of) in heavy {
+            let share = samples as f64 / of as f64;
+            // Rows that one of the sample stands for.
+            let weight = rows as f64 / of as f64;
+            let deviation = weight * (samples as f64 * (1.0 - share)).sqrt();
+            self.recorder.key_frequency(KeyFrequency {
+                exchange_id: self.exchange_id,
+                key,
+                tuples: (share * rows as f64).round() as i64,
+                error: (2.0 * deviation) as i64,
+                share,
+            });
         }
     }
 }
 
 impl Drop for KeySample {
     fn drop(&mut self) {
-        let counts = self.counts.get_mut();
-        let total = counts.rows.max(1) as f64;
-        // Rows that one sampled row stands for, on average.
-        let weight = total / counts.samples.max(1) as f64;
-        for heavy in counts.keys.keys() {
-            let tuples = (heavy.tuples - heavy.error) as f64;
-            let share = tuples / total;
-            if share < HEAVY || tuples < SEEN_AT_LEAST * weight {
-                continue;
-            }
-            let deviation = (tuples * weight * (1.0 - share)).sqrt();
-            self.recorder.key_frequency(KeyFrequency {
-                exchange_id: self.exchange_id,
-                key: heavy.key,
-                tuples: tuples as i64,
-                error: (2.0 * deviation) as i64,
-                share,
-            });
+        self.report();
+    }
+}
+
+/// A row of every `stride`, at a place in them that chance decides: keys that recur at a fixed
+/// distance are not favoured.
+#[derive(Debug)]
+struct Sample {
+    /// The keys' columns, piece by piece.
+    taken: Vec<Vec<ArrayRef>>,
+    /// Rows in all pieces.
+    length: usize,
+    stride: usize,
+    /// Rows until the next is taken.
+    skip: usize,
+    /// Rows from the next that is taken to the end of its stride.
+    rest: usize,
+    /// Rows that went by.
+    rows: u64,
+    /// State of the generator that picks rows.
+    random: u64,
+}
+
+impl Default for Sample {
+    fn default() -> Self {
+        Self {
+            taken: Vec::new(),
+            length: 0,
+            stride: FIRST_STRIDE,
+            // The first row of all is taken: the smallest inputs have a sample, too.
+            skip: 0,
+            rest: FIRST_STRIDE,
+            rows: 0,
+            random: 0x9e37_79b9_7f4a_7c15,
         }
+    }
+}
+
+impl Sample {
+    /// The next `rows` rows go by: those of them that are taken.
+    fn pick(&mut self, rows: usize) -> Vec<u32> {
+        self.rows += rows as u64;
+        let mut taken = Vec::new();
+        let mut at = self.skip;
+        while at < rows {
+            taken.push(at as u32);
+            self.random = self
+                .random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            let place = (self.random >> 33) as usize % self.stride;
+            at += self.rest + place;
+            self.rest = self.stride - place;
+        }
+        self.skip = at - rows;
+        taken
+    }
+
+    fn keep(
+        &mut self,
+        batch: &RecordBatch,
+        columns: &[usize],
+        rows: Vec<u32>,
+    ) -> Result<(), ArrowError> {
+        self.length += rows.len();
+        let rows = UInt32Array::from(rows);
+        let columns = columns.iter().map(|index| match batch.columns().get(*index) {
+            Some(column) => take(column, &rows, None),
+            None => Err(ArrowError::SchemaError(format!("no column {index}"))),
+        });
+        self.taken.push(columns.collect::<Result<_, _>>()?);
+        if self.length >= MOST_SAMPLES {
+            let every_other: UInt32Array = (0..self.length as u32).step_by(2).collect();
+            let halved = self.columns()?;
+            let halved = halved.iter().map(|column| take(column, &every_other, None));
+            self.taken = vec![halved.collect::<Result<_, _>>()?];
+            self.length = every_other.len();
+            self.stride *= 2;
+        }
+        Ok(())
+    }
+
+    /// The columns of the rows taken so far.
+    fn columns(&self) -> Result<Vec<ArrayRef>, ArrowError> {
+        let count = self.taken.first().map_or(0, Vec::len);
+        let column = |index: usize| {
+            let pieces: Vec<&dyn Array> = self.taken.iter().map(|p| p[index].as_ref()).collect();
+            concat(&pieces)
+        };
+        (0..count).map(column).collect()
+    }
+
+    /// The heavy keys, each with its number of rows in the sample and that of all keys; the most
+    /// frequent first.
+    fn heavy_keys(&self) -> Option<Vec<(String, usize, usize)>> {
+        let columns = self.columns().ok()?;
+        let length = columns.first()?.len();
+        let mut hashes = vec![0; length];
+        create_hashes(&columns, &RandomState::default(), &mut hashes).ok()?;
+        // How often each is there, and where first.
+        let mut counts: HashMap<u64, (usize, usize)> = HashMap::with_capacity(length);
+        for (row, hash) in hashes.iter().enumerate() {
+            counts.entry(*hash).or_insert((0, row)).0 += 1;
+        }
+        let least = SEEN_AT_LEAST.max((length as f64 * HEAVY).ceil() as usize);
+        let mut heavy: Vec<(usize, usize)> = counts
+            .into_values()
+            .filter(|(samples, _)| *samples >= least)
+            .collect();
+        heavy.sort_unstable_by_key(|(samples, row)| (std::cmp::Reverse(*samples), *row));
+        let options = FormatOptions::default().with_null("NULL");
+        let cells = columns.iter().map(|c| ArrayFormatter::try_new(c, &options));
+        let cells: Vec<_> = cells.collect::<Result<_, _>>().ok()?;
+        let key = |row: usize| -> Vec<String> {
+            cells.iter().map(|cell| cell.value(row).to_string()).collect()
+        };
+        Some(
+            heavy
+                .into_iter()
+                .map(|(samples, row)| (key(row).join(","), samples, length))
+                .collect(),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::arrow::array::Int64Array;
+
+    use super::*;
+
+    fn batch(keys: impl IntoIterator<Item = i64>) -> RecordBatch {
+        let keys: ArrayRef = Arc::new(Int64Array::from_iter_values(keys));
+        RecordBatch::try_from_iter([("key", keys)]).unwrap()
+    }
+
+    /// A sample of batches of `sizes` rows, in turn, of `rows` rows with keys that `key` gives.
+    fn sample(rows: usize, sizes: &[usize], key: impl Fn(usize) -> i64) -> Sample {
+        let mut sample = Sample::default();
+        let mut sizes = sizes.iter().cycle();
+        let mut from = 0;
+        while from < rows {
+            let until = rows.min(from + sizes.next().unwrap());
+            let batch = batch((from..until).map(&key));
+            let picked = sample.pick(batch.num_rows());
+            if !picked.is_empty() {
+                sample.keep(&batch, &[0], picked).unwrap();
+            }
+            from = until;
+        }
+        sample
+    }
+
+    #[test]
+    fn a_heavy_key_is_found_with_its_share_and_others_are_not() {
+        // Every tenth row has key 0, the others have a key of their own.
+        let sample = sample(1_000_000, &[8192], |row| match row % 10 {
+            0 => 0,
+            _ => row as i64,
+        });
+        let heavy = sample.heavy_keys().unwrap();
+        let [(key, samples, of)] = &heavy[..] else {
+            panic!("{heavy:?}")
+        };
+        assert_eq!(key, "0");
+        let share = *samples as f64 / *of as f64;
+        assert!((share - 0.1).abs() < 0.03, "{share}");
+    }
+
+    #[test]
+    fn the_sample_is_bounded_and_spread_over_all_rows_whatever_the_batches() {
+        for sizes in [&[8192][..], &[1], &[7, 1, 900, 3], &[100_000]] {
+            let rows = 400_000;
+            let sample = sample(rows, sizes, |row| row as i64);
+            assert!((1000..=MOST_SAMPLES).contains(&sample.length), "{sizes:?}");
+            let columns = sample.columns().unwrap();
+            let taken = columns[0].as_any().downcast_ref::<Int64Array>().unwrap();
+            for tenth in 0..10 {
+                let part = (tenth * rows / 10) as i64..((tenth + 1) * rows / 10) as i64;
+                let count = taken.values().iter().filter(|key| part.contains(key)).count();
+                let expected = sample.length / 10;
+                assert!(
+                    count.abs_diff(expected) <= expected / 10,
+                    "{count} of {} in part {tenth} of {sizes:?}",
+                    sample.length
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn few_rows_have_no_heavy_keys_by_chance() {
+        let sample = sample(100, &[100], |_| 1);
+        assert_eq!(sample.length, 2);
+        assert_eq!(sample.heavy_keys().unwrap(), []);
     }
 }

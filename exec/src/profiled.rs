@@ -22,7 +22,7 @@ use datafusion::physical_plan::{
     PlanProperties, ReplaceChildrenOptions,
 };
 use futures::Stream;
-use skewer_profiling::{Level, OperatorCall, OperatorStats, Recorder, TuplesSent};
+use skewer_profiling::{Level, OpenStream, OperatorCall, OperatorStats, Recorder, TuplesSent};
 
 use crate::batch_bytes::{batch_bytes, estimated_batch_bytes};
 use crate::key_sample::KeySample;
@@ -146,6 +146,7 @@ impl Observed {
                 ..Totals::default()
             },
             returned: None,
+            _open: self.recorder.open_stream(),
         }))
     }
 }
@@ -328,6 +329,8 @@ struct ProfiledStream {
     sent: Vec<TuplesSent>,
     totals: Totals,
     returned: Option<Returned>,
+    /// Dropped last, when all has been reported.
+    _open: OpenStream,
 }
 
 impl Stream for ProfiledStream {

@@ -29,6 +29,13 @@ impl SampledRowId {
     }
 }
 
+impl SampledRowId {
+    /// The share of records that is traced, 0 to 1.
+    pub fn rate(&self) -> f64 {
+        self.rate
+    }
+}
+
 impl PartialEq for SampledRowId {
     fn eq(&self, other: &Self) -> bool {
         self.rate.to_bits() == other.rate.to_bits()

@@ -1,15 +1,39 @@
 //! Where the records that an operator sees come from.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use parking_lot::RwLock;
 
-/// Bits of a record id that number the records of one accumulator: 10^12 of them. The bits
-/// above are the accumulator's number, so that ids are unique over all partitions of an
-/// aggregate and tell which of its operators made them.
-const SEQUENCE_BITS: u32 = 40;
+/// Bits of a record id that number the records of one accumulator: more than a log has room for.
+///
+/// ```text
+/// 0 | worker (12 bits) | operator (4) | accumulator (15) | record (32)
+/// ```
+///
+/// So ids are unique over all partitions and workers without anybody asking anybody, and tell
+/// which of the aggregate's operators made the record.
+const SEQUENCE_BITS: u32 = 32;
+
+/// Bits that number the accumulators of an aggregate on one worker: one for each partition, and
+/// one for each that has spilled.
+const ACCUMULATOR_BITS: u32 = 15;
+
+/// Bits that number the operators of an aggregate. There are at most three (partial, reduced,
+/// final), each with a second number for merging what it has spilled.
+const OPERATOR_BITS: u32 = 4;
+
+/// Bits of a worker's number.
+const WORKER_BITS: u32 = 12;
+
+const OPERATOR_SHIFT: u32 = SEQUENCE_BITS + ACCUMULATOR_BITS;
+const WORKER_SHIFT: u32 = OPERATOR_SHIFT + OPERATOR_BITS;
+
+/// Stands for an operator that is not the aggregate's.
+const NO_OPERATOR: i64 = (1 << OPERATOR_BITS) - 1;
+
+/// The accumulator of records that are made of one row each.
+const OF_SINGLE_ROWS: i64 = 0;
 
 /// An operator number that is not known yet (or a scan that vanished from the plan).
 const UNKNOWN: i64 = -1;
@@ -29,17 +53,6 @@ impl RecordSource {
         match self {
             RecordSource::Scan(scan) => Some(Arc::clone(&scan.table_name)),
             RecordSource::Aggregate(_) => None,
-        }
-    }
-
-    /// Whether these are the records of one scan, or of one aggregate.
-    pub fn is(&self, other: &Self) -> bool {
-        match (self, other) {
-            (RecordSource::Scan(one), RecordSource::Scan(other)) => Arc::ptr_eq(one, other),
-            (RecordSource::Aggregate(one), RecordSource::Aggregate(other)) => {
-                Arc::ptr_eq(one, other)
-            }
-            _ => false,
         }
     }
 
@@ -71,9 +84,14 @@ pub struct ScanSource {
 impl ScanSource {
     /// A scan of the table that the log calls `table_name`.
     pub fn new(table_name: &str) -> Self {
+        Self::of(table_name, UNKNOWN)
+    }
+
+    /// The same scan on a worker that has got its plan.
+    pub fn of(table_name: &str, operator_id: i64) -> Self {
         Self {
             table_name: table_name.into(),
-            operator_id: AtomicI64::new(UNKNOWN),
+            operator_id: AtomicI64::new(operator_id),
         }
     }
 
@@ -88,41 +106,121 @@ impl ScanSource {
     }
 }
 
-/// An aggregate that gives its groups ids: one or two operators (partial and final), each with
-/// an accumulator for every partition.
+/// An aggregate that gives its groups ids: one or more operators (partial and final), each with
+/// an accumulator for every partition. Every worker has its own.
 #[derive(Debug, Default)]
 pub struct AggregateSource {
-    /// The operator of accumulator `n`.
-    accumulators: RwLock<Vec<i64>>,
-    /// operator → the operator number for merging its spilled groups
-    merges: RwLock<HashMap<i64, i64>>,
+    /// Its operators, each with the operator number for merging groups that it had spilled:
+    /// those groups are inputs of the merged ones, so they need two numbers.
+    operators: RwLock<Vec<(i64, i64)>>,
+    accumulators: AtomicI64,
+    single_rows: AtomicI64,
 }
 
 impl AggregateSource {
-    /// Gives an accumulator of operator `operator_id` its first record id.
-    pub(crate) fn add_accumulator(&self, operator_id: i64) -> i64 {
-        let mut accumulators = self.accumulators.write();
-        accumulators.push(operator_id);
-        (accumulators.len() as i64) << SEQUENCE_BITS
+    /// The aggregate of [`operators`](Self::operators), on a worker that has got its plan.
+    pub fn of(operators: Vec<(i64, i64)>) -> Self {
+        Self {
+            operators: RwLock::new(operators),
+            ..Self::default()
+        }
     }
 
-    /// The operator that made record `id`.
+    /// The aggregate's operators, each with the number for merging what it has spilled.
+    pub fn operators(&self) -> Vec<(i64, i64)> {
+        self.operators.read().clone()
+    }
+
+    /// The first record id of a new accumulator of operator `operator_id` on worker `worker_id`.
+    pub(crate) fn add_accumulator(&self, worker_id: i64, operator_id: i64) -> i64 {
+        let number = self.accumulators.fetch_add(1, Ordering::Relaxed) + 1;
+        self.first_id(worker_id, operator_id, number)
+    }
+
+    /// The first of `rows` record ids for groups of one row each, which operator `operator_id`
+    /// makes on worker `worker_id`.
+    pub(crate) fn add_single_rows(&self, worker_id: i64, operator_id: i64, rows: usize) -> i64 {
+        let before = self.single_rows.fetch_add(rows as i64, Ordering::Relaxed);
+        self.first_id(worker_id, operator_id, OF_SINGLE_ROWS) + before
+    }
+
+    fn first_id(&self, worker_id: i64, operator_id: i64, accumulator: i64) -> i64 {
+        let field = |value: i64, bits: u32| value & ((1 << bits) - 1);
+        let operator = self
+            .operators
+            .read()
+            .iter()
+            .zip(0..)
+            .find_map(|(known, n)| {
+                let (operator, merge) = *known;
+                (operator == operator_id)
+                    .then_some(2 * n)
+                    .or((merge == operator_id).then_some(2 * n + 1))
+            });
+        field(worker_id, WORKER_BITS) << WORKER_SHIFT
+            | field(operator.unwrap_or(NO_OPERATOR), OPERATOR_BITS) << OPERATOR_SHIFT
+            | field(accumulator, ACCUMULATOR_BITS) << SEQUENCE_BITS
+    }
+
+    /// The operator that made record `id`, on whichever worker.
     pub fn operator_of(&self, id: i64) -> i64 {
-        let number = (id >> SEQUENCE_BITS) - 1;
-        usize::try_from(number)
-            .ok()
-            .and_then(|number| self.accumulators.read().get(number).copied())
-            .unwrap_or(UNKNOWN)
+        let number = id >> OPERATOR_SHIFT & ((1 << OPERATOR_BITS) - 1);
+        let operators = self.operators.read();
+        match operators.get(number as usize / 2) {
+            Some((operator, _)) if number % 2 == 0 => *operator,
+            Some((_, merge)) => *merge,
+            None => UNKNOWN,
+        }
     }
 
-    /// Reserves `merge_id` for what operator `operator_id` makes when it merges groups that it
-    /// had spilled: those groups are inputs of the merged ones, so they need two numbers.
-    pub fn reserve_merge_operator(&self, operator_id: i64, merge_id: i64) {
-        self.merges.write().insert(operator_id, merge_id);
+    /// Adds operator `operator_id`, and `merge_id` for what it makes when it merges groups that
+    /// it had spilled.
+    pub fn add_operator(&self, operator_id: i64, merge_id: i64) {
+        self.operators.write().push((operator_id, merge_id));
     }
 
-    /// The reserved number for merging groups spilled by `operator_id`.
+    /// The number for merging groups spilled by `operator_id`.
     pub(crate) fn merge_operator(&self, operator_id: i64) -> Option<i64> {
-        self.merges.read().get(&operator_id).copied()
+        let operators = self.operators.read();
+        let known = operators.iter().find(|known| known.0 == operator_id);
+        known.map(|(_, merge)| *merge)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_of_different_workers_operators_and_accumulators_never_meet() {
+        let aggregates = [(), ()].map(|()| AggregateSource::of(vec![(7, 8), (3, 4)]));
+        let mut runs = Vec::new();
+        for (worker, aggregate) in [1, 4095].into_iter().zip(&aggregates) {
+            for operator in [7, 8, 3, 4, 99] {
+                for _ in 0..3 {
+                    runs.push((
+                        aggregate.add_accumulator(worker, operator),
+                        1 << 32,
+                        operator,
+                    ));
+                }
+                for rows in [8192, 1] {
+                    let first = aggregate.add_single_rows(worker, operator, rows);
+                    runs.push((first, rows as i64, operator));
+                }
+            }
+        }
+        runs.sort_unstable();
+        assert!(runs[0].0 >= 0);
+        for pair in runs.windows(2) {
+            assert!(pair[0].0 + pair[0].1 <= pair[1].0, "{pair:?}");
+        }
+        // Whoever has the aggregate knows who made a record, wherever that was.
+        for (first, rows, operator) in runs {
+            let known = if operator == 99 { UNKNOWN } else { operator };
+            for id in [first, first + rows - 1] {
+                assert_eq!(aggregates[0].operator_of(id), known);
+            }
+        }
     }
 }

@@ -195,7 +195,7 @@ impl Instrumentation<'_> {
         let operator_id = self.next_operator();
         let captured = captured_groups(plan.as_ref());
         if let Some(groups) = &captured {
-            groups.reserve_merge_operator(operator_id, self.next_operator());
+            groups.add_operator(operator_id, self.next_operator());
         }
         self.rows.push(Operator {
             fragment_id: place.fragment_id,

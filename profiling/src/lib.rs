@@ -60,7 +60,7 @@ pub use heavy_keys::{HeavyKey, HeavyKeys};
 pub use ids::Ids;
 pub use latencies::Latencies;
 pub use level::{Level, LevelError};
-pub use recorder::{Recorder, RecorderLimits};
+pub use recorder::{OpenStream, Recorder, RecorderLimits};
 pub use retention::Retention;
 pub use segment::SegmentError;
 pub use sys_tables::SysTables;

@@ -54,7 +54,13 @@ pub struct Recorder {
     events: Mutex<Events>,
     /// The recorders of other workers of this process.
     workers: Mutex<Vec<Arc<Recorder>>>,
+    /// Held by what has something to hand over.
+    streams: OpenStream,
 }
+
+/// Held for as long as a stream of an operator may hand something over.
+#[derive(Debug, Clone, Default)]
+pub struct OpenStream(Arc<()>);
 
 /// The events of a query, in the order in which they were handed over.
 #[derive(Debug, Default)]
@@ -83,9 +89,20 @@ impl Recorder {
         sample_rate: f64,
         limits: RecorderLimits,
     ) -> Arc<Recorder> {
+        Self::on_worker(FIRST_WORKER, query_id, level, sample_rate, limits)
+    }
+
+    /// A recorder for the part of the query that worker `worker_id` runs in a process of its own.
+    pub fn on_worker(
+        worker_id: i64,
+        query_id: i64,
+        level: Level,
+        sample_rate: f64,
+        limits: RecorderLimits,
+    ) -> Arc<Recorder> {
         let recorder = Arc::new(Recorder {
             query_id,
-            worker_id: FIRST_WORKER,
+            worker_id,
             level,
             sample_rate,
             limits,
@@ -96,6 +113,7 @@ impl Recorder {
             finished: AtomicBool::new(false),
             events: Mutex::default(),
             workers: Mutex::default(),
+            streams: OpenStream::default(),
         });
         if level > Level::Off {
             metrics::watch(&recorder);
@@ -128,6 +146,7 @@ impl Recorder {
             finished: AtomicBool::new(false),
             events: Mutex::default(),
             workers: Mutex::default(),
+            streams: OpenStream::default(),
         });
         workers.push(Arc::clone(&worker));
         worker
@@ -139,6 +158,17 @@ impl Recorder {
         let workers = self.workers.lock();
         let of_workers = workers.iter().map(|w| Arc::strong_count(w) - 1);
         Arc::strong_count(self) - 1 + of_workers.sum::<usize>()
+    }
+
+    /// A stream begins that will hand something over.
+    pub fn open_stream(&self) -> OpenStream {
+        self.streams.clone()
+    }
+
+    /// How many streams may still have something to hand over. Plans hold recorders, too, and may
+    /// be kept for longer than they run.
+    pub fn open_streams(&self) -> usize {
+        Arc::strong_count(&self.streams.0) - 1
     }
 
     /// The recorders of the other workers.
@@ -164,6 +194,11 @@ impl Recorder {
     /// Share of base records that are traced, 0 to 1.
     pub fn sample_rate(&self) -> f64 {
         self.sample_rate
+    }
+
+    /// What the events may take.
+    pub fn limits(&self) -> RecorderLimits {
+        self.limits
     }
 
     /// Bytes that the events take.

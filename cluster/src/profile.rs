@@ -1,0 +1,169 @@
+//! How a query is recorded, as it travels to the workers that run its tasks.
+
+use std::fmt;
+use std::num::{ParseFloatError, ParseIntError};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use http::header::ToStrError;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use skewer_profiling::{Level, LevelError, Recorder, RecorderLimits};
+
+/// The header with which plans and requests for their rows travel.
+static HEADER: HeaderName = HeaderName::from_static("skewer-profile");
+
+/// How a query is recorded: all that a worker needs to know to record its part.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct QueryProfile {
+    /// The query's number in schema `sys`.
+    pub query_id: i64,
+    /// How much is recorded.
+    pub level: Level,
+    /// Share of base records that are traced, 0 to 1.
+    pub sample_rate: f64,
+    /// What the events may take, on each worker.
+    pub limits: RecorderLimits,
+}
+
+/// Why a worker does not know how to record a query.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "each says what is wrong with the header")]
+pub enum ProfileError {
+    #[error("a plan came without saying how to record it")]
+    Missing,
+    #[error("how to record a query is not text: {0}")]
+    NoText(#[from] ToStrError),
+    #[error("how to record a query is said by four values, not as in '{0}'")]
+    Values(String),
+    #[error("how to record a query: {0}")]
+    Integer(#[from] ParseIntError),
+    #[error("how to record a query: {0}")]
+    Float(#[from] ParseFloatError),
+    #[error("a sample rate of {0} is not between 0 and 1")]
+    SampleRate(f64),
+    #[error("how to record a query: {0}")]
+    Level(#[from] LevelError),
+}
+
+impl QueryProfile {
+    /// How `recorder` records.
+    pub fn of(recorder: &Recorder) -> Self {
+        Self {
+            query_id: recorder.query_id(),
+            level: recorder.level(),
+            sample_rate: recorder.sample_rate(),
+            limits: recorder.limits(),
+        }
+    }
+
+    /// The header that says so.
+    pub fn headers(&self) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        // Numbers and the name of a level are visible ASCII: there is nothing that could fail.
+        if let Ok(value) = HeaderValue::from_str(&self.to_string()) {
+            headers.insert(HEADER.clone(), value);
+        }
+        headers
+    }
+
+    /// What the header among `headers` says.
+    ///
+    /// # Errors
+    /// If it is not there, or says what no peer of this version does.
+    pub fn of_headers(headers: &HeaderMap) -> Result<Self, ProfileError> {
+        let value = headers.get(&HEADER).ok_or(ProfileError::Missing)?;
+        value.to_str()?.parse()
+    }
+
+    /// A recorder for the part of the query that worker `worker_id` runs.
+    pub fn recorder(&self, worker_id: i64) -> Arc<Recorder> {
+        Recorder::on_worker(
+            worker_id,
+            self.query_id,
+            self.level,
+            self.sample_rate,
+            self.limits,
+        )
+    }
+}
+
+/// Query, level, sample rate and bytes, with spaces between them.
+impl fmt::Display for QueryProfile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            query_id,
+            level,
+            sample_rate,
+            limits,
+        } = self;
+        let bytes = limits.memory_bytes;
+        write!(f, "{query_id} {level} {sample_rate} {bytes}")
+    }
+}
+
+impl FromStr for QueryProfile {
+    type Err = ProfileError;
+
+    fn from_str(text: &str) -> Result<Self, ProfileError> {
+        let values: Vec<&str> = text.split(' ').collect();
+        let [query_id, level, sample_rate, memory_bytes] = values[..] else {
+            return Err(ProfileError::Values(text.to_owned()));
+        };
+        let sample_rate: f64 = sample_rate.parse()?;
+        if !(0.0..=1.0).contains(&sample_rate) {
+            return Err(ProfileError::SampleRate(sample_rate));
+        }
+        Ok(Self {
+            query_id: query_id.parse()?,
+            level: level.parse()?,
+            sample_rate,
+            limits: RecorderLimits {
+                memory_bytes: memory_bytes.parse()?,
+            },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_header_says_is_what_was_meant() {
+        for (level, sample_rate) in [
+            (Level::Off, 1.0),
+            (Level::Counters, 0.0),
+            (Level::Calls, 0.1 + 0.2),
+            (Level::Records, f64::MIN_POSITIVE),
+        ] {
+            let profile = QueryProfile {
+                query_id: i64::MAX,
+                level,
+                sample_rate,
+                limits: RecorderLimits {
+                    memory_bytes: usize::MAX,
+                },
+            };
+            let read = QueryProfile::of_headers(&profile.headers()).unwrap();
+            assert_eq!(read, profile);
+        }
+    }
+
+    #[test]
+    fn what_is_not_said_or_makes_no_sense_is_an_error() {
+        let missing = QueryProfile::of_headers(&HeaderMap::new());
+        assert!(matches!(missing, Err(ProfileError::Missing)));
+        for text in [
+            "",
+            "7 records 1",
+            "7 records 1 9 9",
+            "seven records 1 9",
+            "7 everything 1 9",
+            "7 records 1.5 9",
+            "7 records NaN 9",
+            "7 records 1 -9",
+        ] {
+            assert!(text.parse::<QueryProfile>().is_err(), "{text}");
+        }
+    }
+}
