@@ -56,4 +56,7 @@ pub mod transport;
 
 pub use error::NetError;
 pub use frame::{FailureClass, LostWorker, RemoteFailure};
-pub use transport::{CallHandler, NetOptions, Node, PeerAddress, QuicResolver, Services, join};
+pub use transport::{
+    CallHandler, Lifeline, Lifelines, NetOptions, Node, PeerAddress, QuicResolver, Services,
+    Watched, join, worker_url,
+};

@@ -41,12 +41,36 @@ fn wrong(error: impl ToString) -> IdentityError {
     IdentityError::malformed(error)
 }
 
+/// What a lifeline speaks, over TCP.
+pub(crate) fn alpn_lifeline(version: u16) -> Vec<u8> {
+    format!("skewer-lifeline/{version}").into_bytes()
+}
+
 /// Answers those whom `trust` lets in.
 pub(crate) fn server(
     credentials: &Credentials,
     trust: &Trust,
     version: u16,
 ) -> Result<QuicServerConfig, IdentityError> {
+    let speaks = vec![alpn(version), ALPN_HELLO.to_vec()];
+    let config = answering(credentials, trust, speaks)?;
+    QuicServerConfig::try_from(config).map_err(wrong)
+}
+
+/// The same over TCP, for lifelines.
+pub(crate) fn lifeline_server(
+    credentials: &Credentials,
+    trust: &Trust,
+    version: u16,
+) -> Result<rustls::ServerConfig, IdentityError> {
+    answering(credentials, trust, vec![alpn_lifeline(version)])
+}
+
+fn answering(
+    credentials: &Credentials,
+    trust: &Trust,
+    speaks: Vec<Vec<u8>>,
+) -> Result<rustls::ServerConfig, IdentityError> {
     let provider = provider();
     let check = CallerCheck::new(trust.clone(), Arc::clone(&provider))?;
     let clock = Arc::new(TlsClock(Arc::clone(&trust.clock)));
@@ -61,11 +85,11 @@ pub(crate) fn server(
         .with_client_cert_verifier(Arc::new(check))
         .with_single_cert(chain, credentials.key.clone_key())
         .map_err(wrong)?;
-    config.alpn_protocols = vec![alpn(version), ALPN_HELLO.to_vec()];
+    config.alpn_protocols = speaks;
     // A resumed session would skip the check for revocation.
     config.session_storage = Arc::new(server::NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
-    QuicServerConfig::try_from(config).map_err(wrong)
+    Ok(config)
 }
 
 /// Calls a node of the cluster.
@@ -80,7 +104,26 @@ pub(crate) fn client(
         node,
     };
     let certificate = (credentials.certificate.clone(), credentials.key.clone_key());
-    configure(expected, certificate, &trust.clock, version)
+    quic(expected, certificate, &trust.clock, version)
+}
+
+/// Calls the master over TCP, for a lifeline.
+pub(crate) fn lifeline_client(
+    credentials: &Credentials,
+    trust: &Trust,
+    version: u16,
+) -> Result<(rustls::ClientConfig, Verdict), IdentityError> {
+    let expected = Expected::Node {
+        trust: trust.clone(),
+        node: NodeId::MASTER,
+    };
+    let certificate = (credentials.certificate.clone(), credentials.key.clone_key());
+    calling(
+        expected,
+        certificate,
+        &trust.clock,
+        vec![alpn_lifeline(version)],
+    )
 }
 
 /// Calls the master that made a token.
@@ -92,15 +135,29 @@ pub(crate) fn joiner(
     let expected = Expected::TokensMaster {
         token: token.clone(),
     };
-    configure(expected, token.certificate()?, clock, version)
+    quic(expected, token.certificate()?, clock, version)
 }
 
-fn configure(
+type Certificate = (CertificateDer<'static>, PrivateKeyDer<'static>);
+
+fn quic(
     expected: Expected,
-    (certificate, key): (CertificateDer<'static>, PrivateKeyDer<'static>),
+    certificate: Certificate,
     clock: &Arc<dyn Clock>,
     version: u16,
 ) -> Result<(QuicClientConfig, Verdict), IdentityError> {
+    let speaks = vec![alpn(version), ALPN_HELLO.to_vec()];
+    let (config, verdict) = calling(expected, certificate, clock, speaks)?;
+    let config = QuicClientConfig::try_from(config).map_err(wrong)?;
+    Ok((config, verdict))
+}
+
+fn calling(
+    expected: Expected,
+    (certificate, key): Certificate,
+    clock: &Arc<dyn Clock>,
+    speaks: Vec<Vec<u8>>,
+) -> Result<(rustls::ClientConfig, Verdict), IdentityError> {
     let provider = provider();
     let verdict = Verdict::default();
     let check = AnswererCheck {
@@ -116,8 +173,7 @@ fn configure(
         .with_custom_certificate_verifier(Arc::new(check))
         .with_client_auth_cert(vec![certificate], key)
         .map_err(wrong)?;
-    config.alpn_protocols = vec![alpn(version), ALPN_HELLO.to_vec()];
+    config.alpn_protocols = speaks;
     config.resumption = client::Resumption::disabled();
-    let config = QuicClientConfig::try_from(config).map_err(wrong)?;
     Ok((config, verdict))
 }

@@ -17,13 +17,15 @@
 //! - [`peers`]: the other nodes, as membership sees them;
 //! - [`services`]: what a node does for others;
 //! - [`channel`]: datafusion-distributed's channels to workers;
-//! - [`mod@join`]: how a machine becomes a worker.
+//! - [`mod@join`]: how a machine becomes a worker;
+//! - [`lifeline`]: by which the master knows at once that a worker's process is gone.
 //!
 //! Within: `connect` and `accept` make connections, `stream` puts frames on QUIC streams, `serve`
 //! answers requests, `partitions` reads the partitions of a task.
 
 pub mod channel;
 pub mod join;
+pub mod lifeline;
 pub mod node;
 pub mod options;
 pub mod peers;
@@ -37,6 +39,7 @@ mod stream;
 
 pub use channel::QuicResolver;
 pub use join::{Joined, join};
+pub use lifeline::{Lifeline, Lifelines, Watched};
 pub use node::Node;
 pub use options::NetOptions;
 pub use peers::{PeerAddress, worker_url};

@@ -1,6 +1,6 @@
 //! A node: its socket, whom it knows, whom it serves.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use quinn::{Connection, Endpoint, ServerConfig, TokioRuntime, TransportConfig};
 use super::accept;
 use super::channel::QuicResolver;
 use super::connect::Call;
+use super::lifeline::{Lifeline, Lifelines};
 use super::options::NetOptions;
 use super::peers::{CLOSED_BY_MEMBERSHIP, Peer, PeerAddress, Peers};
 use super::serve;
@@ -77,6 +78,50 @@ impl Node {
                 name,
             }),
         })
+    }
+
+    /// The same for a master: takes the TCP port of the same number too, where workers keep their
+    /// [lifelines](Lifelines).
+    ///
+    /// # Errors
+    /// As [`Node::bind`], for either port.
+    pub fn bind_master(
+        address: SocketAddr,
+        credentials: Credentials,
+        trust: Trust,
+        options: NetOptions,
+    ) -> Result<(Self, Lifelines), NetError> {
+        /// If any port is asked for, the UDP port of a free TCP port's number may be taken.
+        const ATTEMPTS: usize = 16;
+        let mut attempt = 1;
+        loop {
+            let wrong = |error: std::io::Error| NetError::Listen {
+                address,
+                reason: error.to_string(),
+            };
+            let listener = TcpListener::bind(address).map_err(wrong)?;
+            let taken = listener.local_addr().map_err(wrong)?;
+            match Self::bind(taken, credentials.clone(), trust.clone(), options.clone()) {
+                Ok(node) => {
+                    let lifelines = Lifelines::new(Arc::clone(&node.inner), listener)?;
+                    return Ok((node, lifelines));
+                }
+                Err(NetError::Listen { .. }) if address.port() == 0 && attempt < ATTEMPTS => {
+                    attempt += 1;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// A worker's lifeline to the master, which has to be known with [`Node::set_peer`]. The master
+    /// learns `incarnation`, a number that this process has drawn for itself.
+    ///
+    /// # Errors
+    /// If the master cannot be reached, or one of the two refuses the other.
+    pub async fn lifeline(&self, incarnation: u64) -> Result<Lifeline, NetError> {
+        let master = self.inner.peers.get(NodeId::MASTER)?;
+        Lifeline::connect(&self.inner, master.at.address, incarnation).await
     }
 
     /// Begins to answer. Until then callers wait.
