@@ -19,6 +19,7 @@ use crate::explain;
 use crate::placement::Placement;
 use crate::task::TaskPlace;
 use crate::travel::{Stays, can_be_cut, can_travel};
+use crate::workers::Probe;
 
 /// Distributes the plans of a session made by [`Workers::query`](crate::Workers::query).
 #[derive(Debug, Clone, Copy)]
@@ -73,7 +74,7 @@ async fn cut_for(
     if !cut.is::<DistributedExec>() {
         return Err(Stays::NoExchange);
     }
-    can_travel(&cut, &state.task_ctx())?;
+    can_travel(&cut, &Probe::context(state))?;
     Ok(cut)
 }
 

@@ -29,6 +29,7 @@
 //! * `records`: what operators of the record level say of records
 //! * [`profile`]: how a query is recorded, as it travels with plans
 //! * [`local`]: workers in this process
+//! * [`node`]: workers in processes of their own
 //! * [`task`]: what a task knows of itself
 //! * [`sent`]: counting what crosses exchanges
 //! * [`explain`]: a distributed plan as text
@@ -38,6 +39,7 @@ pub mod cuts;
 pub mod distributed;
 pub mod explain;
 pub mod local;
+pub mod node;
 pub mod placement;
 pub mod profile;
 mod records;
@@ -48,6 +50,7 @@ pub mod workers;
 
 pub use cuts::is_exchange_between_workers;
 pub use distributed::Distributed;
+pub use node::{ExtendTask, NodeOptions, NodeTasks, QueryOfTask};
 pub use profile::{ProfileError, QueryProfile};
 pub use task::{TaskPlace, WorkerQuery};
-pub use workers::{PrepareTask, QueryTasks, Reach, Workers, has_workers};
+pub use workers::{PrepareTask, QueryTasks, Reach, WorkerAt, Workers, has_workers};

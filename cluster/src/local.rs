@@ -10,6 +10,7 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::common::{DataFusionError, Result, exec_datafusion_err, exec_err};
 use datafusion::execution::{SessionState, TaskContext};
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
+use datafusion::prelude::SessionConfig;
 use datafusion_distributed::{
     ChannelResolver, CoordinatorToWorkerMsg, DistributedExt, DistributedTaskContext,
     ExecuteTaskRequest, GetWorkerInfoRequest, GetWorkerInfoResponse, SetPlanRequest, Worker,
@@ -47,11 +48,14 @@ impl Reach for InProcess {
         let environment = query.state.runtime_env();
         Arc::new_cyclic(|channels: &Weak<LocalChannels>| LocalChannels {
             workers: workers.clone(),
-            tasks: (0..workers.count())
-                .map(|number| {
+            tasks: workers
+                .list()
+                .iter()
+                .map(|at| {
+                    let recorder = query.recorder.of_worker(i64::from(at.number));
                     let sessions = TaskSessions {
                         query: query.clone(),
-                        worker: WorkerQuery::new(query.recorder.of_worker(number as i64)),
+                        worker: WorkerQuery::new(recorder),
                         channels: Weak::clone(channels),
                     };
                     Worker::from_session_builder(sessions).with_runtime_env(Arc::clone(environment))
@@ -63,15 +67,11 @@ impl Reach for InProcess {
 
 impl LocalChannels {
     fn channel(&self, url: &Url) -> Result<Box<dyn WorkerChannel>> {
-        let number = self.workers.number_of(url);
-        let worker = number.and_then(|number| Some((number, self.tasks.get(number)?)));
-        let Some((number, worker)) = worker else {
+        let mut workers = self.workers.list().iter().zip(&self.tasks);
+        let Some((at, worker)) = workers.find(|(at, _)| at.url == *url) else {
             return exec_err!("there is no worker at {url}");
         };
-        Ok(Box::new(LocalChannel {
-            number,
-            worker: worker.clone(),
-        }))
+        Ok(Box::new(LocalChannel::new(at.number, worker)))
     }
 }
 
@@ -117,9 +117,7 @@ impl WorkerSessionBuilder for TaskSessions {
         // Options and codecs of the query, extensions of the task.
         let mut of_query = self.query.state.config().clone();
         *config.options_mut() = std::mem::take(of_query.options_mut());
-        let nobody =
-            Url::parse("in-process://nobody").map_err(|error| exec_datafusion_err!("{error}"))?;
-        config.set_distributed_local_worker_context(NOBODY.to_local_worker_context(nobody));
+        reach_itself_through_its_channel(&mut config)?;
         config.set_distributed_channel_resolver(OfTask(Weak::clone(&self.channels)));
         let profile = QueryProfile::of_headers(&task.headers).map_err(unknown_profile)?;
         if profile != QueryProfile::of(&self.worker.recorder) {
@@ -138,14 +136,31 @@ impl WorkerSessionBuilder for TaskSessions {
     }
 }
 
-fn unknown_profile(error: ProfileError) -> DataFusionError {
+/// Makes the task whose session's `config` this is reach its own worker as it does others.
+pub(crate) fn reach_itself_through_its_channel(config: &mut SessionConfig) -> Result<()> {
+    let nobody =
+        Url::parse("in-process://nobody").map_err(|error| exec_datafusion_err!("{error}"))?;
+    config.set_distributed_local_worker_context(NOBODY.to_local_worker_context(nobody));
+    Ok(())
+}
+
+pub(crate) fn unknown_profile(error: ProfileError) -> DataFusionError {
     DataFusionError::External(Box::new(error))
 }
 
 /// The way to a worker in this process.
-struct LocalChannel {
-    number: usize,
+pub(crate) struct LocalChannel {
+    number: u32,
     worker: Worker,
+}
+
+impl LocalChannel {
+    pub(crate) fn new(number: u32, worker: &Worker) -> Self {
+        Self {
+            number,
+            worker: worker.clone(),
+        }
+    }
 }
 
 #[async_trait]

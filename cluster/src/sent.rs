@@ -22,7 +22,7 @@ pub fn counted(
     batches: BoxStream<'static, Result<RecordBatch>>,
     context: &Arc<TaskContext>,
     stage: usize,
-    source: usize,
+    source: u32,
     partition: usize,
 ) -> BoxStream<'static, Result<RecordBatch>> {
     let Some(place) = TaskPlace::of(context.session_config()) else {
@@ -36,7 +36,7 @@ pub fn counted(
     };
     let total = TuplesSent {
         exchange_id,
-        source_worker: source as i64,
+        source_worker: i64::from(source),
         destination_worker: place.recorder.worker_id(),
         partition: partition as i64,
         tuples: 0,

@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
+use datafusion::common::config::ConfigOptions;
 use datafusion::common::{Result, exec_datafusion_err};
 use datafusion::execution::object_store::ObjectStoreUrl;
-use datafusion::execution::{SessionState, SessionStateBuilder};
+use datafusion::execution::{SessionState, SessionStateBuilder, TaskContext};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionConfig;
 use datafusion_distributed::{
     ChannelResolver, DistributedConfig, DistributedExt, SessionStateBuilderExt, WorkerResolver,
 };
+use http::HeaderMap;
 use skewer_profiling::Recorder;
 use url::Url;
 
@@ -43,21 +45,45 @@ pub trait Reach: std::fmt::Debug + Send + Sync {
         workers: &Workers,
         query: &QueryTasks,
     ) -> Arc<dyn ChannelResolver + Send + Sync>;
+
+    /// What travels with each plan of a query that has these options, for the sessions of its
+    /// tasks.
+    ///
+    /// # Errors
+    /// If an option cannot be sent.
+    fn headers(&self, _options: &ConfigOptions) -> Result<HeaderMap> {
+        Ok(HeaderMap::new())
+    }
+
+    /// A session with the functions that tasks have, if those are not the query's own: what
+    /// cannot be decoded with them stays with whoever plans.
+    fn probe(&self) -> Option<SessionState> {
+        None
+    }
 }
 
-/// The workers that queries run on. A worker's number is its place in the list, and
-/// `worker_id` in schema `sys`.
+/// A worker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkerAt {
+    /// Its number: the owner of its segments, and `worker_id` in schema `sys`.
+    pub number: u32,
+    /// What `datafusion-distributed` knows it by.
+    pub url: Url,
+}
+
+/// The workers that queries run on, by ascending number.
 #[derive(Debug, Clone)]
 pub struct Workers {
-    urls: Arc<[Url]>,
+    list: Arc<[WorkerAt]>,
     reach: Arc<dyn Reach>,
 }
 
 impl Workers {
-    /// Workers at `urls`, in the order of their numbers, which are reached by `reach`.
-    pub fn new(urls: Vec<Url>, reach: Arc<dyn Reach>) -> Self {
+    /// Workers that are reached by `reach`.
+    pub fn new(mut list: Vec<WorkerAt>, reach: Arc<dyn Reach>) -> Self {
+        list.sort_by_key(|worker| worker.number);
         Self {
-            urls: urls.into(),
+            list: list.into(),
             reach,
         }
     }
@@ -67,26 +93,37 @@ impl Workers {
     /// # Errors
     /// None for any number that fits a URL.
     pub fn in_process(count: usize) -> Result<Self> {
-        let urls = (0..count)
-            .map(|number| Url::parse(&format!("in-process://worker/{number}")))
-            .collect::<std::result::Result<_, _>>()
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        let at = |number| {
+            let url = Url::parse(&format!("in-process://worker/{number}"))?;
+            Ok(WorkerAt { number, url })
+        };
+        let list = (0..count)
+            .map(at)
+            .collect::<Result<_, url::ParseError>>()
             .map_err(|error| exec_datafusion_err!("{error}"))?;
-        Ok(Self::new(urls, Arc::new(InProcess)))
+        Ok(Self::new(list, Arc::new(InProcess)))
     }
 
     /// How many there are.
     pub fn count(&self) -> usize {
-        self.urls.len()
+        self.list.len()
     }
 
-    /// Where they are, by number.
-    pub fn urls(&self) -> &[Url] {
-        &self.urls
+    /// The workers, by ascending number. Task *i* of a stage that all of them run is the *i*-th's.
+    pub fn list(&self) -> &[WorkerAt] {
+        &self.list
+    }
+
+    /// Where they are, in the same order.
+    pub fn urls(&self) -> Vec<Url> {
+        self.list.iter().map(|worker| worker.url.clone()).collect()
     }
 
     /// The number of the worker at `url`.
-    pub fn number_of(&self, url: &Url) -> Option<usize> {
-        self.urls.iter().position(|known| known == url)
+    pub fn number_of(&self, url: &Url) -> Option<u32> {
+        let found = self.list.iter().find(|worker| worker.url == *url);
+        found.map(|worker| worker.number)
     }
 
     /// A session for one query, which can be planned on the workers and run on them: `state` with
@@ -108,7 +145,12 @@ impl Workers {
         config.set_distributed_children_isolator_unions(false)?;
         // Operators are observed by the profiler.
         config.set_distributed_metrics_collection(false)?;
-        config.set_distributed_passthrough_headers(QueryProfile::of(recorder).headers())?;
+        let mut headers = QueryProfile::of(recorder).headers();
+        headers.extend(self.reach.headers(config.options())?);
+        config.set_distributed_passthrough_headers(headers)?;
+        if let Some(probe) = self.reach.probe() {
+            config.set_extension(Arc::new(Probe(probe)));
+        }
         Placement::new(self.clone(), store).register(config);
         let mut state = builder.build();
         let query = QueryTasks {
@@ -118,7 +160,7 @@ impl Workers {
         };
         let channels = self.reach.channels(self, &query);
         let config = state.config_mut();
-        config.set_distributed_worker_resolver(Known(Arc::clone(&self.urls)));
+        config.set_distributed_worker_resolver(Known(self.urls()));
         config.set_distributed_channel_resolver(channels);
         TaskPlace::new(&WorkerQuery::new(Arc::clone(recorder)), 0).register(config);
         Ok(state)
@@ -131,11 +173,26 @@ pub fn has_workers(config: &SessionConfig) -> bool {
     options.extensions.get::<DistributedConfig>().is_some()
 }
 
+/// A session with the functions that tasks will have, to try whether a plan can be decoded there.
+pub(crate) struct Probe(SessionState);
+
+impl Probe {
+    /// A context in which plans of `state` are decoded as on the workers.
+    pub(crate) fn context(state: &SessionState) -> Arc<TaskContext> {
+        let Some(probe) = state.config().get_extension::<Self>() else {
+            return state.task_ctx();
+        };
+        let mut task = probe.0.clone();
+        *task.config_mut() = state.config().clone();
+        task.task_ctx()
+    }
+}
+
 /// Workers that do not change while the query runs.
-struct Known(Arc<[Url]>);
+struct Known(Vec<Url>);
 
 impl WorkerResolver for Known {
     fn get_urls(&self) -> Result<Vec<Url>> {
-        Ok(self.0.to_vec())
+        Ok(self.0.clone())
     }
 }

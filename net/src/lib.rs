@@ -58,5 +58,5 @@ pub use error::NetError;
 pub use frame::{FailureClass, LostWorker, RemoteFailure};
 pub use transport::{
     CallHandler, Lifeline, Lifelines, NetOptions, Node, PeerAddress, QuicResolver, Services,
-    Watched, join, worker_url,
+    Watched, join, node_of_url, worker_url,
 };

@@ -42,5 +42,5 @@ pub use join::{Joined, join};
 pub use lifeline::{Lifeline, Lifelines, Watched};
 pub use node::Node;
 pub use options::NetOptions;
-pub use peers::{PeerAddress, worker_url};
+pub use peers::{PeerAddress, node_of_url, worker_url};
 pub use services::{CallHandler, Services};

@@ -48,6 +48,17 @@ pub fn worker_url(node: NodeId) -> Url {
     Url::parse(&format!("skewer://{host}")).expect("such a URL is well-formed")
 }
 
+/// The node that has a [`worker_url`].
+pub fn node_of_url(url: &Url) -> Option<NodeId> {
+    if url.scheme() != "skewer" {
+        return None;
+    }
+    match url.host_str()?.strip_prefix("worker-") {
+        Some(number) => Some(NodeId(number.parse().ok()?)),
+        None => (url.host_str()? == "master").then_some(NodeId::MASTER),
+    }
+}
+
 /// QUIC's code for connections that membership closes.
 pub(crate) const CLOSED_BY_MEMBERSHIP: VarInt = VarInt::from_u32(1);
 
@@ -180,6 +191,21 @@ impl Peers {
         }
         for connection in self.asking.write().remove(&node).into_iter().flatten() {
             connection.close(CLOSED_BY_MEMBERSHIP, reason.as_bytes());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_known_by_its_url() {
+        for node in [NodeId::MASTER, NodeId(1), NodeId(4_000_000_000)] {
+            assert_eq!(node_of_url(&worker_url(node)), Some(node));
+        }
+        for other in ["skewer://worker-x", "http://worker-1", "skewer://host"] {
+            assert_eq!(node_of_url(&Url::parse(other).unwrap()), None, "{other}");
         }
     }
 }
