@@ -15,6 +15,8 @@
 //! - `packed`, `byte_string`: chunks in files
 //! - `segment`, `segment_writer`, `part`, `store`: where events go: memory, then Parquet
 //! - [`retention`]: for how long
+//! - [`remote`]: events of workers in processes of their own
+//! - `readings`, `fetched`: what a worker answers, and what the master keeps of that
 //! - `query_ids`, `chunk_filter`, `scan`, `schema`: how SQL reads them
 //! - `metrics`: readings of the process while queries run
 //! - `isolation`: which input records make a query slow
@@ -31,6 +33,7 @@ mod chunk_filter;
 pub mod chunks;
 pub mod definition;
 pub mod documentation;
+mod fetched;
 mod functions;
 pub mod heavy_keys;
 pub mod ids;
@@ -43,7 +46,9 @@ mod part;
 mod planner;
 mod query_ids;
 mod query_log;
+mod readings;
 pub mod recorder;
+pub mod remote;
 pub mod retention;
 mod scan;
 mod schema;
@@ -61,6 +66,7 @@ pub use ids::Ids;
 pub use latencies::Latencies;
 pub use level::{Level, LevelError};
 pub use recorder::{OpenStream, Recorder, RecorderLimits};
+pub use remote::{FinishRequest, RemoteSys, RemoteSysError};
 pub use retention::Retention;
 pub use segment::SegmentError;
 pub use sys_tables::SysTables;

@@ -5,12 +5,13 @@ use std::ops::RangeInclusive;
 
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
+use serde::{Deserialize, Serialize};
 
 /// The column of every table of schema `sys` that says which query a row belongs to.
 const QUERY_ID: &str = "query_id";
 
 /// A set of query ids that contains every query a statement asks about.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum QueryIds {
     Listed(BTreeSet<i64>),
     Range(RangeInclusive<i64>),

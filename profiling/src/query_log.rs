@@ -24,7 +24,8 @@ pub(crate) struct QueryLog {
     origin: Origin,
     /// On the worker that returned the query's rows.
     query: Option<QueryRow>,
-    worker: WorkerRow,
+    /// Itself, unless it is one of a process of its own: then the master has the row.
+    worker: Option<WorkerRow>,
     cost: ProfilerOverhead,
     bytes_written: AtomicI64,
     memory: usize,
@@ -34,22 +35,32 @@ pub(crate) struct QueryLog {
 impl QueryLog {
     /// Takes the events out of the query's recorder, and out of those of its workers.
     pub(crate) fn of_query(recorder: &Recorder, query: QueryRow) -> Vec<QueryLog> {
-        let mut logs = vec![Self::new(recorder, Some(query))];
+        let in_process = |recorder: &Recorder| WorkerRow {
+            worker_id: recorder.worker_id(),
+            state: "alive".to_owned(),
+            address: "in process".to_owned(),
+            clock_offset_ns: 0,
+            clock_error_ns: 0,
+        };
+        let mut logs = vec![Self::new(recorder, Some(query), Some(in_process(recorder)))];
         for worker in recorder.workers() {
-            logs.push(Self::new(&worker, None));
+            logs.push(Self::new(&worker, None, Some(in_process(&worker))));
         }
         logs
     }
 
-    fn new(recorder: &Recorder, query: Option<QueryRow>) -> QueryLog {
+    /// Takes the events out of the recorder of a worker in a process of its own, whose clock is
+    /// ahead of the master's.
+    pub(crate) fn of_worker(recorder: &Recorder, clock_offset_ns: i64) -> QueryLog {
+        let mut log = Self::new(recorder, None, None);
+        log.events.correct_times(clock_offset_ns);
+        log
+    }
+
+    fn new(recorder: &Recorder, query: Option<QueryRow>, worker: Option<WorkerRow>) -> QueryLog {
         QueryLog {
             origin: recorder.origin(),
-            worker: WorkerRow {
-                state: "alive".to_owned(),
-                address: "in process".to_owned(),
-                clock_offset_ns: 0,
-                clock_error_ns: 0,
-            },
+            worker,
             cost: recorder.cost(),
             bytes_written: AtomicI64::new(0),
             memory: recorder.memory()
@@ -82,7 +93,8 @@ impl QueryLog {
         let events = &self.events;
         match table {
             Table::Queries => one(self.query.iter().len()),
-            Table::Workers | Table::ProfilerOverhead => vec![1],
+            Table::Workers => one(self.worker.iter().len() + events.workers.len()),
+            Table::ProfilerOverhead => vec![1],
             Table::Fragments => one(events.fragments.len()),
             Table::Operators => one(events.operators.len()),
             Table::OperatorStats => one(events.operator_stats.len()),
@@ -190,7 +202,11 @@ impl QueryLog {
         let (origin, events) = (&self.origin, &self.events);
         match table {
             Table::Queries => QueryRow::batch(origin, self.query.as_slice()),
-            Table::Workers => WorkerRow::batch(origin, std::slice::from_ref(&self.worker)),
+            Table::Workers => {
+                let workers = self.worker.iter().chain(&events.workers);
+                let workers: Vec<WorkerRow> = workers.cloned().collect();
+                WorkerRow::batch(origin, &workers)
+            }
             Table::ProfilerOverhead => {
                 let cost = ProfilerOverhead {
                     bytes_written: self.bytes_written.load(Ordering::Relaxed),

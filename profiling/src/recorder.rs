@@ -12,7 +12,7 @@ use crate::level::Level;
 use crate::metrics::{self, Baseline};
 use crate::tables::{
     Fragment, KeyFrequency, Operator, OperatorCall, OperatorStats, ProfilerOverhead, TuplesSent,
-    WorkerMetric,
+    WorkerMetric, WorkerRow,
 };
 
 /// What the events of one query may take.
@@ -75,6 +75,32 @@ pub(crate) struct Events {
     pub(crate) output_records: Vec<OutputChunk>,
     pub(crate) key_frequencies: Vec<KeyFrequency>,
     pub(crate) worker_metrics: Vec<WorkerMetric>,
+    /// Workers in processes of their own.
+    pub(crate) workers: Vec<WorkerRow>,
+}
+
+impl Events {
+    /// Sets all times back by `offset_ns`.
+    pub(crate) fn correct_times(&mut self, offset_ns: i64) {
+        if offset_ns == 0 {
+            return;
+        }
+        let back = |time: &mut i64| *time = time.saturating_sub(offset_ns);
+        for stats in &mut self.operator_stats {
+            let times = [&mut stats.first_call_at, &mut stats.last_call_at];
+            times.into_iter().flatten().for_each(back);
+        }
+        for call in self.operator_calls.iter_mut().flatten() {
+            back(&mut call.started_at);
+            back(&mut call.ended_at);
+        }
+        for sent in self.tuples_sent.iter_mut().flatten() {
+            sent.sent_at.iter_mut().for_each(back);
+        }
+        for metric in &mut self.worker_metrics {
+            back(&mut metric.at);
+        }
+    }
 }
 
 /// The worker that plans a query and returns its rows; the only one of most embedded databases.
@@ -289,6 +315,12 @@ impl Recorder {
     pub fn worker_metric(&self, metric: WorkerMetric) {
         self.reserve(size_of::<WorkerMetric>() + metric.text_bytes());
         self.events.lock().worker_metrics.push(metric);
+    }
+
+    /// Records a worker that took part in a process of its own.
+    pub(crate) fn worker(&self, worker: WorkerRow) {
+        self.reserve(size_of::<WorkerRow>() + worker.text_bytes());
+        self.events.lock().workers.push(worker);
     }
 
     /// Adds to the time that was spent on recording itself.

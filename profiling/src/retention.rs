@@ -2,9 +2,12 @@
 
 use std::time::{Duration, SystemTime};
 
+use serde::{Deserialize, Serialize};
+
 /// How long recorded events are kept: until they are too many bytes or too old, whichever
-/// comes first. The oldest go first, and of a query either everything is kept or nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// comes first. The oldest go first, and of a query either everything is kept or nothing. In a
+/// cluster every process keeps so much.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Retention {
     /// Bytes that all tables of schema `sys` may take together (`profile.retention_bytes`).
     pub bytes: u64,

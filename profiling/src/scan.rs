@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
+use datafusion::arrow::array::{RecordBatch, RecordBatchOptions, new_null_array};
 use datafusion::arrow::compute::concat_batches;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::{Session, TableProvider};
@@ -23,15 +23,19 @@ use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
 };
+use tokio::sync::mpsc::Sender;
 
 use crate::chunk_columns::Expander;
 use crate::chunk_filter::{ChunkFilter, concerns_only_chunks};
+use crate::definition::{Origin, SysRow};
+use crate::fetched::{Fetched, OfWorkers};
+use crate::packed;
 use crate::part::Part;
 use crate::query_ids::{QueryIds, concerns_only_query_ids};
 use crate::query_log::QueryLog;
 use crate::segment::SegmentError;
 use crate::store::Store;
-use crate::tables::Table;
+use crate::tables::{Table, WorkerRow};
 
 /// Batches that wait to be consumed, per partition.
 const CHANNEL_BATCHES: usize = 2;
@@ -95,10 +99,12 @@ impl TableProvider for SysTable {
         let ids = QueryIds::of_filters(filters);
         let chunks = ChunkFilter::of_filters(self.table, filters, state)?;
         let wanted = Wanted { ids, chunks };
+        let others = self.others(&wanted).await?;
         let scan = SysScan::new(
             &self.store,
             self.table,
             wanted,
+            others,
             projection,
             partitions,
             limit,
@@ -137,6 +143,71 @@ impl TableProvider for SysTable {
     }
 }
 
+/// What other processes have of a table.
+#[derive(Debug, Default)]
+struct Others {
+    /// What they have been asked for, as it is stored, with the number of rows.
+    fetched: Vec<(RecordBatch, usize)>,
+    /// Those that are to be asked when the scan runs.
+    workers: Vec<i64>,
+}
+
+impl SysTable {
+    /// Rows of few queries are asked for at once, so that it is known how many they are.
+    async fn others(&self, wanted: &Wanted) -> Result<Others> {
+        let Some(fetched) = self.store.fetched() else {
+            return Ok(Others::default());
+        };
+        if self.table == Table::Workers {
+            let now = now(&fetched.workers())?;
+            let rows = now.num_rows();
+            return Ok(Others {
+                fetched: vec![(now, rows)],
+                workers: Vec::new(),
+            });
+        }
+        if !self.table.is_of_workers() {
+            return Ok(Others::default());
+        }
+        if !Fetched::keeps(&wanted.ids) {
+            return Ok(Others {
+                fetched: Vec::new(),
+                workers: fetched.others(),
+            });
+        }
+        let OfWorkers { batches, missing } = fetched.rows(self.table, &wanted.ids).await;
+        for missing in missing {
+            self.store.warn(format!("skipped {missing}"));
+        }
+        let chunks = packed::schema(self.table).is_some();
+        let rows = |batch: &RecordBatch| match chunks {
+            true => packed::records(batch),
+            false => batch.num_rows(),
+        };
+        Ok(Others {
+            fetched: batches
+                .into_iter()
+                .map(|batch| (batch.clone(), rows(&batch)))
+                .collect(),
+            workers: Vec::new(),
+        })
+    }
+}
+
+/// Rows of `sys.workers` that belong to no query.
+fn now(workers: &[WorkerRow]) -> Result<RecordBatch> {
+    let nobody = Origin {
+        query_id: 0,
+        worker_id: 0,
+        profile_level: String::new(),
+        sample_rate: 1.0,
+    };
+    let rows = WorkerRow::batch(&nobody, workers);
+    let mut columns = rows.columns().to_vec();
+    columns[0] = new_null_array(columns[0].data_type(), rows.num_rows());
+    Ok(RecordBatch::try_new(rows.schema(), columns)?)
+}
+
 /// The answer to an attempt to change something in schema `sys`.
 pub(crate) fn read_only<T>(name: &str) -> Result<T> {
     plan_err!(
@@ -148,8 +219,26 @@ pub(crate) fn read_only<T>(name: &str) -> Result<T> {
 /// Something to read, with its number of rows.
 #[derive(Debug, Clone)]
 enum Unit {
-    Buffered { log: Arc<QueryLog>, piece: usize },
-    Written { part: Arc<Part>, row_group: usize },
+    Buffered {
+        log: Arc<QueryLog>,
+        piece: usize,
+    },
+    Written {
+        part: Arc<Part>,
+        row_group: usize,
+    },
+    /// What a worker has sent, as it is stored.
+    Fetched {
+        batch: RecordBatch,
+    },
+}
+
+/// What one partition of a scan reads.
+#[derive(Debug, Clone)]
+enum Share {
+    Here(Vec<Unit>),
+    /// All that a worker has, page by page.
+    OfWorker(i64),
 }
 
 /// What a statement asks for, as far as its filters tell.
@@ -167,7 +256,7 @@ struct SysScan {
     table: Table,
     wanted: Wanted,
     projection: Arc<[usize]>,
-    partitions: Vec<Vec<Unit>>,
+    partitions: Vec<Share>,
     rows: usize,
     limit: Option<usize>,
     properties: Arc<PlanProperties>,
@@ -178,6 +267,7 @@ impl SysScan {
         store: &Arc<Store>,
         table: Table,
         wanted: Wanted,
+        others: Others,
         projection: Vec<usize>,
         partitions: usize,
         limit: Option<usize>,
@@ -207,9 +297,13 @@ impl SysScan {
                 }));
             }
         }
+        let fetched = others.fetched.into_iter();
+        units.extend(fetched.map(|(batch, rows)| (Unit::Fetched { batch }, rows)));
         let rows = units.iter().map(|(_, rows)| rows).sum();
         let schema = Arc::new(table.definition().schema().project(&projection)?);
-        let dealt = deal(units, partitions);
+        let dealt = deal(units, partitions).into_iter().map(Share::Here);
+        let others = others.workers.into_iter().map(Share::OfWorker);
+        let dealt: Vec<Share> = dealt.chain(others).collect();
         let properties = PlanProperties::new(
             EquivalenceProperties::new(schema),
             Partitioning::UnknownPartitioning(dealt.len()),
@@ -312,10 +406,17 @@ impl ExecutionPlan for SysScan {
             projection: Arc::clone(&self.projection),
             schema: self.schema(),
         };
-        let units = self.partitions[partition].clone();
-        let mut left = self.limit.unwrap_or(usize::MAX);
+        let left = self.limit.unwrap_or(usize::MAX);
         let mut builder = RecordBatchReceiverStreamBuilder::new(self.schema(), CHANNEL_BATCHES);
         let sender = builder.tx();
+        let units = match self.partitions[partition].clone() {
+            Share::Here(units) => units,
+            Share::OfWorker(worker_id) => {
+                builder.spawn(async move { reader.ask(worker_id, left, &sender).await });
+                return Ok(builder.build());
+            }
+        };
+        let mut left = left;
         builder.spawn_blocking(move || {
             let mut gathered = Gathered::new(&reader.schema);
             let mut expander = Expander::new(&reader.schema);
@@ -405,7 +506,78 @@ impl Reader {
                     }
                 }
             }
+            Unit::Fetched { batch } => self.rows_of(batch, expander),
         }
+    }
+
+    /// Rows that are stored in a batch. What is damaged is skipped with a warning.
+    fn rows_of<'a>(
+        &'a self,
+        batch: &RecordBatch,
+        expander: &'a mut Expander,
+    ) -> Box<dyn Iterator<Item = Result<RecordBatch>> + 'a> {
+        if packed::schema(self.table).is_none() {
+            let rows = batch.project(&self.projection).map_err(Into::into);
+            return Box::new(std::iter::once(rows));
+        }
+        let batch = batch.clone();
+        let chunks = self.wanted.chunks.wanted(self.table, &batch).into_iter();
+        Box::new(chunks.filter_map(move |chunk| {
+            let (table, ids) = (self.table, &self.wanted.ids);
+            let rows = packed::expand(table, &batch, chunk, &self.projection, ids, expander)?;
+            let rows = rows.inspect_err(|error| {
+                let name = table.name();
+                self.store
+                    .warn(format!("skipped a chunk of sys.{name}: {error}"));
+            });
+            Some(Ok(rows.ok()?))
+        }))
+    }
+
+    /// Sends at most `left` rows of a worker to `sender`, as they come.
+    async fn ask(
+        &self,
+        worker_id: i64,
+        mut left: usize,
+        sender: &Sender<Result<RecordBatch>>,
+    ) -> Result<()> {
+        let Some(fetched) = self.store.fetched() else {
+            return Ok(());
+        };
+        let mut pages = fetched.pages(worker_id, self.table, self.wanted.ids.clone());
+        let mut gathered = Gathered::new(&self.schema);
+        let mut expander = Expander::new(&self.schema);
+        loop {
+            let page = match pages.next().await {
+                Ok(Some(page)) => page,
+                Ok(None) => break,
+                Err(error) => {
+                    let missing = format!("skipped what worker {worker_id} recorded: {error}");
+                    self.store.warn(missing);
+                    break;
+                }
+            };
+            for batch in page {
+                let mut complete = Vec::new();
+                for rows in self.rows_of(&batch, &mut expander) {
+                    complete.extend(gathered.push(rows?)?);
+                }
+                for batch in complete {
+                    let batch = batch.slice(0, batch.num_rows().min(left));
+                    left -= batch.num_rows();
+                    // The receiver is gone when nobody wants more.
+                    if sender.send(Ok(batch)).await.is_err() || left == 0 {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        if let Some(batch) = gathered.take()? {
+            let batch = batch.slice(0, batch.num_rows().min(left));
+            // As above.
+            let _ = sender.send(Ok(batch)).await;
+        }
+        Ok(())
     }
 }
 

@@ -2,14 +2,17 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
+use crate::fetched::Fetched;
 use crate::isolation::Shape;
 use crate::part::Part;
 use crate::query_log::QueryLog;
+use crate::readings::Readings;
+use crate::remote::RemoteSys;
 use crate::retention::Retention;
 use crate::segment::SegmentError;
 
@@ -48,6 +51,10 @@ pub(crate) struct Store {
     warnings: Mutex<Vec<String>>,
     shapes: Mutex<HashMap<i64, Arc<Shape>>>,
     signal: Arc<Signal>,
+    /// What others have asked for.
+    readings: Mutex<Readings>,
+    /// What the workers of a cluster have, for the master.
+    fetched: OnceLock<Fetched>,
 }
 
 #[derive(Debug)]
@@ -101,6 +108,8 @@ impl Store {
             warnings: Mutex::new(Vec::new()),
             shapes: Mutex::default(),
             signal: Arc::default(),
+            readings: Mutex::default(),
+            fetched: OnceLock::new(),
         });
         for warning in warnings {
             store.warn(warning);
@@ -149,6 +158,26 @@ impl Store {
     pub(crate) fn set_retention(&self, retention: Retention) {
         self.state.lock().retention = retention;
         self.signal.flush_at(Instant::now());
+    }
+
+    pub(crate) fn retention(&self) -> Retention {
+        self.state.lock().retention
+    }
+
+    pub(crate) fn readings(&self) -> MutexGuard<'_, Readings> {
+        self.readings.lock()
+    }
+
+    /// From now on what the workers behind `remote` have is read, too. The first time counts.
+    pub(crate) fn set_remote(&self, remote: Arc<dyn RemoteSys>) {
+        if self.fetched.set(Fetched::new(remote)).is_err() {
+            self.warn("there is a cluster already".to_owned());
+        }
+    }
+
+    /// What the workers of a cluster have.
+    pub(crate) fn fetched(&self) -> Option<&Fetched> {
+        self.fetched.get()
     }
 
     /// Writes what is in memory.

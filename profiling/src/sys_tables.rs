@@ -11,7 +11,9 @@ use crate::functions;
 use crate::isolation::expanded::Expansion;
 use crate::planner::Planner;
 use crate::query_log::QueryLog;
+use crate::readings;
 use crate::recorder::Recorder;
+use crate::remote::{RemoteSys, RemoteSysError};
 use crate::retention::Retention;
 use crate::schema::SysSchema;
 use crate::segment::SegmentError;
@@ -47,6 +49,42 @@ impl SysTables {
     /// Events that are handed to the recorder later are lost.
     pub fn finish(&self, recorder: &Recorder, query: QueryRow) {
         self.store.push(QueryLog::of_query(recorder, query));
+    }
+
+    /// Takes over the events of the part of a query that a worker ran in this process of its own:
+    /// they are readable from now on by whoever [asks](Self::answer). Its times are set back by
+    /// `clock_offset_ns`, what its clock is ahead of the master's.
+    pub fn finish_on_worker(&self, recorder: &Recorder, clock_offset_ns: i64) {
+        let log = QueryLog::of_worker(recorder, clock_offset_ns);
+        self.store.push(vec![log]);
+    }
+
+    /// Lets the tables have the rows of the workers behind `remote`, too, which it is asked for
+    /// when they are scanned. Once, before anything is scanned.
+    pub fn set_remote(&self, remote: Arc<dyn RemoteSys>) {
+        self.store.set_remote(remote);
+    }
+
+    /// Ends the recording of a query on workers in processes of their own: when this returns, what
+    /// they recorded is readable, but for workers that do not answer, which it says in
+    /// `sys.workers`. To be awaited before [`finish`](Self::finish).
+    pub async fn finish_on_workers(&self, recorder: &Recorder, workers: &[i64]) {
+        let Some(fetched) = self.store.fetched() else {
+            return;
+        };
+        let retention = self.store.retention();
+        let query_id = recorder.query_id();
+        for worker in fetched.finish(query_id, workers, retention).await {
+            recorder.worker(worker);
+        }
+    }
+
+    /// Answers another process that asks for rows: the method [`PART`](crate::remote::PART).
+    ///
+    /// # Errors
+    /// If that is no question, or about a reading that is gone.
+    pub fn answer(&self, question: &[u8]) -> std::result::Result<Vec<u8>, RemoteSysError> {
+        readings::answer(&self.store, question)
     }
 
     /// The tables and views of schema `sys`.
@@ -116,6 +154,11 @@ impl SysTables {
     /// Changes for how long events are kept; applied in the background.
     pub fn set_retention(&self, retention: Retention) {
         self.store.set_retention(retention);
+    }
+
+    /// For how long events are kept.
+    pub fn retention(&self) -> Retention {
+        self.store.retention()
     }
 
     /// Writes what is only in memory so far.

@@ -253,17 +253,19 @@ sys_table! {
 }
 
 sys_table! {
-    /// One row per query and worker that took part in it.
+    /// One row per query and worker that took part in it; in a cluster also one per worker as it
+    /// is now.
     struct WorkerRow = "workers" {
-        /// The query.
-        given query_id: Int,
+        /// The query; NULL for a worker as it is now.
+        given query_id: OptInt,
         /// The worker.
-        given worker_id: Int,
-        /// `alive` or `lost`.
+        row worker_id: Int,
+        /// `alive`, or `lost`: what a lost worker recorded is missing in all other tables.
         row state: Text,
         /// Where it runs; `in process` for the process itself.
         row address: Text,
-        /// What its clock is ahead of the master's, in nanoseconds.
+        /// What its clock is ahead of the master's, in nanoseconds. The times that it recorded
+        /// are corrected by that.
         row clock_offset_ns: Int,
         /// By how much that may be wrong, in nanoseconds.
         row clock_error_ns: Int,
@@ -365,6 +367,23 @@ impl Table {
     /// The table's name in schema `sys`.
     pub fn name(self) -> &'static str {
         self.definition().name
+    }
+
+    /// Whether workers in processes of their own have rows of it. The other tables have rows of
+    /// the process alone that returned the query's rows.
+    pub(crate) fn is_of_workers(self) -> bool {
+        match self {
+            Table::Queries | Table::Fragments | Table::OutputRecords | Table::Workers => false,
+            Table::Operators
+            | Table::OperatorStats
+            | Table::OperatorCalls
+            | Table::TuplesSent
+            | Table::RecordLatency
+            | Table::Lineage
+            | Table::KeyFrequencies
+            | Table::WorkerMetrics
+            | Table::ProfilerOverhead => true,
+        }
     }
 
     /// The table of a name in schema `sys`.

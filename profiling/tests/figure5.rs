@@ -7,10 +7,13 @@
 
 mod support;
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use skewer_profiling::{Retention, SysTables};
+use support::processes::Processes;
 use support::*;
+use tokio::runtime::Handle;
 
 const QUERY: i64 = 7;
 const SCAN: i64 = 3;
@@ -23,14 +26,17 @@ enum On {
     OneWorker,
     /// Each partition has a worker of its own.
     Workers,
+    /// Each worker is a process of its own.
+    Processes,
 }
 
 /// Records `h1` to `h5` have the row ids 1 to 5, `i1` to `i10` and `o1` to `o5` likewise.
-fn record(tables: &SysTables, on: On) {
+fn record(tables: &SysTables, on: On, processes: &Processes) {
     let recorder = recorder(QUERY);
     let of = |partition: i64| match on {
         On::OneWorker => Arc::clone(&recorder),
         On::Workers => recorder.of_worker(partition + 1),
+        On::Processes => processes.recorder(partition + 1, QUERY),
     };
     recorder.operator(operator(0, None, "RootExec", false));
     recorder.operator(operator(STAGE_2, Some(0), "AggregateExec", true));
@@ -81,6 +87,10 @@ fn record(tables: &SysTables, on: On) {
     lineage(&of(1), (STAGE_2, 1), (STAGE_1, None), &stage_2_partition_1);
     let results: Vec<(i64, i64)> = (1..=5).map(|record| (record, 0)).collect();
     outputs(&recorder, 0, (STAGE_2, None), &results);
+    if on == On::Processes {
+        let workers = tables.finish_on_workers(&recorder, &[1, 2]);
+        tokio::task::block_in_place(|| Handle::current().block_on(workers));
+    }
     tables.finish(&recorder, finished("SELECT … GROUP BY word"));
 }
 
@@ -96,20 +106,33 @@ fn in_ns(edges: &[(i64, i64, i64)]) -> Vec<(i64, i64, i64)> {
 }
 
 /// The log in memory, the same log written to files, and the same opened again; of one worker,
-/// and of several.
-fn stores(directory: &std::path::Path) -> Vec<Arc<SysTables>> {
+/// of several, and of several processes.
+fn stores(directory: &Path) -> Vec<Arc<SysTables>> {
     let mut stores = Vec::new();
-    for on in [On::OneWorker, On::Workers] {
-        let memory = SysTables::open(None, Retention::default());
-        record(&memory, on);
-        let written = SysTables::open(None, Retention::default());
-        record(&written, on);
+    for on in [On::OneWorker, On::Workers, On::Processes] {
+        let open = |place: Option<PathBuf>| {
+            let open = |who: &str| {
+                let place = place.as_ref().map(|place| place.join(who));
+                SysTables::open(place.as_deref(), Retention::default())
+            };
+            let processes = Processes::new(vec![open("worker 1"), open("worker 2")]);
+            let tables = open("master");
+            if on == On::Processes {
+                tables.set_remote(Arc::clone(&processes) as _);
+            }
+            (tables, processes)
+        };
+        let (memory, processes) = open(None);
+        record(&memory, on, &processes);
+        let (written, processes) = open(None);
+        record(&written, on, &processes);
         written.flush().unwrap();
+        processes.workers.iter().for_each(|w| w.flush().unwrap());
         let directory = directory.join(format!("{on:?}"));
-        let before = SysTables::open(Some(&directory), Retention::default());
-        record(&before, on);
-        drop(before);
-        let again = SysTables::open(Some(&directory), Retention::default());
+        let (before, processes) = open(Some(directory.clone()));
+        record(&before, on, &processes);
+        drop((before, processes));
+        let (again, _) = open(Some(directory));
         stores.extend([memory, written, again]);
     }
     stores
@@ -215,7 +238,7 @@ async fn every_worker_has_its_rows_and_the_query_is_told_once() {
         assert_eq!(rows(&context, lineage).await, [["1"], ["2"]]);
         let queries = "SELECT count(*) FROM sys.queries";
         assert_eq!(rows(&context, queries).await, [["1"]]);
-        let workers = "SELECT worker_id FROM sys.workers ORDER BY 1";
+        let workers = "SELECT worker_id FROM sys.workers WHERE query_id = 7 ORDER BY 1";
         assert_eq!(rows(&context, workers).await, [["0"], ["1"], ["2"]]);
         let overhead = "SELECT count(DISTINCT worker_id) FROM sys.profiler_overhead";
         assert_eq!(rows(&context, overhead).await, [["3"]]);

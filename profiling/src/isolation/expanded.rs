@@ -16,9 +16,12 @@ use super::latency::{self, Question};
 use super::shape::{Origin, Shape};
 use super::steps::Stepwise;
 use super::trace;
+use crate::chunks::LatencyKind;
+use crate::fetched::{Fetched, chunk_numbers};
 use crate::planner::Planner;
 use crate::query_ids::{QueryIds, concerns_only_query_ids};
 use crate::store::Store;
+use crate::tables::Table;
 
 /// Without a filter on `query_id` the views show so many of the newest queries of level
 /// `records`: each costs about as much as asking for it alone.
@@ -236,6 +239,7 @@ async fn shape(planner: &Planner, query_id: i64) -> Result<Arc<Shape>> {
         table: table.map(str::to_owned),
     };
     let mut shape = Shape::default();
+    let mut complete = true;
     // Each worker has a log of its own.
     let mut logs = store.snapshot().buffered;
     logs.retain(|log| log.query_id() == query_id);
@@ -250,6 +254,9 @@ async fn shape(planner: &Planner, query_id: i64) -> Result<Arc<Shape>> {
             }
             shape.outputs.extend(log.output_steps().map(origin));
             shape.record_latency |= log.has_latency_of_base_records();
+        }
+        if let Some(fetched) = store.fetched() {
+            complete = of_workers(fetched, query_id, &mut shape).await;
         }
     } else {
         let lineage = format!(
@@ -279,10 +286,37 @@ async fn shape(planner: &Planner, query_id: i64) -> Result<Arc<Shape>> {
         shape.record_latency = latency.iter().any(|batch| batch.num_rows() > 0);
     }
     let shape = Arc::new(shape);
-    if !shape.is_empty() {
+    if !shape.is_empty() && complete {
         store.remember_shape(query_id, Arc::clone(&shape));
     }
     Ok(shape)
+}
+
+/// Adds what the workers in processes of their own captured of a query; whether all of them were
+/// reached.
+async fn of_workers(fetched: &Fetched, query_id: i64, shape: &mut Shape) -> bool {
+    let query = QueryIds::Listed([query_id].into());
+    let edges = fetched.rows(Table::Lineage, &query).await;
+    for batch in &edges.batches {
+        let operators = ["operator_id", "input_operator_id"];
+        for ([operator, input], table) in chunk_numbers(batch, operators) {
+            let inputs = shape.inputs.entry(operator).or_default();
+            inputs.insert(Origin {
+                operator_id: input,
+                table: table.map(str::to_owned),
+            });
+        }
+    }
+    let latencies = fetched.rows(Table::RecordLatency, &query).await;
+    for batch in &latencies.batches {
+        let kinds = batch["kind"].as_string::<i32>().iter();
+        let chunks = chunk_numbers(batch, []).zip(kinds);
+        let computation = LatencyKind::Computation.name();
+        shape.record_latency |= chunks
+            .into_iter()
+            .any(|(([], table), kind)| table.is_some() && kind == Some(computation));
+    }
+    edges.missing.is_empty() && latencies.missing.is_empty()
 }
 
 /// Rows of (operator, input operator, table).

@@ -6,6 +6,8 @@
     reason = "every test file is a crate of its own and uses a part of this"
 )]
 
+pub mod processes;
+
 use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
