@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{Array, ArrayRef, RecordBatch, UInt32Array};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
 use datafusion::arrow::compute::{concat, take};
+use datafusion::arrow::datatypes::DataType;
 use datafusion::arrow::error::ArrowError;
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::common::hash_utils::{RandomState, create_hashes};
@@ -180,10 +181,12 @@ impl Sample {
     ) -> Result<(), ArrowError> {
         self.length += rows.len();
         let rows = UInt32Array::from(rows);
-        let columns = columns.iter().map(|index| match batch.columns().get(*index) {
-            Some(column) => take(column, &rows, None),
-            None => Err(ArrowError::SchemaError(format!("no column {index}"))),
-        });
+        let columns = columns
+            .iter()
+            .map(|index| match batch.columns().get(*index) {
+                Some(column) => Ok(owned(take(column, &rows, None)?)),
+                None => Err(ArrowError::SchemaError(format!("no column {index}"))),
+            });
         self.taken.push(columns.collect::<Result<_, _>>()?);
         if self.length >= MOST_SAMPLES {
             let every_other: UInt32Array = (0..self.length as u32).step_by(2).collect();
@@ -228,7 +231,10 @@ impl Sample {
         let cells = columns.iter().map(|c| ArrayFormatter::try_new(c, &options));
         let cells: Vec<_> = cells.collect::<Result<_, _>>().ok()?;
         let key = |row: usize| -> Vec<String> {
-            cells.iter().map(|cell| cell.value(row).to_string()).collect()
+            cells
+                .iter()
+                .map(|cell| cell.value(row).to_string())
+                .collect()
         };
         Some(
             heavy
@@ -236,6 +242,15 @@ impl Sample {
                 .map(|(samples, row)| (key(row).join(","), samples, length))
                 .collect(),
         )
+    }
+}
+
+/// Strings behind views would keep all of the batch's strings in memory.
+fn owned(column: ArrayRef) -> ArrayRef {
+    match column.data_type() {
+        DataType::Utf8View => Arc::new(column.as_string_view().gc()),
+        DataType::BinaryView => Arc::new(column.as_binary_view().gc()),
+        _ => column,
     }
 }
 
@@ -293,7 +308,11 @@ mod tests {
             let taken = columns[0].as_any().downcast_ref::<Int64Array>().unwrap();
             for tenth in 0..10 {
                 let part = (tenth * rows / 10) as i64..((tenth + 1) * rows / 10) as i64;
-                let count = taken.values().iter().filter(|key| part.contains(key)).count();
+                let count = taken
+                    .values()
+                    .iter()
+                    .filter(|key| part.contains(key))
+                    .count();
                 let expected = sample.length / 10;
                 assert!(
                     count.abs_diff(expected) <= expected / 10,
