@@ -3,7 +3,6 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Instant;
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::common::Result;
@@ -11,7 +10,7 @@ use datafusion::execution::TaskContext;
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt};
 use skewer_exec::batch_bytes;
-use skewer_exec::profiled::wall_ns;
+use skewer_profiling::ticks::Ticks;
 use skewer_profiling::{Level, OpenStream, TuplesSent};
 
 use crate::task::TaskPlace;
@@ -73,7 +72,7 @@ impl Stream for Counted {
         if let Poll::Ready(Some(Ok(batch))) = &polled {
             let this = &mut *self;
             let (tuples, bytes) = (batch.num_rows() as i64, batch_bytes(batch) as i64);
-            let sent_at = Some(wall_ns(Instant::now()));
+            let sent_at = Some(this.place.recorder.scale().wall_ns(Ticks::now()));
             if this.each {
                 this.sent.push(TuplesSent {
                     tuples,

@@ -6,7 +6,6 @@
 //! a task of its own: there the nesting starts anew, and so does the fragment.
 
 use std::cell::RefCell;
-use std::time::Duration;
 
 /// An operator's place in the plan and the partition it works on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -22,11 +21,11 @@ pub struct Position {
 /// What the calls inside a call added up to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Inside {
-    /// Time in the operators that were called.
-    pub time: Duration,
-    /// The part of `time` that was spent in other fragments: an exchange may poll its input in
+    /// Ticks in the operators that were called.
+    pub ticks: u64,
+    /// The part of `ticks` that was spent in other fragments: an exchange may poll its input in
     /// its own task.
-    pub in_other_fragments: Duration,
+    pub in_other_fragments: u64,
     /// Rows they returned.
     pub rows: u64,
 }
@@ -55,20 +54,20 @@ pub fn enter(position: Position) -> Entered {
 }
 
 impl Entered {
-    /// Leaves the position and tells its caller that the call took `time` and returned `rows`.
+    /// Leaves the position and tells its caller that the call took `ticks` and returned `rows`.
     /// Returns what the calls inside it added up to.
-    pub fn leave(self, time: Duration, rows: u64) -> Inside {
+    pub fn leave(self, ticks: u64, rows: u64) -> Inside {
         STACK.with_borrow_mut(|stack| {
             let Some((position, inside)) = stack.get(self.depth - 1).copied() else {
                 return Inside::default();
             };
             let caller = self.depth.checked_sub(2).and_then(|i| stack.get_mut(i));
             if let Some((caller, outer)) = caller {
-                outer.time += time;
+                outer.ticks += ticks;
                 outer.in_other_fragments += if caller.fragment_id == position.fragment_id {
                     inside.in_other_fragments
                 } else {
-                    time
+                    ticks
                 };
                 outer.rows += rows;
             }
@@ -101,13 +100,13 @@ mod tests {
         let middle = enter(at(2));
         let inner = enter(at(3));
         assert_eq!(current(), Some(at(3)));
-        inner.leave(Duration::from_nanos(5), 10);
+        inner.leave(5, 10);
         assert_eq!(current(), Some(at(2)));
-        let inside = middle.leave(Duration::from_nanos(8), 4);
-        assert_eq!((inside.time.as_nanos(), inside.rows), (5, 10));
-        let inside = outer.leave(Duration::from_nanos(9), 4);
-        assert_eq!((inside.time.as_nanos(), inside.rows), (8, 4));
-        assert_eq!(inside.in_other_fragments, Duration::ZERO);
+        let inside = middle.leave(8, 4);
+        assert_eq!((inside.ticks, inside.rows), (5, 10));
+        let inside = outer.leave(9, 4);
+        assert_eq!((inside.ticks, inside.rows), (8, 4));
+        assert_eq!(inside.in_other_fragments, 0);
         assert_eq!(current(), None);
     }
 
@@ -119,11 +118,11 @@ mod tests {
             fragment_id: 1,
             ..at(3)
         });
-        foreign.leave(Duration::from_nanos(5), 10);
-        middle.leave(Duration::from_nanos(8), 4);
-        let inside = outer.leave(Duration::from_nanos(9), 4);
-        assert_eq!(inside.in_other_fragments.as_nanos(), 5);
-        assert_eq!(inside.time.as_nanos(), 8);
+        foreign.leave(5, 10);
+        middle.leave(8, 4);
+        let inside = outer.leave(9, 4);
+        assert_eq!(inside.in_other_fragments, 5);
+        assert_eq!(inside.ticks, 8);
     }
 
     #[test]

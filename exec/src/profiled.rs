@@ -2,9 +2,8 @@
 
 use std::any::Any;
 use std::pin::Pin;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
@@ -22,6 +21,7 @@ use datafusion::physical_plan::{
     PlanProperties, ReplaceChildrenOptions,
 };
 use futures::Stream;
+use skewer_profiling::ticks::Ticks;
 use skewer_profiling::{Level, OpenStream, OperatorCall, OperatorStats, Recorder, TuplesSent};
 
 use crate::batch_bytes::{batch_bytes, estimated_batch_bytes};
@@ -30,22 +30,6 @@ use crate::position::{self, Position};
 
 /// Calls kept by a stream before it hands them to the recorder: about 3 MB.
 const CALLS_PER_FLUSH: usize = 65_536;
-
-/// The wall clock at one instant; every other instant's wall time is derived from it, so that
-/// times within a process never run backwards.
-static EPOCH: LazyLock<(Instant, i64)> = LazyLock::new(|| {
-    let wall = SystemTime::now().duration_since(UNIX_EPOCH);
-    (Instant::now(), wall.map_or(0, |d| d.as_nanos() as i64))
-});
-
-/// Wall time of `instant` in nanoseconds since the Unix epoch.
-pub fn wall_ns(instant: Instant) -> i64 {
-    let (base, wall) = *EPOCH;
-    match instant.checked_duration_since(base) {
-        Some(after) => wall + after.as_nanos() as i64,
-        None => wall - base.duration_since(instant).as_nanos() as i64,
-    }
-}
 
 /// Whether records move to another partition, or another task, in this operator.
 pub fn is_exchange(plan: &dyn ExecutionPlan) -> bool {
@@ -124,9 +108,9 @@ impl Observed {
             partition: (before + partition) as i64,
         };
         let entered = position::enter(position);
-        let started = Instant::now();
+        let started = Ticks::now();
         let stream = self.inner.execute(partition, context)?;
-        let elapsed = started.elapsed();
+        let elapsed = Ticks::now().since(started);
         let inside = entered.leave(elapsed, 0);
         let calls_are_kept = self.recorder.level() >= Level::Calls;
         Ok(Box::pin(ProfiledStream {
@@ -141,8 +125,8 @@ impl Observed {
             calls: Vec::new(),
             sent: Vec::new(),
             totals: Totals {
-                total_ns: elapsed.saturating_sub(inside.in_other_fragments).as_nanos() as i64,
-                self_ns: elapsed.saturating_sub(inside.time).as_nanos() as i64,
+                total: elapsed.saturating_sub(inside.in_other_fragments),
+                own: elapsed.saturating_sub(inside.ticks),
                 ..Totals::default()
             },
             returned: None,
@@ -296,23 +280,40 @@ impl ExecutionPlan for ProfiledExec {
 #[derive(Debug, Clone, Copy)]
 enum Returned {
     /// Nothing yet: it waits for its input.
-    Pending(Instant),
+    Pending(Ticks),
     /// A batch: the consumer has to ask for the next one.
-    Batch(Instant),
+    Batch(Ticks),
 }
 
+/// Sums over the calls; times in ticks.
 #[derive(Debug, Default)]
 struct Totals {
     calls: i64,
     rows_in: i64,
     rows_out: i64,
     bytes_out: i64,
-    self_ns: i64,
-    total_ns: i64,
-    input_wait_ns: i64,
-    output_wait_ns: i64,
-    first_call: Option<Instant>,
-    last_call: Option<Instant>,
+    own: u64,
+    total: u64,
+    input_wait: u64,
+    output_wait: u64,
+    first_call: Option<Ticks>,
+    last_call: Option<Ticks>,
+}
+
+/// A call, before its ticks are times.
+#[derive(Debug, Clone, Copy)]
+struct Call {
+    started: Ticks,
+    ended: Ticks,
+    rows: i64,
+}
+
+/// A batch that went through an exchange.
+#[derive(Debug, Clone, Copy)]
+struct Sent {
+    at: Ticks,
+    tuples: i64,
+    bytes: i64,
 }
 
 struct ProfiledStream {
@@ -325,12 +326,47 @@ struct ProfiledStream {
     own_partition: i64,
     exchange: Exchange,
     calls_are_kept: bool,
-    calls: Vec<OperatorCall>,
-    sent: Vec<TuplesSent>,
+    calls: Vec<Call>,
+    sent: Vec<Sent>,
     totals: Totals,
     returned: Option<Returned>,
     /// Dropped last, when all has been reported.
     _open: OpenStream,
+}
+
+impl ProfiledStream {
+    fn hand_over_calls(&mut self) {
+        let scale = self.recorder.scale();
+        let Position {
+            fragment_id,
+            operator_id,
+            partition,
+        } = self.position;
+        let calls = self.calls.drain(..).map(|call| OperatorCall {
+            fragment_id,
+            operator_id,
+            partition,
+            started_at: scale.wall_ns(call.started),
+            ended_at: scale.wall_ns(call.ended),
+            rows: call.rows,
+        });
+        self.recorder.operator_calls(calls.collect());
+    }
+
+    fn hand_over_sent(&mut self) {
+        let scale = self.recorder.scale();
+        let worker = self.recorder.worker_id();
+        let sent = self.sent.drain(..).map(|sent| TuplesSent {
+            exchange_id: self.position.operator_id,
+            source_worker: worker,
+            destination_worker: worker,
+            partition: self.position.partition,
+            tuples: sent.tuples,
+            bytes: sent.bytes,
+            sent_at: Some(scale.wall_ns(sent.at)),
+        });
+        self.recorder.tuples_sent(sent.collect());
+    }
 }
 
 impl Stream for ProfiledStream {
@@ -341,23 +377,23 @@ impl Stream for ProfiledStream {
         // anything: without a budget their task would never yield, and could not be cancelled.
         let budget = ready!(tokio::task::coop::poll_proceed(cx));
         let this = &mut *self;
-        let started = Instant::now();
+        let started = Ticks::now();
         match this.returned {
             Some(Returned::Pending(at)) => {
-                this.totals.input_wait_ns += started.duration_since(at).as_nanos() as i64;
+                this.totals.input_wait += started.since(at);
             }
             Some(Returned::Batch(at)) => {
-                this.totals.output_wait_ns += started.duration_since(at).as_nanos() as i64;
+                this.totals.output_wait += started.since(at);
             }
             None => {}
         }
         let entered = position::enter(this.position);
         let polled = this.stream.as_mut().poll_next(cx);
-        let ended = Instant::now();
+        let ended = Ticks::now();
         if polled.is_ready() {
             budget.made_progress();
         }
-        let elapsed = ended.duration_since(started);
+        let elapsed = ended.since(started);
         let rows = match &polled {
             Poll::Ready(Some(Ok(batch))) => batch.num_rows(),
             _ => 0,
@@ -367,8 +403,8 @@ impl Stream for ProfiledStream {
         totals.calls += 1;
         totals.rows_in += inside.rows as i64;
         totals.rows_out += rows as i64;
-        totals.total_ns += elapsed.saturating_sub(inside.in_other_fragments).as_nanos() as i64;
-        totals.self_ns += elapsed.saturating_sub(inside.time).as_nanos() as i64;
+        totals.total += elapsed.saturating_sub(inside.in_other_fragments);
+        totals.own += elapsed.saturating_sub(inside.ticks);
         totals.first_call.get_or_insert(started);
         totals.last_call = Some(ended);
         if let Poll::Ready(Some(Ok(batch))) = &polled {
@@ -381,29 +417,21 @@ impl Stream for ProfiledStream {
             }
             totals.bytes_out += bytes;
             if this.exchange == Exchange::Local && this.calls_are_kept {
-                this.sent.push(TuplesSent {
-                    exchange_id: this.position.operator_id,
-                    source_worker: this.recorder.worker_id(),
-                    destination_worker: this.recorder.worker_id(),
-                    partition: this.position.partition,
+                this.sent.push(Sent {
+                    at: ended,
                     tuples: rows as i64,
                     bytes,
-                    sent_at: Some(wall_ns(ended)),
                 });
             }
         }
         if this.calls_are_kept {
-            this.calls.push(OperatorCall {
-                fragment_id: this.position.fragment_id,
-                operator_id: this.position.operator_id,
-                partition: this.position.partition,
-                started_at: wall_ns(started),
-                ended_at: wall_ns(ended),
+            this.calls.push(Call {
+                started,
+                ended,
                 rows: rows as i64,
             });
             if this.calls.len() >= CALLS_PER_FLUSH {
-                this.recorder
-                    .operator_calls(std::mem::take(&mut this.calls));
+                this.hand_over_calls();
             }
         }
         this.returned = Some(match &polled {
@@ -429,19 +457,19 @@ impl Drop for ProfiledStream {
     fn drop(&mut self) {
         let (peak_memory_bytes, spilled_bytes) =
             memory_and_spill(self.plan.as_ref(), self.own_partition);
-        let totals = &self.totals;
+        let totals = std::mem::take(&mut self.totals);
         let position = self.position;
-        if self.exchange == Exchange::Local && !self.calls_are_kept && totals.calls > 0 {
-            self.sent.push(TuplesSent {
-                exchange_id: position.operator_id,
-                source_worker: self.recorder.worker_id(),
-                destination_worker: self.recorder.worker_id(),
-                partition: position.partition,
+        if let Some(at) = totals.last_call
+            && self.exchange == Exchange::Local
+            && !self.calls_are_kept
+        {
+            self.sent.push(Sent {
+                at,
                 tuples: totals.rows_out,
                 bytes: totals.bytes_out,
-                sent_at: totals.last_call.map(wall_ns),
             });
         }
+        let scale = self.recorder.scale();
         self.recorder.operator_stats(OperatorStats {
             fragment_id: position.fragment_id,
             operator_id: position.operator_id,
@@ -454,21 +482,20 @@ impl Drop for ProfiledStream {
             },
             rows_out: totals.rows_out,
             bytes_out: totals.bytes_out,
-            self_ns: totals.self_ns,
-            total_ns: totals.total_ns,
-            input_wait_ns: totals.input_wait_ns,
-            output_wait_ns: totals.output_wait_ns,
+            self_ns: scale.ns(totals.own),
+            total_ns: scale.ns(totals.total),
+            input_wait_ns: scale.ns(totals.input_wait),
+            output_wait_ns: scale.ns(totals.output_wait),
             peak_memory_bytes,
             spilled_bytes,
-            first_call_at: totals.first_call.map(wall_ns),
-            last_call_at: totals.last_call.map(wall_ns),
+            first_call_at: totals.first_call.map(|at| scale.wall_ns(at)),
+            last_call_at: totals.last_call.map(|at| scale.wall_ns(at)),
         });
         if !self.calls.is_empty() {
-            self.recorder
-                .operator_calls(std::mem::take(&mut self.calls));
+            self.hand_over_calls();
         }
         if !self.sent.is_empty() {
-            self.recorder.tuples_sent(std::mem::take(&mut self.sent));
+            self.hand_over_sent();
         }
     }
 }

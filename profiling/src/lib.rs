@@ -18,12 +18,12 @@
 //! - [`remote`]: events of workers in processes of their own
 //! - `readings`, `fetched`: what a worker answers, and what the master keeps of that
 //! - `query_ids`, `chunk_filter`, `scan`, `schema`: how SQL reads them
+//! - [`ticks`]: a clock that costs little
 //! - `metrics`: readings of the process while queries run
 //! - `isolation`: which input records make a query slow
 //! - [`views`]: conclusions whose SQL is the same for every query
 //! - `planner`: plans the SQL of views
 //! - `functions`: table functions
-//! - [`heavy_keys`]: the most frequent keys of a stream
 //! - [`documentation`]: the page about schema `sys`
 //! - [`sys_tables`]: all of it, for the engine
 
@@ -35,7 +35,6 @@ pub mod definition;
 pub mod documentation;
 mod fetched;
 mod functions;
-pub mod heavy_keys;
 pub mod ids;
 mod isolation;
 pub mod latencies;
@@ -57,11 +56,11 @@ mod segment_writer;
 mod store;
 pub mod sys_tables;
 pub mod tables;
+pub mod ticks;
 pub mod views;
 
 pub use chunk_columns::ChunkError;
 pub use chunks::{LatencyChunk, LatencyKind, LineageChunk, Method, OutputChunk};
-pub use heavy_keys::{HeavyKey, HeavyKeys};
 pub use ids::Ids;
 pub use latencies::Latencies;
 pub use level::{Level, LevelError};

@@ -1,7 +1,7 @@
 //! Collects the events of one query.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -14,6 +14,7 @@ use crate::tables::{
     Fragment, KeyFrequency, Operator, OperatorCall, OperatorStats, ProfilerOverhead, TuplesSent,
     WorkerMetric, WorkerRow,
 };
+use crate::ticks::Scale;
 
 /// What the events of one query may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +57,8 @@ pub struct Recorder {
     workers: Mutex<Vec<Arc<Recorder>>>,
     /// Held by what has something to hand over.
     streams: OpenStream,
+    /// Set when it is first asked for.
+    scale: OnceLock<Scale>,
 }
 
 /// Held for as long as a stream of an operator may hand something over.
@@ -140,6 +143,7 @@ impl Recorder {
             events: Mutex::default(),
             workers: Mutex::default(),
             streams: OpenStream::default(),
+            scale: OnceLock::new(),
         });
         if level > Level::Off {
             metrics::watch(&recorder);
@@ -173,6 +177,7 @@ impl Recorder {
             events: Mutex::default(),
             workers: Mutex::default(),
             streams: OpenStream::default(),
+            scale: OnceLock::new(),
         });
         workers.push(Arc::clone(&worker));
         worker
@@ -195,6 +200,11 @@ impl Recorder {
     /// be kept for longer than they run.
     pub fn open_streams(&self) -> usize {
         Arc::strong_count(&self.streams.0) - 1
+    }
+
+    /// What ticks are in nanoseconds: the same for all events of the query on this worker.
+    pub fn scale(&self) -> Scale {
+        *self.scale.get_or_init(Scale::now)
     }
 
     /// The recorders of the other workers.

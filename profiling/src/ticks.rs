@@ -112,8 +112,10 @@ fn both(counts: bool) -> (Ticks, Instant) {
 /// Whether the system has found the counter steady, and the same on all cores.
 fn system_counts_ticks() -> bool {
     cfg!(all(target_os = "linux", target_arch = "x86_64"))
-        && std::fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource")
-            .is_ok_and(|source| source.trim() == "tsc")
+        && std::fs::read_to_string(
+            "/sys/devices/system/clocksource/clocksource0/current_clocksource",
+        )
+        .is_ok_and(|source| source.trim() == "tsc")
 }
 
 #[cfg(target_arch = "x86_64")]
