@@ -25,6 +25,7 @@ use skewer_exec::{
 
 use crate::records::{EncodedCapture, EncodedSource};
 use crate::task::TaskPlace;
+use crate::write::{self, EncodedWrite};
 
 /// Encodes and decodes the operators and functions of `skewer-exec`.
 #[derive(Debug, Clone, Default)]
@@ -131,6 +132,8 @@ enum Encoded {
         /// Sources, and the columns with the ids of their records.
         records: Vec<(EncodedSource, usize)>,
     },
+    /// One that writes.
+    Write(EncodedWrite),
 }
 
 /// [`Exchange`].
@@ -177,6 +180,9 @@ impl SkewerCodec {
                 keys: keys.map(|keys| (keys.exchange_id(), keys.columns().to_vec())),
             });
         }
+        if let Some(write) = write::encode(plan)? {
+            return Ok(Encoded::Write(write));
+        }
         let Some(timed) = plan.downcast_ref::<TimedEvaluationExec>() else {
             return not_impl_err!("{} is not ours", plan.name());
         };
@@ -198,12 +204,17 @@ impl SkewerCodec {
     fn decode(
         &self,
         encoded: Encoded,
-        input: &Arc<dyn ExecutionPlan>,
+        inputs: &[Arc<dyn ExecutionPlan>],
         context: &TaskContext,
         converter: &dyn PhysicalProtoConverterExtension,
     ) -> Result<Arc<dyn ExecutionPlan>> {
+        let only_input = || match inputs {
+            [input] => Ok(input),
+            _ => internal_err!("our operators have one input, not {}", inputs.len()),
+        };
         let place = self.place()?;
         match encoded {
+            Encoded::Write(write) => write::decode(write, inputs, context),
             Encoded::Numbered {
                 fragment_id,
                 operator_id,
@@ -211,7 +222,7 @@ impl SkewerCodec {
                 keys,
             } => {
                 let observed = Observed {
-                    inner: Arc::clone(input),
+                    inner: Arc::clone(only_input()?),
                     fragment_id,
                     operator_id,
                     task: place.task,
@@ -232,6 +243,7 @@ impl SkewerCodec {
                 earlier_latency,
                 records,
             } => {
+                let input = only_input()?;
                 let decoding = PhysicalPlanDecodeContext::new(context, self);
                 let schema = input.schema();
                 let expressions = expressions.into_iter().map(|(bytes, name)| {
@@ -269,10 +281,7 @@ impl PhysicalExtensionCodec for SkewerCodec {
         converter: &dyn PhysicalProtoConverterExtension,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let encoded: Encoded = postcard::from_bytes(bytes).map_err(external)?;
-        let [input] = inputs else {
-            return internal_err!("our operators have one input, not {}", inputs.len());
-        };
-        self.decode(encoded, input, context, converter)
+        self.decode(encoded, inputs, context, converter)
     }
 
     fn try_encode(

@@ -20,6 +20,7 @@ use crate::placement::Placement;
 use crate::task::TaskPlace;
 use crate::travel::{Stays, can_be_cut, can_travel};
 use crate::workers::Probe;
+use crate::write::Writing;
 
 /// Distributes the plans of a session made by [`Workers::query`](crate::Workers::query).
 #[derive(Debug, Clone, Copy)]
@@ -67,6 +68,11 @@ async fn cut_for(
 ) -> Result<Arc<dyn ExecutionPlan>, Stays> {
     can_be_cut(plan, placement.store())?;
     let refused = |error| Stays::refused(&error);
+    let writing = Writing::of(state.config());
+    let plan = match &writing {
+        Some(writing) => &placement.written(plan, writing, state).map_err(refused)?,
+        None => plan,
+    };
     let mut cut = cut_at_exchanges(plan, state).await.map_err(refused)?;
     if let Some(apart) = placement.with_scans_apart(plan).map_err(refused)? {
         cut = cut_at_exchanges(&apart, state).await.map_err(refused)?;
@@ -75,11 +81,14 @@ async fn cut_for(
         return Err(Stays::NoExchange);
     }
     can_travel(&cut, &Probe::context(state))?;
+    if let Some(writing) = writing {
+        writing.planned();
+    }
     Ok(cut)
 }
 
 /// What `datafusion-distributed` makes of a plan.
-async fn cut_at_exchanges(
+pub(crate) async fn cut_at_exchanges(
     plan: &Arc<dyn ExecutionPlan>,
     state: &SessionState,
 ) -> Result<Arc<dyn ExecutionPlan>> {

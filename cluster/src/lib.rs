@@ -1,8 +1,8 @@
 //! Distributed execution: one query over several workers, each of which runs its part of the plan
 //! on its share of the data.
 //!
-//! Dependencies go down only: this crate knows `skewer-optimizer`, `skewer-exec` and
-//! `skewer-profiling`, and the crate `datafusion-distributed`, which cuts plans.
+//! Dependencies go down only: this crate knows `skewer-optimizer`, `skewer-exec`,
+//! `skewer-profiling`, `skewer-storage` and the crate `datafusion-distributed`, which cuts plans.
 //!
 //! A query's life with workers:
 //!
@@ -24,12 +24,14 @@
 //! * [`distributed`]: from a physical plan to a distributed one
 //! * [`travel`]: which plans can be sent
 //! * [`placement`]: which worker scans which segments and runs which task
+//! * [`write`](mod@write): rows into segments on the workers that will own them
 //! * [`cuts`]: where a distributed plan is cut
 //! * [`codec`]: our operators as bytes
 //! * `records`: what operators of the record level say of records
 //! * [`profile`]: how a query is recorded, as it travels with plans
 //! * [`local`]: workers in this process
 //! * [`node`]: workers in processes of their own
+//! * [`queries`]: the queries that a worker process runs tasks of
 //! * [`task`]: what a task knows of itself
 //! * [`sent`]: counting what crosses exchanges
 //! * [`explain`]: a distributed plan as text
@@ -42,15 +44,20 @@ pub mod local;
 pub mod node;
 pub mod placement;
 pub mod profile;
+pub mod queries;
 mod records;
 pub mod sent;
 pub mod task;
 pub mod travel;
 pub mod workers;
+pub mod write;
 
 pub use cuts::is_exchange_between_workers;
 pub use distributed::Distributed;
 pub use node::{ExtendTask, NodeOptions, NodeTasks, QueryOfTask};
+pub use placement::Placement;
 pub use profile::{ProfileError, QueryProfile};
+pub use queries::WorkerQueries;
 pub use task::{TaskPlace, WorkerQuery};
 pub use workers::{PrepareTask, QueryTasks, Reach, WorkerAt, Workers, has_workers};
+pub use write::{RowIds, SegmentPlace};

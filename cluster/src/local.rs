@@ -27,6 +27,7 @@ use crate::profile::{ProfileError, QueryProfile};
 use crate::sent::counted;
 use crate::task::{TaskPlace, WorkerQuery};
 use crate::workers::{QueryTasks, Reach, Workers};
+use crate::write::SegmentPlace;
 
 /// The workers of one query. Who plans the query holds them; its tasks find each other through
 /// them, and end with them.
@@ -117,6 +118,9 @@ impl WorkerSessionBuilder for TaskSessions {
         // Options and codecs of the query, extensions of the task.
         let mut of_query = self.query.state.config().clone();
         *config.options_mut() = std::mem::take(of_query.options_mut());
+        if let Some(place) = of_query.get_extension::<SegmentPlace>() {
+            config.set_extension(place);
+        }
         reach_itself_through_its_channel(&mut config)?;
         config.set_distributed_channel_resolver(OfTask(Weak::clone(&self.channels)));
         let profile = QueryProfile::of_headers(&task.headers).map_err(unknown_profile)?;

@@ -1,9 +1,14 @@
 //! Which worker scans which segments, and which runs which task.
 //!
-//! A segment's owner follows from its number, and task *i* of a stage runs on worker *i*: the
-//! order of the workers is the same for every table. A table with fewer segments than there are
-//! workers is cut into ranges of bytes if it is large; otherwise some workers have nothing of it.
+//! A segment is read by the node that owns it, and task *i* of a stage runs on worker *i*: the
+//! order of the workers is the same for every table. Workers without segments of a table have
+//! nothing of it.
+//!
+//! Workers of one process have their segments in common; there the owner of one follows from its
+//! number, and a table with fewer segments than there are workers is cut into ranges of bytes if
+//! it is large.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -15,6 +20,7 @@ use datafusion::datasource::memory::DataSourceExec;
 use datafusion::datasource::physical_plan::{
     FileGroup, FileGroupPartitioner, FileScanConfig, FileScanConfigBuilder,
 };
+use datafusion::execution::SessionState;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
@@ -25,9 +31,11 @@ use datafusion_distributed::{
     ScaleUpLeafNodeEvent, ScaleUpLeafNodeEventResponse, ScaleUpLeafNodeHandler,
 };
 use parking_lot::Mutex;
+use skewer_storage::SegmentName;
 
 use crate::travel::Leaf;
 use crate::workers::Workers;
+use crate::write::{self, Writing};
 
 /// Decides where the parts of a query run.
 #[derive(Debug, Clone)]
@@ -80,6 +88,29 @@ impl Placement {
         Ok(apart.transformed.then_some(apart.data))
     }
 
+    /// `plan`, whose rows are then written by workers.
+    pub(crate) fn written(
+        &self,
+        plan: &Arc<dyn ExecutionPlan>,
+        writing: &Writing,
+        state: &SessionState,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let partitions = state.config().target_partitions();
+        write::wrap(Arc::clone(plan), writing, &self.workers, partitions)
+    }
+
+    /// Of the nodes that have segments of a table, one that a session's queries do not reach;
+    /// `None` for sessions of queries that are not distributed.
+    pub fn missing(config: &SessionConfig, owners: &BTreeSet<u32>) -> Option<u32> {
+        let placement = Self::of(config)?;
+        let workers = &placement.workers;
+        if workers.shares_segments() {
+            return None;
+        }
+        let is_there = |owner: &&u32| workers.list().iter().any(|at| at.number == **owner);
+        owners.iter().find(|owner| !is_there(owner)).copied()
+    }
+
     /// Lets the planner ask.
     pub(crate) fn register(self, config: &mut SessionConfig) {
         config.set_extension(Arc::new(self.clone()));
@@ -100,6 +131,9 @@ impl DesiredTaskCountHandler for Placement {
         &self,
         event: DesiredTaskCountEvent<'_>,
     ) -> Option<Result<DesiredTaskCountEventResponse>> {
+        if let Some(tasks) = write::tasks_of(event.plan) {
+            return Some(Ok(DesiredTaskCountEventResponse::desired(tasks)));
+        }
         if !event.plan.children().is_empty() {
             return None;
         }
@@ -119,7 +153,7 @@ impl ScaleUpLeafNodeHandler for Placement {
                 self.alone.lock().push(Arc::clone(&plan));
                 Ok(plan)
             }
-            (Leaf::Segments, tasks) => shared(plan, tasks, event.session_config),
+            (Leaf::Segments, tasks) => self.placed(plan, tasks, event.session_config),
             _ => Ok(plan),
         };
         Some(placed.map(ScaleUpLeafNodeEventResponse::new))
@@ -128,6 +162,11 @@ impl ScaleUpLeafNodeHandler for Placement {
 
 impl RouteTasksHandler for Placement {
     fn handle(&self, event: RouteTasksEvent) -> Option<Result<RouteTasksEventResponse>> {
+        match write::routes_to(event.plan, event.task_count, &self.workers) {
+            Ok(Some(urls)) => return Some(Ok(RouteTasksEventResponse::new(urls))),
+            Ok(None) => {}
+            Err(error) => return Some(Err(error)),
+        }
         let urls = self.workers.urls();
         if event.task_count > urls.len() {
             return Some(exec_err!(
@@ -141,33 +180,43 @@ impl RouteTasksHandler for Placement {
     }
 }
 
-/// The scan `plan`, of which task *i* reads what worker *i* owns.
-fn shared(
-    plan: Arc<dyn ExecutionPlan>,
-    tasks: usize,
-    config: &SessionConfig,
-) -> Result<Arc<dyn ExecutionPlan>> {
-    let Some(scan) = plan
-        .downcast_ref::<DataSourceExec>()
-        .and_then(|scan| scan.data_source().downcast_ref::<FileScanConfig>())
-    else {
-        return exec_err!("{} is not a scan of segments", plan.name());
-    };
-    let limits = Limits {
-        partitions: config.target_partitions(),
-        smallest_cut: config.options().optimizer.repartition_file_min_size,
-    };
-    let variants: Vec<Arc<dyn ExecutionPlan>> = shares(whole_files(scan), tasks, limits)
-        .into_iter()
-        .map(|file_groups| {
-            let part = FileScanConfigBuilder::from(scan.clone())
-                .with_statistics(expected(scan, &file_groups))
-                .with_file_groups(file_groups)
-                .build();
-            DataSourceExec::from_data_source(part) as _
-        })
-        .collect();
-    Ok(Arc::new(DistributedLeafExec::try_new(plan, variants)?))
+impl Placement {
+    /// The scan `plan`, of which task *i* reads what worker *i* owns.
+    fn placed(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        tasks: usize,
+        config: &SessionConfig,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let Some(scan) = plan
+            .downcast_ref::<DataSourceExec>()
+            .and_then(|scan| scan.data_source().downcast_ref::<FileScanConfig>())
+        else {
+            return exec_err!("{} is not a scan of segments", plan.name());
+        };
+        let limits = Limits {
+            partitions: config.target_partitions(),
+            smallest_cut: config.options().optimizer.repartition_file_min_size,
+        };
+        let files = whole_files(scan);
+        let shares = if self.workers.shares_segments() {
+            shares(files, tasks, limits)
+        } else {
+            let numbers: Vec<u32> = self.workers.list().iter().map(|at| at.number).collect();
+            owned(files, &numbers[..tasks.min(numbers.len())], limits)?
+        };
+        let variants: Vec<Arc<dyn ExecutionPlan>> = shares
+            .into_iter()
+            .map(|file_groups| {
+                let part = FileScanConfigBuilder::from(scan.clone())
+                    .with_statistics(expected(scan, &file_groups))
+                    .with_file_groups(file_groups)
+                    .build();
+                DataSourceExec::from_data_source(part) as _
+            })
+            .collect();
+        Ok(Arc::new(DistributedLeafExec::try_new(plan, variants)?))
+    }
 }
 
 /// About how many rows a part of a scan has.
@@ -212,7 +261,31 @@ fn whole_files(scan: &FileScanConfig) -> Vec<PartitionedFile> {
     files
 }
 
-/// What each of `workers` reads: for all of them as many groups of files, some of them empty.
+/// What each of `workers` reads: its own segments.
+fn owned(
+    files: Vec<PartitionedFile>,
+    workers: &[u32],
+    limits: Limits,
+) -> Result<Vec<Vec<FileGroup>>> {
+    let mut owned: Vec<Vec<PartitionedFile>> = vec![Vec::new(); workers.len()];
+    for file in files {
+        let location = &file.object_meta.location;
+        let Some(segment) = SegmentName::parse(location) else {
+            return exec_err!("{location} is not the place of a segment");
+        };
+        let Some(place) = workers.iter().position(|number| *number == segment.owner) else {
+            return exec_err!(
+                "{location} is on node {}, which takes no part in the query",
+                segment.owner
+            );
+        };
+        owned[place].push(file);
+    }
+    let shares = owned.into_iter().map(|files| spread(files, limits));
+    Ok(of_equal_length(shares.collect()))
+}
+
+/// What each of `workers` reads where all can read everything.
 fn shares(files: Vec<PartitionedFile>, workers: usize, limits: Limits) -> Vec<Vec<FileGroup>> {
     let bytes: u64 = files.iter().map(|file| file.object_meta.size).sum();
     let mut shares: Vec<Vec<FileGroup>> = vec![Vec::new(); workers];
@@ -230,6 +303,11 @@ fn shares(files: Vec<PartitionedFile>, workers: usize, limits: Limits) -> Vec<Ve
             *share = spread(files, limits);
         }
     }
+    of_equal_length(shares)
+}
+
+/// For all workers as many groups of files, some of them empty.
+fn of_equal_length(mut shares: Vec<Vec<FileGroup>>) -> Vec<Vec<FileGroup>> {
     let groups = shares.iter().map(Vec::len).max().unwrap_or(0).max(1);
     for share in &mut shares {
         share.resize_with(groups, || FileGroup::new(Vec::new()));
@@ -318,6 +396,30 @@ mod tests {
                 [vec!["1".to_owned()], vec!["4".to_owned()]],
                 [vec!["2".to_owned()], empty],
             ]
+        );
+    }
+
+    #[test]
+    fn a_segment_is_read_by_its_owner_and_by_nobody_else() {
+        let file = |owner: u32, id| {
+            let table = skewer_storage::TableId(7);
+            let name = SegmentName { owner, table, id };
+            PartitionedFile::new(name.location().to_string(), 10)
+        };
+        let files = || vec![file(3, 1), file(0, 2), file(3, 3), file(1, 4)];
+        let shares = owned(files(), &[0, 1, 2, 3], LIMITS).unwrap();
+        let of = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let expected: [[Vec<String>; 2]; 4] = [
+            [of(&["2"]), of(&[])],
+            [of(&["4"]), of(&[])],
+            [of(&[]), of(&[])],
+            [of(&["1"]), of(&["3"])],
+        ];
+        assert_eq!(names(&shares), expected);
+        let error = owned(files(), &[0, 1, 2], LIMITS).unwrap_err().to_string();
+        assert!(
+            error.contains("node-3/segments/7/1.parquet is on node 3"),
+            "{error}"
         );
     }
 

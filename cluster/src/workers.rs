@@ -75,15 +75,17 @@ pub struct WorkerAt {
 #[derive(Debug, Clone)]
 pub struct Workers {
     list: Arc<[WorkerAt]>,
+    shares_segments: bool,
     reach: Arc<dyn Reach>,
 }
 
 impl Workers {
-    /// Workers that are reached by `reach`.
+    /// Workers that are reached by `reach`, each with segments of its own.
     pub fn new(mut list: Vec<WorkerAt>, reach: Arc<dyn Reach>) -> Self {
         list.sort_by_key(|worker| worker.number);
         Self {
             list: list.into(),
+            shares_segments: false,
             reach,
         }
     }
@@ -102,7 +104,16 @@ impl Workers {
             .map(at)
             .collect::<Result<_, url::ParseError>>()
             .map_err(|error| exec_datafusion_err!("{error}"))?;
-        Ok(Self::new(list, Arc::new(InProcess)))
+        Ok(Self {
+            shares_segments: true,
+            ..Self::new(list, Arc::new(InProcess))
+        })
+    }
+
+    /// Whether all of them can read all segments, which have no owners then: they are in one
+    /// process and have one directory.
+    pub fn shares_segments(&self) -> bool {
+        self.shares_segments
     }
 
     /// How many there are.

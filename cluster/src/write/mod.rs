@@ -1,0 +1,51 @@
+//! Rows into segments on the workers that will own them.
+//!
+//! ```text
+//! CoalescePartitionsExec            descriptions of segments, which the master publishes
+//!   WriteSegmentsExec               on every worker that is written to
+//!     RepartitionExec: Hash(route)  rows to their owners
+//!       RouteExec                   who gets which row, row ids
+//!         EntryExec                 rows that enter at the master (VALUES, COPY FROM)
+//! ```
+//!
+//! Where the input is divided already (`INSERT … SELECT` of what workers have) and nobody asks for
+//! a certain owner, `WriteSegmentsExec` sits right on top of it: rows stay where they are made.
+//! Rows that are deleted or updated are written anew by their owners:
+//!
+//! ```text
+//! CoalescePartitionsExec
+//!   WriteSegmentsExec
+//!     ApplyChangesExec              without, or with other values in, the rows that change
+//!       DataSourceExec              the segments that have such rows
+//! ```
+//!
+//! - `place`: where a task writes, and where row ids come from
+//! - `target`: what all writers of a statement know
+//! - `plan`: the plans above
+//! - `entry`, `route`, `segments`, `apply`: their operators
+//! - `shards`: the hash that divides rows among owners
+//! - `rows`: rows as the table has them
+//! - `encoded`: the operators as bytes
+
+mod apply;
+mod encoded;
+mod entry;
+mod place;
+mod plan;
+mod route;
+mod rows;
+mod segments;
+mod shards;
+mod target;
+
+pub use apply::{ApplyChangesExec, Changes};
+pub(crate) use encoded::{EncodedWrite, decode, encode};
+pub use entry::EntryExec;
+pub use place::{RowIds, SegmentPlace};
+pub use plan::{Writing, entered, rewritten};
+pub(crate) use plan::{routes_to, tasks_of, wrap};
+pub use route::RouteExec;
+pub use rows::{WriteError, conform};
+pub use segments::{RowsHave, WriteSegmentsExec, descriptions};
+pub use shards::{check_keys, shards};
+pub use target::Target;
