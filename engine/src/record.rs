@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use datafusion::physical_plan::ExecutionPlan;
+use skewer_cluster::{Workers, is_exchange_between_workers};
 use skewer_profiling::{Level, QueryRow, Recorder, RecorderLimits, SysTables};
 
 use crate::error::Error;
@@ -43,6 +45,9 @@ pub(crate) struct StatementRecord {
     recorder: Arc<Recorder>,
     /// `None` for statements that leave no row in `sys.queries`.
     sys: Option<Arc<SysTables>>,
+    /// The other workers that run tasks of the statement; those in processes of their own have to
+    /// be told when it ends.
+    workers: Vec<i64>,
     last_query_id: Arc<AtomicI64>,
     /// Held by what the database waits for when it closes.
     _running: Arc<()>,
@@ -52,6 +57,8 @@ pub(crate) struct StatementRecord {
     started: Instant,
     planned: Option<Instant>,
     rows: i64,
+    /// When it had returned everything, before workers were told.
+    ended: Option<Instant>,
     /// When it was dropped without having finished.
     cancelled: Option<Instant>,
     done: bool,
@@ -76,6 +83,7 @@ impl StatementRecord {
                 RecorderLimits::default(),
             ),
             sys: Some(sys),
+            workers: Vec::new(),
             last_query_id,
             _running: running,
             progress,
@@ -84,6 +92,7 @@ impl StatementRecord {
             started: Instant::now(),
             planned: None,
             rows: 0,
+            ended: None,
             cancelled: None,
             done: false,
         }
@@ -94,6 +103,7 @@ impl StatementRecord {
         Self {
             recorder: Recorder::new(0, Level::Off, 1.0, RecorderLimits::default()),
             sys: None,
+            workers: Vec::new(),
             last_query_id: Arc::default(),
             _running: Arc::default(),
             progress: ProgressHandle::default(),
@@ -102,6 +112,7 @@ impl StatementRecord {
             started: Instant::now(),
             planned: None,
             rows: 0,
+            ended: None,
             cancelled: None,
             done: false,
         }
@@ -114,6 +125,19 @@ impl StatementRecord {
     /// The id under which schema `sys` will know the statement.
     pub(crate) fn traced_id(&self) -> Option<i64> {
         self.sys.as_ref().map(|_| self.recorder.query_id())
+    }
+
+    /// Tasks of the statement run on `workers`, if `plan` is distributed.
+    pub(crate) fn runs_on(&mut self, workers: &Workers, plan: &Arc<dyn ExecutionPlan>) {
+        if self.recorder.level() == Level::Off || !crosses_workers(plan) {
+            return;
+        }
+        for worker in workers.list() {
+            let number = i64::from(worker.number);
+            if number != self.recorder.worker_id() && !self.workers.contains(&number) {
+                self.workers.push(number);
+            }
+        }
     }
 
     /// Planning ends and execution begins.
@@ -129,6 +153,8 @@ impl StatementRecord {
     /// The statement ended as `outcome` says. Its stream and plan must have been dropped.
     pub(crate) async fn finish(mut self, outcome: Result<(), &Error>) {
         self.wait_for_stragglers(STRAGGLERS).await;
+        self.ended = Some(Instant::now());
+        self.end_on_workers().await;
         match outcome {
             Ok(()) => self.end(Status::Finished, None),
             Err(Error::Cancelled) => self.end(Status::Cancelled, None),
@@ -148,6 +174,15 @@ impl StatementRecord {
         }
     }
 
+    /// Has the other workers make rows of what they recorded; those that are gone are not waited
+    /// for, others not for long.
+    async fn end_on_workers(&mut self) {
+        let workers = std::mem::take(&mut self.workers);
+        if let (Some(sys), false) = (&self.sys, workers.is_empty()) {
+            sys.finish_on_workers(&self.recorder, &workers).await;
+        }
+    }
+
     fn end(&mut self, status: Status, error: Option<String>) {
         if std::mem::replace(&mut self.done, true) {
             return;
@@ -155,7 +190,8 @@ impl StatementRecord {
         let Some(sys) = &self.sys else {
             return;
         };
-        let ended = self.cancelled.unwrap_or_else(Instant::now);
+        let ended = self.cancelled.or(self.ended);
+        let ended = ended.unwrap_or_else(Instant::now);
         let ended_at = SystemTime::now() - ended.elapsed();
         let planned = self.planned.unwrap_or(ended);
         sys.finish(
@@ -189,18 +225,24 @@ impl Drop for StatementRecord {
         self.progress.finish();
         self.cancelled.get_or_insert_with(Instant::now);
         match tokio::runtime::Handle::try_current() {
-            Ok(runtime) if first && self.has_stragglers() => {
+            Ok(runtime) if first && (self.has_stragglers() || !self.workers.is_empty()) => {
                 self.last_query_id
                     .store(self.recorder.query_id(), Ordering::Release);
                 let mut record = std::mem::replace(self, Self::untraced());
                 runtime.spawn(async move {
                     record.wait_for_stragglers(CANCELLED_STRAGGLERS).await;
+                    record.end_on_workers().await;
                     record.end(Status::Cancelled, None);
                 });
             }
             _ => self.end(Status::Cancelled, None),
         }
     }
+}
+
+/// Whether rows come to a plan, or to what is below it, from other workers.
+fn crosses_workers(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    is_exchange_between_workers(plan) || plan.children().into_iter().any(crosses_workers)
 }
 
 fn nanos(duration: Duration) -> i64 {

@@ -20,6 +20,8 @@ pub(super) struct Header {
     /// Time of all operators in all tasks.
     pub(super) busy_ns: i64,
     pub(super) events_dropped: i64,
+    /// Numbers of the workers whose events cannot be had.
+    pub(super) lost_workers: Option<String>,
 }
 
 impl Header {
@@ -47,6 +49,7 @@ impl Header {
             rows_returned: row.integer("rows_returned"),
             busy_ns: row.sum("busy_ns"),
             events_dropped: row.sum("events_dropped"),
+            lost_workers: row.text("lost_workers"),
         })
     }
 
@@ -90,6 +93,12 @@ impl Header {
                     more => format!("{} events were", count(more)),
                 }
             ));
+        }
+        if let Some(lost) = &self.lost_workers {
+            reservations.push(match lost.contains(',') {
+                false => format!("Worker {lost} is lost: what it recorded is missing."),
+                true => format!("Workers {lost} are lost: what they recorded is missing."),
+            });
         }
         reservations
     }

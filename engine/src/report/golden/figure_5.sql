@@ -5,7 +5,8 @@ SELECT
   queries.profile_level, queries.sample_rate,
   queries.planning_ns, queries.execution_ns, queries.rows_returned,
   coalesce(work.busy_ns, 0) AS busy_ns,
-  coalesce(overhead.events_dropped, 0) AS events_dropped
+  coalesce(overhead.events_dropped, 0) AS events_dropped,
+  lost.workers AS lost_workers
 FROM sys.queries AS queries
 LEFT JOIN (
   SELECT query_id, sum(self_ns) AS busy_ns
@@ -15,6 +16,17 @@ LEFT JOIN (
   SELECT query_id, sum(events_dropped) AS events_dropped
   FROM sys.profiler_overhead WHERE query_id = 12 GROUP BY query_id
 ) AS overhead ON queries.query_id = overhead.query_id
+LEFT JOIN (
+  SELECT
+    workers.query_id,
+    string_agg(CAST(workers.worker_id AS VARCHAR), ', ' ORDER BY workers.worker_id) AS workers
+  FROM sys.workers AS workers
+  LEFT JOIN (
+    SELECT worker_id, state FROM sys.workers WHERE query_id IS NULL
+  ) AS now ON workers.worker_id = now.worker_id
+  WHERE workers.query_id = 12 AND (workers.state = 'lost' OR now.state = 'lost')
+  GROUP BY workers.query_id
+) AS lost ON queries.query_id = lost.query_id
 WHERE queries.query_id = 12;
 
 -- # The plan

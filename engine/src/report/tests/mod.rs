@@ -5,6 +5,7 @@
 mod anomalies;
 mod case;
 mod cases;
+mod lost_worker;
 mod without_record;
 
 use std::path::Path;
