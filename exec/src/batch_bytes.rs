@@ -8,7 +8,7 @@ use datafusion::arrow::datatypes::DataType;
 /// Strings behind views count by the lengths that the views name, whether or not rows share
 /// them: that is what would travel to another worker.
 pub fn batch_bytes(batch: &RecordBatch) -> usize {
-    bytes(batch, EVERY_VIEW)
+    bytes(batch, Views::All)
 }
 
 /// The same, but strings behind views count by the lengths of some of them.
@@ -16,25 +16,37 @@ pub fn batch_bytes(batch: &RecordBatch) -> usize {
 /// This is asked for every batch of every operator, so it allocates nothing and, but for those,
 /// looks at no row: all views of two columns would be 2 % of a scan such as TPC-H Q1's.
 pub fn estimated_batch_bytes(batch: &RecordBatch) -> usize {
-    bytes(batch, SOME_VIEWS)
+    bytes(batch, Views::Some)
 }
 
-const EVERY_VIEW: usize = 1;
+/// The same of one array.
+pub(crate) fn estimated_array_bytes(array: &dyn Array) -> usize {
+    array_bytes(array, Views::Some)
+}
 
-/// Of the views of a batch every 31st; a prime, so that what recurs is not favoured.
-const SOME_VIEWS: usize = 31;
+/// Which views' lengths are looked at.
+#[derive(Debug, Clone, Copy)]
+enum Views {
+    All,
+    /// At most [`RUNS`] times [`RUN`].
+    Some,
+}
 
-/// Batches of fewer rows are not worth estimating.
-const WORTH_ESTIMATING: usize = 1024;
+/// Runs of views that are looked at, spread over an array: a run is in one or two cache lines,
+/// and what single views at a distance would take is to fetch as many lines from memory.
+const RUNS: usize = 32;
 
-fn bytes(batch: &RecordBatch, step: usize) -> usize {
+/// Views in a run.
+const RUN: usize = 8;
+
+fn bytes(batch: &RecordBatch, which: Views) -> usize {
     let columns = batch.columns().iter();
     columns
-        .map(|column| array_bytes(column.as_ref(), step))
+        .map(|column| array_bytes(column.as_ref(), which))
         .sum()
 }
 
-fn array_bytes(array: &dyn Array, step: usize) -> usize {
+fn array_bytes(array: &dyn Array, which: Views) -> usize {
     let rows = array.len();
     let validity = if array.nulls().is_some() {
         rows.div_ceil(8)
@@ -49,20 +61,20 @@ fn array_bytes(array: &dyn Array, step: usize) -> usize {
             DataType::LargeUtf8 => text(array.as_string::<i64>().value_offsets()),
             DataType::Binary => text(array.as_binary::<i32>().value_offsets()),
             DataType::LargeBinary => text(array.as_binary::<i64>().value_offsets()),
-            DataType::Utf8View => views(array.as_string_view().views(), step),
-            DataType::BinaryView => views(array.as_binary_view().views(), step),
+            DataType::Utf8View => views(array.as_string_view().views(), which),
+            DataType::BinaryView => views(array.as_binary_view().views(), which),
             DataType::List(_) => {
                 let list = array.as_list::<i32>();
-                elements(list.value_offsets(), list.values().as_ref(), step)
+                elements(list.value_offsets(), list.values().as_ref(), which)
             }
             DataType::LargeList(_) => {
                 let list = array.as_list::<i64>();
-                elements(list.value_offsets(), list.values().as_ref(), step)
+                elements(list.value_offsets(), list.values().as_ref(), which)
             }
             DataType::Struct(_) => {
                 let columns = array.as_struct().columns().iter();
                 columns
-                    .map(|column| array_bytes(column.as_ref(), step))
+                    .map(|column| array_bytes(column.as_ref(), which))
                     .sum()
             }
             other => match other.primitive_width() {
@@ -89,25 +101,32 @@ fn between<O: OffsetSizeTrait>(offsets: &[O]) -> usize {
 }
 
 /// Offsets and the elements between the first and the last.
-fn elements<O: OffsetSizeTrait>(offsets: &[O], values: &dyn Array, step: usize) -> usize {
+fn elements<O: OffsetSizeTrait>(offsets: &[O], values: &dyn Array, which: Views) -> usize {
     let first = offsets.first().map_or(0, |first| first.as_usize());
     let values = values.slice(first, between(offsets));
-    size_of_val(offsets) + array_bytes(values.as_ref(), step)
+    size_of_val(offsets) + array_bytes(values.as_ref(), which)
 }
 
-/// Views, and what the longer strings have beside them. A view's low 32 bits are its length; up
-/// to 12 bytes are in the view itself.
-fn views(views: &[u128], step: usize) -> usize {
-    let step = match views.len() {
-        ..WORTH_ESTIMATING => EVERY_VIEW,
-        _ => step,
+/// Views, and what the longer strings have beside them.
+fn views(views: &[u128], which: Views) -> usize {
+    let (beside, seen) = match which {
+        Views::Some if views.len() > 2 * RUNS * RUN => {
+            let part = views.len() / RUNS;
+            let beside = (0..RUNS).map(|run| beside(&views[run * part..run * part + RUN]));
+            (beside.sum::<usize>(), RUNS * RUN)
+        }
+        Views::Some | Views::All => (beside(views), views.len().max(1)),
     };
-    let lengths = views.iter().step_by(step).map(|view| *view as u32 as usize);
-    let beside: usize = lengths
-        .map(|length| if length > 12 { length } else { 0 })
-        .sum();
-    let seen = views.len().div_ceil(step).max(1);
     size_of_val(views) + (beside as u128 * views.len() as u128 / seen as u128) as usize
+}
+
+/// Bytes of strings that are not in their views. A view's low 32 bits are the length; up to 12
+/// bytes are in the view itself.
+fn beside(views: &[u128]) -> usize {
+    let lengths = views.iter().map(|view| *view as u32 as usize);
+    lengths
+        .map(|length| if length > 12 { length } else { 0 })
+        .sum()
 }
 
 #[cfg(test)]
@@ -149,7 +168,7 @@ mod tests {
         };
         let alike = StringViewArray::from_iter_values((0..8192).map(|_| "thirteen text"));
         assert_eq!(estimate(&alike), 8192 * (16 + 13));
-        let few = StringViewArray::from_iter_values((0..1000).map(|n| "x".repeat(n)));
+        let few = StringViewArray::from_iter_values((0..500).map(|n| "x".repeat(n)));
         assert_eq!(estimate(&few), bytes(Arc::new(few)));
         let texts = (0..8192).map(|n| "x".repeat(n * 7919 % 100));
         let texts = StringViewArray::from_iter_values(texts);

@@ -30,6 +30,7 @@ use datafusion::physical_plan::{
 use futures::StreamExt;
 use skewer_profiling::{Ids, Latencies, LatencyChunk, LatencyKind, Method, Recorder};
 
+use crate::batch_bytes::estimated_array_bytes;
 use crate::long_values::rows_far_longer_than_the_mean;
 use crate::pacing::{EvaluateRows, Pacer, Run, slow_rows};
 use crate::position;
@@ -77,6 +78,9 @@ pub struct TimedEvaluationExec {
 /// Chunks are put together again until they took this long, and then handed on: copying values
 /// that were expensive to make is wasted, while very small batches cost the operators above.
 const PIECE_NS: f64 = 1_000_000.0;
+
+/// … or until their values have so many bytes: a few long lists are as good as a batch of numbers.
+const PIECE_BYTES: usize = 64 << 10;
 
 /// How rows are timed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -327,6 +331,14 @@ struct Piece {
     values: Vec<ArrayRef>,
 }
 
+impl Piece {
+    /// About how many bytes the values have.
+    fn bytes(&self) -> usize {
+        let values = self.values.iter();
+        values.map(|values| estimated_array_bytes(values)).sum()
+    }
+}
+
 impl Evaluation {
     /// Returns the batch with its values and latencies, in as many pieces as it was evaluated in.
     fn run(&mut self, batch: &RecordBatch) -> Result<Vec<RecordBatch>> {
@@ -432,11 +444,14 @@ impl Evaluation {
         while let Some((first, mut ns)) = chunks.next() {
             let start = first.rows.start;
             let mut end = first.rows.end;
+            let mut bytes = first.bytes();
             let mut parts = vec![first.values];
             while ns < PIECE_NS
+                && bytes < PIECE_BYTES
                 && let Some((next, next_ns)) = chunks.next()
             {
                 ns += next_ns;
+                bytes += next.bytes();
                 end = next.rows.end;
                 parts.push(next.values);
             }
