@@ -71,7 +71,7 @@ pub struct WorkerAt {
     pub url: Url,
 }
 
-/// The workers that queries run on, by ascending number.
+/// The workers that queries run on: by ascending number, the master of a cluster last.
 #[derive(Debug, Clone)]
 pub struct Workers {
     list: Arc<[WorkerAt]>,
@@ -81,8 +81,7 @@ pub struct Workers {
 
 impl Workers {
     /// Workers that are reached by `reach`, each with segments of its own.
-    pub fn new(mut list: Vec<WorkerAt>, reach: Arc<dyn Reach>) -> Self {
-        list.sort_by_key(|worker| worker.number);
+    pub fn new(list: Vec<WorkerAt>, reach: Arc<dyn Reach>) -> Self {
         Self {
             list: list.into(),
             shares_segments: false,
@@ -121,7 +120,7 @@ impl Workers {
         self.list.len()
     }
 
-    /// The workers, by ascending number. Task *i* of a stage that all of them run is the *i*-th's.
+    /// The workers. Task *i* of a stage that all of them run is the *i*-th's.
     pub fn list(&self) -> &[WorkerAt] {
         &self.list
     }

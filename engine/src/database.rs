@@ -6,15 +6,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use datafusion::execution::runtime_env::RuntimeEnv;
 use parking_lot::Mutex;
 use skewer_cluster::Workers;
+use skewer_cluster::write::SegmentPlace;
+use skewer_net::LostWorker;
+use skewer_net::identity::NodeId;
 use skewer_profiling::{Retention, SysTables};
-use skewer_storage::{Storage, StorageOptions, TableId};
+use skewer_storage::{Snapshot, Storage, StorageOptions, TableId};
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::mpsc;
 
+use crate::cluster::remote_sys::RemoteTables;
+use crate::cluster::{ClusterOptions, Master, MemberState};
 use crate::compaction;
+use crate::environment::{self, THREAD};
 use crate::error::Error;
 use crate::memory::MemoryBudget;
 use crate::session::Session;
@@ -25,11 +31,9 @@ const SHUTDOWN: Duration = Duration::from_secs(5);
 /// How long closing waits for statements that were just cancelled to be recorded as such.
 const CANCELLING: Duration = Duration::from_millis(200);
 
-/// Planning recurses over expressions: in debug builds a deep one needs more than the usual 2 MiB.
-const STACK: usize = 16 << 20;
-
-/// How the threads of a database are called.
-const THREAD: &str = "skewer-worker";
+/// A query that has lost a worker may know it before membership does: the kernel closes the
+/// worker's lifeline at once, so this is for busy machines.
+const SETTLING: Duration = Duration::from_secs(1);
 
 /// A database, in a directory or in memory.
 ///
@@ -76,8 +80,9 @@ pub(crate) struct DatabaseInner {
     /// What RESET goes back to.
     pub(crate) opened_retention: Retention,
     pub(crate) threads: usize,
-    /// The workers that queries are distributed over, if there are several.
-    pub(crate) workers: Option<Workers>,
+    distribution: Distribution,
+    /// Where statements write that this process runs.
+    pub(crate) place: Arc<SegmentPlace>,
     /// Tables that have got new segments.
     grown: mpsc::UnboundedSender<TableId>,
     /// Each statement that runs has a clone.
@@ -85,6 +90,14 @@ pub(crate) struct DatabaseInner {
     handle: Handle,
     /// Taken when the database is dropped.
     runtime: Option<Runtime>,
+}
+
+/// Over what queries are distributed.
+#[derive(Debug)]
+enum Distribution {
+    None,
+    InProcess(Workers),
+    Cluster(Master),
 }
 
 /// Options of a database that is about to be opened.
@@ -102,6 +115,7 @@ pub(crate) struct DatabaseInner {
 pub struct DatabaseBuilder {
     path: Option<PathBuf>,
     workers: Option<usize>,
+    cluster: Option<ClusterOptions>,
     worker_threads: Option<usize>,
     memory_limit: Option<usize>,
     temp_directory: Option<PathBuf>,
@@ -144,6 +158,13 @@ impl DatabaseBuilder {
         self
     }
 
+    /// Makes the database the master of a cluster, whose workers run queries and have segments of
+    /// their own. `skewer cluster init` has made the cluster.
+    pub fn cluster(mut self, cluster: ClusterOptions) -> Self {
+        self.cluster = Some(cluster);
+        self
+    }
+
     /// Bytes that the operators of all queries may hold together. Sorts, aggregations and
     /// sort-merge joins spill to the temp directory before they exceed it; a query that cannot is
     /// refused more with [`Error::OutOfMemory`]. Unlimited by default. `SET memory_limit` changes
@@ -178,15 +199,10 @@ impl DatabaseBuilder {
     ///
     /// # Errors
     /// [`Error::Locked`] if another process has it open, [`Error::Corrupt`] if its catalog is
-    /// damaged, [`Error::Io`] if the directory cannot be read or written.
+    /// damaged, [`Error::Io`] if the directory cannot be read or written, [`Error::Cluster`] if it
+    /// cannot be a master.
     pub fn build(self) -> Result<Database, Error> {
-        let threads = self.worker_threads.unwrap_or_else(|| {
-            std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get)
-        });
-        let workers = match self.workers {
-            Some(workers) if workers > 1 => Some(Workers::in_process(workers)?),
-            _ => None,
-        };
+        let threads = environment::threads(self.worker_threads);
         let storage = match &self.path {
             Some(path) => Storage::open(path, self.storage)?,
             None => Storage::in_memory()?,
@@ -194,32 +210,25 @@ impl DatabaseBuilder {
         let sys_directory = self.path.as_ref().map(|path| path.join("sys"));
         let sys = SysTables::open(sys_directory.as_deref(), self.retention);
 
-        let mut environment = RuntimeEnvBuilder::new()
-            // Directories are listed anew by each statement: files come and go.
-            .with_object_list_cache_limit(0);
-        let memory = Arc::new(MemoryBudget::new(self.memory_limit));
-        environment = environment.with_memory_pool(Arc::clone(&memory) as _);
-        if let Some(directory) = self.temp_directory {
-            // Now rather than when the first query spills.
-            std::fs::create_dir_all(&directory).map_err(|error| {
-                let path = directory.display();
-                Error::Io(format!(
-                    "the directory for temporary files, {path}: {error}"
-                ))
-            })?;
-            environment = environment.with_temp_file_path(directory);
-        }
-        let runtime_env = environment.build_arc()?;
+        let (runtime_env, memory) =
+            environment::build(self.memory_limit, self.temp_directory.as_deref())?;
         runtime_env
             .register_object_store(storage.object_store_url().as_ref(), storage.object_store());
 
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(threads)
-            .thread_name(THREAD)
-            .thread_stack_size(STACK)
-            .enable_all()
-            .build()
-            .map_err(|e| Error::from_io(&e))?;
+        let runtime = environment::runtime(Some(threads))?;
+        let place = SegmentPlace::here(storage.clone());
+        let distribution = match (self.cluster, self.workers) {
+            (Some(cluster), _) => {
+                let _within = runtime.enter();
+                let master = Master::start(cluster, &storage, &runtime_env, &place)?;
+                sys.set_remote(Arc::new(RemoteTables(Arc::downgrade(master.inner()))));
+                Distribution::Cluster(master)
+            }
+            (None, Some(workers)) if workers > 1 => {
+                Distribution::InProcess(Workers::in_process(workers)?)
+            }
+            (None, _) => Distribution::None,
+        };
         let writers = TableLocks::default();
         let (grown, tables) = mpsc::unbounded_channel();
         runtime.spawn(compaction::run(storage.clone(), writers.clone(), tables));
@@ -235,7 +244,8 @@ impl DatabaseBuilder {
                 retention: Mutex::new(self.retention),
                 opened_retention: self.retention,
                 threads,
-                workers,
+                distribution,
+                place,
                 grown,
                 running: Arc::default(),
                 handle: runtime.handle().clone(),
@@ -282,6 +292,14 @@ impl Database {
     /// The directory, unless the database is in memory.
     pub fn path(&self) -> Option<&Path> {
         self.inner.storage.path()
+    }
+
+    /// The cluster whose master it is, if it is one.
+    pub fn cluster(&self) -> Option<&Master> {
+        match &self.inner.distribution {
+            Distribution::Cluster(master) => Some(master),
+            Distribution::None | Distribution::InProcess(_) => None,
+        }
     }
 
     /// Writes what schema `sys` has only in memory and lets go of this handle.
@@ -332,6 +350,47 @@ impl Database {
 }
 
 impl DatabaseInner {
+    /// The workers for a query that reads `snapshot`, with those that are needed if rows enter
+    /// that are `written`. `None` if it runs here alone.
+    pub(crate) fn workers_of(&self, snapshot: &Snapshot, written: bool) -> Option<Workers> {
+        match &self.distribution {
+            Distribution::None => None,
+            Distribution::InProcess(workers) => Some(workers.clone()),
+            Distribution::Cluster(master) => master.workers_of(snapshot, written),
+        }
+    }
+
+    /// Whether workers may get lost.
+    pub(crate) fn is_master(&self) -> bool {
+        matches!(self.distribution, Distribution::Cluster(_))
+    }
+
+    /// Why the worker with a number cannot be asked for its segments; `None` if it can.
+    pub(crate) fn lost(&self, number: u32) -> Option<LostWorker> {
+        match &self.distribution {
+            Distribution::Cluster(master) => master.inner().members.lost(number),
+            Distribution::None | Distribution::InProcess(_) => Some(LostWorker {
+                name: NodeId(number).to_string(),
+                reason: "the database was not opened as the master of its cluster".to_owned(),
+            }),
+        }
+    }
+
+    /// A query has lost a worker: waits until membership knows, but not for long.
+    pub(crate) async fn settled(&self, name: &str) {
+        let Distribution::Cluster(master) = &self.distribution else {
+            return;
+        };
+        let deadline = Instant::now() + SETTLING;
+        let takes_part = || {
+            let mut members = master.members().into_iter();
+            members.any(|m| m.title() == name && !matches!(m.state, MemberState::Lost(_)))
+        };
+        while takes_part() && Instant::now() < deadline {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
     /// Limits what temporary files of all queries may take together.
     pub(crate) fn set_temp_limit(&self, bytes: u64) -> Result<(), Error> {
         Ok(self
@@ -361,7 +420,13 @@ impl Drop for DatabaseInner {
         }
         // Tasks hold the storage: waiting for them means that the lock is free afterwards. The
         // detour over a thread is because a runtime must not be awaited within another.
-        let waiter = std::thread::spawn(move || runtime.shutdown_timeout(SHUTDOWN));
+        let distribution = std::mem::replace(&mut self.distribution, Distribution::None);
+        let waiter = std::thread::spawn(move || {
+            if let Distribution::Cluster(master) = distribution {
+                runtime.block_on(master.shutdown());
+            }
+            runtime.shutdown_timeout(SHUTDOWN);
+        });
         // A panic there would only mean that tasks go on for a moment.
         let _ = waiter.join();
     }

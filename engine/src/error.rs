@@ -6,6 +6,8 @@ use datafusion::arrow::error::ArrowError;
 use datafusion::common::{DataFusionError, SchemaError};
 use datafusion::object_store;
 use datafusion::parquet::errors::ParquetError;
+use skewer_cluster::write::WriteError;
+use skewer_net::{FailureClass, LostWorker, NetError, RemoteFailure};
 use skewer_sql::{ObjectKind, SyntaxError, nearest};
 use skewer_storage::{Object, StorageError};
 use thiserror::Error as ThisError;
@@ -168,6 +170,22 @@ pub enum Error {
     #[error("the query was cancelled")]
     Cancelled,
 
+    /// A worker that the statement needs, or ran on, is gone. Nothing was changed.
+    #[error("{name} was lost: {reason}{}", rows_of(tables))]
+    WorkerLost {
+        /// The worker.
+        name: String,
+        /// What became of it, as far as one knows.
+        reason: String,
+        /// The tables of which it has rows that the statement reads; empty where it was lost
+        /// while it ran.
+        tables: Vec<String>,
+    },
+
+    /// What the nodes of a cluster say to each other: certificates, tokens, addresses, versions.
+    #[error(transparent)]
+    Cluster(NetError),
+
     /// What EXPLAIN PROFILE ran failed; schema `sys` keeps what was recorded until then.
     #[error(
         "{error}\nWhat was recorded until then is query {query_id}: \
@@ -216,6 +234,13 @@ fn did_you_mean(suggestions: &[String]) -> String {
         [] => String::new(),
         [one] => format!("; did you mean {one}?"),
         [some @ .., last] => format!("; did you mean {} or {last}?", some.join(", ")),
+    }
+}
+
+fn rows_of(tables: &[String]) -> String {
+    match tables {
+        [] => String::new(),
+        tables => format!("; it has rows of {}", tables.join(", ")),
     }
 }
 
@@ -313,6 +338,18 @@ impl Error {
             Self::from_datafusion(inner)
         } else if let Some(inner) = error.downcast_ref::<StorageError>() {
             Self::from_storage(inner)
+        } else if let Some(WriteError::NotNull { table, column, row }) = error.downcast_ref() {
+            Self::NotNull {
+                table: table.clone(),
+                column: column.clone(),
+                row: *row,
+            }
+        } else if let Some(inner) = error.downcast_ref::<LostWorker>() {
+            Self::from_lost(inner)
+        } else if let Some(inner) = error.downcast_ref::<NetError>() {
+            Self::from_net(inner)
+        } else if let Some(inner) = error.downcast_ref::<RemoteFailure>() {
+            Self::from_remote(inner)
         } else if let Some(inner) = error.downcast_ref::<ArrowError>() {
             Self::from_arrow(inner)
         } else if let Some(inner) = error.downcast_ref::<ParquetError>() {
@@ -326,9 +363,40 @@ impl Error {
         }
     }
 
+    fn from_lost(lost: &LostWorker) -> Self {
+        Self::WorkerLost {
+            name: lost.name.clone(),
+            reason: lost.reason.clone(),
+            tables: Vec::new(),
+        }
+    }
+
+    fn from_net(error: &NetError) -> Self {
+        match error {
+            NetError::Lost(lost) => Self::from_lost(lost),
+            NetError::Remote(failure) => Self::from_remote(failure),
+            other => Self::Cluster(other.clone()),
+        }
+    }
+
+    /// What has no variant of its own on the wire.
+    fn from_remote(failure: &RemoteFailure) -> Self {
+        match failure.class() {
+            FailureClass::Cancelled => Self::Cancelled,
+            FailureClass::User => Self::Execution(failure.text.clone()),
+            _ => Self::Execution(format!("{} (on {})", failure.text, failure.node)),
+        }
+    }
+
     fn from_storage(error: &StorageError) -> Self {
         let text = error.to_string();
         match error {
+            StorageError::WorkerLost { worker, detail } => Self::WorkerLost {
+                name: worker.clone(),
+                reason: detail.clone(),
+                tables: Vec::new(),
+            },
+            StorageError::OtherHome { .. } => Self::Invalid(text),
             StorageError::Locked { .. } => Self::Locked(text),
             StorageError::Corrupt { path, detail } => Self::Corrupt {
                 path: path.display().to_string(),
@@ -414,6 +482,11 @@ impl Error {
                 line: None,
                 message: "there is no such file".to_owned(),
             },
+            object_store::Error::Generic { source, .. }
+                if let Some(lost @ StorageError::WorkerLost { .. }) = source.downcast_ref() =>
+            {
+                Self::from_storage(lost)
+            }
             other => match io_cause(other) {
                 Some(io) if io.kind() == io::ErrorKind::StorageFull => {
                     Self::DiskFull(io.to_string())
@@ -480,6 +553,12 @@ fn io_cause<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a io::
 impl From<DataFusionError> for Error {
     fn from(error: DataFusionError) -> Self {
         Self::from_datafusion(&error)
+    }
+}
+
+impl From<NetError> for Error {
+    fn from(error: NetError) -> Self {
+        Self::from_net(&error)
     }
 }
 

@@ -15,16 +15,19 @@
 //! * `catalog`: what names mean to one statement
 //! * [`statements`]: one file per statement
 //! * `planning`: from a logical plan to operators, `cooperation`: operators that can be cancelled
-//! * `memory`: the limit of what operators hold
+//! * [`cluster`]: a database over several processes
+//! * `environment`: threads, memory and temporary files, `memory`: the limit of what operators hold
 //! * `record`: a statement's row in `sys.queries`
 //! * [`report`]: EXPLAIN PROFILE
 //! * `compaction`: small segments merged in the background
 //! * `last_query_id`: the function of that name
 
 mod catalog;
+pub mod cluster;
 mod compaction;
 mod cooperation;
 pub mod database;
+mod environment;
 pub mod error;
 mod last_query_id;
 mod memory;
@@ -38,6 +41,7 @@ pub mod session;
 pub mod settings;
 pub mod statements;
 
+pub use cluster::{ClusterOptions, Worker, WorkerOptions};
 pub use database::{Database, DatabaseBuilder};
 pub use error::Error;
 pub use prepared::Description;

@@ -7,6 +7,7 @@ use datafusion::execution::SessionState;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
+use skewer_cluster::write::SegmentPlace;
 use skewer_cluster::{Distributed, PrepareTask, Workers, has_workers};
 use skewer_profiling::Recorder;
 
@@ -28,10 +29,12 @@ pub(crate) async fn plan_query(
     cooperative(skewer_optimizer::plan_query(optimized, state, recorder).await?)
 }
 
-/// The session of one query for `workers`, whose tasks `progress` watches.
+/// The session of one query for `workers`, whose tasks `progress` watches. What they write here
+/// goes to `place`.
 pub(crate) fn on_workers(
     workers: &Workers,
-    state: SessionState,
+    mut state: SessionState,
+    place: &Arc<SegmentPlace>,
     store: ObjectStoreUrl,
     recorder: &Arc<Recorder>,
     progress: &ProgressHandle,
@@ -42,5 +45,6 @@ pub(crate) fn on_workers(
         progress.watch_task(&plan);
         Ok(plan)
     });
+    state.config_mut().set_extension(Arc::clone(place));
     workers.query(state, store, recorder, prepare)
 }

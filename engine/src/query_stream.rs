@@ -2,11 +2,13 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::task::Poll;
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::physical_plan::SendableRecordBatchStream;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::{EmptyRecordBatchStream, SendableRecordBatchStream};
 use futures::{Stream, StreamExt};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
@@ -15,7 +17,7 @@ use crate::catalog::StatementCatalog;
 use crate::error::Error;
 use crate::progress::ProgressHandle;
 use crate::record::StatementRecord;
-use crate::session::Session;
+use crate::session::{Session, WeakSession};
 use crate::statements::Context;
 
 /// Batches that may wait for a slow reader: enough that neither side waits for the other's
@@ -48,7 +50,8 @@ const BUFFERED_BATCHES: usize = 2;
 #[derive(Debug)]
 pub struct QueryStream {
     schema: SchemaRef,
-    query_id: Option<i64>,
+    /// 0 for none; another once the query is run again.
+    query_id: Arc<AtomicI64>,
     progress: ProgressHandle,
     source: Source,
 }
@@ -75,7 +78,10 @@ impl QueryStream {
     /// The statement's `query_id` in schema `sys`; `None` for statements that leave no trace there,
     /// as SET and queries that read only `sys`.
     pub fn query_id(&self) -> Option<i64> {
-        self.query_id
+        match self.query_id.load(Ordering::Acquire) {
+            0 => None,
+            id => Some(id),
+        }
     }
 
     /// A handle that tells from any task how far the statement is.
@@ -106,7 +112,7 @@ impl QueryStream {
         progress.add_rows(batch.num_rows() as u64);
         Self {
             schema: batch.schema(),
-            query_id,
+            query_id: Arc::new(AtomicI64::new(query_id.unwrap_or(0))),
             progress,
             source: Source::Ready(Some(batch)),
         }
@@ -119,9 +125,10 @@ impl QueryStream {
             catalog,
             record,
             progress,
+            again,
         } = context;
         let schema = stream.schema();
-        let query_id = record.traced_id();
+        let query_id = Arc::new(AtomicI64::new(record.traced_id().unwrap_or(0)));
         let (sender, batches) = mpsc::channel(BUFFERED_BATCHES);
         let counted = Arc::clone(&session.database_inner().running);
         let running = Running {
@@ -129,6 +136,11 @@ impl QueryStream {
             record,
             progress: progress.clone(),
             catalog,
+            again: again.map(|plan| Again {
+                plan,
+                session: session.downgrade(),
+                query_id: Arc::clone(&query_id),
+            }),
         };
         let task = tokio::spawn(async move {
             let _counted = counted;
@@ -153,7 +165,49 @@ struct Running {
     stream: SendableRecordBatchStream,
     progress: ProgressHandle,
     catalog: Arc<StatementCatalog>,
+    /// How to run it once more, as long as it has returned no row.
+    again: Option<Again>,
     record: StatementRecord,
+}
+
+/// A query that reads, to be run once more if it loses a worker that it does not need.
+struct Again {
+    plan: LogicalPlan,
+    session: WeakSession,
+    query_id: Arc<AtomicI64>,
+}
+
+impl Running {
+    /// The query has failed with `error`: runs it once more on the workers that are left, if that
+    /// may help. It gets an id of its own, since workers have records of the first attempt.
+    async fn run_again(&mut self, error: Error) -> Result<(), Error> {
+        let (Error::WorkerLost { name, .. }, Some(again)) = (&error, self.again.take()) else {
+            return Err(error);
+        };
+        let Some(session) = again.session.upgrade() else {
+            return Err(error);
+        };
+        tracing::info!(%error, "a query is run once more, without the worker that it has lost");
+        // Its operators end, and hand over what they have recorded.
+        self.stream = Box::pin(EmptyRecordBatchStream::new(self.stream.schema()));
+        let database = session.database_inner();
+        database.settled(name).await;
+        let record = self.record.anew(database.storage.next_query_id());
+        let traced = record.traced_id().unwrap_or(0);
+        let mut context = Context {
+            session: session.clone(),
+            catalog: Arc::clone(&self.catalog),
+            record,
+            progress: self.progress.clone(),
+            again: None,
+        };
+        let started = context.stream(&again.plan).await;
+        let first = std::mem::replace(&mut self.record, context.record);
+        first.finish(Err(&error)).await;
+        again.query_id.store(traced, Ordering::Release);
+        self.stream = started?;
+        Ok(())
+    }
 }
 
 /// Hands over batches until the end, an error, or a reader that is gone.
@@ -162,13 +216,20 @@ async fn drive(mut running: Running, sender: mpsc::Sender<Result<RecordBatch, Er
         match running.stream.next().await {
             Some(Ok(batch)) => {
                 let rows = batch.num_rows() as u64;
+                running.again = None;
                 running.record.add_rows(rows);
                 running.progress.add_rows(rows);
                 if sender.send(Ok(batch)).await.is_err() {
                     break Err(Error::Cancelled);
                 }
             }
-            Some(Err(error)) => break Err(running.catalog.diagnose(error.into()).await),
+            Some(Err(error)) => {
+                let error = running.catalog.diagnose(error.into()).await;
+                match running.run_again(error).await {
+                    Ok(()) => {}
+                    Err(error) => break Err(error),
+                }
+            }
             None => break Ok(()),
         }
     };
@@ -177,6 +238,7 @@ async fn drive(mut running: Running, sender: mpsc::Sender<Result<RecordBatch, Er
         progress,
         catalog,
         record,
+        again: _,
     } = running;
     drop(stream);
     progress.finish();

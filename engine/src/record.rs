@@ -98,6 +98,32 @@ impl StatementRecord {
         }
     }
 
+    /// A record of the same statement under another id: it is run again as a whole.
+    pub(crate) fn anew(&self, query_id: i64) -> Self {
+        let recorder = &self.recorder;
+        Self {
+            recorder: Recorder::new(
+                query_id,
+                recorder.level(),
+                recorder.sample_rate(),
+                recorder.limits(),
+            ),
+            sys: self.sys.clone(),
+            workers: Vec::new(),
+            last_query_id: Arc::clone(&self.last_query_id),
+            _running: Arc::clone(&self._running),
+            progress: self.progress.clone(),
+            sql: self.sql.clone(),
+            started_at: SystemTime::now(),
+            started: Instant::now(),
+            planned: None,
+            rows: 0,
+            ended: None,
+            cancelled: None,
+            done: false,
+        }
+    }
+
     /// A statement that leaves no trace: it asks about others, or only sets something.
     pub(crate) fn untraced() -> Self {
         Self {

@@ -1,8 +1,8 @@
 //! A session: settings, functions, prepared statements.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Weak};
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::catalog::{EmptyCatalogProviderList, SchemaProvider};
@@ -67,6 +67,16 @@ impl std::fmt::Debug for SessionInner {
         f.debug_struct("Session")
             .field("profile", &self.profile)
             .finish_non_exhaustive()
+    }
+}
+
+/// A session that others keep.
+#[derive(Debug)]
+pub(crate) struct WeakSession(Weak<SessionInner>);
+
+impl WeakSession {
+    pub(crate) fn upgrade(&self) -> Option<Session> {
+        self.0.upgrade().map(|inner| Session { inner })
     }
 }
 
@@ -271,6 +281,11 @@ impl Session {
 
     pub(crate) fn inner(&self) -> &SessionInner {
         &self.inner
+    }
+
+    /// The session as long as somebody else keeps it.
+    pub(crate) fn downgrade(&self) -> WeakSession {
+        WeakSession(Arc::downgrade(&self.inner))
     }
 
     pub(crate) fn database_inner(&self) -> &Arc<DatabaseInner> {

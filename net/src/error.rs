@@ -43,6 +43,13 @@ pub enum NetError {
         theirs: u16,
     },
 
+    /// A text that is no address.
+    #[error("'{text}' is no address, as 127.0.0.1:7433 or host-a:7433 are")]
+    Address {
+        /// As written.
+        text: String,
+    },
+
     /// Nobody answers.
     #[error("{peer} does not answer at {address}: {reason}")]
     Unreachable {
@@ -83,7 +90,7 @@ pub enum NetError {
     ShutDown,
 
     /// The address cannot be listened at.
-    #[error("cannot listen at {address} (UDP): {reason}")]
+    #[error("cannot listen at {address}: {reason}")]
     Listen {
         /// Where.
         address: SocketAddr,

@@ -40,16 +40,19 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::{SendableRecordBatchStream, execute_stream};
 use datafusion::sql::parser::Statement as DFStatement;
 use datafusion::sql::sqlparser::ast;
 use futures::StreamExt;
+use skewer_cluster::Workers;
 use skewer_profiling::Level;
 use skewer_sql::Statement;
 use skewer_storage::{Snapshot, Storage, Transaction};
 
 use crate::catalog::StatementCatalog;
+use crate::cluster::missing;
 use crate::error::Error;
 use crate::planning;
 use crate::progress::ProgressHandle;
@@ -64,6 +67,8 @@ pub(crate) struct Context {
     pub(crate) catalog: Arc<StatementCatalog>,
     pub(crate) record: StatementRecord,
     pub(crate) progress: ProgressHandle,
+    /// The query, if it may be run once more when it loses a worker.
+    pub(crate) again: Option<LogicalPlan>,
 }
 
 /// What came of a statement.
@@ -273,6 +278,7 @@ impl Context {
             catalog,
             record,
             progress,
+            again: None,
         }
     }
 
@@ -282,7 +288,17 @@ impl Context {
 
     async fn query(&mut self, statement: DFStatement) -> Result<Outcome, Error> {
         let plan = self.catalog.plan(statement).await?;
-        Ok(Outcome::Rows(self.stream(&plan).await?))
+        let database = Arc::clone(self.session.database_inner());
+        let stream = match self.stream(&plan).await {
+            // As it read the ends of segments: tables are named where there is no other way.
+            Err(Error::WorkerLost { name, tables, .. }) if tables.is_empty() => {
+                database.settled(&name).await;
+                self.stream(&plan).await?
+            }
+            started => started?,
+        };
+        self.again = database.is_master().then_some(plan);
+        Ok(Outcome::Rows(stream))
     }
 
     /// Optimises a plan, makes operators of it and starts them.
@@ -293,29 +309,67 @@ impl Context {
         self.stream_in_partitions(plan, None).await
     }
 
-    /// The same with a number of partitions other than the session's.
+    /// The same with a number of partitions other than the session's, without workers.
     pub(crate) async fn stream_in_partitions(
         &mut self,
         plan: &LogicalPlan,
         partitions: Option<usize>,
     ) -> Result<SendableRecordBatchStream, Error> {
         let mut state = self.catalog.planning_state();
-        match (partitions, &self.session.database_inner().workers) {
-            (Some(partitions), _) => {
+        let workers = match partitions {
+            Some(partitions) => {
                 state.config_mut().options_mut().execution.target_partitions = partitions;
+                None
             }
-            (None, Some(workers)) => {
-                let store = self.storage().object_store_url();
-                let recorder = self.record.recorder();
-                state = planning::on_workers(workers, state, store, recorder, &self.progress)?;
-            }
-            (None, None) => {}
+            None => self.workers(false),
+        };
+        self.start(plan, state, workers).await
+    }
+
+    /// Plans `plan` in `state`, for workers if there are any, and starts its operators.
+    pub(crate) async fn start(
+        &mut self,
+        plan: &LogicalPlan,
+        mut state: SessionState,
+        workers: Option<Workers>,
+    ) -> Result<SendableRecordBatchStream, Error> {
+        if let Some(workers) = &workers {
+            state = self.on_workers(workers, state)?;
         }
         let optimized = state.optimize(plan)?;
+        let database = self.session.database_inner();
+        missing::check(&optimized, self.catalog.snapshot(), |worker| {
+            database.lost(worker)
+        })?;
         let operators = planning::plan_query(&optimized, &state, self.record.recorder()).await?;
+        if let Some(workers) = &workers {
+            self.record.runs_on(workers, &operators);
+        }
         self.progress.watch(&operators);
         self.record.planned();
         Ok(execute_stream(operators, state.task_ctx())?)
+    }
+
+    /// The workers that a statement is distributed over, if it is; those that it needs to write
+    /// too if it `writes`.
+    pub(crate) fn workers(&self, writes: bool) -> Option<Workers> {
+        let database = self.session.database_inner();
+        database.workers_of(self.catalog.snapshot(), writes)
+    }
+
+    /// `state` as the session of a query for workers.
+    pub(crate) fn on_workers(
+        &self,
+        workers: &Workers,
+        state: SessionState,
+    ) -> Result<SessionState, Error> {
+        let store = self.storage().object_store_url();
+        let recorder = self.record.recorder();
+        let place = &self.session.database_inner().place;
+        let progress = &self.progress;
+        Ok(planning::on_workers(
+            workers, state, place, store, recorder, progress,
+        )?)
     }
 
     /// Publishes what a transaction holds.

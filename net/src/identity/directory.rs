@@ -26,6 +26,7 @@ use super::token::{JoinToken, TokenStore};
 /// | `tokens/` | one file per join token, named by its hash |
 /// | `workers/<n>.crt` | the certificate of each worker that has joined |
 /// | `revoked` | the revocation list, one entry per line |
+/// | `address` | where the master has listened last |
 #[derive(Debug, Clone)]
 pub struct ClusterDirectory {
     path: PathBuf,
@@ -92,6 +93,23 @@ impl ClusterDirectory {
     /// The revocation list.
     pub fn revocations(&self) -> Arc<Revocations> {
         Arc::new(Revocations::in_file(&self.path.join("revoked")))
+    }
+
+    /// Remembers where the master listens.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn set_address(&self, address: &str) -> Result<(), IdentityError> {
+        write_public(
+            &self.path.join("address"),
+            format!("{address}\n").as_bytes(),
+        )
+    }
+
+    /// Where the master has listened last; `None` if it never has.
+    pub fn address(&self) -> Option<String> {
+        let text = std::fs::read_to_string(self.path.join("address")).ok()?;
+        Some(text.trim().to_owned())
     }
 
     /// Makes a join token that leads to `address`, a `host:port` where workers reach the master.

@@ -29,7 +29,7 @@ pub use clock::{Clock, SystemClock};
 pub use credentials::Credentials;
 pub use directory::ClusterDirectory;
 pub use error::IdentityError;
-pub use node::{ClusterId, NodeId, PeerIdentity};
+pub use node::{ClusterId, NodeId, PeerIdentity, random_number};
 pub use revocation::{Revocation, Revocations};
 pub use token::{JoinToken, TokenHash, TokenStore};
 pub use verify::Trust;

@@ -193,6 +193,14 @@ pub(crate) fn random_bytes<const N: usize>() -> [u8; N] {
     bytes
 }
 
+/// A number that nobody can guess, and nobody has drawn before.
+///
+/// # Panics
+/// If the operating system has no randomness.
+pub fn random_number() -> u64 {
+    u64::from_le_bytes(random_bytes())
+}
+
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

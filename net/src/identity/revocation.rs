@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::SystemTime;
 
 use parking_lot::RwLock;
@@ -29,15 +30,21 @@ impl fmt::Display for Revocation {
     }
 }
 
-impl Revocation {
-    fn parse(line: &str) -> Option<Self> {
-        match line.trim().split_once(' ')? {
+impl FromStr for Revocation {
+    type Err = IdentityError;
+
+    /// Reads what `to_string` gives.
+    fn from_str(line: &str) -> Result<Self, IdentityError> {
+        let parse = || match line.trim().split_once(' ')? {
             ("node", number) => Some(Self::Node(NodeId(number.trim().parse().ok()?))),
             ("serial", serial) => Some(Self::Serial(serial.trim().to_owned())),
             _ => None,
-        }
+        };
+        parse().ok_or_else(|| IdentityError::malformed(format!("'{line}' revokes nothing")))
     }
+}
 
+impl Revocation {
     fn covers(&self, peer: &PeerIdentity) -> bool {
         match self {
             Self::Node(node) => *node == peer.node,
@@ -150,8 +157,8 @@ impl Revocations {
             None => String::new(),
         };
         let parse = |line: &str| {
-            Revocation::parse(line)
-                .ok_or_else(|| IdentityError::file(path, format!("'{line}' revokes nothing")))
+            line.parse::<Revocation>()
+                .map_err(|_| IdentityError::file(path, format!("'{line}' revokes nothing")))
         };
         let entries = text.lines().map(parse).collect::<Result<_, _>>()?;
         *self.list.write() = List { entries, version };

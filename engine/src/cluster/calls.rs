@@ -1,0 +1,120 @@
+//! What nodes ask each other, as bytes.
+
+use std::net::SocketAddr;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use datafusion::common::{DataFusionError, Result};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// A worker registers: [`Register`] → [`Registered`].
+pub(crate) const REGISTER: &str = "members/register";
+/// A worker asks who the others are, and is answered when that has changed: [`Watch`] →
+/// [`MemberList`].
+pub(crate) const WATCH: &str = "members/watch";
+/// A worker is about to end: [`Leave`] → nothing, when no query needs it any more.
+pub(crate) const LEAVE: &str = "members/leave";
+/// A worker asks for row ids: [`ReserveRows`] → the first of them, `i64`.
+pub(crate) const ROW_IDS: &str = "row-ids";
+/// The master asks a worker for the time: nothing → nanoseconds since 1970, `i64`.
+pub(crate) const CLOCK: &str = "clock";
+/// The master reads a segment: [`ReadSegment`] → its bytes.
+pub(crate) const READ: &str = "segment/read";
+/// The master says that nobody needs these segments any more: [`Dropped`] → nothing.
+pub(crate) const DROPPED: &str = "segment/dropped";
+/// The master says that a statement has been given up: [`Abandoned`] → nothing.
+pub(crate) const ABANDONED: &str = "segment/abandoned";
+
+/// What a worker says of itself.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Register {
+    /// Drawn by its process at start, and told by its lifeline.
+    pub(crate) incarnation: u64,
+    /// Where it listens; with an address of all interfaces it is found where it calls from.
+    pub(crate) address: SocketAddr,
+    /// Of its software.
+    pub(crate) version: String,
+    /// The segments that it has: tables and numbers.
+    pub(crate) segments: Vec<(u64, u64)>,
+}
+
+/// What it is told.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Registered {
+    /// The segments that nobody needs.
+    pub(crate) garbage: Vec<(u64, u64)>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Watch {
+    pub(crate) incarnation: u64,
+    /// The version that it knows; 0 none.
+    pub(crate) known: u64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Leave {
+    pub(crate) incarnation: u64,
+}
+
+/// Who takes part.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct MemberList {
+    pub(crate) version: u64,
+    /// Those who do.
+    pub(crate) present: Vec<MemberAt>,
+    /// Those who do not, and why.
+    pub(crate) lost: Vec<(u32, String)>,
+    /// Whose certificates are not valid any more.
+    pub(crate) revoked: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct MemberAt {
+    pub(crate) number: u32,
+    pub(crate) name: String,
+    pub(crate) address: SocketAddr,
+    pub(crate) incarnation: u64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct ReserveRows {
+    pub(crate) table: u64,
+    pub(crate) rows: u64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct ReadSegment {
+    pub(crate) owner: u32,
+    pub(crate) table: u64,
+    pub(crate) id: u64,
+    /// From, and until before. The whole without.
+    pub(crate) range: Option<(u64, u64)>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Dropped {
+    pub(crate) table: u64,
+    pub(crate) segments: Vec<u64>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Abandoned {
+    pub(crate) table: u64,
+    pub(crate) from: u64,
+    pub(crate) until: u64,
+}
+
+pub(crate) fn encode<T: Serialize>(message: &T) -> Result<Vec<u8>> {
+    postcard::to_stdvec(message).map_err(|error| DataFusionError::External(Box::new(error)))
+}
+
+pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
+    postcard::from_bytes(bytes).map_err(|error| DataFusionError::External(Box::new(error)))
+}
+
+/// This process's clock, nanoseconds since 1970.
+pub(crate) fn wall_ns() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    i64::try_from(since.unwrap_or_default().as_nanos()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,334 @@
+//! The process that has the catalog.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use datafusion::common::{Result as DFResult, exec_err, not_impl_err};
+use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::execution::{SessionState, SessionStateBuilder};
+use parking_lot::Mutex;
+use skewer_cluster::write::SegmentPlace;
+use skewer_cluster::{NodeOptions, NodeTasks, Workers};
+use skewer_net::identity::{ClusterDirectory, NodeId, PeerIdentity, Revocations, Trust};
+use skewer_net::{CallHandler, NetError, Node, PeerAddress, Services};
+use skewer_storage::{Snapshot, Storage, TableId};
+use tokio::sync::{Notify, watch};
+
+use super::calls::{self, Leave, Register, Registered, ReserveRows, Watch};
+use super::members::{Arrival, Member, Members};
+use super::options::ClusterOptions;
+use super::remote_reads::RemoteReads;
+use super::{VERSION, watching};
+use crate::cooperation::cooperative;
+
+/// How long a worker that registers may take to be seen by its lifeline: it has been answered
+/// there before it registers.
+const LIFELINE: Duration = Duration::from_secs(2);
+
+/// The end of a worker's lifeline, while it stands.
+#[derive(Debug, Clone)]
+pub(crate) struct Held {
+    pub(crate) incarnation: u64,
+    pub(crate) address: SocketAddr,
+    /// Told, the lifeline is cut.
+    pub(crate) cut: Arc<Notify>,
+}
+
+/// The master of a cluster: who the workers are, and how they are reached.
+#[derive(Debug)]
+pub struct Master {
+    inner: Arc<Inner>,
+}
+
+/// What the master's tasks share. Only [`Master`] keeps it: they end with it.
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) node: Node,
+    pub(crate) members: Members,
+    pub(crate) revocations: Arc<Revocations>,
+    pub(crate) options: ClusterOptions,
+    /// By number.
+    pub(crate) lifelines: Mutex<HashMap<u32, Held>>,
+    tasks: NodeTasks,
+    storage: Storage,
+    address: SocketAddr,
+    /// Whether some table had segments of the master's in the snapshot of this version.
+    owns: Mutex<Option<(u64, bool)>>,
+}
+
+/// A session with the functions that tasks have, on every node.
+pub(crate) fn task_session(environment: &Arc<RuntimeEnv>) -> SessionState {
+    SessionStateBuilder::new()
+        .with_runtime_env(Arc::clone(environment))
+        .with_default_features()
+        .build()
+}
+
+impl Master {
+    /// Listens, and lets workers register. Must be called within the runtime that it is to live
+    /// in.
+    pub(crate) fn start(
+        options: ClusterOptions,
+        storage: &Storage,
+        environment: &Arc<RuntimeEnv>,
+        place: &Arc<SegmentPlace>,
+    ) -> Result<Self, NetError> {
+        let directory = ClusterDirectory::open(&options.directory)?;
+        let authority = directory.authority()?;
+        let revocations = directory.revocations();
+        let trust = Trust::new(authority.certificate(), Arc::clone(&revocations))?;
+        let trust = trust.with_tokens(directory.tokens());
+        let listen = resolve(&options.listen)?;
+        let net = options.net.clone();
+        let (node, lifelines) = Node::bind_master(listen, directory.credentials()?, trust, net)?;
+        let address = node.local_address()?;
+        directory.set_address(&address.to_string())?;
+        let mut known = Vec::new();
+        for worker in directory.workers()? {
+            known.push((worker.0, directory.worker(worker)?.name));
+        }
+        let place = Arc::clone(place);
+        let tasks = NodeTasks::new(NodeOptions {
+            node: NodeId::MASTER,
+            quic: node.resolver(),
+            session: task_session(environment),
+            query_of_task: None,
+            // It is the one who knows.
+            members: watch::Sender::new(u64::MAX).subscribe(),
+            prepare: Arc::new(cooperative),
+            extend: Arc::new(move |config| config.set_extension(Arc::clone(&place))),
+            version: VERSION,
+        });
+        let inner = Arc::new(Inner {
+            members: Members::new(known),
+            revocations,
+            options,
+            lifelines: Mutex::default(),
+            storage: storage.clone(),
+            address,
+            owns: Mutex::default(),
+            node,
+            tasks,
+        });
+        storage.set_remote(RemoteReads::start(Arc::downgrade(&inner)));
+        storage.set_membership(Arc::new(WeakMembership(Arc::downgrade(&inner))));
+        inner.node.serve(Services {
+            worker: Some(inner.tasks.worker()),
+            calls: Some(Arc::new(Calls(Arc::downgrade(&inner)))),
+            admissions: Some(directory),
+        });
+        watching::start(lifelines, &inner);
+        tracing::info!(%address, "listening for workers");
+        Ok(Self { inner })
+    }
+
+    /// Where workers reach it.
+    pub fn address(&self) -> SocketAddr {
+        self.inner.address
+    }
+
+    /// All workers that have ever joined, by number.
+    pub fn members(&self) -> Vec<Member> {
+        self.inner.members.list()
+    }
+
+    pub(crate) fn inner(&self) -> &Arc<Inner> {
+        &self.inner
+    }
+
+    /// The workers for a query that reads `snapshot`: those that take part, and the master if it
+    /// has segments itself, or if rows enter there that are `written`. `None` if there is no
+    /// worker.
+    pub(crate) fn workers_of(&self, snapshot: &Snapshot, written: bool) -> Option<Workers> {
+        let inner = &*self.inner;
+        let mut present = inner.members.present();
+        if present.numbers.is_empty() {
+            return None;
+        }
+        let mut numbers = std::mem::take(&mut present.numbers);
+        if written || inner.owns_segments(snapshot) {
+            numbers.push(NodeId::MASTER.0);
+        }
+        let version = present.version;
+        Some(inner.tasks.workers(numbers, version, Arc::new(present)))
+    }
+
+    /// Closes all connections, so that the others need not wait to notice.
+    pub(crate) async fn shutdown(&self) {
+        self.inner.lifelines.lock().clear();
+        self.inner.node.shutdown().await;
+    }
+}
+
+impl Inner {
+    fn owns_segments(&self, snapshot: &Snapshot) -> bool {
+        let mut owns = self.owns.lock();
+        match *owns {
+            Some((version, known)) if version == snapshot.version() => known,
+            _ => {
+                let schemas = snapshot.schemas();
+                let mut tables = schemas.iter().flat_map(|schema| snapshot.tables(schema));
+                let found = tables.any(|table| {
+                    let mut segments = table.segments.iter();
+                    segments.any(|segment| segment.owner == NodeId::MASTER.0)
+                });
+                *owns = Some((snapshot.version(), found));
+                found
+            }
+        }
+    }
+
+    /// A worker is gone: what waits for it fails now, here and on the other workers.
+    pub(crate) fn lose(&self, number: u32, incarnation: u64, reason: &str) {
+        self.members.lose(number, incarnation, reason, || {
+            self.node.close_worker(NodeId(number), reason);
+        });
+        let mut lifelines = self.lifelines.lock();
+        if lifelines
+            .get(&number)
+            .is_some_and(|held| held.incarnation == incarnation)
+            && let Some(held) = lifelines.remove(&number)
+        {
+            held.cut.notify_one();
+        }
+    }
+
+    async fn register(&self, peer: &PeerIdentity, register: Register) -> DFResult<Registered> {
+        let number = peer.node.0;
+        let deadline = Instant::now() + LIFELINE;
+        let held = loop {
+            let held = self.lifelines.lock().get(&number).cloned();
+            match held {
+                Some(held) if held.incarnation == register.incarnation => break held,
+                Some(held) if self.members.incarnation_of(number) == Some(held.incarnation) => {
+                    return exec_err!(
+                        "{peer} runs already, as another process at {}",
+                        held.address.ip()
+                    );
+                }
+                _ if Instant::now() > deadline => return exec_err!("{peer} has no lifeline"),
+                _ => tokio::time::sleep(Duration::from_millis(2)).await,
+            }
+        };
+        let mut address = register.address;
+        if address.ip().is_unspecified() {
+            address.set_ip(held.address.ip());
+        }
+        let arrival = Arrival {
+            peer: peer.clone(),
+            address,
+            incarnation: register.incarnation,
+            version: register.version,
+        };
+        let listed: Vec<(TableId, u64)> = register
+            .segments
+            .into_iter()
+            .map(|(table, id)| (TableId(table), id))
+            .collect();
+        let garbage = self.members.register(arrival, |restarted| {
+            if restarted {
+                self.node.close_worker(peer.node, "it was restarted");
+            }
+            let name = peer.to_string();
+            self.node
+                .set_peer(PeerAddress::new(peer.node, &name, address));
+            self.storage.garbage_of(number, &listed, restarted)
+        });
+        tracing::info!(
+            worker = number,
+            name = peer.name,
+            %address,
+            segments = listed.len(),
+            garbage = garbage.len(),
+            "a worker takes part"
+        );
+        let garbage = garbage.into_iter().map(|(table, id)| (table.0, id));
+        Ok(Registered {
+            garbage: garbage.collect(),
+        })
+    }
+
+    async fn answer(&self, peer: &PeerIdentity, method: &str, body: &[u8]) -> DFResult<Vec<u8>> {
+        let number = peer.node.0;
+        match method {
+            calls::REGISTER => {
+                let registered = self.register(peer, calls::decode(body)?).await?;
+                calls::encode(&registered)
+            }
+            calls::WATCH => {
+                let Watch { incarnation, known } = calls::decode(body)?;
+                if self.members.incarnation_of(number) != Some(incarnation) {
+                    return exec_err!("{peer} takes no part, and has to register");
+                }
+                let revoked = || {
+                    let entries = self.revocations.entries().unwrap_or_default();
+                    entries.iter().map(ToString::to_string).collect()
+                };
+                calls::encode(&self.members.after(known, revoked).await)
+            }
+            calls::LEAVE => {
+                let Leave { incarnation } = calls::decode(body)?;
+                self.members.leave(number, incarnation).await;
+                Ok(Vec::new())
+            }
+            calls::ROW_IDS => {
+                let ReserveRows { table, rows } = calls::decode(body)?;
+                let first = self.storage.reserve_row_ids(TableId(table), rows);
+                calls::encode(&first.map_err(external)?)
+            }
+            other => not_impl_err!("the master does not know {other}"),
+        }
+    }
+}
+
+pub(super) fn external(
+    error: impl std::error::Error + Send + Sync + 'static,
+) -> datafusion::common::DataFusionError {
+    datafusion::common::DataFusionError::External(Box::new(error))
+}
+
+/// Answers workers.
+struct Calls(Weak<Inner>);
+
+#[async_trait]
+impl CallHandler for Calls {
+    async fn call(&self, peer: &PeerIdentity, method: &str, body: Vec<u8>) -> DFResult<Vec<u8>> {
+        match self.0.upgrade() {
+            Some(master) => master.answer(peer, method, &body).await,
+            None => exec_err!("the master is ending"),
+        }
+    }
+}
+
+/// The members, for the storage that the master itself keeps.
+#[derive(Debug)]
+struct WeakMembership(Weak<Inner>);
+
+impl skewer_storage::Membership for WeakMembership {
+    fn while_present(
+        &self,
+        writers: &[skewer_storage::Writer],
+        publish: &mut dyn FnMut(),
+    ) -> skewer_storage::Result<()> {
+        match self.0.upgrade() {
+            Some(master) => master.members.while_present(writers, publish),
+            None => Err(skewer_storage::StorageError::WorkerLost {
+                worker: "the master".to_owned(),
+                detail: "it is ending".to_owned(),
+            }),
+        }
+    }
+}
+
+/// The address that a text means.
+pub(super) fn resolve(text: &str) -> Result<SocketAddr, NetError> {
+    use std::net::ToSocketAddrs;
+    let none = || NetError::Address {
+        text: text.to_owned(),
+    };
+    let mut found = text.to_socket_addrs().map_err(|_| none())?;
+    found.next().ok_or_else(none)
+}

@@ -1,0 +1,236 @@
+//! A worker's life with its master.
+//!
+//! ```text
+//!   lifeline ─▶ register ─▶ watch, watch, watch … ─┐
+//!      ▲                                            │ the master is gone, or has given it up
+//!      └────────────── a little later ◀─────────────┘
+//! ```
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use skewer_net::identity::{NodeId, Revocation};
+use skewer_net::{Lifeline, NetError, PeerAddress};
+use skewer_storage::TableId;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::AbortHandle;
+
+use super::VERSION;
+use super::calls::{self, MemberList, Register, Registered, Watch};
+use super::worker::{Inner, master_at};
+use crate::error::Error;
+
+/// After an attempt that failed.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// A worker that takes part, or tries to. Dropped, it cuts its lifeline.
+#[derive(Debug)]
+pub(crate) struct Registration {
+    task: AbortHandle,
+    ended: mpsc::Receiver<Error>,
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Registration {
+    /// Begins to take part; the master is waited for for so long.
+    pub(crate) async fn start(worker: Arc<Inner>, wait: Duration) -> Result<Self, Error> {
+        let (ready, registered) = oneshot::channel();
+        let (end, mut ended) = mpsc::channel(1);
+        let deadline = Instant::now() + wait;
+        let task = tokio::spawn(async move {
+            let error = take_part(&worker, Some(ready), deadline).await;
+            // Without a receiver the worker is ending.
+            let _ = end.send(error).await;
+        });
+        let task = task.abort_handle();
+        tokio::select! {
+            biased;
+            Ok(()) = registered => Ok(Self { task, ended }),
+            error = ended.recv() => Err(error.unwrap_or(Error::Cancelled)),
+        }
+    }
+
+    /// Returns when the worker must not take part any more.
+    pub(crate) async fn ended(&mut self) -> Error {
+        self.ended.recv().await.unwrap_or(Error::Cancelled)
+    }
+}
+
+/// Takes part again and again; returns why it must not any more.
+async fn take_part(
+    worker: &Inner,
+    mut ready: Option<oneshot::Sender<()>>,
+    deadline: Instant,
+) -> Error {
+    let mut pause = FIRST_PAUSE;
+    let mut told = None;
+    loop {
+        let error = match once(worker, &mut ready).await {
+            Ok(never) => match never {},
+            Err(error) => error,
+        };
+        // What waits for the master fails now.
+        worker
+            .node
+            .close_worker(NodeId::MASTER, "its lifeline has ended");
+        worker.queries.end_all().await;
+        if is_final(&error) || (ready.is_some() && Instant::now() > deadline) {
+            return Error::from(error);
+        }
+        let text = error.to_string();
+        if told.as_ref() != Some(&text) {
+            tracing::warn!(master = worker.master, error = text, "trying again");
+            told = Some(text);
+            pause = FIRST_PAUSE;
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// Whether trying again is of no use.
+fn is_final(error: &NetError) -> bool {
+    matches!(
+        error,
+        NetError::Identity(_) | NetError::Refused { .. } | NetError::OtherVersion { .. }
+    )
+}
+
+enum Never {}
+
+/// Takes part until the master is gone.
+async fn once(worker: &Inner, ready: &mut Option<oneshot::Sender<()>>) -> Result<Never, NetError> {
+    let unreachable = |reason: String| NetError::Unreachable {
+        peer: NodeId::MASTER.to_string(),
+        address: worker.master.clone(),
+        reason,
+    };
+    let found = tokio::net::lookup_host(&worker.master).await;
+    let mut found = found.map_err(|error| unreachable(error.to_string()))?;
+    let address = found
+        .next()
+        .ok_or_else(|| unreachable("the name has no address".to_owned()))?;
+    worker.node.set_peer(master_at(address));
+    // The version of the protocol is found out by QUIC's HELLO, which says more.
+    worker.node.connect(NodeId::MASTER).await?;
+    let mut lifeline = worker.node.lifeline(worker.incarnation).await?;
+    tokio::select! {
+        result = registered(worker, ready) => result,
+        () = lifeline.ended() => Err(lost(&lifeline)),
+    }
+}
+
+fn lost(lifeline: &Lifeline) -> NetError {
+    NetError::Lost(lifeline.lost())
+}
+
+async fn registered(
+    worker: &Inner,
+    ready: &mut Option<oneshot::Sender<()>>,
+) -> Result<Never, NetError> {
+    let home = worker.home.clone();
+    let listed = tokio::task::spawn_blocking(move || home.list()).await;
+    let segments = match listed {
+        Ok(Ok(segments)) => segments,
+        Ok(Err(error)) => return Err(local(worker, &error)),
+        Err(error) => return Err(local(worker, &error)),
+    };
+    let register = Register {
+        incarnation: worker.incarnation,
+        address: worker.address,
+        version: VERSION.to_owned(),
+        segments: segments
+            .into_iter()
+            .map(|(table, id)| (table.0, id))
+            .collect(),
+    };
+    let answer = ask(worker, calls::REGISTER, &register).await?;
+    let Registered { garbage } = read(worker, &answer)?;
+    let mut by_table: HashMap<u64, Vec<u64>> = HashMap::new();
+    for (table, id) in garbage {
+        by_table.entry(table).or_default().push(id);
+    }
+    for (table, ids) in by_table {
+        tracing::info!(
+            table,
+            segments = ids.len(),
+            "segments that nobody needs are removed"
+        );
+        worker.home.remove(TableId(table), ids);
+    }
+    // Who the others are comes first: whoever waits for us to be ready may send queries at once.
+    let mut known = 0;
+    loop {
+        let watch = Watch {
+            incarnation: worker.incarnation,
+            known,
+        };
+        let answer = ask(worker, calls::WATCH, &watch).await?;
+        let list: MemberList = read(worker, &answer)?;
+        known = list.version;
+        apply(worker, list);
+        if let Some(ready) = ready.take() {
+            // Without a receiver the worker is ending.
+            let _ = ready.send(());
+        }
+    }
+}
+
+async fn ask<T: serde::Serialize>(
+    worker: &Inner,
+    method: &str,
+    question: &T,
+) -> Result<Vec<u8>, NetError> {
+    let body = calls::encode(question).map_err(|error| local(worker, &error))?;
+    worker.node.call(NodeId::MASTER, method, body).await
+}
+
+fn read<T: serde::de::DeserializeOwned>(worker: &Inner, answer: &[u8]) -> Result<T, NetError> {
+    calls::decode(answer).map_err(|error| local(worker, &error))
+}
+
+/// Something that went wrong here, and may not the next time.
+fn local(worker: &Inner, error: &dyn std::error::Error) -> NetError {
+    NetError::Unreachable {
+        peer: NodeId::MASTER.to_string(),
+        address: worker.master.clone(),
+        reason: error.to_string(),
+    }
+}
+
+/// Makes the node know whom the master knows.
+fn apply(worker: &Inner, list: MemberList) {
+    let revoked = list.revoked.iter().filter_map(|entry| entry.parse().ok());
+    worker
+        .revocations
+        .replace(revoked.collect::<Vec<Revocation>>());
+    let own = worker.home.node();
+    let mut peers = worker.peers.lock();
+    for (number, reason) in &list.lost {
+        if *number != own {
+            worker.node.close_worker(NodeId(*number), reason);
+        }
+    }
+    for member in list.present.iter().filter(|member| member.number != own) {
+        let node = NodeId(member.number);
+        let before = peers.iter().find(|peer| peer.number == member.number);
+        if before.is_some_and(|before| before.incarnation != member.incarnation) {
+            worker.node.close_worker(node, "it was restarted");
+        }
+        let peer = PeerAddress::new(node, &member.name, member.address);
+        worker.node.set_peer(peer);
+    }
+    *peers = list.present;
+    drop(peers);
+    if let Err(error) = worker.node.enforce_revocations() {
+        tracing::error!(%error, "connections of revoked nodes were not closed");
+    }
+    worker.members.send_replace(list.version);
+}

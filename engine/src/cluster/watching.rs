@@ -1,0 +1,170 @@
+//! How the master notices who is gone: lifelines end at once with their process, who is silent for
+//! long is given up, and who was revoked is turned out.
+
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use skewer_net::Lifelines;
+use skewer_net::identity::NodeId;
+use tokio::sync::Notify;
+
+use super::calls::{self, wall_ns};
+use super::master::{Held, Inner};
+
+/// Each worker is asked for the time so often …
+const HEARTBEAT: Duration = Duration::from_secs(1);
+
+/// … and the revocation list is looked at so often.
+const REVOCATIONS: Duration = Duration::from_millis(500);
+
+/// When too many files are open, accepting fails at once and would fail again at once.
+const BACK_OFF: Duration = Duration::from_millis(100);
+
+/// Watches for as long as the master is there.
+pub(crate) fn start(lifelines: Lifelines, master: &Arc<Inner>) {
+    tokio::spawn(accept(lifelines, Arc::downgrade(master)));
+    tokio::spawn(heartbeats(Arc::downgrade(master)));
+    tokio::spawn(revocations(Arc::downgrade(master)));
+}
+
+async fn accept(lifelines: Lifelines, master: Weak<Inner>) {
+    loop {
+        match lifelines.accept().await {
+            Ok(incoming) => {
+                let master = Weak::clone(&master);
+                tokio::spawn(async move {
+                    match incoming.watch().await {
+                        Ok(watched) => watch(watched, master).await,
+                        Err(error) => tracing::warn!(%error, "a lifeline was refused"),
+                    }
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a lifeline could not be accepted");
+                tokio::time::sleep(BACK_OFF).await;
+            }
+        }
+    }
+}
+
+async fn watch(mut watched: skewer_net::Watched, master: Weak<Inner>) {
+    let number = watched.peer.node.0;
+    let cut = Arc::new(Notify::new());
+    {
+        let Some(master) = master.upgrade() else {
+            return;
+        };
+        let held = Held {
+            incarnation: watched.incarnation,
+            address: watched.address,
+            cut: Arc::clone(&cut),
+        };
+        let mut lifelines = master.lifelines.lock();
+        let present = lifelines.get(&number);
+        if present.is_some_and(|other| other.incarnation != watched.incarnation) {
+            // Whoever has it is not thrown out by a copy of its directory.
+            tracing::warn!(worker = number, address = %watched.address,
+                "a second process has the certificate of a worker that runs");
+            return;
+        }
+        lifelines.insert(number, held);
+    }
+    let is_cut = tokio::select! {
+        () = watched.ended() => false,
+        () = cut.notified() => true,
+    };
+    let Some(master) = master.upgrade() else {
+        return;
+    };
+    let replaced = {
+        let lifelines = master.lifelines.lock();
+        let held = lifelines.get(&number);
+        held.is_some_and(|held| !Arc::ptr_eq(&held.cut, &cut))
+    };
+    if !is_cut && !replaced {
+        master.lose(number, watched.incarnation, "its process has ended");
+        // It may not have registered.
+        let mut lifelines = master.lifelines.lock();
+        if lifelines
+            .get(&number)
+            .is_some_and(|held| Arc::ptr_eq(&held.cut, &cut))
+        {
+            lifelines.remove(&number);
+        }
+    }
+}
+
+async fn heartbeats(master: Weak<Inner>) {
+    let mut ticks = tokio::time::interval(HEARTBEAT);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let Some(master) = master.upgrade() else {
+            return;
+        };
+        let patience = master.options.heartbeat_timeout;
+        for (number, incarnation, silent) in master.members.to_be_heard() {
+            if silent > patience {
+                let reason = format!("it has not answered for {} s", silent.as_secs());
+                master.lose(number, incarnation, &reason);
+                continue;
+            }
+            let master = Arc::clone(&master);
+            tokio::spawn(async move {
+                // Whoever does not answer is asked again at the next tick all the same.
+                let _ = tokio::time::timeout(patience, ask(&master, number, incarnation)).await;
+            });
+        }
+    }
+}
+
+/// Asks a worker for the time.
+pub(crate) async fn ask(master: &Inner, number: u32, incarnation: u64) {
+    let (asked_ns, asked) = (wall_ns(), Instant::now());
+    let node = &master.node;
+    let answer = node.call(NodeId(number), calls::CLOCK, Vec::new()).await;
+    let round_trip = asked.elapsed();
+    match answer
+        .map_err(Into::into)
+        .and_then(|body| calls::decode(&body))
+    {
+        Ok(theirs_ns) => {
+            let members = &master.members;
+            members.heard(number, incarnation, asked_ns, theirs_ns, round_trip);
+        }
+        Err(error) => tracing::debug!(worker = number, %error, "no answer"),
+    }
+}
+
+async fn revocations(master: Weak<Inner>) {
+    let mut known = Vec::new();
+    let mut ticks = tokio::time::interval(REVOCATIONS);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let Some(master) = master.upgrade() else {
+            return;
+        };
+        let entries = match master.revocations.entries() {
+            Ok(entries) => entries,
+            Err(error) => {
+                tracing::error!(%error, "the revocation list cannot be read: nobody is let in");
+                continue;
+            }
+        };
+        if entries == known {
+            continue;
+        }
+        known = entries;
+        for (peer, incarnation) in master.members.identities() {
+            if master.revocations.check(&peer).is_err() {
+                master.lose(peer.node.0, incarnation, "its certificate has been revoked");
+            }
+        }
+        if let Err(error) = master.node.enforce_revocations() {
+            tracing::error!(%error, "connections of revoked nodes were not closed");
+        }
+        // The workers keep a copy of the list.
+        master.members.changed();
+    }
+}

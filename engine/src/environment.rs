@@ -1,0 +1,57 @@
+//! Threads, memory and temporary files that statements and tasks run with.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use tokio::runtime::Runtime;
+
+use crate::error::Error;
+use crate::memory::MemoryBudget;
+
+/// Planning recurses over expressions: in debug builds a deep one needs more than the usual 2 MiB.
+const STACK: usize = 16 << 20;
+
+/// How the threads are called.
+pub(crate) const THREAD: &str = "skewer-worker";
+
+/// How many threads there are unless said otherwise: as many as the machine has.
+pub(crate) fn threads(asked: Option<usize>) -> usize {
+    asked.unwrap_or_else(|| {
+        std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get)
+    })
+}
+
+/// Threads that run statements and tasks.
+pub(crate) fn runtime(asked: Option<usize>) -> Result<Runtime, Error> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(threads(asked))
+        .thread_name(THREAD)
+        .thread_stack_size(STACK)
+        .enable_all()
+        .build()
+        .map_err(|e| Error::from_io(&e))
+}
+
+/// What operators run with: memory with a limit, and a directory to spill to.
+pub(crate) fn build(
+    memory_limit: Option<usize>,
+    temp_directory: Option<&Path>,
+) -> Result<(Arc<RuntimeEnv>, Arc<MemoryBudget>), Error> {
+    let memory = Arc::new(MemoryBudget::new(memory_limit));
+    let mut environment = RuntimeEnvBuilder::new()
+        // Directories are listed anew by each statement: files come and go.
+        .with_object_list_cache_limit(0)
+        .with_memory_pool(Arc::clone(&memory) as _);
+    if let Some(directory) = temp_directory {
+        // Now rather than when the first query spills.
+        std::fs::create_dir_all(directory).map_err(|error| {
+            let path = directory.display();
+            Error::Io(format!(
+                "the directory for temporary files, {path}: {error}"
+            ))
+        })?;
+        environment = environment.with_temp_file_path(directory);
+    }
+    Ok((environment.build_arc()?, memory))
+}
