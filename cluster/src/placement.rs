@@ -8,7 +8,6 @@
 //! number, and a table with fewer segments than there are workers is cut into ranges of bytes if
 //! it is large.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -97,18 +96,6 @@ impl Placement {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let partitions = state.config().target_partitions();
         write::wrap(Arc::clone(plan), writing, &self.workers, partitions)
-    }
-
-    /// Of the nodes that have segments of a table, one that a session's queries do not reach;
-    /// `None` for sessions of queries that are not distributed.
-    pub fn missing(config: &SessionConfig, owners: &BTreeSet<u32>) -> Option<u32> {
-        let placement = Self::of(config)?;
-        let workers = &placement.workers;
-        if workers.shares_segments() {
-            return None;
-        }
-        let is_there = |owner: &&u32| workers.list().iter().any(|at| at.number == **owner);
-        owners.iter().find(|owner| !is_there(owner)).copied()
     }
 
     /// Lets the planner ask.

@@ -41,7 +41,7 @@ mod target;
 pub use apply::{ApplyChangesExec, Changes};
 pub(crate) use encoded::{EncodedWrite, decode, encode};
 pub use entry::EntryExec;
-pub use place::{RowIds, SegmentPlace};
+pub use place::{Entered, RowIds, SegmentPlace};
 pub use plan::{Writing, entered, rewritten};
 pub(crate) use plan::{routes_to, tasks_of, wrap};
 pub use route::RouteExec;

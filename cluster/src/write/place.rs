@@ -90,6 +90,27 @@ impl fmt::Debug for Entries {
     }
 }
 
+/// A stream of rows that waits to enter, or has.
+#[derive(Debug)]
+pub struct Entered {
+    place: Arc<SegmentPlace>,
+    number: u64,
+}
+
+impl Entered {
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        // Dropping a stream may take a while.
+        let entry = self.place.entries.streams.lock().remove(&self.number);
+        drop(entry);
+    }
+}
+
 impl SegmentPlace {
     /// In the database's own directory: on the master, and for workers in its process.
     pub fn here(storage: Storage) -> Arc<Self> {
@@ -119,15 +140,15 @@ impl SegmentPlace {
             .ok_or_else(|| internal_datafusion_err!("a task writes that has no place to write to"))
     }
 
-    /// Lets a stream of rows enter here. Gives its number.
-    pub(super) fn enter(&self, rows: SendableRecordBatchStream) -> u64 {
+    /// Lets a stream of rows enter here, until the result is dropped.
+    pub(super) fn enter(self: &Arc<Self>, rows: SendableRecordBatchStream) -> Entered {
         let number = self.entries.next.fetch_add(1, Ordering::Relaxed);
-        let schema = rows.schema();
-        self.entries
-            .streams
-            .lock()
-            .insert(number, (schema, Some(rows)));
-        number
+        let entry = (rows.schema(), Some(rows));
+        self.entries.streams.lock().insert(number, entry);
+        Entered {
+            place: Arc::clone(self),
+            number,
+        }
     }
 
     pub(super) fn entering_schema(&self, number: u64) -> Result<SchemaRef> {

@@ -17,7 +17,7 @@ use url::Url;
 
 use super::apply::{ApplyChangesExec, Changes};
 use super::entry::EntryExec;
-use super::place::SegmentPlace;
+use super::place::{Entered, SegmentPlace};
 use super::route::RouteExec;
 use super::segments::{RowsHave, WriteSegmentsExec};
 use super::target::Target;
@@ -90,7 +90,8 @@ fn routed(
 }
 
 /// Writes `rows`, which have the table's columns and their ids and enter here, in a session made
-/// by [`Workers::query`]. Gives descriptions of the segments.
+/// by [`Workers::query`]. The plan gives descriptions of the segments; rows enter as long as the
+/// second part of the result is there.
 ///
 /// # Errors
 /// Those of planning.
@@ -98,13 +99,14 @@ pub async fn entered(
     rows: SendableRecordBatchStream,
     target: &Arc<Target>,
     state: &SessionState,
-) -> Result<Arc<dyn ExecutionPlan>> {
+) -> Result<(Arc<dyn ExecutionPlan>, Entered)> {
     let place = SegmentPlace::of(state.config())?;
     let schema = rows.schema();
-    let entry = Arc::new(EntryExec::new(place.enter(rows), schema));
+    let entered = place.enter(rows);
+    let entry = Arc::new(EntryExec::new(entered.number(), schema));
     // One stream feeds them.
     let plan = routed(entry, target, true, 1)?;
-    cut_at_exchanges(&plan, state).await
+    Ok((cut_at_exchanges(&plan, state).await?, entered))
 }
 
 /// Writes the rows of `scan`, which have their ids, anew where they are, with `changes`, in a

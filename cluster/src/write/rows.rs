@@ -12,7 +12,9 @@ use skewer_storage::StorageError;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {
     /// NULL in a column that is NOT NULL.
-    #[error("column {column} of table {table} is NOT NULL, but row {row} has no value for it")]
+    #[error(
+        "column {column} of table {table} is NOT NULL, but row {row} of the statement has no value for it"
+    )]
     NotNull {
         /// The table.
         table: String,
