@@ -63,13 +63,19 @@ impl Corpus {
     /// Plain DataFusion over the same Parquet files.
     pub async fn plain(&self) -> Result<SessionContext, BenchError> {
         let context = SessionContext::new();
+        self.register(&context).await?;
+        Ok(context)
+    }
+
+    /// Makes the same Parquet files tables of a session of plain DataFusion's.
+    pub async fn register(&self, context: &SessionContext) -> Result<(), BenchError> {
         for (table, directory) in &self.tables {
             let directory = format!("{}/", directory.display());
             context
                 .register_parquet(table, &directory, ParquetReadOptions::default())
                 .await?;
         }
-        Ok(context)
+        Ok(())
     }
 
     /// Writes what schema `sys` holds in memory; other measurements are not to be disturbed by it.

@@ -29,9 +29,12 @@ pub enum BenchError {
         /// What the operating system says.
         source: std::io::Error,
     },
-    /// The terminal is gone.
-    #[error("printing: {0}")]
-    Print(#[from] std::io::Error),
+    /// A node could not do its part.
+    #[error("{0}")]
+    Net(#[from] skewer_net::NetError),
+    /// The terminal or a worker process is gone.
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
     /// A task of the experiment panicked.
     #[error("{0}")]
     Task(#[from] tokio::task::JoinError),

@@ -6,6 +6,7 @@
 //! * [`overhead`]: what each profile level costs
 //! * [`injected_delay`]: whether a delayed record is found
 //! * [`many_segments`]: how long a database with many segments takes to open
+//! * [`transport`]: the shuffle over QUIC against that over gRPC
 //!
 //! * [`data`]: the three applications' tables and TPC-H, generated
 //! * [`corpus`]: databases with those tables, kept between runs
@@ -26,4 +27,5 @@ pub mod many_segments;
 pub mod measure;
 pub mod overhead;
 pub mod table;
+pub mod transport;
 pub mod workload;

@@ -4,6 +4,8 @@ use std::fs;
 use std::future::Future;
 use std::time::Instant;
 
+use crate::error::BenchError;
+
 /// What a run took.
 #[derive(Debug, Clone, Copy)]
 pub struct Took {
@@ -26,7 +28,12 @@ pub async fn timed<T, E>(future: impl Future<Output = Result<T, E>>) -> Result<(
 /// Processor time of the threads that live, in seconds. (The process's total has a resolution of
 /// 10 ms, which is too coarse.)
 fn cpu_seconds() -> f64 {
-    let Ok(threads) = fs::read_dir("/proc/self/task") else {
+    cpu_seconds_of(std::process::id())
+}
+
+/// The same of another process; NaN if it is gone.
+pub fn cpu_seconds_of(process: u32) -> f64 {
+    let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else {
         return f64::NAN;
     };
     let nanos: u64 = threads
@@ -34,6 +41,22 @@ fn cpu_seconds() -> f64 {
         .filter_map(|text| text.split(' ').next()?.parse::<u64>().ok())
         .sum();
     nanos as f64 / 1e9
+}
+
+/// Lets the peak of a process's resident memory begin anew with what it has now.
+pub fn forget_peak_of(process: u32) -> Result<(), BenchError> {
+    let path = format!("/proc/{process}/clear_refs");
+    fs::write(&path, "5").map_err(BenchError::file(path))
+}
+
+/// The most memory, in bytes, that a process has had resident.
+pub fn peak_bytes_of(process: u32) -> Result<u64, BenchError> {
+    let path = format!("/proc/{process}/status");
+    let status = fs::read_to_string(&path).map_err(BenchError::file(&path))?;
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    peak.and_then(|peak| peak.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok())
+        .map(|kilobytes| kilobytes * 1024)
+        .ok_or_else(|| BenchError::Unexpected(format!("{path} says nothing of memory")))
 }
 
 /// The middle value; NaN of none.

@@ -1,0 +1,228 @@
+//! Worker processes, and sessions that use them.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, SystemTime};
+
+use datafusion::common::DataFusionError;
+use datafusion::execution::SessionStateBuilder;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion_distributed::{DistributedExt, SessionStateBuilderExt, WorkerResolver};
+use skewer_net::identity::{Authority, Credentials, NodeId};
+use skewer_net::transport::worker_url;
+use skewer_net::{Node, PeerAddress};
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use url::Url;
+
+use super::worker::{network, node};
+use crate::corpus::Corpus;
+use crate::error::BenchError;
+use crate::measure::{cpu_seconds_of, forget_peak_of, peak_bytes_of};
+
+/// How batches get from worker to worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transport {
+    /// Ours, with mutual TLS.
+    Quic,
+    /// `datafusion-distributed`'s, with mutual TLS.
+    #[cfg(feature = "grpc")]
+    GrpcTls,
+    /// `datafusion-distributed`'s, as it is shipped.
+    #[cfg(feature = "grpc")]
+    Grpc,
+}
+
+impl Transport {
+    /// All that this program was built with.
+    #[cfg(feature = "grpc")]
+    pub const ALL: [Self; 3] = [Self::Quic, Self::GrpcTls, Self::Grpc];
+    /// All that this program was built with.
+    #[cfg(not(feature = "grpc"))]
+    pub const ALL: [Self; 1] = [Self::Quic];
+
+    /// How results call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Quic => "QUIC, mutual TLS",
+            #[cfg(feature = "grpc")]
+            Self::GrpcTls => "gRPC, mutual TLS",
+            #[cfg(feature = "grpc")]
+            Self::Grpc => "gRPC, plaintext",
+        }
+    }
+}
+
+/// How many worker processes there are.
+const WORKERS: u32 = 2;
+
+/// Two worker processes. They end with this.
+#[derive(Debug)]
+pub struct Cluster {
+    /// The certificates.
+    home: TempDir,
+    workers: Vec<Process>,
+    coordinator: Node,
+}
+
+#[derive(Debug)]
+struct Process {
+    child: Child,
+    /// Closed, it tells the process to end.
+    input: ChildStdin,
+    output: Lines<BufReader<ChildStdout>>,
+    /// One for each transport.
+    addresses: Vec<String>,
+}
+
+impl Cluster {
+    /// Starts the processes and waits until they serve.
+    pub async fn start() -> Result<Self, BenchError> {
+        let home = tempfile::tempdir()?;
+        let now = SystemTime::now();
+        let authority = Authority::create(now).map_err(network)?;
+        for number in 0..=WORKERS {
+            let day = Duration::from_secs(86_400);
+            let name = format!("node {number}");
+            let node = Credentials::issued_by(&authority, NodeId(number), &name, now, day);
+            let directory = home.path().join(number.to_string());
+            node.and_then(|node| node.write(&directory))
+                .map_err(network)?;
+            #[cfg(feature = "grpc")]
+            super::grpc::write_certificate(&directory, home.path())?;
+        }
+        let mut workers = Vec::new();
+        for number in 1..=WORKERS {
+            workers.push(Process::start(&home.path().join(number.to_string())).await?);
+        }
+        let coordinator = node(&home.path().join("0"))?;
+        let addresses: Vec<_> = workers.iter().map(|w| w.addresses[0].clone()).collect();
+        for (number, address) in (1..).zip(&addresses) {
+            let address = address.parse().map_err(network)?;
+            let id = NodeId(number);
+            coordinator.set_peer(PeerAddress::new(id, &id.to_string(), address));
+        }
+        let peers = addresses.join(" ");
+        for worker in &mut workers {
+            worker.tell(&peers).await?;
+        }
+        Ok(Self {
+            home,
+            workers,
+            coordinator,
+        })
+    }
+
+    /// A session whose queries run on the workers, over `transport`, with the tables of `corpus`.
+    pub async fn session(
+        &self,
+        transport: Transport,
+        corpus: &Corpus,
+    ) -> Result<SessionContext, BenchError> {
+        let builder = SessionStateBuilder::new()
+            .with_default_features()
+            .with_config(SessionConfig::new())
+            .with_distributed_planner()
+            // Every table is worth two workers.
+            .with_distributed_file_scan_config_bytes_per_partition(1 << 20)?;
+        let builder = match transport {
+            Transport::Quic => builder
+                .with_distributed_worker_resolver(Urls(
+                    (1..=WORKERS).map(|n| worker_url(NodeId(n))).collect(),
+                ))
+                .with_distributed_channel_resolver(self.coordinator.resolver()),
+            #[cfg(feature = "grpc")]
+            Transport::GrpcTls => builder
+                .with_distributed_worker_resolver(Urls(self.urls(1, "https")?))
+                .with_distributed_channel_resolver(super::grpc::tls(self.directory())?),
+            #[cfg(feature = "grpc")]
+            Transport::Grpc => {
+                builder.with_distributed_worker_resolver(Urls(self.urls(2, "http")?))
+            }
+        };
+        let context = SessionContext::from(builder.build());
+        corpus.register(&context).await?;
+        Ok(context)
+    }
+
+    #[cfg(feature = "grpc")]
+    fn urls(&self, place: usize, scheme: &str) -> Result<Vec<Url>, BenchError> {
+        self.workers
+            .iter()
+            .map(|worker| {
+                let address = &worker.addresses[place];
+                Url::parse(&format!("{scheme}://{address}")).map_err(network)
+            })
+            .collect()
+    }
+
+    /// Where the coordinator's certificate is.
+    pub fn directory(&self) -> &Path {
+        self.home.path()
+    }
+
+    /// Processor time of the workers so far, in seconds.
+    pub fn cpu_seconds(&self) -> f64 {
+        self.pids().map(cpu_seconds_of).sum()
+    }
+
+    /// Lets peaks of memory begin anew.
+    pub fn forget_peaks(&self) -> Result<(), BenchError> {
+        self.pids().try_for_each(forget_peak_of)
+    }
+
+    /// The most memory that any of the workers has had resident.
+    pub fn peak_bytes(&self) -> Result<u64, BenchError> {
+        let peaks: Result<Vec<u64>, _> = self.pids().map(peak_bytes_of).collect();
+        Ok(peaks?.into_iter().max().unwrap_or(0))
+    }
+
+    fn pids(&self) -> impl Iterator<Item = u32> {
+        self.workers.iter().filter_map(|w| w.child.id())
+    }
+}
+
+impl Process {
+    async fn start(identity: &Path) -> Result<Self, BenchError> {
+        let program = std::env::current_exe()?;
+        let mut child = Command::new(program)
+            .arg("worker")
+            .arg("--identity")
+            .arg(identity)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()?;
+        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(BenchError::Unexpected("a worker without pipes".to_owned()));
+        };
+        let mut output = BufReader::new(output).lines();
+        let addresses = output.next_line().await?.unwrap_or_default();
+        let addresses = addresses.split_whitespace().map(str::to_owned).collect();
+        Ok(Self {
+            child,
+            input,
+            output,
+            addresses,
+        })
+    }
+
+    async fn tell(&mut self, peers: &str) -> Result<(), BenchError> {
+        self.input
+            .write_all(format!("{peers}\n").as_bytes())
+            .await?;
+        match self.output.next_line().await? {
+            Some(line) if line == "ready" => Ok(()),
+            other => Err(BenchError::Unexpected(format!("a worker said {other:?}"))),
+        }
+    }
+}
+
+struct Urls(Vec<Url>);
+
+impl WorkerResolver for Urls {
+    fn get_urls(&self) -> Result<Vec<Url>, DataFusionError> {
+        Ok(self.0.clone())
+    }
+}

@@ -1,0 +1,260 @@
+//! The shuffle over QUIC against `datafusion-distributed`'s own over gRPC.
+//!
+//! Two worker processes, and this one as coordinator. Everything but the transport is the same:
+//! planner, tasks, files, partitions. Runs are interleaved: each round runs every variant.
+//!
+//! * the 22 queries of TPC-H at scale factor 1;
+//! * a shuffle of all columns of `lineitem` by its order's key, with processor time;
+//! * the same of four times `lineitem`, to a consumer that is slow: memory of the workers;
+//! * the first query of fresh workers.
+//!
+//! gRPC is there with the cargo feature `grpc`, in plaintext as `datafusion-distributed` ships it,
+//! and with mutual TLS, which QUIC always has.
+//!
+//! Modules:
+//!
+//! * [`cluster`]: worker processes, and sessions that use them
+//! * [`worker`]: a worker process
+//! * [`plans`]: physical plans that shuffle
+//! * [`results`]: what was measured, as tables
+//! * `grpc`: the other transport
+
+pub mod cluster;
+#[cfg(feature = "grpc")]
+pub mod grpc;
+pub mod plans;
+pub mod results;
+pub mod worker;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use clap::{Parser, Subcommand};
+use datafusion::common::DataFusionError;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::physical_plan::execute_stream;
+use datafusion::prelude::SessionContext;
+use futures::StreamExt;
+use skewer::Session;
+
+use crate::corpus::Corpus;
+use crate::document::publish;
+use crate::error::BenchError;
+use crate::measure::timed;
+use crate::workload::{CorpusName, tpch_query};
+use cluster::{Cluster, Transport};
+use results::{Memory, Results, Round, Shuffle};
+
+/// Compares the shuffle over QUIC with that over gRPC.
+#[derive(Debug, Parser)]
+pub struct Arguments {
+    #[command(subcommand)]
+    process: Option<Process>,
+    /// Rounds of the TPC-H queries and of the shuffle.
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// Fresh clusters, for the first query.
+    #[arg(long, default_value_t = 3)]
+    fresh: usize,
+    /// Only these queries of TPC-H.
+    #[arg(long, value_delimiter = ',')]
+    queries: Vec<i32>,
+    /// Where generated databases are kept.
+    #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/benchmarks"))]
+    data: PathBuf,
+    /// Write the results into docs/benchmarks.md.
+    #[arg(long)]
+    write: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Process {
+    /// A worker; started by the experiment
+    Worker(worker::Arguments),
+}
+
+/// Milliseconds that the slow consumer takes for a batch.
+const SLOW: Duration = Duration::from_millis(4);
+
+/// How often `lineitem` is sent to the slow consumer.
+const COPIES: usize = 4;
+
+/// Runs the experiment and publishes its results, or is one of its workers.
+pub fn run(arguments: &Arguments) -> Result<(), BenchError> {
+    let runtime = tokio::runtime::Runtime::new()?;
+    match &arguments.process {
+        Some(Process::Worker(worker)) => runtime.block_on(worker::run(worker)),
+        None => runtime.block_on(experiment(arguments)),
+    }
+}
+
+async fn experiment(arguments: &Arguments) -> Result<(), BenchError> {
+    let name = CorpusName::Tpch;
+    let corpus = Corpus::open(&arguments.data, name.directory(), || name.generate()).await?;
+    let embedded = corpus.database.session();
+    embedded.sql("SET profile.level = 'off'").await?;
+    let cluster = Cluster::start().await?;
+    let mut variants = vec![(None, corpus.plain().await?)];
+    for transport in Transport::ALL {
+        variants.push((Some(transport), cluster.session(transport, &corpus).await?));
+    }
+    let mut results = Results::default();
+    tpch(arguments, &embedded, &variants, &mut results).await?;
+    shuffle(arguments, &cluster, &variants, &mut results).await?;
+    drop(cluster);
+    slow_consumer(&corpus, &mut results).await?;
+    first_query(arguments, &corpus, &mut results).await?;
+    publish("transport", &results.to_string(), arguments.write)
+}
+
+type Variant = (Option<Transport>, SessionContext);
+
+async fn tpch(
+    arguments: &Arguments,
+    embedded: &Session,
+    variants: &[Variant],
+    results: &mut Results,
+) -> Result<(), BenchError> {
+    let all: Vec<i32> = (1..=22).collect();
+    let numbers = match arguments.queries.is_empty() {
+        true => &all,
+        false => &arguments.queries,
+    };
+    // The first round warms up.
+    for round in 0..=arguments.rounds {
+        for &number in numbers {
+            let query = tpch_query(number)?;
+            let (rows, took) = timed(rows_of_skewer(embedded, &query)).await?;
+            let mut walls = vec![took.wall];
+            for (transport, context) in variants {
+                let (given, took) = timed(rows_of(context, &query)).await?;
+                if given != rows {
+                    let by = transport.map_or("plain DataFusion", Transport::name);
+                    return Err(BenchError::Unexpected(format!(
+                        "TPC-H Q{number} has {rows} rows, and {given} over {by}"
+                    )));
+                }
+                walls.push(took.wall);
+            }
+            if round > 0 {
+                results.tpch.push(Round { number, walls });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Runs a query whose statements are split by semicolons: the second is the query if there are
+/// several, as a view is made for it.
+async fn rows_of(context: &SessionContext, sql: &[String]) -> Result<usize, BenchError> {
+    let mut rows = 0;
+    for statement in sql {
+        let plan = context.sql(statement).await?.create_physical_plan().await?;
+        let stream = execute_stream(plan, context.task_ctx())?;
+        rows += drain(stream, Duration::ZERO).await?;
+    }
+    Ok(rows)
+}
+
+async fn rows_of_skewer(session: &Session, sql: &[String]) -> Result<usize, BenchError> {
+    let mut rows = 0;
+    for statement in sql {
+        let batches = session.sql(statement).await?.collect().await?;
+        let counted = statement.trim_start().starts_with(['s', 'w']);
+        rows += batches
+            .iter()
+            .filter(|_| counted)
+            .map(|batch| batch.num_rows())
+            .sum::<usize>();
+    }
+    Ok(rows)
+}
+
+/// Reads a stream to its end, with a pause after each batch.
+async fn drain(
+    mut stream: SendableRecordBatchStream,
+    pause: Duration,
+) -> Result<usize, DataFusionError> {
+    let mut rows = 0;
+    while let Some(batch) = stream.next().await {
+        rows += batch?.num_rows();
+        if !pause.is_zero() {
+            tokio::time::sleep(pause).await;
+        }
+    }
+    Ok(rows)
+}
+
+async fn shuffle(
+    arguments: &Arguments,
+    cluster: &Cluster,
+    variants: &[Variant],
+    results: &mut Results,
+) -> Result<(), BenchError> {
+    results.shuffled_bytes = plans::bytes_of_lineitem(&variants[0].1).await?;
+    for round in 0..=arguments.rounds {
+        for (transport, context) in variants {
+            let Some(transport) = transport else { continue };
+            let plan = plans::counted_shuffle(context).await?;
+            let before = cluster.cpu_seconds();
+            let (rows, took) = timed(async {
+                let stream = execute_stream(plan, context.task_ctx())?;
+                drain(stream, Duration::ZERO).await
+            })
+            .await?;
+            if rows != 1 {
+                return Err(BenchError::Unexpected(format!("{rows} counts")));
+            }
+            let cpu = took.cpu + cluster.cpu_seconds() - before;
+            if round > 0 {
+                results.shuffles.push(Shuffle {
+                    transport: *transport,
+                    wall: took.wall,
+                    cpu,
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Fresh workers for each transport: what one leaves behind is not the other's.
+async fn slow_consumer(corpus: &Corpus, results: &mut Results) -> Result<(), BenchError> {
+    for transport in Transport::ALL {
+        let cluster = Cluster::start().await?;
+        let context = cluster.session(transport, corpus).await?;
+        // Connections, code and footers are there before memory is looked at.
+        let warm = plans::counted_shuffle(&context).await?;
+        drain(execute_stream(warm, context.task_ctx())?, Duration::ZERO).await?;
+        cluster.forget_peaks()?;
+        let plan = plans::large_shuffle(&context, COPIES).await?;
+        let stream = execute_stream(plan, context.task_ctx())?;
+        let started = Instant::now();
+        let rows = drain(stream, SLOW).await?;
+        results.memory.push(Memory {
+            transport,
+            rows,
+            seconds: started.elapsed().as_secs_f64(),
+            peak_bytes: cluster.peak_bytes()?,
+        });
+    }
+    Ok(())
+}
+
+async fn first_query(
+    arguments: &Arguments,
+    corpus: &Corpus,
+    results: &mut Results,
+) -> Result<(), BenchError> {
+    let query = tpch_query(3)?;
+    for _ in 0..arguments.fresh {
+        for transport in Transport::ALL {
+            let cluster = Cluster::start().await?;
+            let context = cluster.session(transport, corpus).await?;
+            let (_, first) = timed(rows_of(&context, &query)).await?;
+            let (_, second) = timed(rows_of(&context, &query)).await?;
+            results.first.push((transport, first.wall, second.wall));
+        }
+    }
+    Ok(())
+}
