@@ -19,6 +19,13 @@ Rows appear when their query has ended. They stay until they are older than
 `profile.retention_age` (7 days) or all together larger than `profile.retention_bytes` (1 GiB);
 the oldest queries go first. `WHERE query_id = …` is fast however many queries there are.
 
+In a cluster every process keeps what it recorded in its own directory, up to
+`profile.retention_bytes` each. The tables have the rows of all of them: the master asks its workers
+when a table is scanned, and keeps what it was told about single queries. When a query ends, its
+workers are waited for, up to a second. What a lost worker recorded is missing; `sys.workers` and
+`EXPLAIN PROFILE` say so. Workers set the times that they recorded back by what their clocks are
+ahead of the master's: `clock_error_ns` says by how much that may be wrong.
+
 Times are `TIMESTAMP(ns, UTC)`, durations `BIGINT` nanoseconds.
 
 ## Tables
