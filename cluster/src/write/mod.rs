@@ -47,5 +47,5 @@ pub(crate) use plan::{routes_to, tasks_of, wrap};
 pub use route::RouteExec;
 pub use rows::{WriteError, conform};
 pub use segments::{RowsHave, WriteSegmentsExec, descriptions};
-pub use shards::{check_keys, shards};
+pub use shards::{has_hash, shards};
 pub use target::Target;

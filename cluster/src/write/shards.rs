@@ -34,17 +34,9 @@ fn hashed_as(data_type: &DataType) -> Option<DataType> {
     })
 }
 
-/// Whether rows can be divided by these columns.
-///
-/// # Errors
-/// Which column cannot be hashed.
-pub fn check_keys<'a>(keys: impl IntoIterator<Item = (&'a str, &'a DataType)>) -> Result<()> {
-    for (name, data_type) in keys {
-        if hashed_as(data_type).is_none() {
-            return plan_err!("column {name} has type {data_type}, which has no hash");
-        }
-    }
-    Ok(())
+/// Whether rows can be divided by columns of a type.
+pub fn has_hash(data_type: &DataType) -> bool {
+    hashed_as(data_type).is_some()
 }
 
 /// The shard of each row, of `of` shards, by the values of its keys.

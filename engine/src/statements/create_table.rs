@@ -5,19 +5,28 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::logical_expr::{DdlStatement, LogicalPlan};
 use datafusion::sql::parser::Statement as DFStatement;
-use datafusion::sql::sqlparser::ast::{self, ColumnDef, ColumnOption, TableConstraint};
-use skewer_sql::ObjectKind;
+use datafusion::sql::sqlparser::ast::{
+    self, ColumnDef, ColumnOption, FunctionArg, FunctionArgExpr, FunctionArguments, TableConstraint,
+};
+use skewer_cluster::write::has_hash;
+use skewer_sql::{ObjectKind, nearest};
+use skewer_storage::Partitioning;
 
 use super::{Context, Outcome, as_statement};
+use crate::catalog::names::fold;
 use crate::catalog::{StatementCatalog, types};
 use crate::error::Error;
 
 /// Creates a table; AS a query fills it in the same transaction.
 pub(crate) async fn execute(
     context: &mut Context,
-    table: ast::CreateTable,
+    mut table: ast::CreateTable,
 ) -> Result<Outcome, Error> {
     refuse_unsupported(&table)?;
+    let keys = match table.partition_by.take() {
+        Some(partition_by) => hash_keys(&partition_by)?,
+        None => Vec::new(),
+    };
     let name = context.catalog.resolve(&table.name)?;
     name.must_be_writable()?;
     let snapshot = Arc::clone(context.catalog.snapshot());
@@ -45,8 +54,15 @@ pub(crate) async fn execute(
     let or_replace = table.or_replace;
     let Some(query) = table.query.clone() else {
         let schema = columns_schema(&context.catalog, &table.columns).await?;
+        let divided = partitioning(&schema, keys)?;
         let mut transaction = context.storage().begin();
-        transaction.create_table(&name.schema, &name.table, schema, or_replace)?;
+        transaction.create_partitioned_table(
+            &name.schema,
+            &name.table,
+            schema,
+            divided,
+            or_replace,
+        )?;
         context.commit(transaction).await?;
         return Ok(Outcome::Done);
     };
@@ -62,7 +78,7 @@ pub(crate) async fn execute(
         table
             .columns
             .iter()
-            .any(|column| crate::catalog::names::fold(&column.name) == name && is_not_null(column))
+            .any(|column| fold(&column.name) == name && is_not_null(column))
     };
     let fields = input
         .schema()
@@ -71,14 +87,71 @@ pub(crate) async fn execute(
         .map(|field| types::storable(field, !declared_not_null(field.name())))
         .collect::<Result<Vec<Field>, Error>>()?;
     let schema: SchemaRef = Arc::new(Schema::new(fields));
+    let divided = partitioning(&schema, keys)?;
     let mut transaction = context.storage().begin();
-    let created = transaction.create_table(&name.schema, &name.table, schema, or_replace)?;
-    let stream = context.stream(&input).await?;
-    let (segments, rows) = context.write(stream, &created).await?;
+    let created = transaction.create_partitioned_table(
+        &name.schema,
+        &name.table,
+        schema,
+        divided,
+        or_replace,
+    )?;
+    let (segments, rows) = context.write_query(&input, &created).await?;
     transaction.add_segments(created.id, segments)?;
     context.commit(transaction).await?;
     context.session.database_inner().has_grown(created.id);
     Ok(Outcome::Count(rows))
+}
+
+/// The columns of `HASH (a, b)`.
+fn hash_keys(partition_by: &ast::Expr) -> Result<Vec<String>, Error> {
+    let unsupported = || {
+        Error::Unsupported(format!(
+            "PARTITION BY {partition_by}; it is PARTITION BY HASH (column, …)"
+        ))
+    };
+    let ast::Expr::Function(function) = partition_by else {
+        return Err(unsupported());
+    };
+    let FunctionArguments::List(list) = &function.args else {
+        return Err(unsupported());
+    };
+    if !function.name.to_string().eq_ignore_ascii_case("hash") || list.args.is_empty() {
+        return Err(unsupported());
+    }
+    let column = |argument: &FunctionArg| match argument {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(ast::Expr::Identifier(column))) => {
+            Ok(fold(column))
+        }
+        _ => Err(unsupported()),
+    };
+    list.args.iter().map(column).collect()
+}
+
+/// How the rows of a table with these columns are divided by the hash of `keys`, if there are any.
+fn partitioning(schema: &SchemaRef, keys: Vec<String>) -> Result<Partitioning, Error> {
+    if keys.is_empty() {
+        return Ok(Partitioning::RoundRobin);
+    }
+    for (place, key) in keys.iter().enumerate() {
+        let Ok(field) = schema.field_with_name(key) else {
+            let known = schema.fields().iter().map(|field| field.name().as_str());
+            return Err(Error::UnknownColumn {
+                suggestions: nearest(key, known),
+                name: key.clone(),
+            });
+        };
+        if keys[..place].contains(key) {
+            return Err(Error::Invalid(format!("column {key} is listed twice")));
+        }
+        if !has_hash(field.data_type()) {
+            let is = types::sql_name(field.data_type());
+            return Err(Error::Unsupported(format!(
+                "PARTITION BY HASH of column {key}, which is {is}"
+            )));
+        }
+    }
+    Ok(Partitioning::Hash(keys))
 }
 
 fn is_not_null(column: &ColumnDef) -> bool {
@@ -156,10 +229,8 @@ fn refuse_unsupported(table: &ast::CreateTable) -> Result<(), Error> {
             "CREATE TABLE … LIKE; write CREATE TABLE … AS SELECT * FROM … LIMIT 0".to_owned(),
         ));
     }
-    if table.partition_by.is_some() || table.inherits.is_some() {
-        return Err(Error::Unsupported(
-            "partitioned and inheriting tables".to_owned(),
-        ));
+    if table.inherits.is_some() {
+        return Err(Error::Unsupported("inheriting tables".to_owned()));
     }
     if table.columns.is_empty() && table.query.is_none() {
         return Err(Error::Invalid(

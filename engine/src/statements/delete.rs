@@ -3,10 +3,10 @@
 use datafusion::arrow::array::AsArray;
 use datafusion::arrow::datatypes::Int64Type;
 use datafusion::sql::sqlparser::ast::{self, FromTable, ObjectName, SetExpr, TableFactor};
+use skewer_cluster::write::Changes;
 use skewer_sql::Statement;
 use skewer_sql::row_ids::ROW_ID;
 
-use super::rewrite::Changes;
 use super::{Context, Outcome, as_statement};
 use crate::error::Error;
 

@@ -52,8 +52,7 @@ pub(crate) async fn execute(
     check_types(&dml.input, &table, &explicit)?;
     let input = round_fractions(Arc::unwrap_or_clone(dml.input), &explicit)?;
     let input = nullable_values(input)?;
-    let stream = context.stream(&input).await?;
-    let (segments, rows) = context.write(stream, &table).await?;
+    let (segments, rows) = context.write_query(&input, &table).await?;
     let mut transaction = context.storage().begin();
     transaction.add_segments(table.id, segments)?;
     context.commit(transaction).await?;

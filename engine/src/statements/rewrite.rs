@@ -2,39 +2,21 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array, RecordBatch};
-use datafusion::arrow::compute::{filter_record_batch, interleave, not};
-use datafusion::arrow::datatypes::{DataType, Int64Type};
+use datafusion::arrow::array::{AsArray, RecordBatch};
+use datafusion::arrow::datatypes::Int64Type;
 use datafusion::catalog::TableProvider;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::physical_plan::{SendableRecordBatchStream, execute_stream};
 use datafusion::sql::sqlparser::ast::ObjectName;
 use futures::StreamExt;
-use skewer_storage::{SegmentMeta, TableMeta};
+use skewer_cluster::write::{Changes, rewritten};
+use skewer_storage::{NewSegment, SegmentMeta, TableMeta};
 use tokio::sync::OwnedMutexGuard;
 
+use super::write::OnWorkers;
 use super::{Context, Outcome};
 use crate::catalog::native_table::NativeTable;
 use crate::error::Error;
-
-/// What is to become of rows, by their ids in ascending order.
-pub(crate) enum Changes {
-    /// They go.
-    Delete(Vec<i64>),
-    /// They get new values in some columns, given by their place in the table.
-    Update {
-        ids: Vec<i64>,
-        columns: Vec<(usize, ArrayRef)>,
-    },
-}
-
-impl Changes {
-    fn ids(&self) -> &[i64] {
-        match self {
-            Self::Delete(ids) | Self::Update { ids, .. } => ids,
-        }
-    }
-}
 
 /// A table whose rows nobody else changes, as of now.
 pub(crate) struct LockedTable {
@@ -88,43 +70,77 @@ impl Context {
     /// change, and publishes them in place of the old ones.
     pub(crate) async fn rewrite(
         &mut self,
-        table: &TableMeta,
+        table: &Arc<TableMeta>,
         changes: Changes,
     ) -> Result<Outcome, Error> {
         let ids = changes.ids();
         if ids.is_empty() {
             return Ok(Outcome::Count(0));
         }
-        let mut writer = self.storage().writer(table);
+        let changed_rows = ids.len() as u64;
         let mut removed = Vec::new();
-        let mut wrote = false;
+        let mut rewritten = Vec::new();
         for segment in &table.segments {
             let hits = self.hits(table, segment, ids).await?;
             if hits == 0 {
                 continue;
             }
             removed.push(segment.id);
-            if matches!(changes, Changes::Delete(_)) && hits == segment.rows {
-                continue;
-            }
-            let mut stream = self.read(table, segment, None).await?;
-            while let Some(batch) = stream.next().await {
-                let batch = apply(&batch?, &changes)?;
-                if batch.num_rows() > 0 {
-                    writer.write_with_ids(&batch).await?;
-                    wrote = true;
-                }
+            let all_go = matches!(changes, Changes::Delete(_)) && hits == segment.rows;
+            if !all_go {
+                rewritten.push(Arc::clone(segment));
             }
         }
-        let added = match wrote {
-            true => writer.finish().await?,
-            false => Vec::new(),
+        let on = match rewritten.is_empty() {
+            true => None,
+            false => self.begin_writing(table, self.workers(true))?,
+        };
+        let added = match on {
+            Some(on) => self.rewrite_on(on, table, rewritten, changes).await?,
+            None => self.rewrite_here(table, &rewritten, &changes).await?,
         };
         let mut transaction = self.storage().begin();
         transaction.replace_segments(table.id, &removed, added)?;
         self.commit(transaction).await?;
         self.session.database_inner().has_grown(table.id);
-        Ok(Outcome::Count(ids.len() as u64))
+        Ok(Outcome::Count(changed_rows))
+    }
+
+    async fn rewrite_here(
+        &self,
+        table: &Arc<TableMeta>,
+        segments: &[Arc<SegmentMeta>],
+        changes: &Changes,
+    ) -> Result<Vec<NewSegment>, Error> {
+        let mut writer = self.storage().writer(table);
+        for segment in segments {
+            let mut stream = self.read(table, segment, None).await?;
+            while let Some(batch) = stream.next().await {
+                writer.write_with_ids(&changes.apply(&batch?)?).await?;
+            }
+        }
+        Ok(writer.finish().await?)
+    }
+
+    /// The owners of the segments write them anew.
+    async fn rewrite_on(
+        &mut self,
+        on: OnWorkers,
+        table: &Arc<TableMeta>,
+        segments: Vec<Arc<SegmentMeta>>,
+        changes: Changes,
+    ) -> Result<Vec<NewSegment>, Error> {
+        let mut state = self.catalog.planning_state();
+        // Several partitions of an owner would make several small segments.
+        state.config_mut().options_mut().execution.target_partitions = 1;
+        let state = self.on_workers(&on.workers, state)?;
+        let scan = NativeTable::with_row_ids(table, self.storage())
+            .only(segments)
+            .scan(&state, None, &[], None)
+            .await?;
+        let plan = rewritten(scan, changes, &on.target, &state).await?;
+        let stream = self.start_writing(&on, plan, &state)?;
+        Ok(self.adopt(on, stream).await?.0)
     }
 
     /// How many rows of a segment have one of the ids, which are sorted.
@@ -168,42 +184,4 @@ impl Context {
             .await?;
         Ok(execute_stream(scan, state.task_ctx())?)
     }
-}
-
-/// A batch with row ids last, after the changes.
-fn apply(batch: &RecordBatch, changes: &Changes) -> Result<RecordBatch, Error> {
-    let row_ids = batch
-        .column(batch.num_columns() - 1)
-        .as_primitive::<Int64Type>();
-    match changes {
-        Changes::Delete(ids) => {
-            let goes: BooleanArray = is_in(row_ids, ids);
-            Ok(filter_record_batch(batch, &not(&goes)?)?)
-        }
-        Changes::Update { ids, columns } => {
-            let sources: Vec<(usize, usize)> = row_ids
-                .values()
-                .iter()
-                .enumerate()
-                .map(|(row, id)| match ids.binary_search(id) {
-                    Ok(new) => (1, new),
-                    Err(_) => (0, row),
-                })
-                .collect();
-            let mut arrays = batch.columns().to_vec();
-            for (column, new) in columns {
-                arrays[*column] = interleave(&[&*arrays[*column], &**new], &sources)?;
-            }
-            Ok(RecordBatch::try_new(batch.schema(), arrays)?)
-        }
-    }
-}
-
-fn is_in(row_ids: &Int64Array, ids: &[i64]) -> BooleanArray {
-    debug_assert_eq!(row_ids.data_type(), &DataType::Int64);
-    row_ids
-        .values()
-        .iter()
-        .map(|id| Some(ids.binary_search(id).is_ok()))
-        .collect()
 }

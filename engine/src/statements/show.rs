@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use datafusion::arrow::datatypes::Schema;
 use datafusion::sql::sqlparser::ast::ObjectName;
 use skewer_sql::{ObjectKind, Statement};
+use skewer_storage::{Partitioning, TableMeta};
 
 use super::{Context, Outcome, as_statement, text_batch};
 use crate::catalog::types::sql_name;
@@ -132,7 +133,8 @@ pub(crate) async fn create(
 async fn definition(context: &Context, name: &Name) -> Result<(ObjectKind, String), Error> {
     let snapshot = context.catalog.snapshot();
     if let Some(table) = snapshot.table(&name.schema, &name.table) {
-        return Ok((ObjectKind::Table, table_definition(name, &table.schema)));
+        let definition = table_definition(name, &table.schema);
+        return Ok((ObjectKind::Table, definition + &divided(&table)));
     }
     if let Some(view) = snapshot.view(&name.schema, &name.table) {
         let kind = match view.sql.starts_with("CREATE EXTERNAL") {
@@ -160,6 +162,17 @@ async fn definition(context: &Context, name: &Name) -> Result<(ObjectKind, Strin
         });
     }
     Err(context.catalog.unknown_table(name))
+}
+
+/// How the rows of a table are divided among workers, if it says so.
+fn divided(table: &TableMeta) -> String {
+    match &table.partitioning {
+        Partitioning::RoundRobin => String::new(),
+        Partitioning::Hash(keys) => {
+            let keys: Vec<_> = keys.iter().map(|key| quoted(key)).collect();
+            format!("\nPARTITION BY HASH ({})", keys.join(", "))
+        }
+    }
 }
 
 fn table_definition(name: &Name, schema: &Schema) -> String {

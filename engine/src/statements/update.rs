@@ -9,11 +9,11 @@ use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuil
 use datafusion::sql::sqlparser::ast::{
     self, AssignmentTarget, Ident, SelectItem, SetExpr, UpdateTableFromKind,
 };
+use skewer_cluster::write::Changes;
 use skewer_sql::nearest;
 use skewer_storage::TableMeta;
 
 use super::delete::Target;
-use super::rewrite::Changes;
 use super::{Context, Outcome, as_statement};
 use crate::catalog::names::fold;
 use crate::catalog::types::{must_be_assignable, rounded};

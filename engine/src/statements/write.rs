@@ -1,21 +1,74 @@
-//! Rows into a table's new segments.
+//! Rows into a table's new segments: here, or on the workers that will own them.
 
 use std::sync::Arc;
 
-use datafusion::arrow::array::{Array, ArrayRef, RecordBatch};
-use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::physical_plan::SendableRecordBatchStream;
+use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch};
+use datafusion::common::DataFusionError;
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream, execute_stream};
 use futures::StreamExt;
-use skewer_storage::{NewSegment, TableMeta};
+use parking_lot::Mutex;
+use skewer_cluster::Workers;
+use skewer_cluster::write::{Target, Writing, conform, descriptions, entered};
+use skewer_profiling::Level;
+use skewer_storage::{MASTER, NewSegment, Partitioning, TableMeta, Write};
 
 use super::Context;
 use crate::error::Error;
 
+/// A statement that writes segments on workers.
+pub(crate) struct OnWorkers {
+    pub(crate) workers: Workers,
+    pub(crate) target: Arc<Target>,
+    /// Dropped, it gives up what workers have written.
+    write: Write,
+}
+
 impl Context {
     /// Writes a stream whose columns are the table's, in its order, to new segments. They are not
     /// published yet. Gives the number of rows.
+    ///
+    /// Rows get their ids in the order of the stream, wherever they are written.
     pub(crate) async fn write(
+        &mut self,
+        stream: SendableRecordBatchStream,
+        table: &Arc<TableMeta>,
+    ) -> Result<(Vec<NewSegment>, u64), Error> {
+        match self.begin_writing(table, self.workers(true))? {
+            Some(on) => self.write_on(on, stream, table).await,
+            None => self.write_here(stream, table).await,
+        }
+    }
+
+    /// Writes the rows of a query to new segments as [`Context::write`] does; where the query is
+    /// distributed, each worker writes what it has made.
+    pub(crate) async fn write_query(
+        &mut self,
+        plan: &LogicalPlan,
+        table: &Arc<TableMeta>,
+    ) -> Result<(Vec<NewSegment>, u64), Error> {
+        let Some(on) = self.begin_writing(table, self.workers(true))? else {
+            let stream = self.stream(plan).await?;
+            return self.write_here(stream, table).await;
+        };
+        // Result rows are logged where they arrive, so at this level they come here first.
+        if self.record.recorder().level() == Level::Records {
+            let stream = self.stream(plan).await?;
+            return self.write_on(on, stream, table).await;
+        }
+        let writing = Writing::new(Arc::clone(&on.target));
+        let mut state = self.catalog.planning_state();
+        state.config_mut().set_extension(Arc::clone(&writing));
+        let stream = self.start(plan, state, Some(on.workers.clone())).await?;
+        match writing.is_planned() {
+            true => self.adopt(on, stream).await,
+            false => self.write_on(on, stream, table).await,
+        }
+    }
+
+    async fn write_here(
         &mut self,
         mut stream: SendableRecordBatchStream,
         table: &TableMeta,
@@ -23,7 +76,7 @@ impl Context {
         let mut writer = self.storage().writer(table);
         let mut rows = 0;
         while let Some(batch) = stream.next().await {
-            let batch = conform(&batch?, table, rows)?;
+            let batch = conform(&batch?, &table.schema, &table.name, rows)?;
             writer.write(&batch).await?;
             rows += batch.num_rows() as u64;
             self.progress.add_rows(batch.num_rows() as u64);
@@ -31,33 +84,144 @@ impl Context {
         drop(stream);
         Ok((writer.finish().await?, rows))
     }
+
+    /// A statement that is to write on `workers`; `None` if none of them takes segments.
+    pub(crate) fn begin_writing(
+        &self,
+        table: &Arc<TableMeta>,
+        workers: Option<Workers>,
+    ) -> Result<Option<OnWorkers>, Error> {
+        let Some(workers) = workers else {
+            return Ok(None);
+        };
+        let shares_segments = workers.shares_segments();
+        let numbers = workers.list().iter().map(|worker| worker.number);
+        let writers: Vec<u32> = numbers
+            .filter(|number| shares_segments || *number != MASTER)
+            .collect();
+        if writers.is_empty() {
+            return Ok(None);
+        }
+        let owners = match shares_segments {
+            true => &[MASTER][..],
+            false => &writers,
+        };
+        let most = Target::max_writers(workers.count());
+        let write = self.storage().begin_write(table, owners, most)?;
+        let keys = match &table.partitioning {
+            Partitioning::RoundRobin => Vec::new(),
+            Partitioning::Hash(keys) => keys
+                .iter()
+                .map(|key| Ok(table.schema.index_of(key)?))
+                .collect::<Result<_, Error>>()?,
+        };
+        let target = Arc::new(Target {
+            table: table.id.0,
+            name: table.name.clone(),
+            columns: Arc::clone(&table.schema),
+            keys,
+            writers,
+            shares_segments,
+            statement: write.first_segment_id(),
+        });
+        Ok(Some(OnWorkers {
+            workers,
+            target,
+            write,
+        }))
+    }
+
+    /// Rows that come here go to their owners.
+    async fn write_on(
+        &mut self,
+        on: OnWorkers,
+        stream: SendableRecordBatchStream,
+        table: &Arc<TableMeta>,
+    ) -> Result<(Vec<NewSegment>, u64), Error> {
+        let failure: Failure = Arc::default();
+        let rows = self.numbered(stream, table, &failure);
+        let state = self.on_workers(&on.workers, self.catalog.planning_state())?;
+        let (plan, entered) = entered(rows, &on.target, &state).await?;
+        let stream = self.start_writing(&on, plan, &state)?;
+        let outcome = self.adopt(on, stream).await;
+        drop(entered);
+        // What went wrong here, workers report as the error of somebody else.
+        let first = failure.lock().take();
+        match (outcome, first) {
+            (Err(_), Some(first)) => Err(first.into()),
+            (outcome, _) => outcome,
+        }
+    }
+
+    pub(crate) fn start_writing(
+        &mut self,
+        on: &OnWorkers,
+        plan: Arc<dyn ExecutionPlan>,
+        state: &SessionState,
+    ) -> Result<SendableRecordBatchStream, Error> {
+        self.record.runs_on(&on.workers, &plan);
+        Ok(execute_stream(plan, state.task_ctx())?)
+    }
+
+    /// The segments that a stream describes, and how many rows they have.
+    pub(crate) async fn adopt(
+        &mut self,
+        on: OnWorkers,
+        mut stream: SendableRecordBatchStream,
+    ) -> Result<(Vec<NewSegment>, u64), Error> {
+        let mut segments = Vec::new();
+        let mut rows = 0;
+        while let Some(batch) = stream.next().await {
+            for description in descriptions(&batch?)? {
+                rows += description.rows;
+                segments.push(self.storage().adopt(&description)?);
+            }
+        }
+        drop(stream);
+        on.write.arrived();
+        Ok((segments, rows))
+    }
+
+    /// Rows as the table has them, with the ids that are theirs; the first error is kept in
+    /// `failure`.
+    fn numbered(
+        &self,
+        stream: SendableRecordBatchStream,
+        table: &Arc<TableMeta>,
+        failure: &Failure,
+    ) -> SendableRecordBatchStream {
+        let (table, failure) = (Arc::clone(table), Arc::clone(failure));
+        let (physical, progress) = (table.physical_schema(), self.progress.clone());
+        let mut rows = 0;
+        let numbered = stream.map(move |batch| {
+            let numbered = batch.and_then(|batch| {
+                let batch = conform(&batch, &table.schema, &table.name, rows)?;
+                rows += batch.num_rows() as u64;
+                progress.add_rows(batch.num_rows() as u64);
+                with_row_ids(&batch, &table)
+            });
+            numbered.map_err(|error| {
+                let error = Arc::new(error);
+                let kept = DataFusionError::Shared(Arc::clone(&error));
+                failure.lock().get_or_insert(kept);
+                DataFusionError::Shared(error)
+            })
+        });
+        Box::pin(RecordBatchStreamAdapter::new(physical, numbered))
+    }
 }
 
-/// A batch with exactly the table's types; `rows` rows were written before it.
-///
-/// Errors name the first column that is NOT NULL and has no value.
-pub(crate) fn conform(
-    batch: &RecordBatch,
-    table: &TableMeta,
-    rows: u64,
-) -> Result<RecordBatch, Error> {
-    let schema = SchemaRef::clone(&table.schema);
-    let mut columns = Vec::with_capacity(schema.fields().len());
-    for (field, column) in schema.fields().iter().zip(batch.columns()) {
-        if !field.is_nullable() && column.null_count() > 0 {
-            let row = (0..column.len()).find(|row| column.is_null(*row));
-            return Err(Error::NotNull {
-                table: table.name.clone(),
-                column: field.name().clone(),
-                row: rows + row.unwrap_or(0) as u64 + 1,
-            });
-        }
-        let column: ArrayRef = if column.data_type() == field.data_type() {
-            Arc::clone(column)
-        } else {
-            cast(column, field.data_type())?
-        };
-        columns.push(column);
-    }
-    Ok(RecordBatch::try_new(schema, columns)?)
+/// The first error of rows that enter here.
+type Failure = Arc<Mutex<Option<DataFusionError>>>;
+
+fn with_row_ids(batch: &RecordBatch, table: &TableMeta) -> Result<RecordBatch, DataFusionError> {
+    let rows = batch.num_rows() as u64;
+    let first = match rows {
+        0 => 0,
+        rows => table.reserve_row_ids(rows),
+    };
+    let ids = Int64Array::from_iter_values(first..first + rows.cast_signed());
+    let mut columns = batch.columns().to_vec();
+    columns.push(Arc::new(ids) as ArrayRef);
+    Ok(RecordBatch::try_new(table.physical_schema(), columns)?)
 }
