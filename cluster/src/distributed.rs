@@ -10,6 +10,7 @@ use datafusion::execution::context::QueryPlanner;
 use datafusion::execution::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::prelude::SessionConfig;
 use datafusion_distributed::{DistributedExec, SessionStateBuilderExt};
 use skewer_optimizer::distribution::Distribution;
 use skewer_optimizer::instrument::Cuts;
@@ -23,8 +24,22 @@ use crate::workers::Probe;
 use crate::write::Writing;
 
 /// Distributes the plans of a session made by [`Workers::query`](crate::Workers::query).
-#[derive(Debug, Clone, Copy)]
-pub struct Distributed;
+#[derive(Debug, Clone)]
+pub struct Distributed {
+    /// The numbers of the workers, in the order of their tasks.
+    numbers: Vec<u32>,
+}
+
+impl Distributed {
+    /// For the plans of a session; `None` if it has no workers.
+    pub fn of(config: &SessionConfig) -> Option<Self> {
+        let placement = Placement::of(config)?;
+        let workers = placement.workers().list().iter();
+        Some(Self {
+            numbers: workers.map(|worker| worker.number).collect(),
+        })
+    }
+}
 
 #[async_trait]
 impl Distribution for Distributed {
@@ -56,7 +71,7 @@ impl Distribution for Distributed {
     }
 
     fn explain(&self, plan: &Arc<dyn ExecutionPlan>) -> Result<String> {
-        explain::as_text(plan)
+        explain::as_text(plan, &self.numbers)
     }
 }
 

@@ -18,13 +18,13 @@ use skewer_profiling::{Level, Recorder, RecorderLimits};
 
 use crate::cuts::StageCuts;
 
-/// What runs where, the fragment that makes the result first: the workers of each, its operators,
+/// What runs where, by workers with these `numbers`, the fragment that makes the result first: the workers of each, its operators,
 /// and below each scan which worker reads which segments. Fragments have the numbers that schema
 /// `sys` will give them; those between exchanges within a worker are part of the one around them.
 ///
 /// # Errors
 /// Those of numbering the operators.
-pub fn as_text(plan: &Arc<dyn ExecutionPlan>) -> Result<String> {
+pub fn as_text(plan: &Arc<dyn ExecutionPlan>, numbers: &[u32]) -> Result<String> {
     let nobody = Recorder::new(0, Level::Off, 1.0, RecorderLimits::default());
     let numbered = instrument_cut(
         Arc::clone(plan),
@@ -33,8 +33,10 @@ pub fn as_text(plan: &Arc<dyn ExecutionPlan>) -> Result<String> {
         Some(&StageCuts),
     )?;
     let mut text = String::new();
+    // Whoever plans the query returns its rows.
+    let head = [0];
     let mut waiting = vec![Fragment {
-        tasks: 1,
+        workers: &head,
         plan: match numbered.is::<DistributedExec>() {
             true => Arc::clone(numbered.children()[0]),
             false => numbered,
@@ -43,22 +45,33 @@ pub fn as_text(plan: &Arc<dyn ExecutionPlan>) -> Result<String> {
     let mut next = 0;
     while let Some(fragment) = waiting.get(next).cloned() {
         next += 1;
-        let workers = match fragment.tasks {
-            1 => "worker 0".to_owned(),
-            tasks => format!("workers 0 to {}", tasks - 1),
-        };
+        let workers = listed(fragment.workers);
         let number = number_of(&fragment.plan);
         line(&mut text, 0, &format!("fragment {number} on {workers}"));
-        operators(&mut text, &fragment.plan, 1, &mut waiting);
+        operators(&mut text, &fragment.plan, 1, numbers, &mut waiting);
     }
     Ok(text.trim_end().to_owned())
 }
 
 /// A part of the plan that workers run.
 #[derive(Debug, Clone)]
-struct Fragment {
-    tasks: usize,
+struct Fragment<'a> {
+    /// Their numbers.
+    workers: &'a [u32],
     plan: Arc<dyn ExecutionPlan>,
+}
+
+/// Workers as a person says it.
+fn listed(numbers: &[u32]) -> String {
+    let consecutive = numbers.windows(2).all(|pair| pair[0] + 1 == pair[1]);
+    match numbers {
+        [one] => format!("worker {one}"),
+        [first, .., last] if consecutive => format!("workers {first} to {last}"),
+        numbers => {
+            let numbers: Vec<String> = numbers.iter().map(u32::to_string).collect();
+            format!("workers {}", numbers.join(", "))
+        }
+    }
 }
 
 /// The number of the fragment that begins with `plan`, or with what it sends.
@@ -69,14 +82,15 @@ fn number_of(plan: &Arc<dyn ExecutionPlan>) -> i64 {
     }
 }
 
-fn operators(
+fn operators<'a>(
     text: &mut String,
     plan: &Arc<dyn ExecutionPlan>,
     depth: usize,
-    waiting: &mut Vec<Fragment>,
+    numbers: &'a [u32],
+    waiting: &mut Vec<Fragment<'a>>,
 ) {
     if let Some(numbered) = plan.downcast_ref::<NumberedExec>() {
-        return operators(text, &numbered.observed().inner, depth, waiting);
+        return operators(text, &numbered.observed().inner, depth, numbers, waiting);
     }
     if let Some(boundary) = plan.as_network_boundary() {
         let stage = boundary.input_stage();
@@ -91,7 +105,7 @@ fn operators(
             let exchange = format!("{}: fragment {} {how}", plan.name(), number_of(below));
             line(text, depth, &exchange);
             waiting.push(Fragment {
-                tasks: stage.task_count(),
+                workers: numbers.get(..stage.task_count()).unwrap_or(numbers),
                 plan: Arc::clone(below),
             });
         }
@@ -101,7 +115,8 @@ fn operators(
     let shown = leaf.map_or(plan, DistributedLeafExec::original);
     let content = displayable(shown.as_ref()).one_line().to_string();
     line(text, depth, content.trim_end());
-    for (worker, part) in leaf.iter().flat_map(|leaf| leaf.variants()).enumerate() {
+    let parts = leaf.iter().flat_map(|leaf| leaf.variants());
+    for (worker, part) in numbers.iter().zip(parts) {
         line(
             text,
             depth + 1,
@@ -109,7 +124,7 @@ fn operators(
         );
     }
     for child in plan.children() {
-        operators(text, child, depth + 1, waiting);
+        operators(text, child, depth + 1, numbers, waiting);
     }
 }
 

@@ -20,7 +20,7 @@ use async_trait::async_trait;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::{DataFusionError, Result, exec_err, plan_datafusion_err};
-use datafusion::execution::{SessionState, TaskContext};
+use datafusion::execution::{FunctionRegistry, SessionState, TaskContext};
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use datafusion::prelude::SessionConfig;
 use datafusion_distributed::{
@@ -98,8 +98,9 @@ struct Inner {
     url: Url,
     /// Holds this weakly: what is registered with the network does not keep the process's data.
     worker: Worker,
-    /// The queries that this process plans and runs tasks of, by their numbers in schema `sys`.
-    own: Mutex<HashMap<i64, OwnQuery>>,
+    /// The queries that this process plans and runs tasks of, by their numbers in schema `sys`. A
+    /// statement may be several.
+    own: Mutex<HashMap<i64, Vec<OwnQuery>>>,
 }
 
 /// A query of this process.
@@ -171,7 +172,8 @@ impl Reach for ProcessReach {
             prepare: Arc::clone(&query.prepare),
         };
         let query_id = query.recorder.query_id();
-        self.tasks.own.lock().insert(query_id, own);
+        let worker = own.worker.clone();
+        self.tasks.own.lock().entry(query_id).or_default().push(own);
         Arc::new(QueryChannels {
             channels: Channels {
                 tasks: Arc::downgrade(&self.tasks),
@@ -179,6 +181,7 @@ impl Reach for ProcessReach {
             },
             tasks: Arc::downgrade(&self.tasks),
             query_id,
+            worker,
             _guard: Arc::clone(&self.guard),
         })
     }
@@ -226,18 +229,38 @@ fn set_options(headers: &HeaderMap, options: &mut ConfigOptions) -> Result<()> {
     Ok(())
 }
 
+/// Tells functions that depend on options, as on the time zone, which they are.
+fn set_functions(state: &mut SessionState) -> Result<()> {
+    let options = state.config().options();
+    let functions = state.scalar_functions().values();
+    let changed: Vec<_> = functions
+        .filter_map(|function| function.inner().with_updated_config(options))
+        .collect();
+    for function in changed {
+        state.register_udf(Arc::new(function))?;
+    }
+    Ok(())
+}
+
 /// The ways of one query, for whoever plans it.
 struct QueryChannels {
     channels: Channels,
     tasks: Weak<Inner>,
     query_id: i64,
+    worker: WorkerQuery,
     _guard: Arc<dyn Send + Sync>,
 }
 
 impl Drop for QueryChannels {
     fn drop(&mut self) {
         if let Some(tasks) = self.tasks.upgrade() {
-            tasks.own.lock().remove(&self.query_id);
+            let mut own = tasks.own.lock();
+            if let Some(queries) = own.get_mut(&self.query_id) {
+                queries.retain(|query| !Arc::ptr_eq(&query.worker.records, &self.worker.records));
+                if queries.is_empty() {
+                    own.remove(&self.query_id);
+                }
+            }
         }
     }
 }
@@ -312,7 +335,12 @@ impl WorkerSessionBuilder for TaskSessions {
             members: members.unwrap_or(0),
         });
         let profile = QueryProfile::of_headers(&task.headers).map_err(unknown_profile)?;
-        let own = node.own.lock().get(&profile.query_id).cloned();
+        let own = node
+            .own
+            .lock()
+            .get(&profile.query_id)
+            .and_then(|own| own.last())
+            .cloned();
         let query = match (&own, &node.options.query_of_task) {
             (Some(own), _) => own.worker.clone(),
             (None, Some(query_of_task)) => query_of_task(&profile),
@@ -328,6 +356,7 @@ impl WorkerSessionBuilder for TaskSessions {
         (node.options.extend)(&mut config);
         let mut state = node.options.session.clone();
         *state.config_mut() = config;
+        set_functions(&mut state)?;
         Ok(state)
     }
 }

@@ -55,6 +55,11 @@ impl Placement {
         }
     }
 
+    /// Who runs tasks.
+    pub(crate) fn workers(&self) -> &Workers {
+        &self.workers
+    }
+
     /// Where segments are.
     pub fn store(&self) -> &ObjectStoreUrl {
         &self.store

@@ -8,7 +8,7 @@ use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
 use skewer_cluster::write::SegmentPlace;
-use skewer_cluster::{Distributed, PrepareTask, Workers, has_workers};
+use skewer_cluster::{Distributed, PrepareTask, Workers};
 use skewer_profiling::Recorder;
 
 use crate::cooperation::cooperative;
@@ -21,8 +21,8 @@ pub(crate) async fn plan_query(
     state: &SessionState,
     recorder: &Arc<Recorder>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
-    if has_workers(state.config()) {
-        let on = Some(&Distributed as _);
+    if let Some(distributed) = Distributed::of(state.config()) {
+        let on = Some(&distributed as _);
         let plan = skewer_optimizer::plan_query_on(optimized, state, recorder, on).await?;
         return cooperative(plan);
     }

@@ -4,12 +4,14 @@ use std::path::PathBuf;
 
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use crate::cluster::ClusterArguments;
 use crate::demo::Study;
 use crate::format::Format;
 use crate::remote::Address;
 use crate::resources::Resources;
 use crate::serve::ServeArguments;
 use crate::user::UserArguments;
+use crate::worker::WorkerArguments;
 
 /// What the binary was asked to do.
 #[derive(Debug, Parser)]
@@ -94,6 +96,10 @@ pub enum Command {
     Serve(ServeArguments),
     /// Who may connect to a served database
     User(UserArguments),
+    /// Make a cluster, let workers join, turn them out
+    Cluster(ClusterArguments),
+    /// Run as a worker of a cluster
+    Worker(WorkerArguments),
 }
 
 /// What `skewer demo` takes.

@@ -26,6 +26,9 @@ pub enum ShellError {
     /// A database could not be served, or its users not be changed.
     #[error(transparent)]
     Server(#[from] skewer_server::ServerError),
+    /// A cluster's certificates or tokens.
+    #[error(transparent)]
+    Identity(#[from] skewer::cluster::IdentityError),
     /// The result could not be written.
     #[error(transparent)]
     Write(#[from] WriteError),

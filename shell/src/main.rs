@@ -9,11 +9,14 @@
 //! * [`lex`], [`keywords`], [`verb`]: as much of SQL as the shell itself must understand
 //! * [`demo`]: the case studies
 //! * [`serve`], [`user`]: a database for PostgreSQL clients, and who may connect
+//! * [`cluster`], [`worker`]: a database over several processes
+//! * [`log`]: what processes that serve say
 //! * [`allocator`]: who keeps freed memory
 
 mod allocator;
 mod args;
 mod backend;
+mod cluster;
 mod complete;
 mod demo;
 mod dot;
@@ -22,6 +25,7 @@ mod format;
 mod highlight;
 mod keywords;
 mod lex;
+mod log;
 mod names;
 mod progress;
 mod remote;
@@ -35,6 +39,7 @@ mod terminal;
 mod units;
 mod user;
 mod verb;
+mod worker;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -54,6 +59,8 @@ fn main() -> ExitCode {
         // These have no terminal to attend to.
         Some(Command::Serve(serve)) => serve::run(&serve),
         Some(Command::User(user)) => user::run(&user),
+        Some(Command::Cluster(cluster)) => cluster::run(&cluster),
+        Some(Command::Worker(worker)) => worker::run(&worker),
         _ => start(arguments, terminal),
     };
     match outcome {
@@ -76,7 +83,9 @@ fn start(arguments: Arguments, terminal: Terminal) -> Result<(), ShellError> {
         let runner = Runner::new(terminal)?;
         match arguments.command {
             Some(Command::Demo(demo)) => demo::run(&demo, runner, terminal).await,
-            Some(Command::Serve(_) | Command::User(_)) => Ok(()),
+            Some(
+                Command::Serve(_) | Command::User(_) | Command::Cluster(_) | Command::Worker(_),
+            ) => Ok(()),
             Some(Command::Shell(sql)) => run_sql(*sql, runner, terminal).await,
             None => run_sql(arguments.sql, runner, terminal).await,
         }

@@ -1,10 +1,10 @@
-//! Threads, memory and temporary files of the databases that the process opens.
+//! Threads, memory and temporary files of the databases and workers of the process.
 
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use skewer::settings::parse_memory_limit;
-use skewer::{Database, Error};
+use skewer::{ClusterOptions, Database, Error, WorkerOptions};
 
 /// What a database may use.
 #[derive(Debug, Clone, Default, Args)]
@@ -35,9 +35,16 @@ impl MemoryLimit {
 }
 
 impl Resources {
-    /// Opens the database at `path`, or one in memory.
-    pub fn open(&self, path: Option<&Path>) -> Result<Database, Error> {
+    /// Opens the database at `path`, or one in memory; as the master of a cluster, if there is one.
+    pub fn open(
+        &self,
+        path: Option<&Path>,
+        cluster: Option<ClusterOptions>,
+    ) -> Result<Database, Error> {
         let mut builder = Database::builder();
+        if let Some(cluster) = cluster {
+            builder = builder.cluster(cluster);
+        }
         if let Some(path) = path {
             builder = builder.path(path);
         }
@@ -51,5 +58,12 @@ impl Resources {
             builder = builder.temp_directory(directory);
         }
         builder.build()
+    }
+
+    /// Limits a worker.
+    pub fn limit(&self, worker: &mut WorkerOptions) {
+        worker.memory_limit = self.memory_limit.and_then(|MemoryLimit(limit)| limit);
+        worker.threads = self.threads.map(usize::from);
+        worker.temp_directory.clone_from(&self.temp_directory);
     }
 }

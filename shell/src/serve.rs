@@ -1,15 +1,15 @@
 //! `skewer serve`: a database for PostgreSQL clients.
 
-use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use skewer::ClusterOptions;
 use skewer_server::{Identity, Server, ServerOptions};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
 use crate::error::ShellError;
+use crate::log::{LogFormat, Signals, logged};
 use crate::resources::Resources;
 
 /// What `skewer serve` takes.
@@ -22,6 +22,11 @@ pub struct ServeArguments {
     /// Where to listen; beyond this machine, users and TLS are required
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:5432")]
     listen: String,
+
+    /// Where workers reach the master of the cluster that `skewer cluster init` has made, over UDP
+    /// and TCP
+    #[arg(long, value_name = "ADDR")]
+    cluster_listen: Option<String>,
 
     /// Certificate chain as PEM [default: one that signs itself, made at the first start]
     #[arg(long, value_name = "FILE", requires = "tls_key")]
@@ -43,27 +48,9 @@ pub struct ServeArguments {
     resources: Resources,
 }
 
-/// How the log is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum LogFormat {
-    /// One line of text for each event
-    Text,
-    /// One JSON object for each event
-    Json,
-}
-
 /// Serves until SIGTERM or Ctrl-C.
 pub fn run(arguments: &ServeArguments) -> Result<(), ShellError> {
-    log_to_standard_error(arguments.log);
-    let served = serve(arguments);
-    match arguments.log {
-        LogFormat::Text => served,
-        // Whoever reads it reads nothing else.
-        LogFormat::Json => served.map_err(|error| {
-            tracing::error!(%error, "the server cannot go on");
-            ShellError::Logged(Box::new(error))
-        }),
-    }
+    logged(arguments.log, || serve(arguments))
 }
 
 fn serve(arguments: &ServeArguments) -> Result<(), ShellError> {
@@ -72,7 +59,11 @@ fn serve(arguments: &ServeArguments) -> Result<(), ShellError> {
         .enable_all()
         .build()
         .map_err(ShellError::Start)?;
-    let database = arguments.resources.open(Some(&arguments.data))?;
+    let cluster = match &arguments.cluster_listen {
+        Some(address) => Some(cluster(&arguments.data, address)?),
+        None => None,
+    };
+    let database = arguments.resources.open(Some(&arguments.data), cluster)?;
     let mut options = ServerOptions::new(&arguments.data);
     options.listen.clone_from(&arguments.listen);
     options.drain = Duration::from_secs(arguments.drain);
@@ -112,39 +103,13 @@ fn serve(arguments: &ServeArguments) -> Result<(), ShellError> {
     Ok(closed?)
 }
 
-/// SIGTERM and SIGINT.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Signals {
-    fn new() -> io::Result<Signals> {
-        Ok(Signals {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-        })
+fn cluster(data: &Path, address: &str) -> Result<ClusterOptions, ShellError> {
+    let options = ClusterOptions::new(data).listen(address);
+    if !options.directory.exists() {
+        let data = data.display();
+        return Err(ShellError::Usage(format!(
+            "{data} has no cluster: make one with `skewer cluster init {data}`"
+        )));
     }
-
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
-    }
-}
-
-fn log_to_standard_error(format: LogFormat) {
-    let log = tracing_subscriber::fmt()
-        .with_writer(io::stderr)
-        .with_target(false)
-        .with_max_level(tracing::Level::INFO);
-    match format {
-        LogFormat::Text => log.with_ansi(false).init(),
-        LogFormat::Json => log.json().flatten_event(true).init(),
-    }
-    // A panic ends one connection or statement, and is an event of the log as others are.
-    std::panic::set_hook(Box::new(|panic| {
-        tracing::error!(%panic, "a bug, or a message that nobody should send");
-    }));
+    Ok(options)
 }

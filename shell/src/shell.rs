@@ -355,7 +355,7 @@ fn count(batch: &RecordBatch) -> Option<u64> {
 type Sessions = (Option<Database>, Backend, Backend);
 
 fn sessions(path: Option<&Path>, resources: &Resources) -> Result<Sessions, ShellError> {
-    let database = resources.open(path)?;
+    let database = resources.open(path, None)?;
     let session = Backend::Local(database.session());
     let questions = Backend::Local(database.session());
     Ok((Some(database), session, questions))

@@ -3,12 +3,14 @@
 //! * [`slt`]: golden scripts as sqllogictest runs them
 //! * [`contents`]: all tables of a database as text, to compare before and after
 //! * [`served`]: a database served in this process, for clients
+//! * [`cluster`]: a master in this process and workers in processes of their own
 //! * [`crash`]: statements whose effect a model predicts, a process that is killed running them
 //!
 //! Golden scripts are in `tests/slt`. After a change that is meant,
 //! `UPDATE_SLT=1 cargo test -p skewer-tests --test slt` writes their results anew, to be reviewed
 //! as a diff.
 
+pub mod cluster;
 pub mod contents;
 pub mod crash;
 pub mod served;

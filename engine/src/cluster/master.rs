@@ -229,12 +229,11 @@ impl Inner {
             .map(|(table, id)| (TableId(table), id))
             .collect();
         let garbage = self.members.register(arrival, |restarted| {
-            if restarted {
-                self.node.close_worker(peer.node, "it was restarted");
+            let at = PeerAddress::new(peer.node, &peer.to_string(), address);
+            match restarted {
+                true => self.node.replace_peer(at, "it was restarted"),
+                false => self.node.set_peer(at),
             }
-            let name = peer.to_string();
-            self.node
-                .set_peer(PeerAddress::new(peer.node, &name, address));
             self.storage.garbage_of(number, &listed, restarted)
         });
         tracing::info!(

@@ -221,11 +221,13 @@ fn apply(worker: &Inner, list: MemberList) {
     for member in list.present.iter().filter(|member| member.number != own) {
         let node = NodeId(member.number);
         let before = peers.iter().find(|peer| peer.number == member.number);
-        if before.is_some_and(|before| before.incarnation != member.incarnation) {
-            worker.node.close_worker(node, "it was restarted");
-        }
         let peer = PeerAddress::new(node, &member.name, member.address);
-        worker.node.set_peer(peer);
+        match before {
+            Some(before) if before.incarnation != member.incarnation => {
+                worker.node.replace_peer(peer, "it was restarted");
+            }
+            _ => worker.node.set_peer(peer),
+        }
     }
     *peers = list.present;
     drop(peers);

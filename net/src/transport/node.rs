@@ -159,6 +159,12 @@ impl Node {
         self.inner.peers.set(peer);
     }
 
+    /// Says that a node is another process by now, and where: what waits for the earlier one fails
+    /// at once with a [`crate::LostWorker`] that has its name and this reason.
+    pub fn replace_peer(&self, peer: PeerAddress, reason: &str) {
+        self.inner.peers.replace(peer, reason);
+    }
+
     /// Forgets a node; its connections stay as they are.
     pub fn remove_peer(&self, node: NodeId) {
         self.inner.peers.remove(node);

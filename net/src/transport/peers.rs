@@ -89,6 +89,17 @@ impl Peer {
         }
     }
 
+    /// Holds it for dead.
+    fn give_up(&self, reason: &str) {
+        self.lost.send_replace(Some(reason.into()));
+        // If the lock is held somebody is connecting, and has just been told.
+        if let Ok(mut connection) = self.connection.try_lock()
+            && let Some(connection) = connection.take()
+        {
+            connection.close(CLOSED_BY_MEMBERSHIP, reason.as_bytes());
+        }
+    }
+
     /// Why membership holds it for dead.
     pub(crate) fn lost_because(&self) -> Option<Arc<str>> {
         self.lost.borrow().clone()
@@ -123,6 +134,18 @@ impl Peers {
             return;
         }
         peers.insert(at.node, Arc::new(Peer::new(at)));
+    }
+
+    /// A node is another process by now: what waits for the earlier one fails with this reason.
+    /// Connections on which the new one asks already stay.
+    pub(crate) fn replace(&self, at: PeerAddress, reason: &str) {
+        let before = self
+            .by_node
+            .write()
+            .insert(at.node, Arc::new(Peer::new(at)));
+        if let Some(before) = before {
+            before.give_up(reason);
+        }
     }
 
     pub(crate) fn remove(&self, node: NodeId) {
@@ -181,13 +204,7 @@ impl Peers {
     pub(crate) fn close(&self, node: NodeId, reason: &str) {
         let peer = self.by_node.read().get(&node).cloned();
         if let Some(peer) = peer {
-            peer.lost.send_replace(Some(reason.into()));
-            // If the lock is held somebody is connecting, and has just been told.
-            if let Ok(mut connection) = peer.connection.try_lock()
-                && let Some(connection) = connection.take()
-            {
-                connection.close(CLOSED_BY_MEMBERSHIP, reason.as_bytes());
-            }
+            peer.give_up(reason);
         }
         for connection in self.asking.write().remove(&node).into_iter().flatten() {
             connection.close(CLOSED_BY_MEMBERSHIP, reason.as_bytes());

@@ -1,0 +1,260 @@
+//! A cluster on loopback: the master in this process, workers as processes of the `skewer` binary.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant, SystemTime};
+
+use skewer::cluster::{ClusterDirectory, Member, MemberState, NodeId};
+use skewer::{ClusterOptions, Database, DatabaseBuilder, Session};
+use tempfile::TempDir;
+
+/// For what must happen, on a machine that is busy.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A master and its workers, which end when this is dropped.
+#[derive(Debug)]
+pub struct Cluster {
+    database: Option<Database>,
+    /// By number, from 1; `None` once it was killed.
+    workers: Vec<Option<Child>>,
+    directory: TempDir,
+}
+
+impl Cluster {
+    /// A cluster of so many workers and an empty database.
+    pub fn start(workers: u32) -> Cluster {
+        Cluster::with(workers, |builder| builder)
+    }
+
+    /// The same, with options of the master's.
+    pub fn with(workers: u32, options: impl FnOnce(DatabaseBuilder) -> DatabaseBuilder) -> Cluster {
+        let directory = tempfile::tempdir().unwrap();
+        let data = directory.path().join("master");
+        let cluster = ClusterOptions::directory_of(&data);
+        ClusterDirectory::init(&cluster, "master", SystemTime::now()).unwrap();
+        let mut cluster = Cluster {
+            database: None,
+            workers: Vec::new(),
+            directory,
+        };
+        cluster.open(options);
+        for _ in 0..workers {
+            cluster.add_worker();
+        }
+        cluster
+    }
+
+    fn open(&mut self, options: impl FnOnce(DatabaseBuilder) -> DatabaseBuilder) {
+        let data = self.master_directory();
+        let listen = match self.cluster_directory().address() {
+            // Workers look for it where it was.
+            Some(address) => address,
+            None => "127.0.0.1:0".to_owned(),
+        };
+        let cluster = ClusterOptions::new(&data).listen(listen);
+        // As many partitions as golden scripts expect.
+        let builder = Database::builder().path(data).worker_threads(2);
+        let database = options(builder.cluster(cluster)).build().unwrap();
+        self.database = Some(database);
+    }
+
+    /// The master's directory.
+    pub fn master_directory(&self) -> PathBuf {
+        self.directory.path().join("master")
+    }
+
+    /// The directory of worker `number`.
+    pub fn worker_directory(&self, number: u32) -> PathBuf {
+        self.directory.path().join(format!("worker-{number}"))
+    }
+
+    /// The cluster's authority.
+    pub fn cluster_directory(&self) -> ClusterDirectory {
+        let directory = ClusterOptions::directory_of(&self.master_directory());
+        ClusterDirectory::open(&directory).unwrap()
+    }
+
+    /// The master.
+    pub fn database(&self) -> &Database {
+        self.database.as_ref().expect("the master runs")
+    }
+
+    /// A session of the master.
+    pub fn session(&self) -> Session {
+        self.database().session()
+    }
+
+    /// A token with which one worker can join.
+    pub fn token(&self) -> String {
+        let address = self.database().cluster().unwrap().address().to_string();
+        let hour = Duration::from_secs(3600);
+        let token = self
+            .cluster_directory()
+            .token(&address, SystemTime::now(), hour);
+        token.unwrap().to_string()
+    }
+
+    /// Lets another worker join; returns its number when it takes part.
+    pub fn add_worker(&mut self) -> u32 {
+        let number = u32::try_from(self.workers.len()).unwrap() + 1;
+        let token = self.token();
+        let name = format!("host-{number}");
+        let child = self.spawn(number, &["--join", &token, "--name", &name]);
+        self.workers.push(Some(child));
+        self.wait_for(number, &MemberState::Alive);
+        number
+    }
+
+    /// Starts a worker again that was killed, with its directory.
+    pub fn restart_worker(&mut self, number: u32) {
+        let child = self.spawn(number, &[]);
+        *self.slot(number) = Some(child);
+        self.wait_for(number, &MemberState::Alive);
+    }
+
+    fn spawn(&self, number: u32, arguments: &[&str]) -> Child {
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(self.log_file(number))
+            .unwrap();
+        Command::new(binary())
+            .arg("worker")
+            .arg("--data")
+            .arg(self.worker_directory(number))
+            .args(["--listen", "127.0.0.1:0", "--log", "json", "--threads", "2"])
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .unwrap()
+    }
+
+    fn log_file(&self, number: u32) -> PathBuf {
+        self.directory.path().join(format!("worker-{number}.log"))
+    }
+
+    /// What worker `number` has said.
+    pub fn log(&self, number: u32) -> String {
+        std::fs::read_to_string(self.log_file(number)).unwrap()
+    }
+
+    fn slot(&mut self, number: u32) -> &mut Option<Child> {
+        &mut self.workers[number as usize - 1]
+    }
+
+    /// Kills a worker's process (SIGKILL); returns when it was.
+    pub fn kill(&mut self, number: u32) -> Instant {
+        let mut child = self.slot(number).take().expect("the worker runs");
+        let killed = Instant::now();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        killed
+    }
+
+    /// Tells a worker to end (SIGTERM).
+    pub fn terminate(&mut self, number: u32) {
+        let child = self.slot(number).as_ref().expect("the worker runs");
+        let mut kill = Command::new("kill");
+        kill.args(["-TERM", &child.id().to_string()]);
+        assert!(kill.status().unwrap().success());
+    }
+
+    /// Waits for a worker's process to end by itself.
+    #[track_caller]
+    pub fn ended(&mut self, number: u32) -> ExitStatus {
+        let begun = Instant::now();
+        loop {
+            let child = self.slot(number).as_mut().expect("the worker runs");
+            if let Some(status) = child.try_wait().unwrap() {
+                *self.slot(number) = None;
+                return status;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{}", self.log(number));
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// A worker as the master sees it.
+    pub fn member(&self, number: u32) -> Option<Member> {
+        let members = self.database().cluster().unwrap().members();
+        members.into_iter().find(|member| member.number == number)
+    }
+
+    /// Waits until the master sees a worker in this state, or lost for whatever reason if it is to
+    /// be lost.
+    #[track_caller]
+    pub fn wait_for(&mut self, number: u32, state: &MemberState) {
+        let begun = Instant::now();
+        loop {
+            let found = self.member(number).map(|member| member.state);
+            match (&found, state) {
+                (Some(MemberState::Lost(_)), MemberState::Lost(_)) => return,
+                (Some(found), state) if found == state => return,
+                _ => {}
+            }
+            let slot = self.workers.get_mut(number as usize - 1);
+            if let Some(Some(child)) = slot
+                && let Some(status) = child.try_wait().unwrap()
+                && *state == MemberState::Alive
+            {
+                panic!("worker {number} ended with {status}: {}", self.log(number));
+            }
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "{} is {found:?}: {}",
+                NodeId(number),
+                self.log(number)
+            );
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Closes the master and opens it again at the same address.
+    pub fn restart_master(&mut self) {
+        self.database
+            .take()
+            .expect("the master runs")
+            .close()
+            .unwrap();
+        self.open(|builder| builder);
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for worker in self.workers.iter_mut().flatten() {
+            let _ = worker.kill();
+            let _ = worker.wait();
+        }
+    }
+}
+
+/// The `skewer` binary: that of `SKEWER_BINARY`, or the one of this build, which is built if it is
+/// not up to date.
+pub fn binary() -> &'static Path {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    BINARY.get_or_init(|| {
+        if let Some(path) = std::env::var_os("SKEWER_BINARY") {
+            return path.into();
+        }
+        // …/target/debug/deps/<test>
+        let test = std::env::current_exe().unwrap();
+        let built = test.ancestors().nth(2).unwrap();
+        let mut build = Command::new(env!("CARGO"));
+        build.args(["build", "--quiet", "--package", "skewer-shell"]);
+        build.current_dir(env!("CARGO_MANIFEST_DIR"));
+        build.arg("--target-dir").arg(built.parent().unwrap());
+        if built.ends_with("release") {
+            build.arg("--release");
+        }
+        assert!(
+            build.status().unwrap().success(),
+            "the shell does not build"
+        );
+        built.join("skewer")
+    })
+}
