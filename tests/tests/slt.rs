@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use skewer::Database;
+use skewer_tests::cluster::Cluster;
 use skewer_tests::contents::{contents, query};
 use skewer_tests::slt::{Connection, scripts};
 use sqllogictest::{Runner, default_normalizer, default_validator, strict_column_validator};
@@ -44,6 +45,15 @@ enum Place {
     OnDisk,
     /// In memory, and queries are distributed over so many workers.
     Workers(usize),
+    /// Queries are distributed over so many processes, which also keep the rows.
+    Processes(u32),
+}
+
+impl Place {
+    /// Whether queries are distributed.
+    fn has_workers(self) -> bool {
+        matches!(self, Self::Workers(_) | Self::Processes(_))
+    }
 }
 
 /// Runs a script; gives the number of its queries that ran on several workers.
@@ -52,16 +62,23 @@ async fn run(script: &Path, place: Place) -> Result<usize, String> {
     let out = scratch.path().join("out");
     std::fs::create_dir(&out).map_err(|e| e.to_string())?;
     let path = scratch.path().join("db");
+    let cluster = match place {
+        Place::Processes(workers) => Some(Cluster::start(workers)),
+        _ => None,
+    };
     // Two threads everywhere: plans in golden files must not depend on the machine.
     let builder = Database::builder().worker_threads(2);
     let builder = match place {
-        Place::InMemory => builder,
+        Place::InMemory | Place::Processes(_) => builder,
         Place::OnDisk => builder.path(&path),
         Place::Workers(workers) => builder.workers(workers),
     };
-    let db = builder.build().map_err(|e| e.to_string())?;
+    let db = match &cluster {
+        Some(cluster) => cluster.database().clone(),
+        None => builder.build().map_err(|e| e.to_string())?,
+    };
     let mut runner = runner(&db, &out);
-    if let Place::Workers(_) = place {
+    if place.has_workers() {
         // Scripts say with it which of their queries show the plan.
         runner.add_label("workers");
     }
@@ -97,7 +114,7 @@ async fn run_all(place: Place) -> usize {
     let mut failures = Vec::new();
     let mut distributed = 0;
     for script in &scripts {
-        if matches!(place, Place::Workers(_)) && shows_plans(script) {
+        if place.has_workers() && shows_plans(script) {
             continue;
         }
         match run(script, place).await {
@@ -125,6 +142,17 @@ async fn golden_scripts_hold_on_three_workers() {
     if std::env::var_os("UPDATE_SLT").is_none() {
         let distributed = run_all(Place::Workers(3)).await;
         // Tables of the scripts are small, but their rows are on workers all the same.
+        assert!(
+            distributed > 50,
+            "only {distributed} queries were distributed"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn golden_scripts_hold_on_three_processes() {
+    if std::env::var_os("UPDATE_SLT").is_none() {
+        let distributed = run_all(Place::Processes(3)).await;
         assert!(
             distributed > 50,
             "only {distributed} queries were distributed"

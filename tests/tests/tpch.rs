@@ -9,6 +9,7 @@ use datafusion::arrow::record_batch::RecordBatchReader;
 use datafusion::parquet::arrow::ArrowWriter;
 use skewer::{Database, Level, Session};
 use skewer_storage::StorageOptions;
+use skewer_tests::cluster::Cluster;
 use skewer_tests::contents::lines;
 use tpchgen::generators::{
     CustomerGenerator, LineItemGenerator, NationGenerator, OrderGenerator, PartGenerator,
@@ -23,39 +24,45 @@ use tpchgen_arrow::{
 /// 30,000 lines of orders: every query has something to do, and a debug build does it in seconds.
 const SCALE: f64 = 0.005;
 
+/// `SKEWER_TPCH_SCALE=1` runs them at another scale.
+fn scale() -> f64 {
+    let chosen = std::env::var("SKEWER_TPCH_SCALE").ok();
+    chosen.map_or(SCALE, |scale| scale.parse().expect("a number"))
+}
+
 fn tables() -> Vec<(&'static str, Box<dyn RecordBatchReader>)> {
     vec![
         (
             "region",
-            Box::new(RegionArrow::new(RegionGenerator::new(SCALE, 1, 1))),
+            Box::new(RegionArrow::new(RegionGenerator::new(scale(), 1, 1))),
         ),
         (
             "nation",
-            Box::new(NationArrow::new(NationGenerator::new(SCALE, 1, 1))),
+            Box::new(NationArrow::new(NationGenerator::new(scale(), 1, 1))),
         ),
         (
             "supplier",
-            Box::new(SupplierArrow::new(SupplierGenerator::new(SCALE, 1, 1))),
+            Box::new(SupplierArrow::new(SupplierGenerator::new(scale(), 1, 1))),
         ),
         (
             "part",
-            Box::new(PartArrow::new(PartGenerator::new(SCALE, 1, 1))),
+            Box::new(PartArrow::new(PartGenerator::new(scale(), 1, 1))),
         ),
         (
             "partsupp",
-            Box::new(PartSuppArrow::new(PartSuppGenerator::new(SCALE, 1, 1))),
+            Box::new(PartSuppArrow::new(PartSuppGenerator::new(scale(), 1, 1))),
         ),
         (
             "customer",
-            Box::new(CustomerArrow::new(CustomerGenerator::new(SCALE, 1, 1))),
+            Box::new(CustomerArrow::new(CustomerGenerator::new(scale(), 1, 1))),
         ),
         (
             "orders",
-            Box::new(OrderArrow::new(OrderGenerator::new(SCALE, 1, 1))),
+            Box::new(OrderArrow::new(OrderGenerator::new(scale(), 1, 1))),
         ),
         (
             "lineitem",
-            Box::new(LineItemArrow::new(LineItemGenerator::new(SCALE, 1, 1))),
+            Box::new(LineItemArrow::new(LineItemGenerator::new(scale(), 1, 1))),
         ),
     ]
 }
@@ -220,6 +227,20 @@ async fn tpch_queries_give_the_same_on_three_workers() {
     let one = builder().build().unwrap();
     let three = builder().workers(3).storage_options(segments);
     let three = three.build().unwrap();
+    agree_when_distributed(one, three, "3").await;
+}
+
+/// The queries on three worker processes, which keep the rows, against one process.
+#[tokio::test(flavor = "multi_thread")]
+async fn tpch_queries_give_the_same_on_three_processes() {
+    let one = Database::builder().worker_threads(2).build().unwrap();
+    let cluster = Cluster::start(3);
+    // The master gathers what the three return.
+    agree_when_distributed(one, cluster.database().clone(), "4").await;
+}
+
+/// The queries return in `three` what they return in `one`, and are run by `workers` workers.
+async fn agree_when_distributed(one: Database, three: Database, workers: &str) {
     let [one, three] = &imported(&[one, three]).await[..] else {
         panic!("two sessions");
     };
@@ -235,12 +256,12 @@ async fn tpch_queries_give_the_same_on_three_workers() {
             run(three, &format!("SET profile.level = '{level}'")).await;
             let given = answer(three, &query).await;
             assert_eq!(expected, given, "query {number} at level {level}");
-            let workers = "SELECT count(DISTINCT worker_id) FROM sys.operator_stats
-                           WHERE query_id = last_query_id()";
-            let (_, workers) = run(three, workers).await;
+            let took_part = "SELECT count(DISTINCT worker_id) FROM sys.operator_stats
+                             WHERE query_id = last_query_id()";
+            let (_, took_part) = run(three, took_part).await;
             assert_eq!(
-                lines(&workers).unwrap(),
-                ["3"],
+                lines(&took_part).unwrap(),
+                [workers],
                 "query {number} at level {level}"
             );
         }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rand::RngExt;
 use skewer::{Database, Level, Session};
+use skewer_tests::cluster::Cluster;
 use skewer_tests::contents::query;
 
 use crate::cases::{cases, run, session};
@@ -121,6 +122,18 @@ async fn lineage_across_three_workers_is_what_a_naive_evaluator_says() {
     let database = Database::builder().worker_threads(2).workers(3);
     let database = database.build().unwrap();
     agrees_with_the_naive_evaluator(&database).await;
+    lineage_crossed(&database).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lineage_across_three_processes_is_what_a_naive_evaluator_says() {
+    let cluster = Cluster::start(3);
+    agrees_with_the_naive_evaluator(cluster.database()).await;
+    lineage_crossed(cluster.database()).await;
+}
+
+/// Many queries logged lineage on several workers.
+async fn lineage_crossed(database: &Database) {
     let crossed = "SELECT count(DISTINCT query_id) FROM sys.lineage WHERE worker_id > 0";
     let rows = query(&database.session(), crossed).await.unwrap();
     let queries: u64 = rows[0].parse().unwrap();

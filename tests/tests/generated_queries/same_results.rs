@@ -1,6 +1,7 @@
 //! A query returns the same at every level.
 
 use skewer::{Database, Level};
+use skewer_tests::cluster::Cluster;
 
 use crate::cases::{cases, run, session};
 use crate::generator::Generator;
@@ -56,8 +57,23 @@ async fn a_query_returns_on_three_workers_what_it_returns_on_one() {
     tables(&one).await;
     tables(&three).await;
     every_level_agrees(&one, &three, 100).await;
+    most_were_distributed(&three).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_query_returns_on_three_processes_what_it_returns_on_one() {
+    let one = Database::builder().worker_threads(3).build().unwrap();
+    let three = Cluster::start(3);
+    tables(&one).await;
+    tables(three.database()).await;
+    every_level_agrees(&one, three.database(), 100).await;
+    most_were_distributed(three.database()).await;
+}
+
+/// Of 200 that were run.
+async fn most_were_distributed(database: &Database) {
     let distributed = "SELECT count(DISTINCT query_id) FROM sys.operator_stats WHERE worker_id > 0";
-    let (_, rows, _) = run(&three.session(), distributed).await.unwrap();
+    let (_, rows, _) = run(&database.session(), distributed).await.unwrap();
     let rows: u64 = rows[0].parse().unwrap();
     assert!(rows > 100, "only {rows} of 200 were distributed");
 }
