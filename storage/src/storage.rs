@@ -32,8 +32,9 @@ pub const DEFAULT_SCHEMA: &str = "main";
 const QUERY_ID_BLOCK: i64 = 1024;
 
 /// The same for numbers of segments that are written on other nodes, where opening the catalog
-/// does not see what is there. Some hundred statements.
-const SEGMENT_ID_BLOCK: u64 = 1 << 24;
+/// does not see what is there: some thousand statements, each of which gets numbers for whatever it
+/// might write. There are enough for as many restarts.
+const SEGMENT_ID_BLOCK: u64 = 1 << 34;
 
 /// Where segments are registered, in every process: a plan that one made is read by others. Each
 /// has object stores of its own under it.

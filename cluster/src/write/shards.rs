@@ -1,8 +1,7 @@
 //! The hash that divides the rows of a table among its owners.
 //!
-//! It is part of what is stored: a segment says which shard its rows belong to. Numbers that are
-//! equal have the same hash whatever their width, so that tables can be joined on columns of
-//! different integer types.
+//! It is part of what is stored: a segment says which shard its rows belong to. Integers that are
+//! equal have the same hash whatever their width.
 
 use std::hash::Hasher;
 
@@ -23,7 +22,7 @@ fn hashed_as(data_type: &DataType) -> Option<DataType> {
         | DataType::UInt8
         | DataType::UInt16
         | DataType::UInt32 => DataType::Int64,
-        // Numbers above those of BIGINT have no equal among other types.
+        // They do not fit 8 bytes with a sign: by their text.
         DataType::UInt64 | DataType::Decimal128(..) | DataType::Decimal256(..) => DataType::Utf8,
         DataType::Float16 | DataType::Float32 | DataType::Float64 => DataType::Float64,
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => DataType::Utf8,
