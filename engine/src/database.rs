@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use datafusion::catalog::SchemaProvider;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use parking_lot::Mutex;
 use skewer_cluster::Workers;
@@ -17,6 +18,7 @@ use skewer_storage::{Snapshot, Storage, StorageOptions, TableId};
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::mpsc;
 
+use crate::cluster::members_table::SysOfMaster;
 use crate::cluster::remote_sys::RemoteTables;
 use crate::cluster::{ClusterOptions, Master, MemberState};
 use crate::compaction;
@@ -357,6 +359,18 @@ impl DatabaseInner {
             Distribution::None => None,
             Distribution::InProcess(workers) => Some(workers.clone()),
             Distribution::Cluster(master) => master.workers_of(snapshot, written),
+        }
+    }
+
+    /// Schema `sys`, as a statement sees it that reads `snapshot`.
+    pub(crate) fn sys_schema(&self, snapshot: Arc<Snapshot>) -> Arc<dyn SchemaProvider> {
+        let sys = self.sys.schema_provider();
+        match &self.distribution {
+            Distribution::Cluster(master) => {
+                let master = Arc::downgrade(master.inner());
+                Arc::new(SysOfMaster::new(sys, master, snapshot))
+            }
+            Distribution::None | Distribution::InProcess(_) => sys,
         }
     }
 

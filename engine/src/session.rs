@@ -302,7 +302,7 @@ impl Session {
         Arc::new(StatementCatalog::new(
             self.inner.context.state(),
             database.storage.clone(),
-            database.sys.schema_provider(),
+            database.sys_schema(database.storage.snapshot()),
             self.inner.schemas.lock().clone(),
         ))
     }

@@ -14,6 +14,7 @@
 //! * [`options`]: how a master is found
 //! * [`master`]: the process that has the catalog
 //! * `members`: who takes part, as the master sees it
+//! * `members_table`: the same as a table, `sys.cluster`
 //! * `watching`: how the master notices who is gone
 //! * `clock`: how far a worker's clock is off
 //! * `remote_reads`: segments of workers, read by the master
@@ -27,6 +28,7 @@ mod calls;
 mod clock;
 pub mod master;
 mod members;
+pub(crate) mod members_table;
 pub(crate) mod missing;
 pub mod options;
 mod registration;

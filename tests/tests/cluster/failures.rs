@@ -1,0 +1,134 @@
+//! What happens when a process is gone.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::StreamExt;
+use skewer::Error;
+use skewer::cluster::MemberState;
+use skewer_tests::cluster::Cluster;
+use skewer_tests::contents::query;
+
+use crate::reads::fill;
+
+fn lost() -> MemberState {
+    MemberState::Lost(Arc::from(""))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_worker_is_lost_within_a_second_and_queries_that_run_on_it_fail_at_once() {
+    let mut cluster = Cluster::start(3);
+    let session = cluster.session();
+    fill(&session, "t").await;
+    // Its first row is there, and the last far away: it cannot be run again.
+    let long = "SELECT a.id FROM t a, t b WHERE a.id + b.id > 0";
+    let mut stream = session.sql(long).await.unwrap();
+    stream.next().await.unwrap().unwrap();
+    let killed = cluster.kill(2);
+    cluster.wait_for(2, &lost());
+    let noticed = killed.elapsed();
+    assert!(noticed < Duration::from_secs(1), "{noticed:?}");
+    let error = loop {
+        match stream.next().await {
+            Some(Ok(_)) => {}
+            Some(Err(error)) => break error,
+            None => panic!("a query ended as if nothing had happened"),
+        }
+    };
+    let Error::WorkerLost { name, .. } = &error else {
+        panic!("{error:?}");
+    };
+    assert_eq!(name, "worker 2 (host-2)");
+    let took = killed.elapsed();
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    // The next one is not begun.
+    let error = query(&session, "SELECT sum(v) FROM t").await.unwrap_err();
+    let Error::WorkerLost { name, tables, .. } = &error else {
+        panic!("{error:?}");
+    };
+    assert_eq!(
+        (name.as_str(), tables.as_slice()),
+        ("worker 2 (host-2)", &["main.t".to_owned()][..])
+    );
+    let workers = "SELECT worker_id, state FROM sys.workers WHERE query_id IS NULL ORDER BY 1";
+    let found = query(&session, workers).await.unwrap();
+    assert_eq!(found, ["0|alive", "1|alive", "2|lost", "3|alive"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_returns_with_its_directory_serves_its_segments_again() {
+    let mut cluster = Cluster::start(2);
+    let session = cluster.session();
+    fill(&session, "t").await;
+    let sum = "SELECT count(*), sum(id) FROM t";
+    let before = query(&session, sum).await.unwrap();
+    cluster.kill(1);
+    cluster.wait_for(1, &lost());
+    assert!(query(&session, sum).await.is_err());
+    cluster.restart_worker(1);
+    assert_eq!(query(&session, sum).await.unwrap(), before);
+    session
+        .execute_script("INSERT INTO t VALUES (70000, 1)")
+        .await
+        .unwrap();
+    let count = "SELECT count(*) FROM t WHERE id = 70000";
+    assert_eq!(query(&session, count).await.unwrap(), ["1"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_query_that_does_not_need_what_is_lost_is_run_once_more() {
+    let mut cluster = Cluster::start(1);
+    let session = cluster.session();
+    fill(&session, "t").await;
+    // It has no rows of the table, but runs tasks of its queries.
+    let second = cluster.add_worker();
+    let slow = "SELECT count(*) FROM t a JOIN t b ON a.v = b.v WHERE a.id + b.id > 0";
+    let expected = query(&session, slow).await.unwrap();
+    for pause in [0, 30, 100, 300] {
+        let running = session.clone();
+        let result = tokio::spawn(async move { query(&running, slow).await });
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+        cluster.kill(second);
+        assert_eq!(result.await.unwrap().unwrap(), expected, "after {pause} ms");
+        cluster.restart_worker(second);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sigterm_lets_queries_end_before_the_worker_does() {
+    let mut cluster = Cluster::start(2);
+    let session = cluster.session();
+    fill(&session, "t").await;
+    let slow = "SELECT count(*) FROM t a JOIN t b ON a.v = b.v WHERE a.id + b.id > 0";
+    let stream = session.sql(slow).await.unwrap();
+    let result = tokio::spawn(stream.collect());
+    cluster.terminate(1);
+    cluster.wait_for(1, &MemberState::Leaving);
+    let error = query(&session, "SELECT sum(v) FROM t").await.unwrap_err();
+    assert!(error.to_string().contains("about to end"), "{error}");
+    let batches = result.await.unwrap().unwrap();
+    assert_eq!(
+        batches.iter().map(|batch| batch.num_rows()).sum::<usize>(),
+        1
+    );
+    assert_eq!(cluster.ended(1).code(), Some(0));
+    cluster.wait_for(1, &lost());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn workers_find_a_master_that_was_restarted() {
+    let mut cluster = Cluster::start(2);
+    let session = cluster.session();
+    fill(&session, "t").await;
+    let sum = "SELECT count(*), sum(id) FROM t";
+    let before = query(&session, sum).await.unwrap();
+    drop(session);
+    cluster.restart_master();
+    let begun = Instant::now();
+    for number in [1, 2] {
+        cluster.wait_for(number, &MemberState::Alive);
+    }
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs(20), "{took:?}");
+    assert_eq!(query(&cluster.session(), sum).await.unwrap(), before);
+}

@@ -1,0 +1,7 @@
+//! A master and workers in processes of their own, over QUIC on loopback.
+
+mod commands;
+mod failures;
+mod profiles;
+mod reads;
+mod trust;

@@ -1,0 +1,140 @@
+//! Who may take part, and who learns nothing.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use skewer::cluster::{ClusterDirectory, MemberState, NodeId, Revocation};
+use skewer_tests::cluster::{Cluster, binary};
+
+/// Runs `skewer` with these arguments to its end.
+fn skewer(arguments: &[&str]) -> Output {
+    let mut command = Command::new(binary());
+    command.args(arguments).stdin(Stdio::null());
+    command.output().unwrap()
+}
+
+/// What a worker says that does not start.
+#[track_caller]
+fn refused(data: &Path, arguments: &[&str]) -> String {
+    let mut all = vec!["worker", "--data", data.to_str().unwrap(), "--wait", "3"];
+    all.extend(["--listen", "127.0.0.1:0"]);
+    all.extend(arguments);
+    let output = skewer(&all);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    said
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_lets_one_worker_join_once_and_keys_are_private() {
+    let mut cluster = Cluster::start(0);
+    let token = cluster.token();
+    let used = cluster.token();
+    cluster.add_worker();
+    let other = tempfile::tempdir().unwrap();
+    for key in [
+        cluster.master_directory().join("cluster/ca.key"),
+        cluster.master_directory().join("cluster/node.key"),
+        cluster.worker_directory(1).join("identity/node.key"),
+    ] {
+        let mode = std::fs::metadata(&key).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o600, "{}", key.display());
+    }
+    // The second worker's number is used up by whoever joins with the token.
+    let joined = skewer_net_join(&used).await;
+    assert_eq!(joined, 2);
+    let said = refused(&other.path().join("late"), &["--join", &used]);
+    assert!(said.contains("has been used already"), "{said}");
+    let cut = &token[..token.len() - 3];
+    let said = refused(&other.path().join("cut"), &["--join", cut]);
+    assert!(said.contains("copy it again"), "{said}");
+    let said = refused(&other.path().join("without"), &[]);
+    assert!(said.contains("skewer cluster token"), "{said}");
+    let said = refused(&cluster.master_directory(), &["--join", &token]);
+    assert!(said.contains("is a database"), "{said}");
+    let said = refused(&cluster.worker_directory(1), &["--join", &token]);
+    assert!(said.contains("has joined a cluster already"), "{said}");
+    let said = refused(&cluster.worker_directory(1), &[]);
+    assert!(said.contains("lock") || said.contains("open"), "{said}");
+}
+
+/// Uses a token up without starting a worker; gives the number.
+async fn skewer_net_join(token: &str) -> u32 {
+    use skewer_net::identity::{Clock, SystemClock};
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let token = token.parse().unwrap();
+    let options = skewer_net::NetOptions::default();
+    let joined = skewer_net::join(&token, None, &options, &clock);
+    joined.await.unwrap().credentials.identity().node.0
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_revoked_worker_is_turned_out_and_stays_out() {
+    let mut cluster = Cluster::start(2);
+    let data = cluster.master_directory();
+    let data = data.to_str().unwrap();
+    let revoked = skewer(&["cluster", "revoke", "1", "--data", data]);
+    assert!(revoked.status.success(), "{revoked:?}");
+    cluster.wait_for(1, &MemberState::Lost(Arc::from("")));
+    let member = cluster.member(1).unwrap();
+    let MemberState::Lost(reason) = member.state else {
+        panic!("{member:?}");
+    };
+    assert_eq!(&*reason, "its certificate has been revoked");
+    assert_eq!(cluster.ended(1).code(), Some(1));
+    assert!(
+        cluster.log(1).contains("has been revoked"),
+        "{}",
+        cluster.log(1)
+    );
+    let said = refused(&cluster.worker_directory(1), &[]);
+    assert!(said.contains("has been revoked"), "{said}");
+    let listed = skewer(&["cluster", "workers", "--data", data]);
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    assert_eq!(listed, "1\thost-1\trevoked\n2\thost-2\n");
+    let again = cluster.cluster_directory().revocations().entries().unwrap();
+    assert_eq!(again, [Revocation::Node(NodeId(1))]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_of_another_version_is_told_both_versions() {
+    let mut cluster = Cluster::start(1);
+    cluster.kill(1);
+    let mut options = skewer::WorkerOptions::new(cluster.worker_directory(1));
+    options.net.version = 99;
+    // It has threads of its own.
+    let started = tokio::task::spawn_blocking(move || skewer::Worker::start(options).err());
+    let error = started.await.unwrap().unwrap().to_string();
+    assert!(
+        error.contains("version 99") && error.contains("version 1 "),
+        "{error}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_of_another_cluster_or_without_master_says_so() {
+    let cluster = Cluster::start(0);
+    let address = cluster.database().cluster().unwrap().address();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let other = elsewhere.path().join("other");
+    let other = ClusterDirectory::init(&other, "master", SystemTime::now()).unwrap();
+    let hour = std::time::Duration::from_secs(3600);
+    let token = other.token(&address.to_string(), SystemTime::now(), hour);
+    let token = token.unwrap().to_string();
+    let said = refused(&elsewhere.path().join("worker"), &["--join", &token]);
+    assert!(
+        said.contains("is not the one that made the join token"),
+        "{said}"
+    );
+    let nobody = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let nowhere = nobody.local_addr().unwrap().to_string();
+    let token = cluster
+        .cluster_directory()
+        .token(&nowhere, SystemTime::now(), hour);
+    let token = token.unwrap().to_string();
+    let said = refused(&elsewhere.path().join("worker"), &["--join", &token]);
+    assert!(said.contains("does not answer"), "{said}");
+}
