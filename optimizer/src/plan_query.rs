@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use datafusion::arrow::datatypes::{Field, Schema};
 use datafusion::common::Result;
 use datafusion::common::format::ExplainFormat;
+use datafusion::common::tree_node::TreeNode;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Explain, Expr, LogicalPlan, PlanType, Projection, StringifiedPlan};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
@@ -173,12 +175,16 @@ async fn plan_with_records(
                 })
             })
             .collect::<Result<_>>()?;
-        plan = Arc::new(OutputRecordsExec::new(
-            plan,
-            Arc::new(optimized.schema().as_arrow().clone()),
-            records,
-            Arc::clone(recorder),
-        ));
+        let mut schema = result_schema(optimized.schema().as_arrow(), &plan.schema());
+        if aggregates_all_rows(optimized)? {
+            // Without the profiler statistics may have the answer, and say that it is not NULL.
+            let planner = DefaultPhysicalPlanner::default();
+            let unprofiled = planner.create_physical_plan(optimized, state).await?;
+            schema = result_schema(&schema, &unprofiled.schema());
+        }
+        let schema = Arc::new(schema);
+        let recorder = Arc::clone(recorder);
+        plan = Arc::new(OutputRecordsExec::new(plan, schema, records, recorder));
     }
     let known = Known {
         scans: rewrite.scans,
@@ -186,6 +192,26 @@ async fn plan_with_records(
         ..Known::of(optimized)?
     };
     instrument_cuts(plan, recorder, known, state, distribution)
+}
+
+/// The columns of `result`, of which those are never NULL that either says not to be; `other` may
+/// have hidden columns after them.
+fn result_schema(result: &Schema, other: &Schema) -> Schema {
+    let fields = result.fields().iter().zip(other.fields());
+    let fields: Vec<Field> = fields
+        .map(|(field, other)| {
+            let nullable = field.is_nullable() && other.is_nullable();
+            field.as_ref().clone().with_nullable(nullable)
+        })
+        .collect();
+    Schema::new_with_metadata(fields, result.metadata().clone())
+}
+
+/// Whether there is an aggregate without groups in `plan`.
+fn aggregates_all_rows(plan: &LogicalPlan) -> Result<bool> {
+    plan.exists(|node| {
+        Ok(matches!(node, LogicalPlan::Aggregate(aggregate) if aggregate.group_expr.is_empty()))
+    })
 }
 
 /// Puts the columns of the result before the hidden ones.
