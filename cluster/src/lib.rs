@@ -2,7 +2,7 @@
 //! on its share of the data.
 //!
 //! Dependencies go down only: this crate knows `skewer-optimizer`, `skewer-exec`,
-//! `skewer-profiling`, `skewer-storage` and the crate `datafusion-distributed`, which cuts plans.
+//! `skewer-profiling`, `skewer-storage`, `skewer-net`, and the crate `datafusion-distributed`, which cuts plans.
 //!
 //! A query's life with workers:
 //!
@@ -14,7 +14,7 @@
 //! 3. `skewer_optimizer::instrument_cut` numbers the operators of all stages ([`cuts`]).
 //! 4. When the plan is executed each stage is encoded ([`codec`]) and set up on the workers that
 //!    run it; batches come back through their channels ([`local`]: workers in this process,
-//!    without a socket and without copying a batch).
+//!    without a socket and without copying a batch; [`node`]: in others, over QUIC).
 //! 5. A worker's tasks report to the worker's own recorder ([`task`]), exchanges to that of the
 //!    worker that receives ([`sent`]).
 //!
