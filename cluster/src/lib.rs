@@ -2,7 +2,8 @@
 //! on its share of the data.
 //!
 //! Dependencies go down only: this crate knows `skewer-optimizer`, `skewer-exec`,
-//! `skewer-profiling`, `skewer-storage`, `skewer-net`, and the crate `datafusion-distributed`, which cuts plans.
+//! `skewer-profiling`, `skewer-storage` and `skewer-net`, and the crate `datafusion-distributed`,
+//! which cuts plans.
 //!
 //! A query's life with workers:
 //!

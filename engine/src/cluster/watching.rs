@@ -27,6 +27,9 @@ pub(crate) fn start(lifelines: Lifelines, master: &Arc<Inner>) {
     tokio::spawn(revocations(Arc::downgrade(master)));
 }
 
+/// How long a process may take to read why it cannot take part.
+const FAREWELL: Duration = Duration::from_secs(2);
+
 async fn accept(lifelines: Lifelines, master: Weak<Inner>) {
     loop {
         match lifelines.accept().await {
@@ -50,7 +53,7 @@ async fn accept(lifelines: Lifelines, master: Weak<Inner>) {
 async fn watch(mut watched: skewer_net::Watched, master: Weak<Inner>) {
     let number = watched.peer.node.0;
     let cut = Arc::new(Notify::new());
-    {
+    let is_second = {
         let Some(master) = master.upgrade() else {
             return;
         };
@@ -61,13 +64,19 @@ async fn watch(mut watched: skewer_net::Watched, master: Weak<Inner>) {
         };
         let mut lifelines = master.lifelines.lock();
         let present = lifelines.get(&number);
-        if present.is_some_and(|other| other.incarnation != watched.incarnation) {
-            // Whoever has it is not thrown out by a copy of its directory.
-            tracing::warn!(worker = number, address = %watched.address,
-                "a second process has the certificate of a worker that runs");
-            return;
+        let is_second = present.is_some_and(|other| other.incarnation != watched.incarnation);
+        if !is_second {
+            lifelines.insert(number, held);
         }
-        lifelines.insert(number, held);
+        is_second
+    };
+    if is_second {
+        // Whoever has it is not thrown out by a copy of its directory.
+        tracing::warn!(worker = number, address = %watched.address,
+            "a second process has the certificate of a worker that runs");
+        // It is told why when it registers.
+        let _ = tokio::time::timeout(FAREWELL, watched.ended()).await;
+        return;
     }
     let is_cut = tokio::select! {
         () = watched.ended() => false,

@@ -49,11 +49,11 @@ fn wait_for(log: &Path, message: &str) -> String {
     let begun = Instant::now();
     loop {
         let text = std::fs::read_to_string(log).unwrap();
-        let events = text.lines().filter_map(|line| {
+        let mut events = text.lines().filter_map(|line| {
             let event: serde_json::Value = serde_json::from_str(line).ok()?;
             (event["message"] == message).then_some(event)
         });
-        if let Some(event) = events.last() {
+        if let Some(event) = events.next_back() {
             return event["address"].as_str().unwrap_or_default().to_owned();
         }
         assert!(begun.elapsed() < PATIENCE, "no event {message}: {text}");

@@ -61,6 +61,22 @@ async fn a_token_lets_one_worker_join_once_and_keys_are_private() {
     assert!(said.contains("lock") || said.contains("open"), "{said}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_of_a_worker_s_directory_does_not_throw_the_worker_out() {
+    let cluster = Cluster::start(1);
+    let copy = tempfile::tempdir().unwrap();
+    let identity = copy.path().join("identity");
+    std::fs::create_dir(&identity).unwrap();
+    for file in ["ca.crt", "node.crt", "node.key", "master"] {
+        let from = cluster.worker_directory(1).join("identity").join(file);
+        std::fs::copy(from, identity.join(file)).unwrap();
+    }
+    let said = refused(copy.path(), &[]);
+    assert!(said.contains("runs already, as another process"), "{said}");
+    let member = cluster.member(1).unwrap();
+    assert_eq!(member.state, MemberState::Alive);
+}
+
 /// Uses a token up without starting a worker; gives the number.
 async fn skewer_net_join(token: &str) -> u32 {
     use skewer_net::identity::{Clock, SystemClock};
