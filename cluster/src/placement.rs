@@ -124,7 +124,8 @@ impl DesiredTaskCountHandler for Placement {
         event: DesiredTaskCountEvent<'_>,
     ) -> Option<Result<DesiredTaskCountEventResponse>> {
         if let Some(tasks) = write::tasks_of(event.plan) {
-            return Some(Ok(DesiredTaskCountEventResponse::desired(tasks)));
+            // Neither fewer nor more, however many send to them: routes are made for so many.
+            return Some(Ok(DesiredTaskCountEventResponse::maximum(tasks)));
         }
         if !event.plan.children().is_empty() {
             return None;
