@@ -105,13 +105,13 @@ pub(crate) async fn execute_parsed(
 ) -> Result<QueryStream, Error> {
     let statement = prepare::resolve(session, statement)?;
     if let Statement::ExplainProfile(explain) = statement {
-        return explain_profile::execute(session, explain).await;
+        return Box::pin(explain_profile::execute(session, explain)).await;
     }
     let catalog = session.catalog();
     let tracing = tracing_of(session, &catalog, &statement);
     let context = Context::begin(session, catalog, sql, tracing);
     let (context, outcome) = run(context, statement).await?;
-    context.answer(outcome).await
+    Box::pin(context.answer(outcome)).await
 }
 
 /// Runs a statement; if it fails it is recorded as failed.
@@ -119,7 +119,8 @@ pub(crate) async fn run(
     mut context: Context,
     statement: Statement,
 ) -> Result<(Context, Outcome), Error> {
-    match dispatch(&mut context, statement).await {
+    // On the heap: the caller's thread, which passes the future on, may have a small stack.
+    match Box::pin(dispatch(&mut context, statement)).await {
         Ok(outcome) => Ok((context, outcome)),
         Err(error) => {
             let error = context.catalog.diagnose(error).await;
