@@ -3,11 +3,15 @@
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::{Result, StorageError};
 
 const LOCK_FILE: &str = "lock";
+
+/// How long a database that this process has just let go of may take to close: its last handle may
+/// be dropped by one of its own threads, which ends a moment later.
+const CLOSING: Duration = Duration::from_secs(1);
 
 /// Held as long as anything of the database is in use; the operating system releases it even if
 /// the process is killed.
@@ -27,16 +31,23 @@ impl DirectoryLock {
             .truncate(false)
             .open(&path)
             .map_err(io)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
+        let begun = Instant::now();
+        loop {
+            match file.try_lock() {
+                Ok(()) => break,
+                Err(TryLockError::WouldBlock) => {}
+                Err(TryLockError::Error(source)) => return Err(io(source)),
+            }
+            let pid = read_owner(&mut file);
+            if pid != Some(std::process::id()) || begun.elapsed() > CLOSING {
                 return Err(StorageError::Locked {
-                    pid: read_owner(&mut file),
+                    pid,
                     path: directory.to_owned(),
                 });
             }
-            Err(TryLockError::Error(source)) => return Err(io(source)),
+            std::thread::sleep(Duration::from_millis(5));
         }
+        file.seek(SeekFrom::Start(0)).map_err(io)?;
         file.set_len(0).map_err(io)?;
         file.write_all(format!("{}\n", std::process::id()).as_bytes())
             .map_err(io)?;
