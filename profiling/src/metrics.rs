@@ -34,18 +34,33 @@ struct Running {
     thread: bool,
 }
 
-/// Processor time of the process at a moment.
+/// A reading of this age is as good as a new one: what it shows is shown once a second, and
+/// processor time is counted in hundredths of a second anyway. A reading takes as long as a hundredth
+/// of the shortest queries, of which there may be many in this time.
+const FRESH: Duration = Duration::from_millis(100);
+
+/// The last reading, of whichever query.
+static LAST: Mutex<Option<Baseline>> = Mutex::new(None);
+
+/// Processor time and memory of the process at a moment.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Baseline {
     at: Instant,
     cpu_seconds: Option<f64>,
+    rss_bytes: Option<f64>,
 }
 
 impl Baseline {
+    /// A reading that is not older than [`FRESH`].
     pub(crate) fn now() -> Baseline {
-        Baseline {
-            at: Instant::now(),
-            cpu_seconds: cpu_seconds(),
+        let mut last = LAST.lock();
+        match *last {
+            Some(fresh) if fresh.at.elapsed() < FRESH => fresh,
+            _ => *last.insert(Baseline {
+                at: Instant::now(),
+                cpu_seconds: cpu_seconds(),
+                rss_bytes: rss_bytes(),
+            }),
         }
     }
 
@@ -64,10 +79,10 @@ impl Baseline {
                 value,
             });
         };
-        if let Some(bytes) = rss_bytes() {
+        if let Some(bytes) = next.rss_bytes {
             add("rss_bytes", bytes);
         }
-        let elapsed = (next.at - self.at).as_secs_f64();
+        let elapsed = next.at.duration_since(self.at).as_secs_f64();
         // Processor time is counted in hundredths of a second: below a tenth it says nothing.
         if let (Some(before), Some(after), true) =
             (self.cpu_seconds, next.cpu_seconds, elapsed >= 0.1)
