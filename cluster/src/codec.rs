@@ -112,6 +112,9 @@ impl PhysicalExtensionCodec for WithoutOurFunctions {
     }
 }
 
+/// Stands for [`SampledRowId`].
+const SAMPLED_ROW_ID: &[u8] = b"sampled";
+
 /// An operator without its inputs.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 enum Encoded {
@@ -296,19 +299,19 @@ impl PhysicalExtensionCodec for SkewerCodec {
     }
 
     fn try_encode_udf(&self, function: &ScalarUDF, bytes: &mut Vec<u8>) -> Result<()> {
-        if let Some(sampled) = function.inner().downcast_ref::<SampledRowId>() {
-            bytes.extend(sampled.rate().to_le_bytes());
+        if function.inner().is::<SampledRowId>() {
+            bytes.extend(SAMPLED_ROW_ID);
         }
         Ok(())
     }
 
+    /// Which records are traced is said with the plan, not in it.
     fn try_decode_udf(&self, name: &str, bytes: &[u8]) -> Result<Arc<ScalarUDF>> {
-        match bytes.try_into().map(f64::from_le_bytes) {
-            Ok(rate) if (0.0..=1.0).contains(&rate) => {
-                Ok(Arc::new(ScalarUDF::from(SampledRowId::new(rate))))
-            }
-            _ => not_impl_err!("function {name} is not ours"),
+        if bytes != SAMPLED_ROW_ID {
+            return not_impl_err!("function {name} is not ours");
         }
+        let recorder = Arc::clone(&self.place()?.recorder);
+        Ok(Arc::new(ScalarUDF::from(SampledRowId::new(recorder))))
     }
 
     fn try_encode_udaf(&self, function: &AggregateUDF, bytes: &mut Vec<u8>) -> Result<()> {

@@ -33,7 +33,7 @@ pub enum ProfileError {
     Missing,
     #[error("how to record a query is not text: {0}")]
     NoText(#[from] ToStrError),
-    #[error("how to record a query is said by four values, not as in '{0}'")]
+    #[error("how to record a query is said by five values, not as in '{0}'")]
     Values(String),
     #[error("how to record a query: {0}")]
     Integer(#[from] ParseIntError),
@@ -41,9 +41,14 @@ pub enum ProfileError {
     Float(#[from] ParseFloatError),
     #[error("a sample rate of {0} is not between 0 and 1")]
     SampleRate(f64),
+    #[error("a share of {0} of the time is not above 0")]
+    TimeShare(f64),
     #[error("how to record a query: {0}")]
     Level(#[from] LevelError),
 }
+
+/// Stands for no limit.
+const UNLIMITED: &str = "-";
 
 impl QueryProfile {
     /// How `recorder` records.
@@ -87,7 +92,7 @@ impl QueryProfile {
     }
 }
 
-/// Query, level, sample rate and bytes, with spaces between them.
+/// Query, level, sample rate, bytes and share of the time, with spaces between them.
 impl fmt::Display for QueryProfile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
@@ -97,7 +102,11 @@ impl fmt::Display for QueryProfile {
             limits,
         } = self;
         let bytes = limits.memory_bytes;
-        write!(f, "{query_id} {level} {sample_rate} {bytes}")
+        write!(f, "{query_id} {level} {sample_rate} {bytes} ")?;
+        match limits.time_share {
+            Some(share) => write!(f, "{share}"),
+            None => f.write_str(UNLIMITED),
+        }
     }
 }
 
@@ -106,12 +115,19 @@ impl FromStr for QueryProfile {
 
     fn from_str(text: &str) -> Result<Self, ProfileError> {
         let values: Vec<&str> = text.split(' ').collect();
-        let [query_id, level, sample_rate, memory_bytes] = values[..] else {
+        let [query_id, level, sample_rate, memory_bytes, time_share] = values[..] else {
             return Err(ProfileError::Values(text.to_owned()));
         };
         let sample_rate: f64 = sample_rate.parse()?;
         if !(0.0..=1.0).contains(&sample_rate) {
             return Err(ProfileError::SampleRate(sample_rate));
+        }
+        let time_share: Option<f64> = match time_share {
+            UNLIMITED => None,
+            share => Some(share.parse()?),
+        };
+        if let Some(share) = time_share.filter(|share| share.is_nan() || *share <= 0.0) {
+            return Err(ProfileError::TimeShare(share));
         }
         Ok(Self {
             query_id: query_id.parse()?,
@@ -119,6 +135,7 @@ impl FromStr for QueryProfile {
             sample_rate,
             limits: RecorderLimits {
                 memory_bytes: memory_bytes.parse()?,
+                time_share,
             },
         })
     }
@@ -142,6 +159,7 @@ mod tests {
                 sample_rate,
                 limits: RecorderLimits {
                     memory_bytes: usize::MAX,
+                    time_share: (sample_rate < 1.0).then_some(0.05),
                 },
             };
             let read = QueryProfile::of_headers(&profile.headers()).unwrap();
@@ -155,13 +173,15 @@ mod tests {
         assert!(matches!(missing, Err(ProfileError::Missing)));
         for text in [
             "",
-            "7 records 1",
-            "7 records 1 9 9",
-            "seven records 1 9",
-            "7 everything 1 9",
-            "7 records 1.5 9",
-            "7 records NaN 9",
-            "7 records 1 -9",
+            "7 records 1 9",
+            "7 records 1 9 - 9",
+            "seven records 1 9 -",
+            "7 everything 1 9 -",
+            "7 records 1.5 9 -",
+            "7 records NaN 9 -",
+            "7 records 1 -9 -",
+            "7 records 1 9 0",
+            "7 records 1 9 NaN",
         ] {
             assert!(text.parse::<QueryProfile>().is_err(), "{text}");
         }

@@ -192,23 +192,26 @@ fn a_capture_comes_back_with_its_inputs_and_one_aggregate_for_all_tasks_of_a_que
 }
 
 #[test]
-fn sampling_comes_back_with_its_rate() {
+fn sampling_is_that_of_the_recorder_where_it_runs() {
     let input = source();
     let schema = input.schema();
-    let function = Arc::new(ScalarUDF::from(SampledRowId::new(0.25)));
+    let (here, there) = (on_worker(), on_worker());
+    let function = SampledRowId::new(Arc::clone(&here.recorder));
+    let function = Arc::new(ScalarUDF::from(function));
     let id = col("id", &schema).unwrap();
     let options = Arc::default();
     let sampled = ScalarFunctionExpr::try_new(function, vec![id], &schema, options).unwrap();
     let sampled: Arc<dyn PhysicalExpr> = Arc::new(sampled);
     let plan = ProjectionExec::try_new([(sampled, "sampled".to_owned())], input).unwrap();
-    let decoded = there_and_back(Arc::new(plan), &on_worker());
+    let decoded = there_and_back(Arc::new(plan), &there);
     let projection = decoded.downcast_ref::<ProjectionExec>().unwrap();
     let function = projection.expr()[0]
         .expr
         .downcast_ref::<ScalarFunctionExpr>();
     let function = function.expect("a function").fun().inner();
     let sampled = function.downcast_ref::<SampledRowId>().expect("ours");
-    assert_eq!(sampled.rate(), 0.25);
+    let same = |query: &WorkerQuery| *sampled == SampledRowId::new(Arc::clone(&query.recorder));
+    assert!(same(&there) && !same(&here));
 }
 
 #[test]

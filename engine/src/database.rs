@@ -18,6 +18,7 @@ use skewer_storage::{Snapshot, Storage, StorageOptions, TableId};
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::mpsc;
 
+use crate::budget::Budgets;
 use crate::cluster::members_table::SysOfMaster;
 use crate::cluster::remote_sys::RemoteTables;
 use crate::cluster::{ClusterOptions, Master, MemberState};
@@ -83,6 +84,8 @@ pub(crate) struct DatabaseInner {
     pub(crate) opened_retention: Retention,
     pub(crate) threads: usize,
     distribution: Distribution,
+    /// What statements took, for `profile.budget`.
+    pub(crate) budgets: Arc<Budgets>,
     /// Where statements write that this process runs.
     pub(crate) place: Arc<SegmentPlace>,
     /// Tables that have got new segments.
@@ -247,6 +250,7 @@ impl DatabaseBuilder {
                 opened_retention: self.retention,
                 threads,
                 distribution,
+                budgets: Arc::default(),
                 place,
                 grown,
                 running: Arc::default(),

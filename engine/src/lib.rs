@@ -19,9 +19,11 @@
 //! * `environment`: threads, memory and temporary files, `memory`: the limit of what operators hold
 //! * `record`: a statement's row in `sys.queries`
 //! * [`report`]: EXPLAIN PROFILE
+//! * `budget`: how much is recorded, where that is not to cost more than a share of the time
 //! * `compaction`: small segments merged in the background
 //! * `last_query_id`: the function of that name
 
+mod budget;
 mod catalog;
 pub mod cluster;
 mod compaction;

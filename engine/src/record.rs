@@ -8,6 +8,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use skewer_cluster::{Workers, is_exchange_between_workers};
 use skewer_profiling::{Level, QueryRow, Recorder, RecorderLimits, SysTables};
 
+use crate::budget::{Budgets, Choice};
 use crate::error::Error;
 use crate::progress::ProgressHandle;
 use crate::settings::ProfileSettings;
@@ -55,6 +56,8 @@ pub(crate) struct StatementRecord {
     sql: String,
     started_at: SystemTime,
     started: Instant,
+    /// What learns what the statement took, and under which fingerprint.
+    charged_to: Option<(Arc<Budgets>, String)>,
     planned: Option<Instant>,
     rows: i64,
     /// When it had returned everything, before workers were told.
@@ -80,7 +83,10 @@ impl StatementRecord {
                 query_id,
                 settings.level,
                 settings.sample_rate,
-                RecorderLimits::default(),
+                RecorderLimits {
+                    time_share: settings.budget,
+                    ..RecorderLimits::default()
+                },
             ),
             sys: Some(sys),
             workers: Vec::new(),
@@ -90,6 +96,7 @@ impl StatementRecord {
             sql: sql.to_owned(),
             started_at: SystemTime::now(),
             started: Instant::now(),
+            charged_to: None,
             planned: None,
             rows: 0,
             ended: None,
@@ -116,6 +123,7 @@ impl StatementRecord {
             sql: self.sql.clone(),
             started_at: SystemTime::now(),
             started: Instant::now(),
+            charged_to: None,
             planned: None,
             rows: 0,
             ended: None,
@@ -139,6 +147,7 @@ impl StatementRecord {
             planned: None,
             rows: 0,
             ended: None,
+            charged_to: None,
             cancelled: None,
             done: false,
         }
@@ -147,6 +156,13 @@ impl StatementRecord {
     pub(crate) fn recorder(&self) -> &Arc<Recorder> {
         &self.recorder
     }
+    /// The same; once it has finished, `budgets` learn what the statement of fingerprint
+    /// `statement` took.
+    pub(crate) fn charged_to(mut self, budgets: Arc<Budgets>, statement: String) -> Self {
+        self.charged_to = Some((budgets, statement));
+        self
+    }
+
 
     /// The id under which schema `sys` will know the statement.
     pub(crate) fn traced_id(&self) -> Option<i64> {
@@ -223,6 +239,13 @@ impl StatementRecord {
         sys.finish(
             &self.recorder,
             QueryRow {
+        if let (Some((budgets, statement)), Status::Finished) = (&self.charged_to, status) {
+            let ran = Choice {
+                level: self.recorder.level(),
+                rate: self.recorder.sample_rate(),
+            };
+            budgets.ran(statement, ran, ended - self.started);
+        }
                 sql: self.sql.clone(),
                 fingerprint: skewer_sql::fingerprint(&self.sql),
                 status: status.name().to_owned(),

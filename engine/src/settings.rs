@@ -16,6 +16,9 @@ pub struct ProfileSettings {
     pub level: Level,
     /// The share of base records that are traced, in (0, 1] (`profile.sample_rate`).
     pub sample_rate: f64,
+    /// The share of a query's time that recording may take, in (0, 1] (`profile.budget`): then it
+    /// decides how much is recorded of queries, unless the level is `off`.
+    pub budget: Option<f64>,
 }
 
 impl Default for ProfileSettings {
@@ -24,6 +27,7 @@ impl Default for ProfileSettings {
         Self {
             level: Level::Counters,
             sample_rate: 1.0,
+            budget: None,
         }
     }
 }
@@ -37,6 +41,9 @@ pub(crate) const MAX_TEMP_DIRECTORY_SIZE: &str = "max_temp_directory_size";
 /// Where operators spill to.
 const TEMP_DIRECTORY: &str = "datafusion.runtime.temp_directory";
 
+/// No budget.
+const NO_BUDGET: &str = "none";
+
 /// No limit.
 pub(crate) const UNLIMITED: &str = "unlimited";
 
@@ -44,7 +51,7 @@ pub(crate) const UNLIMITED: &str = "unlimited";
 pub(crate) const RUNTIME: &str = "datafusion.runtime.";
 
 /// Our settings and what they are about; DataFusion's are beside them.
-pub(crate) const OWN_SETTINGS: [(&str, &str); 6] = [
+pub(crate) const OWN_SETTINGS: [(&str, &str); 7] = [
     (
         MAX_TEMP_DIRECTORY_SIZE,
         "Bytes of temporary files that all queries may have together, as '50 GB'; of the whole \
@@ -54,6 +61,11 @@ pub(crate) const OWN_SETTINGS: [(&str, &str); 6] = [
         MEMORY_LIMIT,
         "Bytes that operators of all queries may hold together, as '2 GB', or unlimited; of the \
          whole database",
+    ),
+    (
+        "profile.budget",
+        "Share of a query's time that profiling may take, as '5%', which then picks level and \
+         sample rate of each query by itself; or none",
     ),
     (
         "profile.level",
@@ -197,6 +209,36 @@ pub(crate) fn parse_sample_rate(name: &str, value: &str) -> Result<f64, Error> {
     }
 }
 
+/// A share of time above 0 and at most 1, as `5%` or `0.05`; `None` is `none`.
+pub(crate) fn parse_budget(name: &str, value: &str) -> Result<Option<f64>, Error> {
+    let text = value.trim().to_lowercase();
+    if text == NO_BUDGET {
+        return Ok(None);
+    }
+    let share = match text.strip_suffix('%') {
+        Some(percent) => percent.trim().parse::<f64>().map(|percent| percent / 100.0),
+        None => text.parse::<f64>(),
+    };
+    match share {
+        Ok(share) if share > 0.0 && share <= 1.0 => Ok(Some(share)),
+        _ => Err(Error::InvalidValue {
+            name: name.to_owned(),
+            value: value.to_owned(),
+            expected: "it is a share of the time above 0 and at most 1, as '5%' or 0.05, or none"
+                .to_owned(),
+        }),
+    }
+}
+
+/// How SHOW writes a budget.
+pub(crate) fn show_budget(budget: Option<f64>) -> String {
+    match budget {
+        // Without what only the division by 100 left.
+        Some(share) => format!("{}%", (share * 1e8).round() / 1e6),
+        None => NO_BUDGET.to_owned(),
+    }
+}
+
 /// A memory limit as people write it: `4GB`, `512 MiB`, `1073741824`; `None` is `unlimited`.
 ///
 /// ```
@@ -320,6 +362,20 @@ mod tests {
         }
         assert_eq!(show_bytes(2 << 30), "2 GiB");
         assert_eq!(show_bytes(3 << 19), "1536 KiB");
+    }
+
+    #[test]
+    fn a_budget_is_a_share_of_the_time_or_none() {
+        for (text, share) in [("5%", 0.05), ("0.05", 0.05), ("2.5 %", 0.025), ("1", 1.0)] {
+            let parsed = parse_budget("x", text).unwrap().unwrap();
+            assert!((parsed - share).abs() < 1e-12, "{text}");
+            let shown = show_budget(Some(parsed));
+            assert_eq!(parse_budget("x", &shown).unwrap(), Some(parsed), "{shown}");
+        }
+        assert_eq!(parse_budget("x", "None").unwrap(), None);
+        for refused in ["", "0", "0%", "-1%", "101%", "5 percent", "NaN"] {
+            assert!(parse_budget("x", refused).is_err(), "{refused}");
+        }
     }
 
     #[test]

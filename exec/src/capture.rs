@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array};
+use datafusion::arrow::buffer::NullBuffer;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Int64Type};
 use datafusion::common::{Result, ScalarValue, internal_err};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
@@ -162,14 +163,40 @@ struct GroupedCapture {
     identity: Option<Identity>,
     /// Groups not emitted yet.
     groups: usize,
+    /// If not all records are traced: which of these groups have one that is. Who reads the others
+    /// gets NULL and has nothing to log.
+    traced: Option<Vec<bool>>,
 }
 
 impl GroupedCapture {
     fn new(capture: Arc<Capture>) -> Self {
+        let complete = capture.recorder.sampling().is_complete();
         Self {
             capture,
             identity: None,
             groups: 0,
+            traced: (!complete).then(Vec::new),
+        }
+    }
+
+    /// There are `groups` groups now.
+    fn set_groups(&mut self, groups: usize) {
+        self.groups = groups;
+        if let Some(traced) = &mut self.traced {
+            traced.resize(groups, false);
+        }
+    }
+
+    /// The rows of a batch whose records `ids` are not NULL make their groups traced.
+    fn mark_traced(&mut self, groups: Groups<'_>, ids: &Int64Array) {
+        let Some(traced) = &mut self.traced else {
+            return;
+        };
+        match ids.nulls() {
+            Some(nulls) => nulls
+                .valid_indices()
+                .for_each(|row| traced[groups.of(row)] = true),
+            None => (0..ids.len()).for_each(|row| traced[groups.of(row)] = true),
         }
     }
 
@@ -186,10 +213,20 @@ impl GroupedCapture {
     }
 
     /// Logs the edges of one batch from the records of `source` to `groups`.
-    fn log(&self, groups: Groups<'_>, source: &RecordSource, ids: &Int64Array, latency: &Latency) {
+    fn log(
+        &mut self,
+        groups: Groups<'_>,
+        source: &RecordSource,
+        ids: &Int64Array,
+        latency: &Latency,
+    ) {
         let Some(identity) = self.identity else {
             return;
         };
+        if ids.null_count() == ids.len() {
+            return;
+        }
+        self.mark_traced(groups, ids);
         let chunk =
             |outputs: Ids, inputs: Ids, first_input: i64, latency: Latencies| LineageChunk {
                 fragment_id: identity.position.fragment_id,
@@ -221,8 +258,9 @@ impl GroupedCapture {
         let mut runs: Vec<Edges> = Vec::new();
         let mut run_of_key: HashMap<i64, usize> = HashMap::new();
         let mut latest = None;
-        for (row, id) in ids.iter().enumerate() {
-            let Some(id) = id else { continue };
+        let every = NullBuffer::new_valid(ids.len());
+        for row in ids.nulls().unwrap_or(&every).valid_indices() {
+            let id = ids.value(row);
             let key = source.run_key(id);
             let run = match latest {
                 Some((latest, run)) if latest == key => run,
@@ -256,7 +294,11 @@ impl GroupedCapture {
         self.groups -= emitted;
         identity.first_id += emitted as i64;
         self.identity = Some(identity);
-        Arc::new(Int64Array::from_iter_values(ids))
+        let traced = self
+            .traced
+            .as_mut()
+            .map(|traced| NullBuffer::from_iter(traced.drain(..emitted)));
+        Arc::new(Int64Array::new(ids.collect(), traced))
     }
 }
 
@@ -380,7 +422,7 @@ impl GroupedCapture {
     ) -> Result<()> {
         let started = Instant::now();
         self.identity();
-        self.groups = total_num_groups;
+        self.set_groups(total_num_groups);
         let capture = Arc::clone(&self.capture);
         for input in &capture.inputs {
             let ids = int64(values, input.id_argument)?;
@@ -400,11 +442,11 @@ impl GroupedCapture {
         let started = Instant::now();
         let mut identity = self.identity();
         let ids = int64(values, 0)?;
-        if !ids.is_empty() && self.capture.groups.operator_of(ids.value(0)) == identity.operator_id
-        {
+        let first = ids.iter().flatten().next();
+        if first.is_some_and(|id| self.capture.groups.operator_of(id) == identity.operator_id) {
             self.become_merge_of_spilled_groups(&mut identity);
         }
-        self.groups = total_num_groups;
+        self.set_groups(total_num_groups);
         let source = RecordSource::Aggregate(Arc::clone(&self.capture.groups));
         self.log(groups, &source, ids, &Latency::None);
         self.capture.recorder.overhead(started.elapsed());
@@ -485,7 +527,7 @@ impl GroupsAccumulator for GroupedCapture {
     /// The log is not the accumulator's: emitting state would not free it, and an aggregate
     /// that is told to spill must see its size fall.
     fn size(&self) -> usize {
-        size_of_val(self)
+        size_of_val(self) + self.traced.as_ref().map_or(0, Vec::capacity)
     }
 }
 
@@ -499,7 +541,10 @@ impl Accumulator for UngroupedCapture {
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        Ok(ScalarValue::Int64(Some(self.0.identity().first_id)))
+        let traced = self.0.traced.as_ref();
+        let is_traced = traced.is_none_or(|traced| traced.contains(&true));
+        let id = self.0.identity().first_id;
+        Ok(ScalarValue::Int64(is_traced.then_some(id)))
     }
 
     fn size(&self) -> usize {

@@ -1,44 +1,39 @@
 //! Choosing the base records that are traced.
 
-use std::hash::{BuildHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
+use std::time::Instant;
 
-use datafusion::arrow::array::{AsArray, Int64Array};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int64Array, new_null_array};
+use datafusion::arrow::buffer::{BooleanBuffer, NullBuffer};
 use datafusion::arrow::datatypes::{DataType, Int64Type};
-use datafusion::common::hash_utils::RandomState;
 use datafusion::common::{Result, internal_err};
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
 };
+use skewer_profiling::Recorder;
 
-/// `sampled_row_id(row id) → row id or NULL`: the id if the record is traced. The choice
-/// depends on the id alone, so every run traces the same records.
+/// `sampled_row_id(row id) → row id or NULL`: the id if the record is traced, as the recorder's
+/// [`Sampling`](skewer_profiling::Sampling) says.
 #[derive(Debug)]
 pub struct SampledRowId {
-    rate: f64,
+    recorder: Arc<Recorder>,
     signature: Signature,
 }
 
 impl SampledRowId {
-    /// Traces a share of `rate` (0 to 1) of all records.
-    pub fn new(rate: f64) -> Self {
+    /// Chooses records for `recorder`.
+    pub fn new(recorder: Arc<Recorder>) -> Self {
         Self {
-            rate,
+            recorder,
             signature: Signature::exact(vec![DataType::Int64], Volatility::Immutable),
         }
     }
 }
 
-impl SampledRowId {
-    /// The share of records that is traced, 0 to 1.
-    pub fn rate(&self) -> f64 {
-        self.rate
-    }
-}
-
 impl PartialEq for SampledRowId {
     fn eq(&self, other: &Self) -> bool {
-        self.rate.to_bits() == other.rate.to_bits()
+        Arc::ptr_eq(&self.recorder, &other.recorder)
     }
 }
 
@@ -46,15 +41,8 @@ impl Eq for SampledRowId {}
 
 impl Hash for SampledRowId {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.rate.to_bits().hash(state);
+        Arc::as_ptr(&self.recorder).hash(state);
     }
-}
-
-/// Whether record `id` is among the share of `rate` of all records that is traced.
-pub fn is_sampled(id: i64, rate: f64) -> bool {
-    // A fixed seed: the same records on every run and in every process.
-    let hash = RandomState::with_seed(0x5ec0_11ec).hash_one(id);
-    (hash as f64) < rate * u64::MAX as f64
 }
 
 impl ScalarUDFImpl for SampledRowId {
@@ -75,28 +63,61 @@ impl ScalarUDFImpl for SampledRowId {
         let [ids] = arrays.as_slice() else {
             return internal_err!("sampled_row_id takes one argument");
         };
-        let ids = ids.as_primitive::<Int64Type>();
-        let sampled: Int64Array = ids
-            .iter()
-            .map(|id| id.filter(|id| is_sampled(*id, self.rate)))
-            .collect();
-        Ok(ColumnarValue::Array(Arc::new(sampled)))
+        let choice = self.recorder.sampling().choice();
+        let sampled: ArrayRef = if choice.is_all() {
+            Arc::clone(ids)
+        } else if choice.is_none() {
+            new_null_array(&DataType::Int64, ids.len())
+        } else {
+            let started = Instant::now();
+            let ids = ids.as_primitive::<Int64Type>();
+            let numbers = ids.values();
+            let traced = BooleanBuffer::collect_bool(ids.len(), |row| choice.traces(numbers[row]));
+            let traced = NullBuffer::union(Some(&NullBuffer::new(traced)), ids.nulls());
+            let sampled = Int64Array::new(numbers.clone(), traced);
+            self.recorder.overhead(started.elapsed());
+            Arc::new(sampled)
+        };
+        Ok(ColumnarValue::Array(sampled))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use datafusion::arrow::datatypes::Field;
+    use datafusion::common::config::ConfigOptions;
+    use skewer_profiling::{Level, RecorderLimits};
+
     use super::*;
 
+    fn sampled(rate: f64, ids: &[Option<i64>]) -> Int64Array {
+        let recorder = Recorder::new(1, Level::Records, rate, RecorderLimits::default());
+        let field = Arc::new(Field::new("id", DataType::Int64, true));
+        let value = SampledRowId::new(recorder)
+            .invoke_with_args(ScalarFunctionArgs {
+                args: vec![ColumnarValue::Array(Arc::new(
+                    ids.iter().copied().collect::<Int64Array>(),
+                ))],
+                arg_fields: vec![Arc::clone(&field)],
+                number_rows: ids.len(),
+                return_field: field,
+                config_options: Arc::new(ConfigOptions::new()),
+            })
+            .unwrap();
+        let array = value.into_array(ids.len()).unwrap();
+        array.as_primitive::<Int64Type>().clone()
+    }
+
     #[test]
-    fn the_rate_is_kept_and_a_larger_sample_contains_the_smaller() {
-        for rate in [0.0, 0.001, 0.1, 0.5, 1.0] {
-            let sampled = (0..100_000).filter(|id| is_sampled(*id, rate)).count() as f64;
-            assert!(
-                (sampled / 100_000.0 - rate).abs() < 0.005,
-                "{rate}: {sampled}"
-            );
+    fn ids_are_kept_or_null() {
+        let mut ids: Vec<Option<i64>> = (0..1000).map(Some).collect();
+        ids[7] = None;
+        assert_eq!(sampled(1.0, &ids), ids.iter().copied().collect());
+        assert_eq!(sampled(0.0, &ids).null_count(), 1000);
+        let some = sampled(0.3, &ids);
+        assert!((200..400).contains(&(1000 - some.null_count())));
+        for (kept, id) in some.iter().zip(&ids) {
+            assert!(kept.is_none() || kept == *id);
         }
-        assert!((0..10_000).all(|id| !is_sampled(id, 0.1) || is_sampled(id, 0.2)));
     }
 }

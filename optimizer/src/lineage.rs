@@ -190,9 +190,9 @@ impl LineageRewrite {
                 .build()?;
         let rewritten = LogicalPlan::TableScan(rewritten);
         let mut id = Expr::Column(Column::new(Some(scan.table_name.clone()), ROW_ID));
-        let rate = self.recorder.sample_rate();
-        if rate < 1.0 {
-            id = ScalarUDF::from(SampledRowId::new(rate)).call(vec![id]);
+        if !self.recorder.sampling().is_complete() {
+            let sampled = SampledRowId::new(Arc::clone(&self.recorder));
+            id = ScalarUDF::from(sampled).call(vec![id]);
         }
         let name = self.name("id");
         let mut columns: Vec<Expr> = scan

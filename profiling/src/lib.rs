@@ -11,6 +11,7 @@
 //! - [`chunks`]: the record-level events
 //! - [`recorder`]: collects the events of one query
 //! - `chunk_columns`: how rows of the record-level tables are made of chunks
+//! - [`sampling`]: which base records are traced
 //! - `query_log`: the events of a finished query, rows on demand
 //! - `packed`, `byte_string`: chunks in files
 //! - `segment`, `segment_writer`, `part`, `store`: where events go: memory, then Parquet
@@ -49,6 +50,7 @@ mod readings;
 pub mod recorder;
 pub mod remote;
 pub mod retention;
+pub mod sampling;
 mod scan;
 mod schema;
 mod segment;
@@ -72,5 +74,6 @@ pub use sys_tables::SysTables;
 pub use tables::{
     Fragment, KeyFrequency, Operator, OperatorCall, OperatorStats, QueryRow, TuplesSent,
     WorkerMetric, WorkerRow,
+pub use sampling::Sampling;
 };
 pub use views::{VIEWS, View};

@@ -10,6 +10,7 @@ use crate::chunks::{LatencyChunk, LineageChunk, MAX_RECORDS, OutputChunk};
 use crate::definition::{Origin, SysRow};
 use crate::level::Level;
 use crate::metrics::{self, Baseline};
+use crate::sampling::Sampling;
 use crate::tables::{
     Fragment, KeyFrequency, Operator, OperatorCall, OperatorStats, ProfilerOverhead, TuplesSent,
     WorkerMetric, WorkerRow,
@@ -17,10 +18,13 @@ use crate::tables::{
 use crate::ticks::Scale;
 
 /// What the events of one query may take.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RecorderLimits {
     /// Bytes in memory after which chunks of events are dropped, and counted.
     pub memory_bytes: usize,
+    /// The share of the query's time that recording may take, above 0: fewer records are traced
+    /// when it takes more. `None`: as long as it takes.
+    pub time_share: Option<f64>,
 }
 
 impl Default for RecorderLimits {
@@ -28,6 +32,7 @@ impl Default for RecorderLimits {
     fn default() -> Self {
         RecorderLimits {
             memory_bytes: 1 << 30,
+            time_share: None,
         }
     }
 }
@@ -44,7 +49,8 @@ pub struct Recorder {
     query_id: i64,
     worker_id: i64,
     level: Level,
-    sample_rate: f64,
+    /// Shared by all workers of this process.
+    sampling: Arc<Sampling>,
     limits: RecorderLimits,
     memory: AtomicUsize,
     dropped: AtomicU64,
@@ -133,7 +139,7 @@ impl Recorder {
             query_id,
             worker_id,
             level,
-            sample_rate,
+            sampling: Arc::new(Sampling::new(sample_rate, limits.time_share)),
             limits,
             memory: AtomicUsize::new(0),
             dropped: AtomicU64::new(0),
@@ -166,7 +172,7 @@ impl Recorder {
             query_id: self.query_id,
             worker_id,
             level: self.level,
-            sample_rate: self.sample_rate,
+            sampling: Arc::clone(&self.sampling),
             limits: self.limits,
             memory: AtomicUsize::new(0),
             dropped: AtomicU64::new(0),
@@ -227,9 +233,14 @@ impl Recorder {
         self.level
     }
 
-    /// Share of base records that are traced, 0 to 1.
+    /// Share of base records that are traced, 0 to 1; with a budget of time it may fall.
     pub fn sample_rate(&self) -> f64 {
-        self.sample_rate
+        self.sampling.rate()
+    }
+
+    /// Which base records are traced.
+    pub fn sampling(&self) -> &Sampling {
+        &self.sampling
     }
 
     /// What the events may take.
@@ -337,6 +348,7 @@ impl Recorder {
     pub fn overhead(&self, spent: Duration) {
         let ns = u64::try_from(spent.as_nanos()).unwrap_or(u64::MAX);
         self.overhead_ns.fetch_add(ns, Ordering::Relaxed);
+        self.sampling.spend(spent);
     }
 
     /// What the rows of this query have in common.
@@ -345,7 +357,7 @@ impl Recorder {
             query_id: self.query_id,
             worker_id: self.worker_id(),
             profile_level: self.level.name().to_owned(),
-            sample_rate: self.sample_rate,
+            sample_rate: self.sample_rate(),
         }
     }
 
@@ -356,6 +368,7 @@ impl Recorder {
             peak_memory_bytes: as_i64(self.memory() as u64),
             bytes_written: 0,
             events_dropped: as_i64(self.events_dropped()),
+            sample_rate: Some(self.sample_rate()),
         }
     }
 

@@ -305,6 +305,9 @@ sys_table! {
         /// Events that were dropped since the budget was exhausted: if it is not 0, whatever
         /// is concluded from the query's events is incomplete.
         row events_dropped: Int,
+        /// Share of the base records that the worker traced, 0 to 1: with a budget of time, what
+        /// it was at the end.
+        row sample_rate: OptFloat,
     }
 }
 

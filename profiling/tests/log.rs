@@ -323,7 +323,10 @@ async fn an_edge_of_lineage_takes_a_few_bytes() {
 #[tokio::test(flavor = "multi_thread")]
 async fn events_beyond_the_memory_limit_are_dropped_and_counted() {
     let tables = SysTables::open(None, Retention::default());
-    let limits = RecorderLimits { memory_bytes: 1000 };
+    let limits = RecorderLimits {
+        memory_bytes: 1000,
+        ..RecorderLimits::default()
+    };
     let recorder = Recorder::new(1, Level::Records, 1.0, limits);
     recorder.operator(operator(0, None, "AggregateExec", true));
     let edges: Vec<(i64, i64, i64)> = (0..200).map(|row| (row * 7 % 100, row, row)).collect();

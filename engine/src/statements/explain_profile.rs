@@ -28,6 +28,7 @@ pub(crate) async fn execute(
         sample_rate: explain
             .sample
             .unwrap_or(session.inner().profile.lock().sample_rate),
+        budget: None,
     };
     let (sql, statement) = match *explain.statement {
         Statement::Recorded { query_id } => recorded(session, query_id).await?,

@@ -91,6 +91,8 @@ pub(crate) enum Tracing {
     /// It leaves no row in `sys.queries`.
     None,
 }
+    /// With as much as may take this share of the statement's time, and at most these settings.
+    Within(f64, ProfileSettings),
 
 /// Runs one statement of a session.
 pub(crate) async fn execute(session: &Session, sql: &str) -> Result<QueryStream, Error> {
@@ -240,6 +242,10 @@ fn tracing_of(session: &Session, catalog: &StatementCatalog, statement: &Stateme
 fn is_analyze(statement: &DFStatement) -> bool {
     match statement {
         DFStatement::Explain(explain) => explain.options.analyze,
+        Statement::Query(_) if settings.level > Level::Off => match settings.budget {
+            Some(budget) => Tracing::Within(budget, settings),
+            None => Tracing::At(settings),
+        },
         DFStatement::Statement(statement) => {
             matches!(**statement, ast::Statement::Explain { analyze: true, .. })
         }
@@ -262,8 +268,8 @@ impl Context {
     ) -> Self {
         let database = session.database_inner();
         let progress = session.begin_progress();
-        let record = match tracing {
-            Tracing::At(settings) => StatementRecord::start(
+        let start = |settings| {
+            StatementRecord::start(
                 database.storage.next_query_id(),
                 sql,
                 settings,
@@ -271,7 +277,21 @@ impl Context {
                 Arc::clone(&session.inner().last_query_id),
                 Arc::clone(&database.running),
                 progress.clone(),
-            ),
+            )
+        };
+        let record = match tracing {
+            Tracing::At(settings) => start(settings),
+            Tracing::Within(budget, settings) => {
+                let statement = skewer_sql::fingerprint(sql);
+                let budgets = Arc::clone(&database.budgets);
+                let choice = budgets.choose(&statement, budget, settings.sample_rate);
+                let settings = ProfileSettings {
+                    level: choice.level,
+                    sample_rate: choice.rate,
+                    ..settings
+                };
+                start(settings).charged_to(budgets, statement)
+            }
             Tracing::None => StatementRecord::untraced(),
         };
         Self {

@@ -28,6 +28,10 @@ pub(crate) async fn set(session: &Session, name: &str, value: &str) -> Result<Ou
             let rate = settings::parse_sample_rate(name, value)?;
             session.inner().profile.lock().sample_rate = rate;
         }
+        "profile.budget" => {
+            let budget = settings::parse_budget(name, value)?;
+            session.inner().profile.lock().budget = budget;
+        }
         "profile.retention_bytes" => {
             let bytes = settings::parse_bytes(name, value)?;
             let mut retention = database.retention.lock();
@@ -111,6 +115,7 @@ fn reset_own(session: &Session, name: &str) -> Result<bool, Error> {
     match name {
         "profile.level" => session.inner().profile.lock().level = default.level,
         "profile.sample_rate" => session.inner().profile.lock().sample_rate = default.sample_rate,
+        "profile.budget" => session.inner().profile.lock().budget = default.budget,
         "profile.retention_bytes" | "profile.retention_age" => {
             let mut retention = database.retention.lock();
             if name == "profile.retention_bytes" {

@@ -28,6 +28,7 @@ pub(crate) fn setting(session: &Session, name: Option<&str>) -> Result<Outcome, 
             let value = match *name {
                 "profile.level" => profile.level.to_string(),
                 "profile.sample_rate" => profile.sample_rate.to_string(),
+                "profile.budget" => settings::show_budget(profile.budget),
                 "profile.retention_bytes" => bytes.clone(),
                 MEMORY_LIMIT => match database.memory.limit() {
                     Some(limit) => show_bytes(limit as u64),

@@ -1,7 +1,7 @@
 -- The query, how it ended, how long it took, and how much of it was recorded.
 SELECT
   queries.query_id, queries.sql, queries.status, queries.error,
-  queries.profile_level, queries.sample_rate,
+  queries.profile_level, coalesce(overhead.sample_rate, queries.sample_rate) AS sample_rate,
   queries.planning_ns, queries.execution_ns, queries.rows_returned,
   coalesce(work.busy_ns, 0) AS busy_ns,
   coalesce(overhead.events_dropped, 0) AS events_dropped,
@@ -12,7 +12,7 @@ LEFT JOIN (
   FROM sys.operator_stats WHERE query_id = $query_id GROUP BY query_id
 ) AS work ON queries.query_id = work.query_id
 LEFT JOIN (
-  SELECT query_id, sum(events_dropped) AS events_dropped
+  SELECT query_id, sum(events_dropped) AS events_dropped, min(sample_rate) AS sample_rate
   FROM sys.profiler_overhead WHERE query_id = $query_id GROUP BY query_id
 ) AS overhead ON queries.query_id = overhead.query_id
 LEFT JOIN (
