@@ -24,6 +24,7 @@ use skewer_exec::{
 };
 
 use crate::records::{EncodedCapture, EncodedSource};
+use crate::sys::{self, EncodedScan};
 use crate::task::TaskPlace;
 use crate::write::{self, EncodedWrite};
 
@@ -137,6 +138,8 @@ enum Encoded {
     },
     /// One that writes.
     Write(EncodedWrite),
+    /// One that reads schema `sys`.
+    Sys(EncodedScan),
 }
 
 /// [`Exchange`].
@@ -186,6 +189,9 @@ impl SkewerCodec {
         if let Some(write) = write::encode(plan)? {
             return Ok(Encoded::Write(write));
         }
+        if let Some(scan) = sys::encode(plan, self, converter)? {
+            return Ok(Encoded::Sys(scan));
+        }
         let Some(timed) = plan.downcast_ref::<TimedEvaluationExec>() else {
             return not_impl_err!("{} is not ours", plan.name());
         };
@@ -218,6 +224,7 @@ impl SkewerCodec {
         let place = self.place()?;
         match encoded {
             Encoded::Write(write) => write::decode(write, inputs, context),
+            Encoded::Sys(scan) => sys::decode(scan, self, context, converter),
             Encoded::Numbered {
                 fragment_id,
                 operator_id,

@@ -17,6 +17,7 @@ use skewer_optimizer::instrument::{Known, instrument_cut};
 use skewer_profiling::{Level, Recorder, RecorderLimits};
 
 use crate::cuts::StageCuts;
+use crate::sys;
 
 /// What runs where, by workers with these `numbers`, the fragment that makes the result first: the workers of each, its operators,
 /// and below each scan which worker reads which segments. Fragments have the numbers that schema
@@ -128,8 +129,11 @@ fn operators<'a>(
     }
 }
 
-/// The files that a scan reads.
+/// The files that a scan reads, or what else.
 fn files_of(scan: &Arc<dyn ExecutionPlan>) -> String {
+    if let Some(read) = sys::read_by(scan) {
+        return read;
+    }
     let files = scan
         .downcast_ref::<DataSourceExec>()
         .and_then(|scan| scan.data_source().downcast_ref::<FileScanConfig>());

@@ -25,6 +25,7 @@
 //! * [`distributed`]: from a physical plan to a distributed one
 //! * [`travel`]: which plans can be sent
 //! * [`placement`]: which worker scans which segments and runs which task
+//! * `sys`: which node scans what of schema `sys`
 //! * [`write`](mod@write): rows into segments on the workers that will own them
 //! * [`cuts`]: where a distributed plan is cut
 //! * [`codec`]: our operators as bytes
@@ -48,6 +49,7 @@ pub mod profile;
 pub mod queries;
 mod records;
 pub mod sent;
+mod sys;
 pub mod task;
 pub mod travel;
 pub mod workers;

@@ -32,6 +32,7 @@ use datafusion_distributed::{
 use parking_lot::Mutex;
 use skewer_storage::SegmentName;
 
+use crate::sys;
 use crate::travel::Leaf;
 use crate::workers::Workers;
 use crate::write::{self, Writing};
@@ -41,7 +42,7 @@ use crate::write::{self, Writing};
 pub struct Placement {
     workers: Workers,
     store: ObjectStoreUrl,
-    /// Scans of segments in stages that only one worker can run.
+    /// Scans of what several have, in stages that only one worker can run.
     alone: Arc<Mutex<Vec<Arc<dyn ExecutionPlan>>>>,
 }
 
@@ -131,7 +132,9 @@ impl DesiredTaskCountHandler for Placement {
             return None;
         }
         Some(Ok(match Leaf::of(event.plan, &self.store) {
-            Leaf::Segments => DesiredTaskCountEventResponse::desired(self.workers.count()),
+            Leaf::Segments | Leaf::Sys { .. } => {
+                DesiredTaskCountEventResponse::desired(self.workers.count())
+            }
             Leaf::Nothing => DesiredTaskCountEventResponse::desired(1),
             Leaf::Rows | Leaf::Here => DesiredTaskCountEventResponse::maximum(1),
         }))
@@ -142,11 +145,15 @@ impl ScaleUpLeafNodeHandler for Placement {
     fn handle(&self, event: ScaleUpLeafNodeEvent) -> Option<Result<ScaleUpLeafNodeEventResponse>> {
         let plan = Arc::clone(event.plan);
         let placed = match (Leaf::of(&plan, &self.store), event.task_count) {
-            (Leaf::Segments, 1) => {
+            (Leaf::Segments | Leaf::Sys { .. }, 1) => {
                 self.alone.lock().push(Arc::clone(&plan));
                 Ok(plan)
             }
             (Leaf::Segments, tasks) => self.placed(plan, tasks, event.session_config),
+            (Leaf::Sys { .. }, tasks) => {
+                let partitions = event.session_config.target_partitions();
+                sys::placed(plan, &self.workers, tasks, partitions)
+            }
             _ => Ok(plan),
         };
         Some(placed.map(ScaleUpLeafNodeEventResponse::new))

@@ -22,17 +22,24 @@ use datafusion_proto::bytes::physical_plan_from_bytes_with_proto_converter;
 use datafusion_proto::physical_plan::DeduplicatingProtoConverter;
 
 use crate::codec::encode_plan;
+use crate::sys;
 
 /// A leaf of a plan, as far as workers are concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Leaf {
     /// A scan of segments: every worker reads its own.
     Segments,
+    /// A scan of schema `sys`: every node of a cluster reads what it recorded. Workers have more of
+    /// it than has been fetched already if it is `large`.
+    Sys {
+        /// Whether to move it is worth while.
+        large: bool,
+    },
     /// No rows, wherever it runs.
     Nothing,
     /// Rows that the plan itself has: one task returns them.
     Rows,
-    /// What only this process has, as schema `sys` and files in place.
+    /// What only this process has, as files in place, and schema `sys` without a cluster.
     Here,
 }
 
@@ -44,6 +51,11 @@ impl Leaf {
         }
         if plan.is::<PlaceholderRowExec>() {
             return Self::Rows;
+        }
+        if let Some(scan) = sys::scan_of_cluster(plan) {
+            return Self::Sys {
+                large: scan.asks_workers(),
+            };
         }
         let Some(scan) = plan.downcast_ref::<DataSourceExec>() else {
             return Self::Here;
@@ -63,7 +75,7 @@ impl Leaf {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Stays {
     /// Nothing of it is on workers.
-    #[error("it reads no segments")]
+    #[error("it reads nothing that workers have")]
     NoSegments,
     /// It reads what workers do not have.
     #[error("{0} reads what only this process has")]
@@ -103,8 +115,8 @@ pub fn can_be_cut(plan: &Arc<dyn ExecutionPlan>, store: &ObjectStoreUrl) -> Resu
         }
         if node.children().is_empty() {
             match Leaf::of(node, store) {
-                Leaf::Segments => segments = true,
-                Leaf::Nothing | Leaf::Rows => {}
+                Leaf::Segments | Leaf::Sys { large: true } => segments = true,
+                Leaf::Nothing | Leaf::Rows | Leaf::Sys { large: false } => {}
                 Leaf::Here => {
                     stays = Some(Stays::ReadsHere(node.name().to_owned()));
                     return Ok(TreeNodeRecursion::Stop);

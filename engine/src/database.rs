@@ -225,7 +225,7 @@ impl DatabaseBuilder {
         let distribution = match (self.cluster, self.workers) {
             (Some(cluster), _) => {
                 let _within = runtime.enter();
-                let master = Master::start(cluster, &storage, &runtime_env, &place)?;
+                let master = Master::start(cluster, &storage, &runtime_env, &place, &sys)?;
                 sys.set_remote(Arc::new(RemoteTables(Arc::downgrade(master.inner()))));
                 Distribution::Cluster(master)
             }
@@ -356,13 +356,14 @@ impl Database {
 }
 
 impl DatabaseInner {
-    /// The workers for a query that reads `snapshot`, with those that are needed if rows enter
-    /// that are `written`. `None` if it runs here alone.
-    pub(crate) fn workers_of(&self, snapshot: &Snapshot, written: bool) -> Option<Workers> {
+    /// The workers for a query that reads `snapshot`, with this process among them if a part of it
+    /// has to run `here`: rows enter that are written, or schema `sys` is read. `None` if all of it
+    /// does.
+    pub(crate) fn workers_of(&self, snapshot: &Snapshot, here: bool) -> Option<Workers> {
         match &self.distribution {
             Distribution::None => None,
             Distribution::InProcess(workers) => Some(workers.clone()),
-            Distribution::Cluster(master) => master.workers_of(snapshot, written),
+            Distribution::Cluster(master) => master.workers_of(snapshot, here),
         }
     }
 

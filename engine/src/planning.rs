@@ -9,7 +9,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
 use skewer_cluster::write::SegmentPlace;
 use skewer_cluster::{Distributed, PrepareTask, Workers};
-use skewer_profiling::Recorder;
+use skewer_profiling::{Recorder, SysTables};
 
 use crate::cooperation::cooperative;
 use crate::progress::ProgressHandle;
@@ -30,11 +30,12 @@ pub(crate) async fn plan_query(
 }
 
 /// The session of one query for `workers`, whose tasks `progress` watches. What they write here
-/// goes to `place`.
+/// goes to `place`, what they read of schema `sys` here is in `sys`.
 pub(crate) fn on_workers(
     workers: &Workers,
     mut state: SessionState,
     place: &Arc<SegmentPlace>,
+    sys: &Arc<SysTables>,
     store: ObjectStoreUrl,
     recorder: &Arc<Recorder>,
     progress: &ProgressHandle,
@@ -46,5 +47,6 @@ pub(crate) fn on_workers(
         Ok(plan)
     });
     state.config_mut().set_extension(Arc::clone(place));
+    state.config_mut().set_extension(Arc::clone(sys));
     workers.query(state, store, recorder, prepare)
 }

@@ -132,10 +132,13 @@ impl StatementRecord {
         }
     }
 
-    /// A statement that leaves no trace: it asks about others, or only sets something.
+    /// A statement that leaves no trace: it asks about others, or only sets something. Its tasks
+    /// are told from those of others by a number below 0.
     pub(crate) fn untraced() -> Self {
+        static LAST: AtomicI64 = AtomicI64::new(0);
+        let number = LAST.fetch_sub(1, Ordering::Relaxed) - 1;
         Self {
-            recorder: Recorder::new(0, Level::Off, 1.0, RecorderLimits::default()),
+            recorder: Recorder::new(number, Level::Off, 1.0, RecorderLimits::default()),
             sys: None,
             workers: Vec::new(),
             last_query_id: Arc::default(),

@@ -97,6 +97,22 @@ impl ChunkFilter {
         condition.map(|condition| &condition.predicate as &dyn Display)
     }
 
+    /// The condition of a predicate over these columns of a table.
+    pub(crate) fn of_predicate(columns: Vec<usize>, predicate: Arc<dyn PhysicalExpr>) -> Self {
+        ChunkFilter {
+            condition: Some(Condition {
+                columns: columns.into(),
+                predicate,
+            }),
+        }
+    }
+
+    /// The predicate over the [columns](Self::columns) that the condition is about.
+    pub(crate) fn predicate(&self) -> Option<&Arc<dyn PhysicalExpr>> {
+        let condition = self.condition.as_ref();
+        condition.map(|condition| &condition.predicate)
+    }
+
     /// The table's columns that the condition is about.
     pub(crate) fn columns(&self) -> &[usize] {
         let condition = self.condition.as_ref();

@@ -1,6 +1,6 @@
 //! What workers recorded, as the master has asked for it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -40,6 +40,17 @@ const NOTHING_IS_NEW: Duration = Duration::from_secs(1);
 pub(crate) struct Fetched {
     remote: Arc<dyn RemoteSys>,
     kept: Mutex<Kept>,
+    /// The workers that were lost when somebody last looked.
+    lost: Mutex<BTreeSet<i64>>,
+}
+
+/// How much is fetched of what a worker has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AtMost {
+    /// A page of each query; of those that have more, nothing.
+    Page,
+    /// Everything.
+    All,
 }
 
 /// Worker, table, query.
@@ -57,7 +68,8 @@ struct Kept {
 /// events of a query become rows at once.
 #[derive(Debug, Clone)]
 struct Answer {
-    batches: Arc<[RecordBatch]>,
+    /// `None` if that is more than a page, and was not wanted.
+    batches: Option<Arc<[RecordBatch]>>,
     bytes: usize,
     at: Instant,
 }
@@ -66,6 +78,8 @@ struct Answer {
 #[derive(Debug, Default)]
 pub(crate) struct OfWorkers {
     pub(crate) batches: Vec<RecordBatch>,
+    /// The workers that have more than was wanted, of which nothing is here.
+    pub(crate) more: Vec<i64>,
     /// Why something is missing.
     pub(crate) missing: Vec<String>,
 }
@@ -75,7 +89,19 @@ impl Fetched {
         Fetched {
             remote,
             kept: Mutex::default(),
+            lost: Mutex::default(),
         }
+    }
+
+    /// The workers that have got lost since this was last asked.
+    pub(crate) fn newly_lost(&self) -> Vec<i64> {
+        let workers = self.remote.workers().into_iter();
+        let lost = workers.filter(|worker| worker.worker_id != MASTER && !worker.is_alive());
+        let lost: BTreeSet<i64> = lost.map(|worker| worker.worker_id).collect();
+        let mut known = self.lost.lock();
+        let newly = lost.difference(&known).copied().collect();
+        *known = lost;
+        newly
     }
 
     /// The workers as they are now.
@@ -153,39 +179,46 @@ impl Fetched {
     }
 
     /// The rows of a table that workers have of queries whose rows are [kept](Self::keeps).
-    pub(crate) async fn rows(&self, table: Table, ids: &QueryIds) -> OfWorkers {
+    pub(crate) async fn rows(&self, table: Table, ids: &QueryIds, at_most: AtMost) -> OfWorkers {
         let QueryIds::Listed(ids) = ids else {
             return OfWorkers::default();
         };
         let workers = self.others();
         let asked = workers.iter().map(async |worker_id| {
-            let rows = self.rows_of(*worker_id, table, ids.iter().copied()).await;
-            rows.map_err(|error| format!("what worker {worker_id} recorded: {error}"))
+            let rows = self.rows_of(*worker_id, table, ids, at_most).await;
+            (*worker_id, rows)
         });
         let mut all = OfWorkers::default();
-        for answer in join_all(asked).await {
+        for (worker_id, answer) in join_all(asked).await {
             match answer {
-                Ok(batches) => all.batches.extend(batches),
-                Err(missing) => all.missing.push(missing),
+                Ok(Some(batches)) => all.batches.extend(batches),
+                Ok(None) => all.more.push(worker_id),
+                Err(error) => {
+                    let missing = format!("what worker {worker_id} recorded: {error}");
+                    all.missing.push(missing);
+                }
             }
         }
         all
     }
 
+    /// What one worker has of queries whose rows are kept; `None` if that is more than is wanted.
     async fn rows_of(
         &self,
         worker_id: i64,
         table: Table,
-        ids: impl Iterator<Item = i64>,
-    ) -> Result<Vec<RecordBatch>, RemoteSysError> {
+        ids: &BTreeSet<i64>,
+        at_most: AtMost,
+    ) -> Result<Option<Vec<RecordBatch>>, RemoteSysError> {
         let mut batches = Vec::new();
         let mut unknown = Vec::new();
         {
             let kept = self.kept.lock();
             for id in ids {
-                match kept.answer((worker_id, table, id)) {
-                    Some(answer) => batches.extend(answer.batches.iter().cloned()),
-                    None => unknown.push(id),
+                match (kept.answer((worker_id, table, *id)), at_most) {
+                    (Some(Some(answer)), _) => batches.extend(answer.iter().cloned()),
+                    (Some(None), AtMost::Page) => return Ok(None),
+                    (Some(None), AtMost::All) | (None, _) => unknown.push(*id),
                 }
             }
         }
@@ -195,15 +228,34 @@ impl Fetched {
             let mut rows = Vec::new();
             while let Some(page) = pages.next().await? {
                 rows.extend(page);
+                if at_most == AtMost::Page && pages.has_more() {
+                    self.kept.lock().keep((worker_id, table, id), None);
+                    return Ok(None);
+                }
             }
-            self.kept.lock().keep((worker_id, table, id), rows.clone());
+            let kept = Some(rows.clone());
+            self.kept.lock().keep((worker_id, table, id), kept);
             batches.extend(rows);
         }
-        Ok(batches)
+        Ok(Some(batches))
+    }
+
+    /// The rows of a table that one worker has of some queries, as they come; at once if they are
+    /// such as are kept.
+    pub(crate) fn read(&self, worker_id: i64, table: Table, ids: &QueryIds) -> Reading<'_> {
+        match ids {
+            QueryIds::Listed(listed) if Self::keeps(ids) => Reading::Kept {
+                fetched: self,
+                worker_id,
+                table,
+                ids: Some(listed.clone()),
+            },
+            _ => Reading::Pages(self.pages(worker_id, table, ids.clone())),
+        }
     }
 
     /// The rows of a table that one worker has of some queries, page by page.
-    pub(crate) fn pages(&self, worker_id: i64, table: Table, ids: QueryIds) -> Pages<'_> {
+    fn pages(&self, worker_id: i64, table: Table, ids: QueryIds) -> Pages<'_> {
         Pages {
             fetched: self,
             worker_id,
@@ -212,6 +264,36 @@ impl Fetched {
                 table: table.name().to_owned(),
                 ids,
             }),
+        }
+    }
+}
+
+/// Rows of a worker that are being read.
+pub(crate) enum Reading<'a> {
+    Kept {
+        fetched: &'a Fetched,
+        worker_id: i64,
+        table: Table,
+        /// `None` once they were given.
+        ids: Option<BTreeSet<i64>>,
+    },
+    Pages(Pages<'a>),
+}
+
+impl Reading<'_> {
+    /// The next rows, `None` after the last.
+    pub(crate) async fn next(&mut self) -> Result<Option<Vec<RecordBatch>>, RemoteSysError> {
+        match self {
+            Self::Pages(pages) => pages.next().await,
+            Self::Kept {
+                fetched,
+                worker_id,
+                table,
+                ids,
+            } => match ids.take() {
+                Some(ids) => fetched.rows_of(*worker_id, *table, &ids, AtMost::All).await,
+                None => Ok(None),
+            },
         }
     }
 }
@@ -225,8 +307,13 @@ pub(crate) struct Pages<'a> {
 }
 
 impl Pages<'_> {
+    /// Whether the last page that came was not the last one.
+    fn has_more(&self) -> bool {
+        self.next.is_some()
+    }
+
     /// The next page, `None` after the last.
-    pub(crate) async fn next(&mut self) -> Result<Option<Vec<RecordBatch>>, RemoteSysError> {
+    async fn next(&mut self) -> Result<Option<Vec<RecordBatch>>, RemoteSysError> {
         let Some(request) = self.next.take() else {
             return Ok(None);
         };
@@ -240,18 +327,23 @@ impl Pages<'_> {
 }
 
 impl Kept {
-    fn answer(&self, key: Key) -> Option<&Answer> {
+    /// What is kept; `Some(None)` if it is known that there is more than a page.
+    fn answer(&self, key: Key) -> Option<Option<&[RecordBatch]>> {
         let answer = self.answers.get(&key)?;
-        let believed = !answer.batches.is_empty() || answer.at.elapsed() < NOTHING_IS_NEW;
-        believed.then_some(answer)
+        let Some(batches) = &answer.batches else {
+            return Some(None);
+        };
+        let believed = !batches.is_empty() || answer.at.elapsed() < NOTHING_IS_NEW;
+        believed.then_some(Some(batches))
     }
 
-    fn keep(&mut self, key: Key, batches: Vec<RecordBatch>) {
-        let columns = batches.iter().flat_map(RecordBatch::columns);
+    /// Keeps an answer, or that it is more than a page.
+    fn keep(&mut self, key: Key, batches: Option<Vec<RecordBatch>>) {
+        let columns = batches.iter().flatten().flat_map(RecordBatch::columns);
         let bytes = columns.map(|column| column.to_data().get_slice_memory_size().unwrap_or(0));
         let answer = Answer {
             bytes: bytes.sum::<usize>() + size_of::<Key>() + size_of::<Answer>(),
-            batches: batches.into(),
+            batches: batches.map(Into::into),
             at: Instant::now(),
         };
         self.bytes += answer.bytes;

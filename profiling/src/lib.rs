@@ -18,7 +18,8 @@
 //! - [`retention`]: for how long
 //! - [`remote`]: events of workers in processes of their own
 //! - `readings`, `fetched`: what a worker answers, and what the master keeps of that
-//! - `query_ids`, `chunk_filter`, `scan`, `schema`: how SQL reads them
+//! - `query_ids`, `chunk_filter`, `sys_table`, [`scan`], `gathered`, `schema`: how SQL reads them
+//! - [`placed`]: scans that run on the nodes that have the events
 //! - [`ticks`]: a clock that costs little
 //! - `metrics`: readings of the process while queries run
 //! - `isolation`: which input records make a query slow
@@ -36,6 +37,7 @@ pub mod definition;
 pub mod documentation;
 mod fetched;
 mod functions;
+mod gathered;
 pub mod ids;
 mod isolation;
 pub mod latencies;
@@ -43,6 +45,7 @@ pub mod level;
 mod metrics;
 mod packed;
 mod part;
+pub mod placed;
 mod planner;
 mod query_ids;
 mod query_log;
@@ -51,11 +54,12 @@ pub mod recorder;
 pub mod remote;
 pub mod retention;
 pub mod sampling;
-mod scan;
+pub mod scan;
 mod schema;
 mod segment;
 mod segment_writer;
 mod store;
+mod sys_table;
 pub mod sys_tables;
 pub mod tables;
 pub mod ticks;
@@ -67,9 +71,12 @@ pub use ids::Ids;
 pub use latencies::Latencies;
 pub use level::{Level, LevelError};
 pub use recorder::{OpenStream, Recorder, RecorderLimits};
+pub use placed::{PlacedScan, ScanDescription};
 pub use remote::{FinishRequest, RemoteSys, RemoteSysError};
 pub use retention::Retention;
+pub use scan::SysScan;
 pub use segment::SegmentError;
+pub use sys_table::reads_sys;
 pub use sys_tables::SysTables;
 pub use tables::{
     Fragment, KeyFrequency, Operator, OperatorCall, OperatorStats, QueryRow, TuplesSent,

@@ -1,19 +1,14 @@
-//! Tables of schema `sys` as DataFusion sees them: memory and files together, read-only.
+//! Scans of schema `sys`: memory, files, and what workers have.
 
 use std::fmt;
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use datafusion::arrow::array::{RecordBatch, RecordBatchOptions, new_null_array};
-use datafusion::arrow::compute::concat_batches;
+use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{ColumnStatistics, DataFusionError, Result, Statistics, plan_err};
+use datafusion::common::{ColumnStatistics, DataFusionError, Result, Statistics};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::dml::InsertOp;
-use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{
     Boundedness, ChildrenPropertiesMode, EmissionType, ReplaceChildrenOptions,
@@ -26,195 +21,20 @@ use datafusion::physical_plan::{
 use tokio::sync::mpsc::Sender;
 
 use crate::chunk_columns::Expander;
-use crate::chunk_filter::{ChunkFilter, concerns_only_chunks};
-use crate::definition::{Origin, SysRow};
-use crate::fetched::{Fetched, OfWorkers};
+use crate::chunk_filter::ChunkFilter;
+use crate::gathered::Gathered;
 use crate::packed;
 use crate::part::Part;
-use crate::query_ids::{QueryIds, concerns_only_query_ids};
+use crate::placed::PlacedScan;
+use crate::query_ids::QueryIds;
 use crate::query_log::QueryLog;
 use crate::segment::SegmentError;
 use crate::store::Store;
-use crate::tables::{Table, WorkerRow};
+use crate::sys_table::now;
+use crate::tables::Table;
 
 /// Batches that wait to be consumed, per partition.
 const CHANNEL_BATCHES: usize = 2;
-
-/// One table of schema `sys`.
-#[derive(Debug)]
-pub(crate) struct SysTable {
-    store: Arc<Store>,
-    table: Table,
-    schema: SchemaRef,
-}
-
-impl SysTable {
-    pub(crate) fn new(store: Arc<Store>, table: Table) -> SysTable {
-        SysTable {
-            store,
-            table,
-            schema: table.definition().schema(),
-        }
-    }
-}
-
-#[async_trait]
-impl TableProvider for SysTable {
-    fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.schema)
-    }
-
-    fn table_type(&self) -> TableType {
-        TableType::Base
-    }
-
-    /// Filters on `query_id`, and on what is the same for all records of a chunk, choose what is
-    /// read, roughly.
-    fn supports_filters_pushdown(
-        &self,
-        filters: &[&Expr],
-    ) -> Result<Vec<TableProviderFilterPushDown>> {
-        let supported = |filter: &&Expr| {
-            if concerns_only_query_ids(filter) || concerns_only_chunks(self.table, filter) {
-                TableProviderFilterPushDown::Inexact
-            } else {
-                TableProviderFilterPushDown::Unsupported
-            }
-        };
-        Ok(filters.iter().map(supported).collect())
-    }
-
-    async fn scan(
-        &self,
-        state: &dyn Session,
-        projection: Option<&Vec<usize>>,
-        filters: &[Expr],
-        limit: Option<usize>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let projection = match projection {
-            Some(projection) => projection.clone(),
-            None => (0..self.schema.fields().len()).collect(),
-        };
-        let partitions = state.config().target_partitions();
-        let ids = QueryIds::of_filters(filters);
-        let chunks = ChunkFilter::of_filters(self.table, filters, state)?;
-        let wanted = Wanted { ids, chunks };
-        let others = self.others(&wanted).await?;
-        let scan = SysScan::new(
-            &self.store,
-            self.table,
-            wanted,
-            others,
-            projection,
-            partitions,
-            limit,
-        )?;
-        Ok(Arc::new(scan))
-    }
-
-    async fn insert_into(
-        &self,
-        _state: &dyn Session,
-        _input: Arc<dyn ExecutionPlan>,
-        _operation: InsertOp,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        read_only(self.table.name())
-    }
-
-    async fn delete_from(
-        &self,
-        _state: &dyn Session,
-        _filters: Vec<Expr>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        read_only(self.table.name())
-    }
-
-    async fn update(
-        &self,
-        _state: &dyn Session,
-        _assignments: Vec<(String, Expr)>,
-        _filters: Vec<Expr>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        read_only(self.table.name())
-    }
-
-    async fn truncate(&self, _state: &dyn Session) -> Result<Arc<dyn ExecutionPlan>> {
-        read_only(self.table.name())
-    }
-}
-
-/// What other processes have of a table.
-#[derive(Debug, Default)]
-struct Others {
-    /// What they have been asked for, as it is stored, with the number of rows.
-    fetched: Vec<(RecordBatch, usize)>,
-    /// Those that are to be asked when the scan runs.
-    workers: Vec<i64>,
-}
-
-impl SysTable {
-    /// Rows of few queries are asked for at once, so that it is known how many they are.
-    async fn others(&self, wanted: &Wanted) -> Result<Others> {
-        let Some(fetched) = self.store.fetched() else {
-            return Ok(Others::default());
-        };
-        if self.table == Table::Workers {
-            let now = now(&fetched.workers())?;
-            let rows = now.num_rows();
-            return Ok(Others {
-                fetched: vec![(now, rows)],
-                workers: Vec::new(),
-            });
-        }
-        if !self.table.is_of_workers() {
-            return Ok(Others::default());
-        }
-        if !Fetched::keeps(&wanted.ids) {
-            return Ok(Others {
-                fetched: Vec::new(),
-                workers: fetched.others(),
-            });
-        }
-        let OfWorkers { batches, missing } = fetched.rows(self.table, &wanted.ids).await;
-        for missing in missing {
-            self.store.warn(format!("skipped {missing}"));
-        }
-        let chunks = packed::schema(self.table).is_some();
-        let rows = |batch: &RecordBatch| match chunks {
-            true => packed::records(batch),
-            false => batch.num_rows(),
-        };
-        Ok(Others {
-            fetched: batches
-                .into_iter()
-                .map(|batch| (batch.clone(), rows(&batch)))
-                .collect(),
-            workers: Vec::new(),
-        })
-    }
-}
-
-/// Rows of `sys.workers` that belong to no query.
-fn now(workers: &[WorkerRow]) -> Result<RecordBatch> {
-    let nobody = Origin {
-        query_id: 0,
-        worker_id: 0,
-        profile_level: String::new(),
-        sample_rate: 1.0,
-    };
-    let rows = WorkerRow::batch(&nobody, workers);
-    let mut columns = rows.columns().to_vec();
-    columns[0] = new_null_array(columns[0].data_type(), rows.num_rows());
-    Ok(RecordBatch::try_new(rows.schema(), columns)?)
-}
-
-/// The answer to an attempt to change something in schema `sys`.
-pub(crate) fn read_only<T>(name: &str) -> Result<T> {
-    plan_err!(
-        "sys.{name} is read-only: tables of schema sys are written by the profiler alone; \
-         what they keep is set by profile.retention_bytes and profile.retention_age"
-    )
-}
 
 /// Something to read, with its number of rows.
 #[derive(Debug, Clone)]
@@ -234,107 +54,229 @@ enum Unit {
 }
 
 /// What one partition of a scan reads.
-#[derive(Debug, Clone)]
-enum Share {
-    Here(Vec<Unit>),
-    /// All that a worker has, page by page.
-    OfWorker(i64),
+#[derive(Debug, Clone, Default)]
+struct Share {
+    here: Vec<Unit>,
+    /// All that these workers have, page by page.
+    workers: Vec<i64>,
 }
 
 /// What a statement asks for, as far as its filters tell.
 #[derive(Debug, Clone)]
-struct Wanted {
-    ids: QueryIds,
-    chunks: ChunkFilter,
+pub(crate) struct Question {
+    pub(crate) table: Table,
+    pub(crate) ids: QueryIds,
+    pub(crate) chunks: ChunkFilter,
+    /// Columns of the table.
+    pub(crate) projection: Arc<[usize]>,
+    /// No more rows than these are wanted.
+    pub(crate) limit: Option<usize>,
+}
+
+impl Question {
+    /// The columns that are asked for.
+    pub(crate) fn schema(&self) -> Result<SchemaRef> {
+        let schema = self.table.definition().schema();
+        Ok(Arc::new(schema.project(&self.projection)?))
+    }
+}
+
+/// What is asked, for people.
+impl fmt::Display for Question {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "table=sys.{}", self.table.name())?;
+        match &self.ids {
+            QueryIds::Listed(ids) => write!(formatter, ", query_id={ids:?}")?,
+            ids if *ids != QueryIds::ALL => write!(formatter, ", query_id={ids:?}")?,
+            _ => {}
+        }
+        if let Some(condition) = self.chunks.condition() {
+            write!(formatter, ", chunks={condition}")?;
+        }
+        if let Some(limit) = self.limit {
+            write!(formatter, ", limit={limit}")?;
+        }
+        Ok(())
+    }
+}
+
+/// What other processes have of a table.
+#[derive(Debug, Default)]
+pub(crate) struct Others {
+    /// What they have been asked for, as it is stored.
+    pub(crate) fetched: Vec<RecordBatch>,
+    /// Those that are to be asked when the scan runs.
+    pub(crate) workers: Vec<i64>,
 }
 
 /// Reads a table of schema `sys`: the buffers of queries in memory and row groups of files,
-/// dealt out to partitions.
+/// dealt out to partitions; and, where that is not done by the workers themselves, what they have.
 #[derive(Debug)]
-struct SysScan {
+pub struct SysScan {
     store: Arc<Store>,
-    table: Table,
-    wanted: Wanted,
-    projection: Arc<[usize]>,
+    question: Question,
     partitions: Vec<Share>,
-    rows: usize,
-    limit: Option<usize>,
+    /// `None` if some of them are yet to be asked for.
+    rows: Option<usize>,
     properties: Arc<PlanProperties>,
 }
 
 impl SysScan {
-    fn new(
+    /// A scan of what is here, and of `others`.
+    pub(crate) fn new(
         store: &Arc<Store>,
-        table: Table,
-        wanted: Wanted,
+        question: Question,
         others: Others,
-        projection: Vec<usize>,
         partitions: usize,
-        limit: Option<usize>,
     ) -> Result<SysScan> {
-        let snapshot = store.snapshot();
-        let ids = &wanted.ids;
-        let mut units: Vec<(Unit, usize)> = Vec::new();
-        for part in &snapshot.parts {
-            let Some(segment) = part.segment(table, ids) else {
-                continue;
-            };
-            let groups = segment.row_groups(ids).unwrap_or_else(|error| {
-                store.warn(format!("skipped {error}"));
-                Vec::new()
-            });
-            units.extend(groups.into_iter().map(|(row_group, rows)| {
-                let part = Arc::clone(part);
-                (Unit::Written { part, row_group }, rows)
-            }));
-        }
-        for log in &snapshot.buffered {
-            if ids.contains(log.query_id()) {
-                let pieces = log.wanted(table, &wanted.chunks).into_iter();
-                units.extend(pieces.map(|(piece, rows)| {
-                    let log = Arc::clone(log);
-                    (Unit::Buffered { log, piece }, rows)
-                }));
-            }
-        }
-        let fetched = others.fetched.into_iter();
-        units.extend(fetched.map(|(batch, rows)| (Unit::Fetched { batch }, rows)));
+        let units = units(store, &question, others.fetched)?;
         let rows = units.iter().map(|(_, rows)| rows).sum();
-        let schema = Arc::new(table.definition().schema().project(&projection)?);
-        let dealt = deal(units, partitions).into_iter().map(Share::Here);
-        let others = others.workers.into_iter().map(Share::OfWorker);
-        let dealt: Vec<Share> = dealt.chain(others).collect();
+        let rows = others.workers.is_empty().then_some(rows);
+        let mut shares = deal(units, partitions);
+        shares.extend(others.workers.into_iter().map(|worker| Share {
+            here: Vec::new(),
+            workers: vec![worker],
+        }));
+        Self::of_shares(store, question, shares, rows)
+    }
+
+    /// A scan of what is here, and of what `workers` have, in exactly so many partitions.
+    pub(crate) fn in_partitions(
+        store: &Arc<Store>,
+        question: Question,
+        workers: &[i64],
+        partitions: usize,
+    ) -> Result<SysScan> {
+        let units = units(store, &question, Vec::new())?;
+        let rows = units.iter().map(|(_, rows)| rows).sum();
+        let rows = workers.is_empty().then_some(rows);
+        let mut shares = deal(units, partitions);
+        shares.resize_with(partitions.max(1), Share::default);
+        // From the last to the first: the first have something already.
+        let places: Vec<usize> = (0..shares.len()).rev().collect();
+        for (worker, place) in workers.iter().zip(places.into_iter().cycle()) {
+            shares[place].workers.push(*worker);
+        }
+        Self::of_shares(store, question, shares, rows)
+    }
+
+    fn of_shares(
+        store: &Arc<Store>,
+        question: Question,
+        shares: Vec<Share>,
+        rows: Option<usize>,
+    ) -> Result<SysScan> {
         let properties = PlanProperties::new(
-            EquivalenceProperties::new(schema),
-            Partitioning::UnknownPartitioning(dealt.len()),
+            EquivalenceProperties::new(question.schema()?),
+            Partitioning::UnknownPartitioning(shares.len()),
             EmissionType::Incremental,
             Boundedness::Bounded,
         );
         Ok(SysScan {
             store: Arc::clone(store),
-            table,
-            wanted,
-            projection: projection.into(),
-            partitions: dealt,
+            question,
+            partitions: shares,
             rows,
-            limit,
             properties: Arc::new(properties),
         })
     }
+
+    /// Whether other nodes have parts of the table: each can scan its own.
+    pub fn is_of_cluster(&self) -> bool {
+        self.store.fetched().is_some()
+    }
+
+    /// Whether workers have more of what it reads than has been asked for already.
+    pub fn asks_workers(&self) -> bool {
+        self.partitions
+            .iter()
+            .any(|share| !share.workers.is_empty())
+    }
+
+    /// The scans of `nodes`, in their order: each of its own part, in so many partitions. Node 0,
+    /// the master, also reads what those workers have that are not among them. `None` without it.
+    pub fn placed(&self, nodes: &[u32], partitions: usize) -> Option<Vec<PlacedScan>> {
+        let fetched = self.store.fetched()?;
+        if !nodes.contains(&0) {
+            return None;
+        }
+        let mut without = match self.question.table.is_of_workers() {
+            true => fetched.others(),
+            false => Vec::new(),
+        };
+        without.retain(|worker| nodes.iter().all(|node| i64::from(*node) != *worker));
+        let of_node = |node: &u32| {
+            let workers = match node {
+                0 => without.clone(),
+                _ => Vec::new(),
+            };
+            PlacedScan::new(self.question.clone(), workers, partitions, self.schema())
+        };
+        Some(nodes.iter().map(of_node).collect())
+    }
+}
+
+/// What there is to read here, each with its number of rows, and what has been fetched.
+fn units(
+    store: &Arc<Store>,
+    question: &Question,
+    fetched: Vec<RecordBatch>,
+) -> Result<Vec<(Unit, usize)>> {
+    let Question {
+        table, ids, chunks, ..
+    } = question;
+    let snapshot = store.snapshot();
+    let mut units: Vec<(Unit, usize)> = Vec::new();
+    for part in &snapshot.parts {
+        let Some(segment) = part.segment(*table, ids) else {
+            continue;
+        };
+        let groups = segment.row_groups(ids).unwrap_or_else(|error| {
+            store.warn(format!("skipped {error}"));
+            Vec::new()
+        });
+        units.extend(groups.into_iter().map(|(row_group, rows)| {
+            let part = Arc::clone(part);
+            (Unit::Written { part, row_group }, rows)
+        }));
+    }
+    for log in &snapshot.buffered {
+        if ids.contains(log.query_id()) {
+            let pieces = log.wanted(*table, chunks).into_iter();
+            units.extend(pieces.map(|(piece, rows)| {
+                let log = Arc::clone(log);
+                (Unit::Buffered { log, piece }, rows)
+            }));
+        }
+    }
+    let packed = packed::schema(*table).is_some();
+    units.extend(fetched.into_iter().map(|batch| {
+        let rows = match packed {
+            true => packed::records(&batch),
+            false => batch.num_rows(),
+        };
+        (Unit::Fetched { batch }, rows)
+    }));
+    if let (Table::Workers, Some(cluster)) = (table, store.fetched()) {
+        let batch = now(&cluster.workers())?;
+        let rows = batch.num_rows();
+        units.push((Unit::Fetched { batch }, rows));
+    }
+    Ok(units)
 }
 
 /// Deals units out to at most `partitions` consecutive shares of about equal rows; there is at
 /// least one share.
-fn deal(units: Vec<(Unit, usize)>, partitions: usize) -> Vec<Vec<Unit>> {
+fn deal(units: Vec<(Unit, usize)>, partitions: usize) -> Vec<Share> {
     /// Below so many rows another partition is not worth its task.
     const ROWS: usize = 16 * 1024;
     let total: usize = units.iter().map(|(_, rows)| rows).sum();
     let shares = partitions.clamp(1, total / ROWS + 1);
     let per_share = total.div_ceil(shares).max(1);
-    let mut dealt = vec![Vec::new(); shares];
+    let mut dealt = vec![Share::default(); shares];
     let mut before = 0;
     for (unit, rows) in units {
-        dealt[(before / per_share).min(shares - 1)].push(unit);
+        dealt[(before / per_share).min(shares - 1)].here.push(unit);
         before += rows;
     }
     dealt
@@ -342,19 +284,7 @@ fn deal(units: Vec<(Unit, usize)>, partitions: usize) -> Vec<Vec<Unit>> {
 
 impl DisplayAs for SysScan {
     fn fmt_as(&self, _: DisplayFormatType, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "SysScan: table=sys.{}", self.table.name())?;
-        match &self.wanted.ids {
-            QueryIds::Listed(ids) => write!(formatter, ", query_id={ids:?}")?,
-            ids if *ids != QueryIds::ALL => write!(formatter, ", query_id={ids:?}")?,
-            _ => {}
-        }
-        if let Some(condition) = self.wanted.chunks.condition() {
-            write!(formatter, ", chunks={condition}")?;
-        }
-        if let Some(limit) = self.limit {
-            write!(formatter, ", limit={limit}")?;
-        }
-        Ok(())
+        write!(formatter, "SysScan: {}", self.question)
     }
 }
 
@@ -399,46 +329,27 @@ impl ExecutionPlan for SysScan {
         partition: usize,
         _context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
-        let reader = Reader {
+        let reader = Arc::new(Reader {
             store: Arc::clone(&self.store),
-            table: self.table,
-            wanted: self.wanted.clone(),
-            projection: Arc::clone(&self.projection),
+            question: self.question.clone(),
             schema: self.schema(),
-        };
-        let left = self.limit.unwrap_or(usize::MAX);
-        let mut builder = RecordBatchReceiverStreamBuilder::new(self.schema(), CHANNEL_BATCHES);
-        let sender = builder.tx();
-        let units = match self.partitions[partition].clone() {
-            Share::Here(units) => units,
-            Share::OfWorker(worker_id) => {
-                builder.spawn(async move { reader.ask(worker_id, left, &sender).await });
-                return Ok(builder.build());
-            }
-        };
-        let mut left = left;
-        builder.spawn_blocking(move || {
-            let mut gathered = Gathered::new(&reader.schema);
-            let mut expander = Expander::new(&reader.schema);
-            for unit in &units {
-                for batch in reader.read(unit, &mut expander) {
-                    for batch in gathered.push(batch?)? {
-                        let batch = batch.slice(0, batch.num_rows().min(left));
-                        left -= batch.num_rows();
-                        // The receiver is gone when nobody wants more.
-                        if sender.blocking_send(Ok(batch)).is_err() || left == 0 {
-                            return Ok(());
-                        }
-                    }
-                }
-            }
-            if let Some(batch) = gathered.take()? {
-                let batch = batch.slice(0, batch.num_rows().min(left));
-                // As above.
-                let _ = sender.blocking_send(Ok(batch));
-            }
-            Ok(())
         });
+        let limit = self.question.limit.unwrap_or(usize::MAX);
+        let mut builder = RecordBatchReceiverStreamBuilder::new(self.schema(), CHANNEL_BATCHES);
+        let Share { here, workers } = self.partitions[partition].clone();
+        if !workers.is_empty() {
+            let (reader, sender) = (Arc::clone(&reader), builder.tx());
+            builder.spawn(async move {
+                for worker in workers {
+                    reader.ask(worker, limit, &sender).await?;
+                }
+                Ok(())
+            });
+        }
+        if !here.is_empty() {
+            let sender = builder.tx();
+            builder.spawn_blocking(move || reader.read_all(&here, limit, &sender));
+        }
         Ok(builder.build())
     }
 
@@ -452,43 +363,80 @@ impl ExecutionPlan for SysScan {
         } else {
             1
         };
-        let rows = self.rows / share;
+        let projection = &self.question.projection;
+        let rows = match self.rows {
+            Some(rows) => Precision::Inexact(rows / share),
+            None => Precision::Absent,
+        };
         Ok(Arc::new(Statistics {
-            num_rows: Precision::Inexact(rows),
-            total_byte_size: Precision::Inexact(rows * 8 * self.projection.len()),
-            column_statistics: vec![ColumnStatistics::new_unknown(); self.projection.len()],
+            total_byte_size: rows.map(|rows| rows * 8 * projection.len()),
+            num_rows: rows,
+            column_statistics: vec![ColumnStatistics::new_unknown(); projection.len()],
         }))
     }
 }
 
-/// Reads units on a blocking thread.
+/// Reads one partition.
 struct Reader {
     store: Arc<Store>,
-    table: Table,
-    wanted: Wanted,
-    projection: Arc<[usize]>,
+    question: Question,
     schema: SchemaRef,
 }
 
 impl Reader {
+    /// Sends at most `left` rows of `units` to `sender`; blocks.
+    fn read_all(
+        &self,
+        units: &[Unit],
+        mut left: usize,
+        sender: &Sender<Result<RecordBatch>>,
+    ) -> Result<()> {
+        let mut gathered = Gathered::new(&self.schema);
+        let mut expander = Expander::new(&self.schema);
+        for unit in units {
+            for batch in self.read(unit, &mut expander) {
+                for batch in gathered.push(batch?)? {
+                    let batch = batch.slice(0, batch.num_rows().min(left));
+                    left -= batch.num_rows();
+                    // The receiver is gone when nobody wants more.
+                    if sender.blocking_send(Ok(batch)).is_err() || left == 0 {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        if let Some(batch) = gathered.take()? {
+            let batch = batch.slice(0, batch.num_rows().min(left));
+            // As above.
+            let _ = sender.blocking_send(Ok(batch));
+        }
+        Ok(())
+    }
+
     /// The unit's rows. What is damaged is skipped with a warning.
     fn read<'a>(
         &'a self,
         unit: &Unit,
         expander: &'a mut Expander,
     ) -> Box<dyn Iterator<Item = Result<RecordBatch>> + 'a> {
+        let Question {
+            table,
+            ids,
+            chunks,
+            projection,
+            ..
+        } = &self.question;
         match unit {
             Unit::Buffered { log, piece } => {
-                let batch = log.expand(self.table, *piece, &self.projection, expander);
+                let batch = log.expand(*table, *piece, projection, expander);
                 let batch = batch.map_err(|error| DataFusionError::External(error.into()));
                 Box::new(std::iter::once(batch))
             }
             Unit::Written { part, row_group } => {
-                let Some(segment) = part.segment(self.table, &QueryIds::ALL) else {
+                let Some(segment) = part.segment(*table, &QueryIds::ALL) else {
                     return Box::new(std::iter::empty());
                 };
-                let wanted = (&self.wanted.ids, &self.wanted.chunks);
-                match segment.read(*row_group, &self.projection, wanted, expander) {
+                match segment.read(*row_group, projection, (ids, chunks), expander) {
                     Ok(batches) => Box::new(batches.filter_map(|batch| match batch {
                         Ok(batch) => Some(Ok(batch)),
                         Err(error @ SegmentError::Chunk { .. }) => {
@@ -516,15 +464,21 @@ impl Reader {
         batch: &RecordBatch,
         expander: &'a mut Expander,
     ) -> Box<dyn Iterator<Item = Result<RecordBatch>> + 'a> {
-        if packed::schema(self.table).is_none() {
-            let rows = batch.project(&self.projection).map_err(Into::into);
+        let Question {
+            table,
+            ids,
+            chunks,
+            projection,
+            ..
+        } = &self.question;
+        if packed::schema(*table).is_none() {
+            let rows = batch.project(projection).map_err(Into::into);
             return Box::new(std::iter::once(rows));
         }
         let batch = batch.clone();
-        let chunks = self.wanted.chunks.wanted(self.table, &batch).into_iter();
+        let chunks = chunks.wanted(*table, &batch).into_iter();
         Box::new(chunks.filter_map(move |chunk| {
-            let (table, ids) = (self.table, &self.wanted.ids);
-            let rows = packed::expand(table, &batch, chunk, &self.projection, ids, expander)?;
+            let rows = packed::expand(*table, &batch, chunk, projection, ids, expander)?;
             let rows = rows.inspect_err(|error| {
                 let name = table.name();
                 self.store
@@ -544,7 +498,8 @@ impl Reader {
         let Some(fetched) = self.store.fetched() else {
             return Ok(());
         };
-        let mut pages = fetched.pages(worker_id, self.table, self.wanted.ids.clone());
+        let Question { table, ids, .. } = &self.question;
+        let mut pages = fetched.read(worker_id, *table, ids);
         let mut gathered = Gathered::new(&self.schema);
         let mut expander = Expander::new(&self.schema);
         loop {
@@ -579,62 +534,4 @@ impl Reader {
         }
         Ok(())
     }
-}
-
-/// Gathers small batches and cuts large ones.
-struct Gathered {
-    schema: SchemaRef,
-    batches: Vec<RecordBatch>,
-    rows: usize,
-}
-
-impl Gathered {
-    /// Rows of a batch: DataFusion's own default.
-    const ROWS: usize = 8192;
-
-    fn new(schema: &SchemaRef) -> Gathered {
-        Gathered {
-            schema: Arc::clone(schema),
-            batches: Vec::new(),
-            rows: 0,
-        }
-    }
-
-    /// Adds a batch and returns what is complete.
-    fn push(&mut self, batch: RecordBatch) -> Result<Vec<RecordBatch>> {
-        if batch.num_rows() >= Self::ROWS / 2 {
-            // Large enough to go on as it is: to join it to what waits would be to copy it.
-            let before = self.take()?;
-            return Ok(before.into_iter().chain(cut(&batch)).collect());
-        }
-        self.rows += batch.num_rows();
-        self.batches.push(batch);
-        if self.rows < Self::ROWS {
-            return Ok(Vec::new());
-        }
-        Ok(self.take()?.iter().flat_map(cut).collect())
-    }
-
-    /// All rows so far; none if there are none.
-    fn take(&mut self) -> Result<Option<RecordBatch>> {
-        let (batches, rows) = (std::mem::take(&mut self.batches), self.rows);
-        self.rows = 0;
-        match batches.as_slice() {
-            [] => Ok(None),
-            [batch] => Ok(Some(batch.clone())),
-            _ if self.schema.fields().is_empty() => {
-                let options = RecordBatchOptions::new().with_row_count(Some(rows));
-                let schema = Arc::clone(&self.schema);
-                let batch = RecordBatch::try_new_with_options(schema, Vec::new(), &options)?;
-                Ok(Some(batch))
-            }
-            _ => Ok(Some(concat_batches(&self.schema, &batches)?)),
-        }
-    }
-}
-
-/// Slices of a batch of at most [`Gathered::ROWS`] rows.
-fn cut(batch: &RecordBatch) -> impl Iterator<Item = RecordBatch> + '_ {
-    let starts = (0..batch.num_rows()).step_by(Gathered::ROWS);
-    starts.map(|start| batch.slice(start, Gathered::ROWS.min(batch.num_rows() - start)))
 }

@@ -9,8 +9,8 @@ use datafusion::datasource::ViewTable;
 
 use crate::isolation::expanded::{ExpandedTable, Expansion};
 use crate::planner::Planner;
-use crate::scan::{SysTable, read_only};
 use crate::store::Store;
+use crate::sys_table::{SysTable, read_only};
 use crate::tables::Table;
 use crate::views::{VIEWS, View};
 

@@ -147,6 +147,10 @@ impl SysTables {
         self.expand(&expansion, query_id).await
     }
 
+    pub(crate) fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
     async fn expand(&self, expansion: &Expansion, query_id: i64) -> Result<String> {
         expansion.sql(&Planner::new(&self.store), query_id).await
     }

@@ -5,7 +5,9 @@ mod support;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use skewer_profiling::{OperatorCall, Retention, SysTables, TuplesSent};
+use datafusion::physical_plan::{ExecutionPlan, collect};
+use datafusion::prelude::{SessionConfig, SessionContext};
+use skewer_profiling::{OperatorCall, Recorder, Retention, SysScan, SysTables, TuplesSent};
 use support::processes::Processes;
 use support::*;
 
@@ -125,24 +127,30 @@ async fn what_was_asked_for_is_not_asked_for_again() {
     assert_eq!(value(&context, early).await, "3");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn more_than_a_page_comes_in_pages() {
-    const CALLS: i64 = 300_000;
-    let processes = Processes::new(vec![in_memory()]);
-    let master = master_of(&processes);
-    let recorder = recorder(1);
-    let of_worker = processes.recorder(1, 1);
+/// More calls than a page has.
+const CALLS: i64 = 300_000;
+
+fn calls(recorder: &Recorder, operator_id: i64) {
     for chunk in 0..CALLS / 10_000 {
         let calls = (0..10_000).map(|call| OperatorCall {
             fragment_id: 0,
-            operator_id: 1,
+            operator_id,
             partition: 0,
             started_at: chunk * 10_000 + call,
             ended_at: 0,
             rows: 1,
         });
-        of_worker.operator_calls(calls.collect());
+        recorder.operator_calls(calls.collect());
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn more_than_a_page_comes_in_pages() {
+    let processes = Processes::new(vec![in_memory()]);
+    let master = master_of(&processes);
+    let recorder = recorder(1);
+    let of_worker = processes.recorder(1, 1);
+    calls(&of_worker, 1);
     master.finish_on_workers(&recorder, &[1]).await;
     master.finish(&recorder, finished("SELECT …"));
     let context = session(&master);
@@ -162,6 +170,132 @@ async fn more_than_a_page_comes_in_pages() {
     }
 }
 
+/// The leaf of the plan of a query: a scan.
+async fn scan(context: &SessionContext, sql: &str) -> Arc<dyn ExecutionPlan> {
+    let plan = context.sql(sql).await.unwrap();
+    let mut plan = plan.create_physical_plan().await.unwrap();
+    while let Some(child) = plan.children().first() {
+        plan = Arc::clone(child);
+    }
+    assert!(plan.is::<SysScan>(), "{}", plan.name());
+    plan
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_scan_of_much_is_divided_among_the_nodes_that_have_it() {
+    let processes = Processes::new(vec![in_memory(), in_memory(), in_memory()]);
+    let master = master_of(&processes);
+    run(&master, &processes, 1).await;
+    let recorder = recorder(2);
+    calls(&processes.recorder(1, 2), 1);
+    calls(&processes.recorder(2, 2), 1);
+    processes.recorder(2, 2).operator_calls(vec![OperatorCall {
+        fragment_id: 0,
+        operator_id: 7,
+        partition: 0,
+        started_at: 0,
+        ended_at: 0,
+        rows: 1,
+    }]);
+    master.finish_on_workers(&recorder, &[1, 2, 3]).await;
+    master.finish(&recorder, finished("SELECT …"));
+    // What is planned for workers knows where it may run.
+    let mut config = SessionConfig::new();
+    config.set_extension(Arc::clone(&master));
+    let context = session_of(&master, config);
+    for (flushed, filter) in [
+        (false, "WHERE query_id = 2"),
+        (false, ""),
+        (true, "WHERE query_id BETWEEN 2 AND 9"),
+        (true, "WHERE query_id > 1"),
+    ] {
+        if flushed {
+            processes.workers[1].flush().unwrap();
+        }
+        let before = processes.pages.load(Ordering::Relaxed);
+        let sql = format!("SELECT started_at, operator_id FROM sys.operator_calls {filter}");
+        let scan = scan(&context, &sql).await;
+        let scan = scan.downcast_ref::<SysScan>().unwrap();
+        assert!(scan.is_of_cluster() && scan.asks_workers(), "{filter}");
+        // At most a page of each, once, to know that there is more.
+        let asked = processes.pages.load(Ordering::Relaxed) - before;
+        assert!(asked <= 3, "{filter}: {asked}");
+        assert!(scan.placed(&[1, 2, 3], 2).is_none(), "without the master");
+        // Worker 3 takes no part: the master asks it for what it has.
+        let mut rows = Vec::new();
+        for (node, part) in [1, 2, 0].iter().zip(scan.placed(&[1, 2, 0], 2).unwrap()) {
+            let (description, condition) = part.describe();
+            let bytes = postcard::to_stdvec(&description).unwrap();
+            let description = postcard::from_bytes(&bytes).unwrap();
+            let sys = match node {
+                0 => &master,
+                node => &processes.workers[*node as usize - 1],
+            };
+            let of_node = sys.scan_of(description, condition.cloned()).unwrap();
+            let partitions = of_node.properties().partitioning.partition_count();
+            assert_eq!(partitions, 2, "as many for each node");
+            assert_eq!(of_node.schema(), scan.schema());
+            let mut found = 0;
+            for partition in 0..2 {
+                let stream = of_node.execute(partition, context.task_ctx()).unwrap();
+                let batches = datafusion::physical_plan::common::collect(stream).await;
+                found += batches
+                    .unwrap()
+                    .iter()
+                    .map(|batch| batch.num_rows())
+                    .sum::<usize>();
+            }
+            rows.push(found as i64);
+        }
+        let of_first = i64::from(filter.is_empty());
+        assert_eq!(
+            rows,
+            [CALLS, CALLS + 1, 0].map(|n| n + of_first),
+            "{filter}"
+        );
+        // Where nothing distributes it, it gives the same.
+        let count = format!("SELECT count(*) FROM sys.operator_calls {filter}");
+        let expected = (2 * CALLS + 1 + 3 * of_first).to_string();
+        assert_eq!(value(&context, &count).await, expected, "{filter}");
+    }
+    let small = scan(&context, "SELECT * FROM sys.lineage WHERE query_id = 1").await;
+    let small = small.downcast_ref::<SysScan>().unwrap();
+    assert!(!small.asks_workers(), "it has been fetched");
+    let own = scan(&context, "SELECT * FROM sys.queries").await;
+    assert!(!own.downcast_ref::<SysScan>().unwrap().asks_workers());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_asked_of_chunks_travels_with_a_scan() {
+    let processes = Processes::new(vec![in_memory(), in_memory()]);
+    let master = master_of(&processes);
+    run(&master, &processes, 1).await;
+    let mut config = SessionConfig::new();
+    config.set_extension(Arc::clone(&master));
+    let context = session_of(&master, config);
+    let sql = "SELECT input_id FROM sys.lineage WHERE worker_id = 2 AND operator_id = 1";
+    let scan = scan(&context, sql).await;
+    let scan = scan.downcast_ref::<SysScan>().unwrap();
+    let mut found = Vec::new();
+    for (node, part) in [1, 2, 0]
+        .into_iter()
+        .zip(scan.placed(&[1, 2, 0], 1).unwrap())
+    {
+        let (description, condition) = part.describe();
+        assert!(condition.is_some());
+        let names = description.condition_schema().unwrap();
+        assert!(names.index_of("worker_id").is_ok(), "{names}");
+        let sys = match node {
+            0 => &master,
+            node => &processes.workers[node - 1],
+        };
+        let scan = sys.scan_of(description, condition.cloned()).unwrap();
+        let batches = collect(Arc::new(scan), context.task_ctx()).await.unwrap();
+        found.push(batches.iter().map(|batch| batch.num_rows()).sum::<usize>());
+    }
+    assert_eq!(found, [0, 2, 0], "chunks of others are not even read");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_worker_is_missing_and_named() {
     let processes = Processes::new(vec![in_memory(), in_memory(), in_memory()]);
@@ -174,6 +308,9 @@ async fn a_lost_worker_is_missing_and_named() {
         let sql = format!("SELECT DISTINCT worker_id FROM sys.operator_stats {filter} ORDER BY 1");
         assert_eq!(rows(&context, &sql).await, [["0"], ["1"], ["3"]], "{sql}");
     }
+    let warnings = master.warnings();
+    let says = "what worker 2 recorded is left out until it is back: it is lost";
+    assert_eq!(warnings, [says], "once");
     let sql = "SELECT worker_id, state FROM sys.workers WHERE query_id = 2 ORDER BY 1";
     let expected = [
         ["0", "alive"],

@@ -14,6 +14,7 @@ use skewer_cluster::write::SegmentPlace;
 use skewer_cluster::{NodeOptions, NodeTasks, Workers};
 use skewer_net::identity::{ClusterDirectory, NodeId, PeerIdentity, Revocations, Trust};
 use skewer_net::{CallHandler, NetError, Node, PeerAddress, Services};
+use skewer_profiling::SysTables;
 use skewer_storage::{Snapshot, Storage, TableId};
 use tokio::sync::{Notify, watch};
 
@@ -75,6 +76,7 @@ impl Master {
         storage: &Storage,
         environment: &Arc<RuntimeEnv>,
         place: &Arc<SegmentPlace>,
+        sys: &Arc<SysTables>,
     ) -> Result<Self, NetError> {
         let directory = ClusterDirectory::open(&options.directory)?;
         let authority = directory.authority()?;
@@ -90,7 +92,7 @@ impl Master {
         for worker in directory.workers()? {
             known.push((worker.0, directory.worker(worker)?.name));
         }
-        let place = Arc::clone(place);
+        let (place, sys) = (Arc::clone(place), Arc::clone(sys));
         let tasks = NodeTasks::new(NodeOptions {
             node: NodeId::MASTER,
             quic: node.resolver(),
@@ -99,7 +101,10 @@ impl Master {
             // It is the one who knows.
             members: watch::Sender::new(u64::MAX).subscribe(),
             prepare: Arc::new(cooperative),
-            extend: Arc::new(move |config| config.set_extension(Arc::clone(&place))),
+            extend: Arc::new(move |config| {
+                config.set_extension(Arc::clone(&place));
+                config.set_extension(Arc::clone(&sys));
+            }),
             version: VERSION,
         });
         let inner = Arc::new(Inner {
@@ -140,16 +145,16 @@ impl Master {
     }
 
     /// The workers for a query that reads `snapshot`: those that take part, and the master if it
-    /// has segments itself, or if rows enter there that are `written`. `None` if there is no
-    /// worker.
-    pub(crate) fn workers_of(&self, snapshot: &Snapshot, written: bool) -> Option<Workers> {
+    /// has segments itself, or if another part of the query has to run `here`. `None` if there is
+    /// no worker.
+    pub(crate) fn workers_of(&self, snapshot: &Snapshot, here: bool) -> Option<Workers> {
         let inner = &*self.inner;
         let mut present = inner.members.present();
         if present.numbers.is_empty() {
             return None;
         }
         let mut numbers = std::mem::take(&mut present.numbers);
-        if written || inner.owns_segments(snapshot) {
+        if here || inner.owns_segments(snapshot) {
             numbers.push(NodeId::MASTER.0);
         }
         let version = present.version;

@@ -194,6 +194,7 @@ impl Worker {
             let row_ids = Arc::new(FarRowIds(node.clone()));
             let place = SegmentPlace::home(home.clone(), incarnation, row_ids);
             let of_tasks = Arc::clone(&queries);
+            let sys_of_tasks = Arc::clone(&sys);
             let tasks = NodeTasks::new(NodeOptions {
                 node: own.node,
                 quic: node.resolver(),
@@ -201,7 +202,10 @@ impl Worker {
                 query_of_task: Some(Arc::new(move |profile| of_tasks.of_task(profile))),
                 members: members.subscribe(),
                 prepare: Arc::new(cooperative),
-                extend: Arc::new(move |config| config.set_extension(Arc::clone(&place))),
+                extend: Arc::new(move |config| {
+                    config.set_extension(Arc::clone(&place));
+                    config.set_extension(Arc::clone(&sys_of_tasks));
+                }),
                 version: VERSION,
             });
             let worker = tasks.worker();

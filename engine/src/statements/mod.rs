@@ -342,7 +342,8 @@ impl Context {
                 state.config_mut().options_mut().execution.target_partitions = partitions;
                 None
             }
-            None => self.workers(false),
+            // The master has a part of schema `sys`.
+            None => self.workers(skewer_profiling::reads_sys(plan)),
         };
         self.start(plan, state, workers).await
     }
@@ -371,11 +372,11 @@ impl Context {
         Ok(execute_stream(operators, state.task_ctx())?)
     }
 
-    /// The workers that a statement is distributed over, if it is; those that it needs to write
-    /// too if it `writes`.
-    pub(crate) fn workers(&self, writes: bool) -> Option<Workers> {
+    /// The workers that a statement is distributed over, if it is; this process among them if it
+    /// has a part in it `here`, as statements have that write.
+    pub(crate) fn workers(&self, here: bool) -> Option<Workers> {
         let database = self.session.database_inner();
-        database.workers_of(self.catalog.snapshot(), writes)
+        database.workers_of(self.catalog.snapshot(), here)
     }
 
     /// `state` as the session of a query for workers.
@@ -386,10 +387,11 @@ impl Context {
     ) -> Result<SessionState, Error> {
         let store = self.storage().object_store_url();
         let recorder = self.record.recorder();
-        let place = &self.session.database_inner().place;
+        let database = self.session.database_inner();
+        let (place, sys) = (&database.place, &database.sys);
         let progress = &self.progress;
         Ok(planning::on_workers(
-            workers, state, place, store, recorder, progress,
+            workers, state, place, sys, store, recorder, progress,
         )?)
     }
 

@@ -17,7 +17,7 @@ use super::shape::{Origin, Shape};
 use super::steps::Stepwise;
 use super::trace;
 use crate::chunks::LatencyKind;
-use crate::fetched::{Fetched, chunk_numbers};
+use crate::fetched::{AtMost, Fetched, chunk_numbers};
 use crate::planner::Planner;
 use crate::query_ids::{QueryIds, concerns_only_query_ids};
 use crate::store::Store;
@@ -296,7 +296,7 @@ async fn shape(planner: &Planner, query_id: i64) -> Result<Arc<Shape>> {
 /// reached.
 async fn of_workers(fetched: &Fetched, query_id: i64, shape: &mut Shape) -> bool {
     let query = QueryIds::Listed([query_id].into());
-    let edges = fetched.rows(Table::Lineage, &query).await;
+    let edges = fetched.rows(Table::Lineage, &query, AtMost::All).await;
     for batch in &edges.batches {
         let operators = ["operator_id", "input_operator_id"];
         for ([operator, input], table) in chunk_numbers(batch, operators) {
@@ -307,7 +307,9 @@ async fn of_workers(fetched: &Fetched, query_id: i64, shape: &mut Shape) -> bool
             });
         }
     }
-    let latencies = fetched.rows(Table::RecordLatency, &query).await;
+    let latencies = fetched
+        .rows(Table::RecordLatency, &query, AtMost::All)
+        .await;
     for batch in &latencies.batches {
         let kinds = batch["kind"].as_string::<i32>().iter();
         let chunks = chunk_numbers(batch, []).zip(kinds);

@@ -23,7 +23,12 @@ use skewer_profiling::{
 
 /// A session in which `sys` is the schema of these tables.
 pub fn session(tables: &SysTables) -> SessionContext {
-    let config = SessionConfig::new().with_default_catalog_and_schema("main", "public");
+    session_of(tables, SessionConfig::new())
+}
+
+/// The same with other settings.
+pub fn session_of(tables: &SysTables, config: SessionConfig) -> SessionContext {
+    let config = config.with_default_catalog_and_schema("main", "public");
     let context = SessionContext::new_with_config(config.with_target_partitions(2));
     let catalog = MemoryCatalogProvider::new();
     catalog
