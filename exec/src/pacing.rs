@@ -28,6 +28,10 @@ const SUSPICIOUS_FACTOR: f64 = 3.0;
 /// at its rows one by one until the culprit is met.
 const SEARCH_AT_ONCE_NS: f64 = 10_000_000.0;
 
+/// A stall of the machine's is shorter than this, even on a busy one: a row that took longer need
+/// not be confirmed, which would take as long again.
+const LONGEST_STALL_NS: f64 = 50_000_000.0;
+
 /// Parts that a slow range is cut into in the search.
 const PARTS: usize = 16;
 
@@ -192,10 +196,12 @@ impl Pacer {
             let longest = ns > LONGER * self.longest_ns
                 && ns < LONGEST_STALL_NS
                 && within_replay_share(self.confirmed_ns, self.spent_ns, 0.0);
+            // Few rows take so long that one of them may be beside the longest without being it.
+            let excess = if ns < SEARCH_AT_ONCE_NS { 0.0 } else { ns };
             let suspicious = !self.recent.is_empty()
                 && self.is_suspicious(ns, 1)
-                && ns < SEARCH_AT_ONCE_NS
-                && self.may_replay(0.0);
+                && ns < LONGEST_STALL_NS
+                && self.may_replay(excess);
             if longest || suspicious {
                 let again = self.replay(row, evaluator)?;
                 if longest {
@@ -242,7 +248,7 @@ impl Pacer {
             let mut total = 0.0;
             for row in range {
                 let mut again = self.replay(row..row + 1, evaluator)?;
-                if again > SUSPICIOUS_NS && again < SEARCH_AT_ONCE_NS {
+                if again > SUSPICIOUS_NS && again < LONGEST_STALL_NS {
                     again = again.min(self.replay(row..row + 1, evaluator)?);
                 }
                 total += again;
@@ -342,10 +348,6 @@ impl Pacer {
 fn within_replay_share(replayed_ns: f64, spent_ns: f64, excess: f64) -> bool {
     replayed_ns < REPLAY_SHARE * spent_ns + excess + REPLAY_FLOOR_NS
 }
-
-/// A stall of the machine's is shorter than this, even on a busy one: a row that took longer need
-/// not be confirmed, which would take as long again.
-const LONGEST_STALL_NS: f64 = 50_000_000.0;
 
 /// Of rows that were timed one by one, those whose time may be a stall: the few far above the
 /// median. If many are, their times differ by nature.
@@ -533,6 +535,18 @@ mod tests {
                 let longest = (0..4_000).max_by(|a, b| latencies[*a].total_cmp(&latencies[*b]));
                 assert_eq!(longest, Some(3_000), "stall {stall} in evaluation {at}");
             }
+        }
+    }
+
+    #[test]
+    fn a_stall_about_as_long_as_the_longest_row_is_found_out() {
+        let cost = |row: usize| if row == 1_000 { 10.2e6 } else { 80e3 };
+        for stall in [9.9e6, 10.3e6, 11.0e6] {
+            let mut machine = Machine::new((0..4_000).map(cost).collect());
+            machine.stalls = vec![(3_900, stall)];
+            let latencies = latencies(&time(&mut machine));
+            let slow: Vec<usize> = (0..4_000).filter(|row| latencies[*row] > 1e6).collect();
+            assert_eq!(slow, [1_000], "stall {stall}");
         }
     }
 
