@@ -10,6 +10,8 @@ use datafusion::execution::context::QueryPlanner;
 use datafusion::execution::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::analyze::AnalyzeExec;
+use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::prelude::SessionConfig;
 use datafusion_distributed::{DistributedExec, SessionStateBuilderExt};
 use skewer_optimizer::distribution::Distribution;
@@ -17,6 +19,7 @@ use skewer_optimizer::instrument::Cuts;
 
 use crate::cuts::StageCuts;
 use crate::explain;
+use crate::in_place::unwrapped;
 use crate::placement::Placement;
 use crate::task::TaskPlace;
 use crate::travel::{Stays, can_be_cut, can_travel};
@@ -81,17 +84,32 @@ async fn cut_for(
     state: &SessionState,
     placement: &Placement,
 ) -> Result<Arc<dyn ExecutionPlan>, Stays> {
-    can_be_cut(plan, placement.store())?;
     let refused = |error| Stays::refused(&error);
+    if let Some(analyze) = plan.downcast_ref::<AnalyzeExec>() {
+        // Around a plan that is cut, it shows the metrics of all tasks.
+        let input = Box::pin(cut_for(analyze.input(), state, placement)).await?;
+        let around = replace_children_if_necessary(Arc::clone(plan), vec![input]);
+        return cut_at_exchanges(&around.map_err(refused)?, state)
+            .await
+            .map_err(refused);
+    }
+    can_be_cut(plan, placement.store())?;
     let writing = Writing::of(state.config());
     let plan = match &writing {
         Some(writing) => &placement.written(plan, writing, state).map_err(refused)?,
         None => plan,
     };
-    let mut cut = cut_at_exchanges(plan, state).await.map_err(refused)?;
-    if let Some(apart) = placement.with_scans_apart(plan).map_err(refused)? {
-        cut = cut_at_exchanges(&apart, state).await.map_err(refused)?;
-    }
+    let cut = match cut_where_rows_meet(plan, state, placement).await {
+        Ok(Some(cut)) => cut,
+        Ok(None) => {
+            let cut = cut_at_exchanges(plan, state).await.map_err(refused)?;
+            match placement.with_scans_apart(plan).map_err(refused)? {
+                Some(apart) => cut_at_exchanges(&apart, state).await.map_err(refused)?,
+                None => cut,
+            }
+        }
+        Err(error) => return Err(refused(error)),
+    };
     if !cut.is::<DistributedExec>() {
         return Err(Stays::NoExchange);
     }
@@ -100,6 +118,23 @@ async fn cut_for(
         writing.planned();
     }
     Ok(cut)
+}
+
+/// The same where some rows are on one worker already that would be sent to each other. `None` if
+/// none are, or if one task reads all of them, which is better done close to the scans.
+async fn cut_where_rows_meet(
+    plan: &Arc<dyn ExecutionPlan>,
+    state: &SessionState,
+    placement: &Placement,
+) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let Some(hidden) = placement.without_needless_exchanges(plan)? else {
+        return Ok(None);
+    };
+    let cut = cut_at_exchanges(&hidden, state).await?;
+    if !placement.has_none_alone() || !cut.is::<DistributedExec>() {
+        return Ok(None);
+    }
+    unwrapped(cut).map(Some)
 }
 
 /// What `datafusion-distributed` makes of a plan.

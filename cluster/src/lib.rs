@@ -10,8 +10,8 @@
 //! 1. [`Workers::query`] prepares a session: who the workers are, how to reach them, and what
 //!    their tasks need.
 //! 2. [`Distributed`] looks whether all of the physical plan can be sent ([`travel`]), has
-//!    `datafusion-distributed` cut it into stages at its exchanges, and decides who scans what
-//!    ([`placement`]).
+//!    `datafusion-distributed` cut it into stages at its exchanges, but those that [`colocation`]
+//!    finds needless, and decides who scans what ([`placement`]).
 //! 3. `skewer_optimizer::instrument_cut` numbers the operators of all stages ([`cuts`]).
 //! 4. When the plan is executed each stage is encoded ([`codec`]) and set up on the workers that
 //!    run it; batches come back through their channels ([`local`]: workers in this process,
@@ -26,9 +26,11 @@
 //! * [`travel`]: which plans can be sent
 //! * [`placement`]: which worker scans which segments and runs which task
 //! * `sys`: which node scans what of schema `sys`
+//! * [`colocation`]: which rows need not be sent to each other, since they are on one worker
 //! * [`write`](mod@write): rows into segments on the workers that will own them
 //! * [`cuts`]: where a distributed plan is cut
 //! * [`codec`]: our operators as bytes
+//! * `in_place`: what hides such an exchange while a plan is cut
 //! * `records`: what operators of the record level say of records
 //! * [`profile`]: how a query is recorded, as it travels with plans
 //! * [`local`]: workers in this process
@@ -39,9 +41,11 @@
 //! * [`explain`]: a distributed plan as text
 
 pub mod codec;
+pub mod colocation;
 pub mod cuts;
 pub mod distributed;
 pub mod explain;
+mod in_place;
 pub mod local;
 pub mod node;
 pub mod placement;
@@ -55,12 +59,13 @@ pub mod travel;
 pub mod workers;
 pub mod write;
 
+pub use colocation::OfShard;
 pub use cuts::is_exchange_between_workers;
 pub use distributed::Distributed;
-pub use node::{ExtendTask, NodeOptions, NodeTasks, QueryOfTask};
+pub use node::{ExtendTask, NodeOptions, NodeTasks, QueryOfTask, WatchTask};
 pub use placement::Placement;
 pub use profile::{ProfileError, QueryProfile};
 pub use queries::WorkerQueries;
 pub use task::{TaskPlace, WorkerQuery};
-pub use workers::{PrepareTask, QueryTasks, Reach, WorkerAt, Workers, has_workers};
+pub use workers::{CollectMetrics, PrepareTask, QueryTasks, Reach, WorkerAt, Workers, has_workers};
 pub use write::{RowIds, SegmentPlace};

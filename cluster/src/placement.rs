@@ -5,9 +5,10 @@
 //! nothing of it.
 //!
 //! Workers of one process have their segments in common; there the owner of one follows from its
-//! number, and a table with fewer segments than there are workers is cut into ranges of bytes if
-//! it is large.
+//! shard, if its table is divided by hash, otherwise from its number, and a table with fewer
+//! segments than there are workers is cut into ranges of bytes if it is large.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -32,6 +33,7 @@ use datafusion_distributed::{
 use parking_lot::Mutex;
 use skewer_storage::SegmentName;
 
+use crate::colocation::{OfShard, without_needless_exchanges};
 use crate::sys;
 use crate::travel::Leaf;
 use crate::workers::Workers;
@@ -64,6 +66,21 @@ impl Placement {
     /// Where segments are.
     pub fn store(&self) -> &ObjectStoreUrl {
         &self.store
+    }
+
+    /// `plan` without exchanges between workers whose rows are [where they
+    /// meet](crate::colocation) already; `None` if it has none.
+    pub(crate) fn without_needless_exchanges(
+        &self,
+        plan: &Arc<dyn ExecutionPlan>,
+    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let leaf = |plan: &Arc<dyn ExecutionPlan>| Leaf::of(plan, &self.store);
+        without_needless_exchanges(plan, &self.workers, &leaf)
+    }
+
+    /// Whether the planner has put no scan into a stage of one task since this was asked last.
+    pub(crate) fn has_none_alone(&self) -> bool {
+        std::mem::take(&mut *self.alone.lock()).is_empty()
     }
 
     /// `plan` with an exchange on top of each scan that the planner has put into a stage of one
@@ -250,9 +267,9 @@ struct Limits {
 /// The files of a scan, each once: the planner may have cut them into ranges.
 fn whole_files(scan: &FileScanConfig) -> Vec<PartitionedFile> {
     let mut files: Vec<PartitionedFile> = Vec::new();
+    let mut known = HashSet::new();
     for file in scan.file_groups.iter().flat_map(FileGroup::iter) {
-        let location = &file.object_meta.location;
-        if !files.iter().any(|f| f.object_meta.location == *location) {
+        if known.insert(&file.object_meta.location) {
             let mut file = file.clone();
             file.range = None;
             files.push(file);
@@ -289,15 +306,20 @@ fn owned(
 fn shares(files: Vec<PartitionedFile>, workers: usize, limits: Limits) -> Vec<Vec<FileGroup>> {
     let bytes: u64 = files.iter().map(|file| file.object_meta.size).sum();
     let mut shares: Vec<Vec<FileGroup>> = vec![Vec::new(); workers];
-    if files.len() < workers && bytes >= limits.smallest_cut as u64 {
+    let readers = OfShard::readers(&files, workers);
+    if readers.is_none() && files.len() < workers && bytes >= limits.smallest_cut as u64 {
         let groups = cut(files, workers * limits.partitions);
         for (number, group) in groups.into_iter().enumerate() {
             shares[number % workers].push(group);
         }
     } else {
         let mut owned: Vec<Vec<PartitionedFile>> = vec![Vec::new(); workers];
-        for file in files {
-            owned[owner(&file, workers)].push(file);
+        for (number, file) in files.into_iter().enumerate() {
+            let reader = match &readers {
+                Some(readers) => readers[number],
+                None => owner(&file, workers),
+            };
+            owned[reader].push(file);
         }
         for (share, files) in shares.iter_mut().zip(owned) {
             *share = spread(files, limits);
@@ -328,6 +350,10 @@ fn spread(mut files: Vec<PartitionedFile>, limits: Limits) -> Vec<FileGroup> {
     let bytes: u64 = files.iter().map(|file| file.object_meta.size).sum();
     if files.len() < limits.partitions && bytes >= limits.smallest_cut as u64 {
         return cut(files, limits.partitions);
+    }
+    if limits.partitions == 1 && !files.is_empty() {
+        // In their order: what is written anew keeps it.
+        return vec![FileGroup::new(files)];
     }
     let mut groups: Vec<(u64, Vec<PartitionedFile>)> =
         vec![(0, Vec::new()); limits.partitions.min(files.len())];

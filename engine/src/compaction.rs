@@ -1,18 +1,31 @@
-//! Small segments merged in the background.
+//! Small segments merged in the background, each where it is.
 
 use std::collections::HashSet;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use skewer_storage::{Storage, TableId};
+use datafusion::execution::SessionState;
+use datafusion::physical_plan::execute_stream;
+use skewer_cluster::Workers;
+use skewer_cluster::write::SegmentPlace;
+use skewer_profiling::{Level, Recorder, RecorderLimits, SysTables};
+use skewer_storage::{Storage, StorageError, TableId};
 use tokio::sync::mpsc;
 
-use crate::database::TableLocks;
+use crate::cluster::master::task_session;
+use crate::database::{DatabaseInner, TableLocks};
+use crate::error::Error;
+use crate::planning;
+use crate::progress::ProgressHandle;
+use crate::statements::on_workers::{Division, OnWorkers};
 
 /// After an insert its table rests for so long: a burst of small inserts is merged once.
 const REST: Duration = Duration::from_millis(500);
 
-/// Merges small segments of the tables that arrive, until nobody can send any.
+/// Merges small segments of the tables that arrive, until nobody can send any. Does not keep the
+/// database.
 pub(crate) async fn run(
+    database: Weak<DatabaseInner>,
     storage: Storage,
     writers: TableLocks,
     mut tables: mpsc::UnboundedReceiver<TableId>,
@@ -25,10 +38,90 @@ pub(crate) async fn run(
         }
         for table in due {
             let _turn = writers.take(table).await;
+            // Nothing is lost where it fails: the segments stay as they are.
             if let Err(error) = storage.compact(table).await {
-                // Nothing is lost: the segments stay as they are.
                 tracing::warn!("table {table:?} could not be compacted: {error}");
             }
+            let Some(on) = Remote::of(&database) else {
+                continue;
+            };
+            if let Err(error) = on.compact(&storage, table).await {
+                tracing::warn!("table {table:?} could not be compacted on workers: {error}");
+            }
+        }
+    }
+}
+
+/// Workers with segments of their own.
+struct Remote {
+    workers: Workers,
+    state: SessionState,
+    place: Arc<SegmentPlace>,
+    sys: Arc<SysTables>,
+}
+
+impl Remote {
+    /// Those that take part now, if there are any.
+    fn of(database: &Weak<DatabaseInner>) -> Option<Self> {
+        let database = database.upgrade()?;
+        let workers = database.workers_of(&database.storage.snapshot(), true)?;
+        if workers.shares_segments() {
+            return None;
+        }
+        let mut state = task_session(&database.runtime_env);
+        // Several partitions of an owner would make several small segments.
+        state.config_mut().options_mut().execution.target_partitions = 1;
+        Some(Self {
+            workers,
+            state,
+            place: Arc::clone(&database.place),
+            sys: Arc::clone(&database.sys),
+        })
+    }
+
+    /// As [`Storage::compact`], of the segments of workers, by those who have them.
+    async fn compact(self, storage: &Storage, table: TableId) -> Result<(), Error> {
+        let Some(table) = storage.snapshot().table_by_id(table) else {
+            return Ok(());
+        };
+        let here = |owner| self.workers.list().iter().any(|at| at.number == owner);
+        let is_remote = |owner| owner != skewer_storage::MASTER && here(owner);
+        let chosen = table.worth_merging(is_remote, storage.segment_rows());
+        if chosen.is_empty() {
+            return Ok(());
+        }
+        let removed: Vec<u64> = chosen.iter().map(|segment| segment.id).collect();
+        let workers = Some(self.workers.clone());
+        let Some(on) = OnWorkers::begin(storage, &table, workers, Division::AsBefore)? else {
+            return Ok(());
+        };
+        // Nobody asked for it: it leaves no trace.
+        let recorder = Recorder::new(0, Level::Off, 1.0, RecorderLimits::default());
+        let state = planning::on_workers(
+            &self.workers,
+            self.state,
+            &self.place,
+            &self.sys,
+            storage.object_store_url(),
+            &recorder,
+            &ProgressHandle::default(),
+        )?;
+        let (plan, _) = on.rewriting(&state, &table, chosen, None, false).await?;
+        let stream = execute_stream(plan, state.task_ctx())?;
+        let (added, _) = on.adopt(stream).await?;
+        let mut transaction = storage.begin();
+        let replaced = match transaction.replace_segments(table.id, &removed, added) {
+            // A commit syncs the catalog: it must not hold up a thread that runs queries.
+            Ok(()) => tokio::task::spawn_blocking(move || transaction.commit())
+                .await
+                .map_err(|error| Error::Internal(error.to_string()))?
+                .map(|_| ()),
+            Err(error) => Err(error),
+        };
+        match replaced {
+            // The table is gone or has changed meanwhile.
+            Ok(()) | Err(StorageError::Conflict { .. } | StorageError::NotFound { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
         }
     }
 }

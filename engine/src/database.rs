@@ -236,8 +236,8 @@ impl DatabaseBuilder {
         };
         let writers = TableLocks::default();
         let (grown, tables) = mpsc::unbounded_channel();
-        runtime.spawn(compaction::run(storage.clone(), writers.clone(), tables));
-        Ok(Database {
+        let merging = (storage.clone(), writers.clone());
+        let database = Database {
             inner: Arc::new(DatabaseInner {
                 storage,
                 sys,
@@ -257,7 +257,12 @@ impl DatabaseBuilder {
                 handle: runtime.handle().clone(),
                 runtime: Some(runtime),
             }),
-        })
+        };
+        let (storage, writers) = merging;
+        let weak = Arc::downgrade(&database.inner);
+        let merge = compaction::run(weak, storage, writers, tables);
+        database.inner.handle.spawn(merge);
+        Ok(database)
     }
 }
 

@@ -7,6 +7,9 @@ use datafusion::common::ScalarValue;
 use datafusion::logical_expr::Volatility;
 use skewer::{Database, Session};
 
+#[path = "workers/colocation.rs"]
+mod colocation;
+
 async fn rows(session: &Session, sql: &str) -> Vec<RecordBatch> {
     match session.sql(sql).await {
         Ok(stream) => match stream.collect().await {

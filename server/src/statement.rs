@@ -159,6 +159,7 @@ impl Tag {
         match statement {
             Statement::Query(_) => Self::Rows,
             Statement::Explain(_) | Statement::ExplainProfile(_) => Self::Look("EXPLAIN"),
+            Statement::Rebalance { .. } => Self::Look("REBALANCE"),
             Statement::CreateTable(table) if table.query.is_some() => Self::Changed("SELECT"),
             Statement::CreateTable(_) | Statement::CreateExternalTable(_) => {
                 Self::Done("CREATE TABLE")

@@ -123,6 +123,25 @@ pub struct DemoArguments {
 }
 
 impl SqlArguments {
+    /// One text that is run at a server.
+    pub fn at(
+        connect: Address,
+        certificate: Option<PathBuf>,
+        text: String,
+        format: Format,
+    ) -> SqlArguments {
+        SqlArguments {
+            path: None,
+            connect: Some(connect),
+            certificate,
+            command_text: Vec::new(),
+            file: Vec::new(),
+            format,
+            resources: Resources::default(),
+            sources: vec![Source::Text(text)],
+        }
+    }
+
     fn order_sources(&mut self, matches: &ArgMatches) {
         let mut sources: Vec<(usize, Source)> = Vec::new();
         let texts = matches.indices_of("command_text").into_iter().flatten();

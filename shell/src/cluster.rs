@@ -7,7 +7,10 @@ use std::time::{Duration, SystemTime};
 use clap::{Args, Subcommand};
 use skewer::cluster::{ClusterDirectory, ClusterOptions, IdentityError, NodeId, Revocation};
 
+use crate::args::SqlArguments;
 use crate::error::ShellError;
+use crate::format::Format;
+use crate::remote::Address;
 
 /// What `skewer cluster` takes.
 #[derive(Debug, Args)]
@@ -47,12 +50,49 @@ enum Action {
         #[arg(long, value_name = "DIR")]
         data: PathBuf,
     },
+    /// Spread what tables have over the workers that take part, and print what was moved
+    Rebalance {
+        /// Where the master serves SQL clients, as host:port or postgresql://user@host:port; the
+        /// password comes from PGPASSWORD or is asked for
+        #[arg(long, value_name = "ADDR", value_parser = Address::parse)]
+        connect: Address,
+        /// PEM file with the server's certificate, or with one that has signed it
+        #[arg(long, value_name = "FILE")]
+        certificate: Option<PathBuf>,
+        /// Only this table, as SQL names it; may be repeated
+        #[arg(long, value_name = "NAME")]
+        table: Vec<String>,
+        /// How to write what was moved
+        #[arg(long, value_enum, default_value_t = Format::Table)]
+        format: Format,
+    },
     /// List the workers that have joined
     Workers {
         /// Directory of the master's database
         #[arg(long, value_name = "DIR")]
         data: PathBuf,
     },
+}
+
+impl ClusterArguments {
+    /// What is to be run at the master, if that is what does it.
+    pub fn as_sql(&self) -> Option<SqlArguments> {
+        let Action::Rebalance {
+            connect,
+            certificate,
+            table,
+            format,
+        } = &self.action
+        else {
+            return None;
+        };
+        let sql = match table.is_empty() {
+            true => "REBALANCE".to_owned(),
+            false => format!("REBALANCE TABLE {}", table.join(", ")),
+        };
+        let (connect, certificate) = (connect.clone(), certificate.clone());
+        Some(SqlArguments::at(connect, certificate, sql, *format))
+    }
 }
 
 /// A time with its unit.
@@ -108,6 +148,8 @@ pub fn run(arguments: &ClusterArguments) -> Result<(), ShellError> {
             }
             Ok(cluster.revocations().add(Revocation::Node(node))?)
         }
+        // It is SQL.
+        Action::Rebalance { .. } => Ok(()),
         Action::Workers { data } => {
             let cluster = open(data)?;
             let revocations = cluster.revocations();

@@ -101,6 +101,7 @@ pub const KEYWORDS: &[&str] = &[
     "QUOTE",
     "RANGE",
     "REAL",
+    "REBALANCE",
     "RECURSIVE",
     "RENAME",
     "REPLACE",

@@ -53,7 +53,12 @@ use terminal::Terminal;
 
 fn main() -> ExitCode {
     allocator::keep_freed_memory();
-    let arguments = Arguments::read();
+    let mut arguments = Arguments::read();
+    if let Some(Command::Cluster(cluster)) = &arguments.command
+        && let Some(sql) = cluster.as_sql()
+    {
+        arguments.command = Some(Command::Shell(Box::new(sql)));
+    }
     let terminal = Terminal::detect();
     let outcome = match arguments.command {
         // These have no terminal to attend to.

@@ -21,6 +21,7 @@ pub mod fingerprint;
 pub mod nearest;
 pub mod parameters;
 pub mod parser;
+mod rebalance;
 pub mod row_ids;
 pub mod settings;
 pub mod split;

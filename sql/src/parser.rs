@@ -13,7 +13,7 @@ use datafusion::sql::sqlparser::tokenizer::{Location, Token};
 
 use crate::error::SyntaxError;
 use crate::statement::{ObjectKind, Statement};
-use crate::{copy, explain_profile, settings};
+use crate::{copy, explain_profile, rebalance, settings};
 
 /// Expressions nested deeper than this are refused before they overflow a stack.
 const DEEPEST: usize = 100;
@@ -88,6 +88,10 @@ fn parse_statement(sql: &str, parser: &mut DFParser<'_>) -> Result<Statement, Sy
                 _ => parse_statement(sql, parser)?,
             });
             Ok(Statement::ExplainProfile(explain))
+        }
+        _ if word_at(parser, 0) == "REBALANCE" => {
+            parser.parser.next_token();
+            rebalance::parse(parser).map_err(ours)
         }
         _ => {
             let mut statement = parser

@@ -55,6 +55,11 @@ pub enum Statement {
         /// The tables to empty.
         names: Vec<ast::ObjectName>,
     },
+    /// REBALANCE: rows to the workers that are there now.
+    Rebalance {
+        /// Which tables; all if it names none.
+        names: Vec<ast::ObjectName>,
+    },
     /// INSERT.
     Insert(Box<ast::Insert>),
     /// DELETE.

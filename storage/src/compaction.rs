@@ -4,20 +4,23 @@
 //! together with everything in lower tiers. So each row is rewritten once per tier, about seven
 //! times on its way from single-row inserts to a full segment.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::TryStreamExt;
 
-use crate::placement::MASTER;
-use crate::snapshot::{SegmentMeta, TableId};
+use crate::placement::{MASTER, Shard};
+use crate::snapshot::{SegmentMeta, TableId, TableMeta};
 use crate::storage::Storage;
+use crate::writing::WriteSpec;
 use crate::{Result, StorageError};
 
 /// Segments of a tier that are worth a merge, and the factor between tiers.
 const FAN_IN: u64 = 8;
 
 impl Storage {
-    /// Merges small segments of a table if there are enough of them; row ids stay as they are.
+    /// Merges small segments of a table that are here if there are enough of them; row ids stay as
+    /// they are. Those of other nodes are [theirs](TableMeta::worth_merging) to merge.
     /// Returns whether anything changed: call again while it does. A table that is gone, or that
     /// changes meanwhile, is left alone.
     ///
@@ -27,18 +30,20 @@ impl Storage {
         let Some(table) = self.snapshot().table_by_id(table) else {
             return Ok(false);
         };
-        // Only what is here: other nodes merge their own.
-        let here: Vec<_> = table
-            .segments
-            .iter()
-            .filter(|segment| segment.owner == MASTER)
-            .cloned()
-            .collect();
-        let chosen = choose(&here, self.segment_rows());
-        if chosen.is_empty() {
+        let chosen = table.worth_merging(|owner| owner == MASTER, self.segment_rows());
+        // Those of one shard at a time: their segment says it of all of its rows.
+        let Some(first) = chosen.first() else {
             return Ok(false);
-        }
-        let mut writer = self.writer(&table);
+        };
+        let shard = first.shard;
+        let chosen: Vec<_> = chosen.iter().filter(|s| s.shard == shard).collect();
+        let mut writer = self.writer_of(&WriteSpec {
+            table: table.id,
+            columns: Arc::clone(&table.schema),
+            row_ids: Arc::clone(&table.next_row_id) as _,
+            segment_ids: None,
+            shard,
+        });
         for segment in &chosen {
             let mut batches = self.read_segment(&table, segment).await?;
             while let Some(batch) = batches.try_next().await? {
@@ -56,6 +61,24 @@ impl Storage {
             Err(StorageError::Conflict { .. } | StorageError::NotFound { .. }) => Ok(false),
             Err(error) => Err(error),
         }
+    }
+}
+
+impl TableMeta {
+    /// Small segments that are worth being merged with those of the same owner and shard, of the
+    /// owners that `can_merge`: of each in the order of their row ids.
+    pub fn worth_merging(
+        &self,
+        can_merge: impl Fn(u32) -> bool,
+        full: u64,
+    ) -> Vec<Arc<SegmentMeta>> {
+        let mut places: BTreeMap<(u32, Option<Shard>), Vec<Arc<SegmentMeta>>> = BTreeMap::new();
+        for segment in self.segments.iter().filter(|s| can_merge(s.owner)) {
+            let place = (segment.owner, segment.shard);
+            places.entry(place).or_default().push(Arc::clone(segment));
+        }
+        let chosen = places.into_values().map(|segments| choose(&segments, full));
+        chosen.flatten().collect()
     }
 }
 

@@ -271,6 +271,27 @@ impl TableMeta {
         self.segments.iter().map(|segment| segment.owner).collect()
     }
 
+    /// Who has which shard, as far as segments say: `None` for a shard without rows. `None` if no
+    /// segment is of a shard, or if they disagree about the number of shards or an owner.
+    /// Segments of no shard do not count.
+    pub fn owners_of_shards(&self) -> Option<Vec<Option<u32>>> {
+        let mut owners: Vec<Option<u32>> = Vec::new();
+        for segment in &self.segments {
+            let Some(shard) = segment.shard else { continue };
+            if owners.is_empty() {
+                owners.resize(shard.of as usize, None);
+            }
+            let known = owners.get_mut(shard.index as usize)?;
+            if *known.get_or_insert(segment.owner) != segment.owner {
+                return None;
+            }
+            if owners.len() != shard.of as usize {
+                return None;
+            }
+        }
+        (!owners.is_empty()).then_some(owners)
+    }
+
     /// Gives out row ids: the first of `rows` consecutive ones that no row has had. Committed
     /// with whatever is committed next to the table.
     pub fn reserve_row_ids(&self, rows: u64) -> i64 {

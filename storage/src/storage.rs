@@ -370,7 +370,8 @@ impl Storage {
         Ok(first..end)
     }
 
-    pub(crate) fn segment_rows(&self) -> u64 {
+    /// A segment is closed when it has this many rows.
+    pub fn segment_rows(&self) -> u64 {
         self.inner.segment_rows
     }
 

@@ -17,7 +17,12 @@
 //!   WriteSegmentsExec
 //!     ApplyChangesExec              without, or with other values in, the rows that change
 //!       DataSourceExec              the segments that have such rows
+//!       RepartitionExec: Hash(route)  ids and new values to the owners of their rows
+//!         EntryExec
 //! ```
+//!
+//! Where rows change their owner, by an `UPDATE` of the columns that they are divided by or since
+//! there are other workers, `WriteSegmentsExec` is above a `RouteExec` as it is for new rows.
 //!
 //! - `place`: where a task writes, and where row ids come from
 //! - `target`: what all writers of a statement know
@@ -42,10 +47,11 @@ pub use apply::{ApplyChangesExec, Changes};
 pub(crate) use encoded::{EncodedWrite, decode, encode};
 pub use entry::EntryExec;
 pub use place::{Entered, RowIds, SegmentPlace};
-pub use plan::{Writing, entered, rewritten};
+pub use plan::{Rewrite, Writing, entered, rewritten};
 pub(crate) use plan::{routes_to, tasks_of, wrap};
 pub use route::RouteExec;
 pub use rows::{WriteError, conform};
 pub use segments::{RowsHave, WriteSegmentsExec, descriptions};
+pub(crate) use shards::hashed_alike;
 pub use shards::{has_hash, shards};
 pub use target::Target;

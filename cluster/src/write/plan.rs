@@ -3,26 +3,33 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use datafusion::arrow::array::{Int64Array, RecordBatch, UInt32Array};
+use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::{Result, exec_err, internal_err};
 use datafusion::execution::{SendableRecordBatchStream, SessionState};
 use datafusion::physical_expr::Partitioning;
+use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use datafusion::prelude::SessionConfig;
 use datafusion_distributed::NetworkBoundaryExt;
 use skewer_exec::NumberedExec;
-use skewer_storage::MASTER;
+use skewer_storage::{MASTER, ROW_ID};
 use url::Url;
 
 use super::apply::{ApplyChangesExec, Changes};
 use super::entry::EntryExec;
 use super::place::{Entered, SegmentPlace};
-use super::route::RouteExec;
+use super::route::{ROUTE, RouteExec, routes};
 use super::segments::{RowsHave, WriteSegmentsExec};
 use super::target::Target;
 use crate::distributed::cut_at_exchanges;
 use crate::workers::Workers;
+
+/// Rows whose changes are sent at once.
+const CHANGES_PER_BATCH: usize = 1 << 13;
 
 /// Asks for the rows of a query to be written by those that make them: an extension of the
 /// session that the query is planned in.
@@ -109,21 +116,98 @@ pub async fn entered(
     Ok((cut_at_exchanges(&plan, state).await?, entered))
 }
 
-/// Writes the rows of `scan`, which have their ids, anew where they are, with `changes`, in a
-/// session made by [`Workers::query`]. Gives descriptions of the segments.
+/// Rows of a table that are written anew.
+#[derive(Debug)]
+pub struct Rewrite {
+    /// A scan of their segments in one partition, with row ids last.
+    pub scan: Arc<dyn ExecutionPlan>,
+    /// What becomes of them. Without it they stay as they are.
+    pub changes: Option<Changes>,
+    /// The node that has each of the rows that change.
+    pub owners: Vec<u32>,
+    /// Whether they go to whom they belong, rather than stay where they are.
+    pub moved: bool,
+}
+
+/// Writes rows anew in a session made by [`Workers::query`] with one partition. The plan gives
+/// descriptions of the segments; changes are sent as long as the second part of the result is
+/// there.
 ///
 /// # Errors
 /// Those of planning.
 pub async fn rewritten(
-    scan: Arc<dyn ExecutionPlan>,
-    changes: Changes,
+    rewrite: Rewrite,
     target: &Arc<Target>,
+    workers: &Workers,
     state: &SessionState,
-) -> Result<Arc<dyn ExecutionPlan>> {
-    let changed = ApplyChangesExec::new(scan, Arc::new(changes));
-    let written = WriteSegmentsExec::new(Arc::new(changed), Arc::clone(target), RowsHave::Ids);
-    let plan: Arc<dyn ExecutionPlan> = Arc::new(CoalescePartitionsExec::new(Arc::new(written)));
-    cut_at_exchanges(&plan, state).await
+) -> Result<(Arc<dyn ExecutionPlan>, Option<Entered>)> {
+    let Rewrite {
+        scan,
+        changes,
+        owners,
+        moved,
+    } = rewrite;
+    let (rows, entered) = match changes {
+        None => (scan, None),
+        Some(changes) => {
+            let updated = changes.updated();
+            let parts = parts_for_tasks(changes, &owners, workers)?;
+            let schema = parts.schema();
+            let entered = SegmentPlace::of(state.config())?.enter(parts);
+            let by_route = Column::new(ROUTE, schema.fields().len() - 1);
+            let entry = Arc::new(EntryExec::new(entered.number(), schema));
+            let to_tasks = Partitioning::Hash(vec![Arc::new(by_route)], 1);
+            let sent = Arc::new(RepartitionExec::try_new(entry, to_tasks)?);
+            let changed = ApplyChangesExec::new(scan, sent, updated);
+            (Arc::new(changed) as _, Some(entered))
+        }
+    };
+    let plan = match moved {
+        true => routed(rows, target, true, 1)?,
+        false => {
+            let written = WriteSegmentsExec::new(rows, Arc::clone(target), RowsHave::Ids);
+            Arc::new(CoalescePartitionsExec::new(Arc::new(written)))
+        }
+    };
+    Ok((cut_at_exchanges(&plan, state).await?, entered))
+}
+
+/// The changes as batches of ids, new values and the route to the task whose rows they are about.
+fn parts_for_tasks(
+    changes: Changes,
+    owners: &[u32],
+    workers: &Workers,
+) -> Result<SendableRecordBatchStream> {
+    let everywhere = workers.shares_segments();
+    let places = (0..changes.ids().len() as u32).zip(owners);
+    // By task, and in pieces that a frame has room for.
+    let mut pieces: Vec<(i64, Vec<u32>)> = Vec::new();
+    for (worker, route) in workers.list().iter().zip(routes(workers.count())?) {
+        let of_worker = places
+            .clone()
+            .filter(|(_, owner)| everywhere || **owner == worker.number);
+        let of_worker: Vec<u32> = of_worker.map(|(place, _)| place).collect();
+        let chunks = of_worker.chunks(CHANGES_PER_BATCH);
+        pieces.extend(chunks.map(|chunk| (route, chunk.to_vec())));
+    }
+    let mut fields = vec![Field::new(ROW_ID, DataType::Int64, false)];
+    if let Changes::Update { columns, .. } = &changes {
+        let new = columns.iter().enumerate();
+        fields.extend(new.map(|(n, (_, values))| {
+            Field::new(format!("new value {n}"), values.data_type().clone(), true)
+        }));
+    }
+    fields.push(Field::new(ROUTE, DataType::Int64, false));
+    let schema = Arc::new(Schema::new(fields));
+    let of_parts = Arc::clone(&schema);
+    let parts = pieces.into_iter().map(move |(route, places)| {
+        let rows = places.len();
+        let mut arrays = changes.part(&UInt32Array::from(places))?;
+        arrays.push(Arc::new(Int64Array::from(vec![route; rows])));
+        Ok(RecordBatch::try_new(Arc::clone(&of_parts), arrays)?)
+    });
+    let parts = futures::stream::iter(parts);
+    Ok(Box::pin(RecordBatchStreamAdapter::new(schema, parts)))
 }
 
 /// How many tasks an operator that writes wants.

@@ -26,7 +26,7 @@ use super::shards::shards;
 use super::target::Target;
 
 /// The column by which rows are sent to their owners.
-const ROUTE: &str = "_route";
+pub(super) const ROUTE: &str = "_route";
 
 /// Rows that one writer gets in a row, where nobody asks for a certain one: so many that a small
 /// statement makes one segment.
@@ -87,7 +87,7 @@ impl RouteExec {
 }
 
 /// For each of `partitions` of an exchange a number that it sends there.
-fn routes(partitions: usize) -> Result<Vec<i64>> {
+pub(super) fn routes(partitions: usize) -> Result<Vec<i64>> {
     let mut found: Vec<Option<i64>> = vec![None; partitions];
     let mut missing = partitions;
     let schema = Arc::new(Schema::new(vec![Field::new(ROUTE, DataType::Int64, false)]));
@@ -132,8 +132,22 @@ impl Router {
         task * self.partitions + n % self.partitions
     }
 
+    /// The route of the next row if writers have quotas.
+    fn by_quota(&mut self) -> i64 {
+        let quotas = &self.target.quotas;
+        while self.next + 1 < quotas.len() && self.run as u64 >= quotas[self.next] {
+            (self.next, self.run) = (self.next + 1, 0);
+        }
+        self.run += 1;
+        self.routes[self.partition(self.next, 0)]
+    }
+
     fn route(&mut self, batch: &RecordBatch) -> Result<Int64Array> {
         let writers = self.target.writers.len();
+        if !self.target.quotas.is_empty() {
+            let to = (0..batch.num_rows()).map(|_| self.by_quota());
+            return Ok(Int64Array::from_iter_values(to));
+        }
         if self.target.keys.is_empty() {
             // Round the writers first, then round their partitions.
             let task = self.next % writers;
@@ -230,7 +244,10 @@ impl ExecutionPlan for RouteExec {
             routes: routes(target.tasks() * self.partitions)?,
             partitions: self.partitions,
             // Statements of one row do not all go to the same.
-            next: target.statement as usize % target.writers.len().max(1) + task + partition,
+            next: match target.quotas.is_empty() {
+                true => target.statement as usize % target.writers.len().max(1) + task + partition,
+                false => 0,
+            },
             run: 0,
             target: Arc::clone(&target),
         };

@@ -38,6 +38,18 @@ pub fn has_hash(data_type: &DataType) -> bool {
     hashed_as(data_type).is_some()
 }
 
+/// Values of types for which this is the same, and not `None`, have the same hash if they are
+/// equal.
+pub(crate) fn hashed_alike(data_type: &DataType) -> Option<DataType> {
+    match data_type {
+        // The text of equal numbers depends on the type.
+        DataType::UInt64 | DataType::Decimal128(..) | DataType::Decimal256(..) => {
+            Some(data_type.clone())
+        }
+        other => hashed_as(other),
+    }
+}
+
 /// The shard of each row, of `of` shards, by the values of its keys.
 ///
 /// # Errors

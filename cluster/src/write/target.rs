@@ -20,8 +20,12 @@ pub struct Target {
     pub columns: SchemaRef,
     /// The columns whose hash divides the rows; none if whoever is next gets them.
     pub keys: Vec<usize>,
-    /// The nodes that are written to. Shard *i* belongs to writer *i*.
+    /// The nodes that are written to. Shard *i* belongs to writer *i*. A node may be several
+    /// writers of rows that are not divided by hash.
     pub writers: Vec<u32>,
+    /// Without keys: how many rows each writer gets from each that sends, one writer after the
+    /// other; the last gets what remains. Empty if they take turns.
+    pub quotas: Vec<u64>,
     /// Whether they are in one process and have one directory.
     pub shares_segments: bool,
     /// The number of the first segment: [`skewer_storage::Write::first_segment_id`].

@@ -16,9 +16,9 @@ use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
-use skewer_cluster::has_workers;
+use skewer_cluster::{OfShard, has_workers};
 use skewer_exec::{IdentifiedTable, ROW_ID};
-use skewer_storage::{SegmentMeta, Storage, TableMeta};
+use skewer_storage::{Partitioning, SegmentMeta, Storage, TableMeta};
 
 /// Tables of more segments are planned by their numbers of rows alone: reading a footer takes some
 /// 50 µs, and planning should not take longer than small queries.
@@ -132,6 +132,15 @@ impl NativeTable {
         Some(statistics)
     }
 
+    /// The places of the columns by whose hash the table is divided, if it is.
+    fn hash_keys(&self) -> Option<Arc<[usize]>> {
+        let Partitioning::Hash(keys) = &self.table.partitioning else {
+            return None;
+        };
+        let places = keys.iter().map(|key| self.table.schema.index_of(key).ok());
+        places.collect()
+    }
+
     /// Consecutive segments per partition, so that every partition has about as many rows.
     fn file_groups(
         &self,
@@ -142,15 +151,20 @@ impl NativeTable {
         let partitions = partitions.clamp(1, self.segments.len().max(1));
         let share = (total / partitions as u64).max(1);
         let mut groups = vec![Vec::new(); partitions];
+        let keys = self.hash_keys();
         let mut before = 0;
         for (number, segment) in self.segments.iter().enumerate() {
             let group = ((before + segment.rows / 2) / share).min(partitions as u64 - 1);
             before += segment.rows;
-            let file = PartitionedFile::new(segment.location.to_string(), segment.bytes)
+            let mut file = PartitionedFile::new(segment.location.to_string(), segment.bytes)
                 .with_statistics(match statistics {
                     Some(statistics) => Arc::clone(&statistics[number]),
                     None => Arc::new(self.segment_statistics(segment)),
                 });
+            if let (Some(keys), Some(shard)) = (&keys, segment.shard) {
+                let keys = Arc::clone(keys);
+                file = file.with_extension(OfShard { shard, keys });
+            }
             groups[group as usize].push(file);
         }
         groups

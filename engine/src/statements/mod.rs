@@ -26,8 +26,10 @@ pub(crate) mod drop;
 pub(crate) mod explain;
 pub(crate) mod explain_profile;
 pub(crate) mod insert;
+pub(crate) mod on_workers;
 pub(crate) mod parameters;
 pub(crate) mod prepare;
+pub(crate) mod rebalance;
 pub(crate) mod rewrite;
 pub(crate) mod schema;
 pub(crate) mod set;
@@ -156,6 +158,7 @@ async fn dispatch(context: &mut Context, statement: Statement) -> Result<Outcome
         Statement::Truncate { if_exists, names } => {
             truncate::execute(context, if_exists, &names).await
         }
+        Statement::Rebalance { names } => rebalance::execute(context, names).await,
         Statement::Insert(insert) => insert::execute(context, *insert).await,
         Statement::Delete(delete) => delete::execute(context, *delete).await,
         Statement::Update(update) => update::execute(context, *update).await,

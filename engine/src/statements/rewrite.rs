@@ -9,11 +9,11 @@ use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::physical_plan::{SendableRecordBatchStream, execute_stream};
 use datafusion::sql::sqlparser::ast::ObjectName;
 use futures::StreamExt;
-use skewer_cluster::write::{Changes, rewritten};
-use skewer_storage::{NewSegment, SegmentMeta, TableMeta};
+use skewer_cluster::write::Changes;
+use skewer_storage::{MASTER, NewSegment, SegmentMeta, TableMeta};
 use tokio::sync::OwnedMutexGuard;
 
-use super::write::OnWorkers;
+use super::on_workers::{Changed, OnWorkers};
 use super::{Context, Outcome};
 use crate::catalog::native_table::NativeTable;
 use crate::error::Error;
@@ -78,10 +78,11 @@ impl Context {
             return Ok(Outcome::Count(0));
         }
         let changed_rows = ids.len() as u64;
+        let mut owners = vec![MASTER; ids.len()];
         let mut removed = Vec::new();
         let mut rewritten = Vec::new();
         for segment in &table.segments {
-            let hits = self.hits(table, segment, ids).await?;
+            let hits = self.hits(table, segment, ids, &mut owners).await?;
             if hits == 0 {
                 continue;
             }
@@ -96,7 +97,14 @@ impl Context {
             false => self.begin_writing(table, self.workers(true))?,
         };
         let added = match on {
-            Some(on) => self.rewrite_on(on, table, rewritten, changes).await?,
+            Some(on) => {
+                let updated = changes.updated().unwrap_or_default();
+                // Their owner may be another afterwards.
+                let moved = updated.iter().any(|column| on.target.keys.contains(column));
+                let changes = Changed { changes, owners };
+                self.rewrite_on(on, table, rewritten, Some(changes), moved)
+                    .await?
+            }
             None => self.rewrite_here(table, &rewritten, &changes).await?,
         };
         let mut transaction = self.storage().begin();
@@ -122,33 +130,34 @@ impl Context {
         Ok(writer.finish().await?)
     }
 
-    /// The owners of the segments write them anew.
-    async fn rewrite_on(
+    /// The owners of the segments write them anew, with `changes`: where they are, or, if rows are
+    /// `moved`, those write them to whom they belong by the target.
+    pub(crate) async fn rewrite_on(
         &mut self,
         on: OnWorkers,
         table: &Arc<TableMeta>,
         segments: Vec<Arc<SegmentMeta>>,
-        changes: Changes,
+        changes: Option<Changed>,
+        moved: bool,
     ) -> Result<Vec<NewSegment>, Error> {
         let mut state = self.catalog.planning_state();
-        // Several partitions of an owner would make several small segments.
         state.config_mut().options_mut().execution.target_partitions = 1;
         let state = self.on_workers(&on.workers, state)?;
-        let scan = NativeTable::with_row_ids(table, self.storage())
-            .only(segments)
-            .scan(&state, None, &[], None)
-            .await?;
-        let plan = rewritten(scan, changes, &on.target, &state).await?;
+        let rewriting = on.rewriting(&state, table, segments, changes, moved);
+        let (plan, entered) = rewriting.await?;
         let stream = self.start_writing(&on, plan, &state)?;
-        Ok(self.adopt(on, stream).await?.0)
+        let (segments, _) = on.adopt(stream).await?;
+        drop(entered);
+        Ok(segments)
     }
 
-    /// How many rows of a segment have one of the ids, which are sorted.
+    /// How many rows of a segment have one of the ids, which are sorted. Notes who has them.
     async fn hits(
         &self,
         table: &TableMeta,
         segment: &Arc<SegmentMeta>,
         ids: &[i64],
+        owners: &mut [u32],
     ) -> Result<u64, Error> {
         let from = ids.partition_point(|id| *id < segment.min_row_id);
         let to = ids.partition_point(|id| *id <= segment.max_row_id);
@@ -160,12 +169,12 @@ impl Context {
         let mut hits = 0;
         while let Some(batch) = stream.next().await {
             let batch = batch?;
-            let found = batch.column(0).as_primitive::<Int64Type>();
-            hits += found
-                .values()
-                .iter()
-                .filter(|id| ids[from..to].binary_search(id).is_ok())
-                .count() as u64;
+            for id in batch.column(0).as_primitive::<Int64Type>().values() {
+                if let Ok(place) = ids[from..to].binary_search(id) {
+                    owners[from + place] = segment.owner;
+                    hits += 1;
+                }
+            }
         }
         Ok(hits)
     }

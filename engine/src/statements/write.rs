@@ -11,20 +11,13 @@ use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream, execut
 use futures::StreamExt;
 use parking_lot::Mutex;
 use skewer_cluster::Workers;
-use skewer_cluster::write::{Target, Writing, conform, descriptions, entered};
+use skewer_cluster::write::{Writing, conform, entered};
 use skewer_profiling::Level;
-use skewer_storage::{MASTER, NewSegment, Partitioning, TableMeta, Write};
+use skewer_storage::{NewSegment, TableMeta};
 
 use super::Context;
+use super::on_workers::{Division, OnWorkers};
 use crate::error::Error;
-
-/// A statement that writes segments on workers.
-pub(crate) struct OnWorkers {
-    pub(crate) workers: Workers,
-    pub(crate) target: Arc<Target>,
-    /// Dropped, it gives up what workers have written.
-    write: Write,
-}
 
 impl Context {
     /// Writes a stream whose columns are the table's, in its order, to new segments. They are not
@@ -63,7 +56,7 @@ impl Context {
         state.config_mut().set_extension(Arc::clone(&writing));
         let stream = self.start(plan, state, Some(on.workers.clone())).await?;
         match writing.is_planned() {
-            true => self.adopt(on, stream).await,
+            true => on.adopt(stream).await,
             false => self.write_on(on, stream, table).await,
         }
     }
@@ -85,50 +78,13 @@ impl Context {
         Ok((writer.finish().await?, rows))
     }
 
-    /// A statement that is to write on `workers`; `None` if none of them takes segments.
+    /// A statement that is to write new rows on `workers`; `None` if none of them takes segments.
     pub(crate) fn begin_writing(
         &self,
         table: &Arc<TableMeta>,
         workers: Option<Workers>,
     ) -> Result<Option<OnWorkers>, Error> {
-        let Some(workers) = workers else {
-            return Ok(None);
-        };
-        let shares_segments = workers.shares_segments();
-        let numbers = workers.list().iter().map(|worker| worker.number);
-        let writers: Vec<u32> = numbers
-            .filter(|number| shares_segments || *number != MASTER)
-            .collect();
-        if writers.is_empty() {
-            return Ok(None);
-        }
-        let owners = match shares_segments {
-            true => &[MASTER][..],
-            false => &writers,
-        };
-        let most = Target::max_writers(workers.count());
-        let write = self.storage().begin_write(table, owners, most)?;
-        let keys = match &table.partitioning {
-            Partitioning::RoundRobin => Vec::new(),
-            Partitioning::Hash(keys) => keys
-                .iter()
-                .map(|key| Ok(table.schema.index_of(key)?))
-                .collect::<Result<_, Error>>()?,
-        };
-        let target = Arc::new(Target {
-            table: table.id.0,
-            name: table.name.clone(),
-            columns: Arc::clone(&table.schema),
-            keys,
-            writers,
-            shares_segments,
-            statement: write.first_segment_id(),
-        });
-        Ok(Some(OnWorkers {
-            workers,
-            target,
-            write,
-        }))
+        OnWorkers::begin(self.storage(), table, workers, Division::AsBefore)
     }
 
     /// Rows that come here go to their owners.
@@ -143,7 +99,7 @@ impl Context {
         let state = self.on_workers(&on.workers, self.catalog.planning_state())?;
         let (plan, entered) = entered(rows, &on.target, &state).await?;
         let stream = self.start_writing(&on, plan, &state)?;
-        let outcome = self.adopt(on, stream).await;
+        let outcome = on.adopt(stream).await;
         drop(entered);
         // What went wrong here, workers report as the error of somebody else.
         let first = failure.lock().take();
@@ -159,27 +115,8 @@ impl Context {
         plan: Arc<dyn ExecutionPlan>,
         state: &SessionState,
     ) -> Result<SendableRecordBatchStream, Error> {
-        self.record.runs_on(&on.workers, &plan);
+        self.runs_on(&on.workers, &plan);
         Ok(execute_stream(plan, state.task_ctx())?)
-    }
-
-    /// The segments that a stream describes, and how many rows they have.
-    pub(crate) async fn adopt(
-        &mut self,
-        on: OnWorkers,
-        mut stream: SendableRecordBatchStream,
-    ) -> Result<(Vec<NewSegment>, u64), Error> {
-        let mut segments = Vec::new();
-        let mut rows = 0;
-        while let Some(batch) = stream.next().await {
-            for description in descriptions(&batch?)? {
-                rows += description.rows;
-                segments.push(self.storage().adopt(&description)?);
-            }
-        }
-        drop(stream);
-        on.write.arrived();
-        Ok((segments, rows))
     }
 
     /// Rows as the table has them, with the ids that are theirs; the first error is kept in
