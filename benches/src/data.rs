@@ -1,10 +1,13 @@
 //! The tables of the experiments, generated: the same rows on every run.
 
+use std::fmt;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringViewArray};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::error::ArrowError;
+use rand::distr::Distribution;
+use rand::distr::weighted::WeightedIndex;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use tpchgen::generators::{
@@ -98,6 +101,53 @@ pub fn weather(rows: usize) -> Batches {
             ("date", Arc::new(StringViewArray::from_iter_values(dates))),
             ("snowfall", Arc::new(Float64Array::from(snow))),
         ]
+    })
+}
+
+/// Columns of a random vector.
+pub const DIMENSIONS: usize = 10;
+
+/// Labels of random vectors.
+const LABELS: usize = 100;
+
+/// How often the labels of random vectors occur.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Labels {
+    /// All alike.
+    Uniform,
+    /// The k-th one in proportion to 1 ÷ k.
+    Zipf,
+}
+
+impl fmt::Display for Labels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Uniform => "uniform",
+            Self::Zipf => "zipf",
+        })
+    }
+}
+
+/// Random vectors `x0` to `x9` with one of 100 labels.
+pub fn vectors(rows: usize, labels: Labels) -> Batches {
+    let mut random = ChaCha8Rng::seed_from_u64(SEED);
+    let weights = (1..=LABELS).map(|k| match labels {
+        Labels::Uniform => 1.0,
+        Labels::Zipf => 1.0 / k as f64,
+    });
+    // Weights above 0 make a distribution.
+    let label = WeightedIndex::new(weights).ok();
+    batches(rows, BATCH, move |numbers| {
+        let mut label = || label.as_ref().map(|label| label.sample(&mut random) as i64);
+        let labels: Int64Array = numbers.clone().map(|_| label()).collect();
+        let mut columns = vec![("label", Arc::new(labels) as ArrayRef)];
+        const NAMES: [&str; DIMENSIONS] =
+            ["x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7", "x8", "x9"];
+        for name in NAMES {
+            let values = numbers.clone().map(|_| random.random::<f64>());
+            columns.push((name, Arc::new(Float64Array::from_iter_values(values))));
+        }
+        columns
     })
 }
 

@@ -64,18 +64,52 @@ pub struct Arguments {
 
 /// One of the paper's applications, with the function `delayed` in its query.
 #[derive(Debug, Clone, Copy)]
-struct Application {
-    name: &'static str,
-    rows: usize,
+pub(crate) struct Application {
+    pub(crate) name: &'static str,
+    pub(crate) rows: usize,
     /// The column that says which record it is; lines of movies begin with it.
     key: &'static str,
-    query: &'static str,
-    function: Function,
+    pub(crate) query: &'static str,
+    pub(crate) function: Function,
+}
+
+impl Application {
+    /// Its database with `rows` records, from `directory`.
+    pub(crate) async fn corpus(
+        &self,
+        directory: &std::path::Path,
+        rows: usize,
+    ) -> Result<Corpus, BenchError> {
+        let generate = || match self.name {
+            "movies" => vec![("movies", data::movies(rows))],
+            "students" => vec![("students", data::students(rows))],
+            _ => vec![("weather", data::weather(rows))],
+        };
+        Corpus::open(
+            directory,
+            &format!("delayed-{}-{rows}", self.name),
+            generate,
+        )
+        .await
+    }
+
+    /// The row id of the record with number `key`.
+    pub(crate) async fn row_id(
+        &self,
+        session: &Session,
+        key: i64,
+    ) -> Result<Option<i64>, BenchError> {
+        let Application {
+            name, key: column, ..
+        } = self;
+        let sql = format!("SELECT _row_id FROM {name} WHERE CAST({column} AS BIGINT) = {key}");
+        Ok(first(&session.sql(&sql).await?.collect().await?, 0))
+    }
 }
 
 /// What `delayed` takes and gives back unchanged.
 #[derive(Debug, Clone, Copy)]
-enum Function {
+pub(crate) enum Function {
     /// The line, which begins with the key and a colon.
     Line,
     /// A key and a number.
@@ -84,7 +118,7 @@ enum Function {
     Float,
 }
 
-const APPLICATIONS: [Application; 3] = [
+pub(crate) const APPLICATIONS: [Application; 3] = [
     Application {
         name: "movies",
         rows: 2_103,
@@ -114,7 +148,7 @@ const APPLICATIONS: [Application; 3] = [
 
 /// Whether the function sees a column or a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub(crate) enum Kind {
     Column,
     Row,
 }
@@ -146,13 +180,7 @@ async fn experiment(arguments: &Arguments) -> Result<(), BenchError> {
             continue;
         }
         let rows = ((application.rows as f64 * arguments.size) as usize).max(1);
-        let generate = || match application.name {
-            "movies" => vec![("movies", data::movies(rows))],
-            "students" => vec![("students", data::students(rows))],
-            _ => vec![("weather", data::weather(rows))],
-        };
-        let directory = format!("delayed-{}-{rows}", application.name);
-        let corpus = Corpus::open(&arguments.data, &directory, generate).await?;
+        let corpus = application.corpus(&arguments.data, rows).await?;
         for kind in [Kind::Column, Kind::Row] {
             for (delay, total) in arguments.delays.iter().zip(&mut by_delay) {
                 let delay = Duration::from_micros(*delay);
@@ -267,11 +295,7 @@ async fn trial(
     delay: Duration,
 ) -> Result<Outcome, BenchError> {
     let session = corpus.database.session();
-    let Application {
-        name, key: column, ..
-    } = application;
-    let row_id = format!("SELECT _row_id FROM {name} WHERE CAST({column} AS BIGINT) = {key}");
-    let row_id = first(&session.sql(&row_id).await?.collect().await?, 0);
+    let row_id = application.row_id(&session, key).await?;
     register(&session, application.function, kind, key, delay);
     session.sql("SET profile.level = 'records'").await?;
     let run = async {
@@ -343,7 +367,7 @@ async fn own_times(
     Ok(least)
 }
 
-fn first(batches: &[RecordBatch], column: usize) -> Option<i64> {
+pub(crate) fn first(batches: &[RecordBatch], column: usize) -> Option<i64> {
     let batch = batches.iter().find(|batch| batch.num_rows() > 0)?;
     batch
         .column(column)
@@ -353,7 +377,13 @@ fn first(batches: &[RecordBatch], column: usize) -> Option<i64> {
 }
 
 /// Registers `delayed`, which gives back its last argument, and takes its time for one record.
-fn register(session: &Session, function: Function, kind: Kind, key: i64, delay: Duration) {
+pub(crate) fn register(
+    session: &Session,
+    function: Function,
+    kind: Kind,
+    key: i64,
+    delay: Duration,
+) {
     let arguments = match function {
         Function::Line => vec![DataType::Utf8View],
         Function::Integer => vec![DataType::Int64, DataType::Int64],

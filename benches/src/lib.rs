@@ -5,6 +5,8 @@
 //!
 //! * [`overhead`]: what each profile level costs
 //! * [`injected_delay`]: whether a delayed record is found
+//! * [`isolation`]: PerfDebug's table: accuracy, precision, overhead
+//! * [`sampling`]: what tracing a share of the records costs
 //! * [`many_segments`]: how long a database with many segments takes to open
 //! * [`transport`]: the shuffle over QUIC against that over gRPC
 //!
@@ -23,9 +25,11 @@ pub mod data;
 pub mod document;
 pub mod error;
 pub mod injected_delay;
+pub mod isolation;
 pub mod many_segments;
 pub mod measure;
 pub mod overhead;
+pub mod sampling;
 pub mod table;
 pub mod transport;
 pub mod workload;
