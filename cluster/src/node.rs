@@ -21,6 +21,7 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::{DataFusionError, Result, exec_err, plan_datafusion_err};
 use datafusion::execution::{FunctionRegistry, SessionState, TaskContext};
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use datafusion::prelude::SessionConfig;
 use datafusion_distributed::{
@@ -60,6 +61,9 @@ pub type ExtendTask = Arc<dyn Fn(&mut SessionConfig) + Send + Sync>;
 /// Finds the query that a new task belongs to.
 pub type QueryOfTask = Arc<dyn Fn(&QueryProfile) -> WorkerQuery + Send + Sync>;
 
+/// Is shown the plan of each task of another process's queries, as it is run.
+pub type WatchTask = Arc<dyn Fn(&QueryProfile, &Arc<dyn ExecutionPlan>) + Send + Sync>;
+
 /// What a process of a cluster needs to run tasks.
 pub struct NodeOptions {
     /// Its number.
@@ -75,6 +79,8 @@ pub struct NodeOptions {
     pub members: watch::Receiver<u64>,
     /// What is done with the plan of each task.
     pub prepare: PrepareTask,
+    /// Who watches tasks; those of the process's own queries are watched by who prepares them.
+    pub watch: Option<WatchTask>,
     /// What is done to the session of each task.
     pub extend: ExtendTask,
     /// Of the software.
@@ -347,10 +353,15 @@ impl WorkerSessionBuilder for TaskSessions {
             (None, None) => return exec_err!("the query is over"),
         };
         TaskPlace::new(&query, number).register(&mut config);
+        let watch = node.options.watch.clone().filter(|_| own.is_none());
         let prepare = own.map_or_else(|| Arc::clone(&node.options.prepare), |own| own.prepare);
         config.set_distributed_worker_plan_rewrite_handler(
             move |event: WorkerPlanRewriteEvent<'_>| {
-                Ok(WorkerPlanRewriteEventResponse::new(prepare(event.plan)?))
+                let plan = prepare(event.plan)?;
+                if let Some(watch) = &watch {
+                    watch(&profile, &plan);
+                }
+                Ok(WorkerPlanRewriteEventResponse::new(plan))
             },
         );
         (node.options.extend)(&mut config);

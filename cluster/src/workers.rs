@@ -153,8 +153,9 @@ impl Workers {
         let config = builder.config().get_or_insert_default();
         // Records of all branches of a UNION are where their segments are.
         config.set_distributed_children_isolator_unions(false)?;
-        // Operators are observed by the profiler.
-        config.set_distributed_metrics_collection(false)?;
+        // Otherwise operators are observed by the profiler.
+        let collects = config.get_extension::<CollectMetrics>().is_some();
+        config.set_distributed_metrics_collection(collects)?;
         let mut headers = QueryProfile::of(recorder).headers();
         headers.extend(self.reach.headers(config.options())?);
         config.set_distributed_passthrough_headers(headers)?;
@@ -176,6 +177,10 @@ impl Workers {
         Ok(state)
     }
 }
+
+/// Makes the tasks of a session's query send their operators' metrics, for EXPLAIN ANALYZE.
+#[derive(Debug, Clone, Copy)]
+pub struct CollectMetrics;
 
 /// Whether queries of a session are planned for several workers.
 pub fn has_workers(config: &SessionConfig) -> bool {

@@ -21,12 +21,16 @@ use tokio::sync::mpsc;
 use crate::budget::Budgets;
 use crate::cluster::members_table::SysOfMaster;
 use crate::cluster::remote_sys::RemoteTables;
+use crate::cluster::tasks_read::TasksOfQuery;
 use crate::cluster::{ClusterOptions, Master, MemberState};
 use crate::compaction;
 use crate::environment::{self, THREAD};
 use crate::error::Error;
 use crate::memory::MemoryBudget;
+use crate::progress::Elsewhere;
+use crate::running_table::SysWithRunning;
 use crate::session::Session;
+use crate::turns::{DEFAULT_LIMIT, Turns};
 
 /// How long closing waits for work on the database's threads to notice that it is over.
 const SHUTDOWN: Duration = Duration::from_secs(5);
@@ -83,6 +87,10 @@ pub(crate) struct DatabaseInner {
     /// What RESET goes back to.
     pub(crate) opened_retention: Retention,
     pub(crate) threads: usize,
+    /// How many statements run queries at once, and which.
+    pub(crate) turns: Arc<Turns>,
+    /// What RESET goes back to.
+    pub(crate) opened_turns: Option<usize>,
     distribution: Distribution,
     /// What statements took, for `profile.budget`.
     pub(crate) budgets: Arc<Budgets>,
@@ -124,6 +132,7 @@ pub struct DatabaseBuilder {
     worker_threads: Option<usize>,
     memory_limit: Option<usize>,
     temp_directory: Option<PathBuf>,
+    running_queries: Option<usize>,
     retention: Retention,
     storage: StorageOptions,
 }
@@ -186,6 +195,15 @@ impl DatabaseBuilder {
         self
     }
 
+    /// How many statements run queries at once, 100 by default: the others wait for their turn, in
+    /// the order in which they came. A query has its turn until its stream has been read or
+    /// dropped. Those that read only schema `sys` do not wait. `SET max_running_queries` changes
+    /// it.
+    pub fn max_running_queries(mut self, queries: usize) -> Self {
+        self.running_queries = Some(queries.max(1));
+        self
+    }
+
     /// For how long schema `sys` keeps what queries recorded: 1 GiB and 7 days by default.
     /// `SET profile.retention_bytes` and `profile.retention_age` change it.
     pub fn retention(mut self, retention: Retention) -> Self {
@@ -234,6 +252,7 @@ impl DatabaseBuilder {
             }
             (None, _) => Distribution::None,
         };
+        let turns = Some(self.running_queries.unwrap_or(DEFAULT_LIMIT));
         let writers = TableLocks::default();
         let (grown, tables) = mpsc::unbounded_channel();
         let merging = (storage.clone(), writers.clone());
@@ -249,6 +268,8 @@ impl DatabaseBuilder {
                 retention: Mutex::new(self.retention),
                 opened_retention: self.retention,
                 threads,
+                turns: Turns::new(turns),
+                opened_turns: turns,
                 distribution,
                 budgets: Arc::default(),
                 place,
@@ -372,9 +393,21 @@ impl DatabaseInner {
         }
     }
 
+    /// How to ask for what the tasks of a query have read on `workers` in other processes.
+    pub(crate) fn tasks_read(&self, workers: &Workers, query_id: i64) -> Option<Elsewhere> {
+        let Distribution::Cluster(master) = &self.distribution else {
+            return None;
+        };
+        let numbers = workers.list().iter().map(|worker| worker.number);
+        let numbers = numbers.filter(|number| !NodeId(*number).is_master());
+        let tasks = TasksOfQuery::new(master.inner(), numbers.collect(), query_id);
+        Some(Elsewhere::new(Arc::new(tasks), self.handle.clone()))
+    }
+
     /// Schema `sys`, as a statement sees it that reads `snapshot`.
     pub(crate) fn sys_schema(&self, snapshot: Arc<Snapshot>) -> Arc<dyn SchemaProvider> {
         let sys = self.sys.schema_provider();
+        let sys = Arc::new(SysWithRunning::new(sys, Arc::clone(&self.turns)));
         match &self.distribution {
             Distribution::Cluster(master) => {
                 let master = Arc::downgrade(master.inner());

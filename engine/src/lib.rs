@@ -17,6 +17,7 @@
 //! * `planning`: from a logical plan to operators, `cooperation`: operators that can be cancelled
 //! * [`cluster`]: a database over several processes
 //! * `environment`: threads, memory and temporary files, `memory`: the limit of what operators hold
+//! * `turns`: how many statements run queries at once, `running_table`: which, as a table
 //! * `record`: a statement's row in `sys.queries`
 //! * [`report`]: EXPLAIN PROFILE
 //! * `budget`: how much is recorded, where that is not to cost more than a share of the time
@@ -39,9 +40,11 @@ pub mod progress;
 pub mod query_stream;
 mod record;
 pub mod report;
+mod running_table;
 pub mod session;
 pub mod settings;
 pub mod statements;
+mod turns;
 
 pub use cluster::{ClusterOptions, Worker, WorkerOptions};
 pub use database::{Database, DatabaseBuilder};

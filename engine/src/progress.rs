@@ -1,12 +1,19 @@
 //! How far a statement is.
 
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
+use async_trait::async_trait;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use parking_lot::Mutex;
 use skewer_cluster::is_exchange_between_workers;
+use tokio::runtime::Handle;
+
+/// Other processes are asked at most so often how far they are, and only while somebody looks.
+const ASKED_EVERY: Duration = Duration::from_millis(200);
 
 /// How far a statement is.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -16,6 +23,8 @@ pub struct Progress {
     /// Share of its input that has been read, 0 to 1; `None` where the size of the input is not
     /// known.
     pub fraction: Option<f64>,
+    /// Whether it waits for its turn, since as many others run as may.
+    pub queued: bool,
 }
 
 /// Looks at a running statement from another task; cheap to clone, and it stays valid after the
@@ -29,16 +38,82 @@ pub struct ProgressHandle {
 struct Inner {
     rows: AtomicU64,
     scans: Mutex<Vec<Scan>>,
+    /// Scans in other processes, if there are any.
+    elsewhere: Mutex<Option<Elsewhere>>,
     /// About how many rows there will be; 0 if that is not known.
     expected: AtomicU64,
+    queued: AtomicBool,
     finished: AtomicBool,
 }
 
 /// A leaf of the plan and how many rows it will read.
 #[derive(Debug)]
-struct Scan {
-    plan: Arc<dyn ExecutionPlan>,
-    rows: Option<usize>,
+pub(crate) struct Scan {
+    pub(crate) plan: Arc<dyn ExecutionPlan>,
+    pub(crate) rows: Option<usize>,
+}
+
+/// What scans have read, of what there is to read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Read {
+    pub(crate) rows: u64,
+    /// `None` if that is not known of some of them.
+    pub(crate) of: Option<u64>,
+}
+
+impl Read {
+    pub(crate) const NOTHING: Read = Read {
+        rows: 0,
+        of: Some(0),
+    };
+
+    pub(crate) fn and(self, other: Read) -> Read {
+        Read {
+            rows: self.rows + other.rows,
+            of: self.of.zip(other.of).map(|(one, two)| one + two),
+        }
+    }
+}
+
+impl Scan {
+    /// What it has read so far; statistics may be wrong, so at most what was expected.
+    pub(crate) fn read(plan: &dyn ExecutionPlan, rows: Option<usize>) -> Read {
+        let read = plan.metrics().and_then(|metrics| metrics.output_rows());
+        let read = read.unwrap_or(0);
+        Read {
+            rows: read.min(rows.unwrap_or(read)) as u64,
+            of: rows.map(|rows| rows as u64),
+        }
+    }
+}
+
+/// Asks other processes how far their parts of a statement are.
+#[async_trait]
+pub(crate) trait AskTasks: Debug + Send + Sync {
+    /// What their scans have read.
+    async fn read(&self) -> Read;
+}
+
+/// The parts of a statement in other processes.
+#[derive(Debug)]
+pub(crate) struct Elsewhere {
+    tasks: Arc<dyn AskTasks>,
+    runtime: Handle,
+    /// The last answer.
+    known: Option<Read>,
+    asked: Option<Instant>,
+}
+
+impl Elsewhere {
+    /// `tasks` are asked on `runtime`.
+    pub(crate) fn new(tasks: Arc<dyn AskTasks>, runtime: Handle) -> Self {
+        Self {
+            tasks,
+            runtime,
+            known: None,
+            asked: None,
+        }
+    }
 }
 
 impl ProgressHandle {
@@ -47,6 +122,7 @@ impl ProgressHandle {
         Progress {
             rows: self.inner.rows.load(Ordering::Relaxed),
             fraction: self.fraction(),
+            queued: self.inner.queued.load(Ordering::Relaxed),
         }
     }
 
@@ -57,20 +133,45 @@ impl ProgressHandle {
             let rows = self.inner.rows.load(Ordering::Relaxed);
             return Some((rows as f64 / expected as f64).min(0.99));
         }
-        let scans = self.inner.scans.lock();
-        let mut total = 0.0;
-        let mut done = 0.0;
-        for scan in scans.iter() {
-            let rows = scan.rows? as f64;
-            let read = scan.plan.metrics().and_then(|m| m.output_rows());
-            total += rows;
-            done += (read.unwrap_or(0) as f64).min(rows);
+        let here = {
+            let scans = self.inner.scans.lock();
+            let read = scans.iter().map(|scan| Scan::read(&*scan.plan, scan.rows));
+            read.fold(Read::NOTHING, Read::and)
+        };
+        let Read { rows, of } = here.and(self.elsewhere());
+        let of = of.filter(|of| *of > 0)?;
+        Some(rows as f64 / of as f64)
+    }
+
+    /// What has been read in other processes when they were last asked; asks again if that is
+    /// some time ago.
+    fn elsewhere(&self) -> Read {
+        let mut elsewhere = self.inner.elsewhere.lock();
+        let Some(elsewhere) = elsewhere.as_mut() else {
+            return Read::NOTHING;
+        };
+        if elsewhere
+            .asked
+            .is_none_or(|asked| asked.elapsed() >= ASKED_EVERY)
+        {
+            elsewhere.asked = Some(Instant::now());
+            let (tasks, progress) = (Arc::clone(&elsewhere.tasks), self.clone());
+            elsewhere.runtime.spawn(async move {
+                let read = tasks.read().await;
+                if let Some(elsewhere) = progress.inner.elsewhere.lock().as_mut() {
+                    elsewhere.known = Some(read);
+                }
+            });
         }
-        (total > 0.0).then(|| done / total)
+        elsewhere.known.unwrap_or_default()
     }
 
     pub(crate) fn add_rows(&self, rows: u64) {
         self.inner.rows.fetch_add(rows, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_queued(&self, queued: bool) {
+        self.inner.queued.store(queued, Ordering::Relaxed);
     }
 
     /// About how many rows there will be, where the leaves do not know.
@@ -82,15 +183,12 @@ impl ProgressHandle {
 
     /// Watches the leaves of `plan`.
     pub(crate) fn watch(&self, plan: &Arc<dyn ExecutionPlan>) {
-        let mut leaves = Vec::new();
-        collect_leaves(plan, &mut leaves);
-        *self.inner.scans.lock() = leaves;
+        *self.inner.scans.lock() = leaves(plan);
     }
 
     /// Watches the leaves of a task that a worker is about to run, too.
     pub(crate) fn watch_task(&self, plan: &Arc<dyn ExecutionPlan>) {
-        let mut leaves = Vec::new();
-        collect_leaves(plan, &mut leaves);
+        let leaves = leaves(plan);
         let mut scans = self.inner.scans.lock();
         // A task may be set up when the query has just been cancelled.
         if !self.inner.finished.load(Ordering::Acquire) {
@@ -98,31 +196,44 @@ impl ProgressHandle {
         }
     }
 
+    /// Asks for what tasks in other processes read.
+    pub(crate) fn ask(&self, tasks: Option<Elsewhere>) {
+        *self.inner.elsewhere.lock() = tasks;
+    }
+
     /// Lets go of the plan.
     pub(crate) fn finish(&self) {
         let mut scans = self.inner.scans.lock();
         self.inner.finished.store(true, Ordering::Release);
         scans.clear();
+        drop(scans);
+        self.ask(None);
     }
 }
 
-fn collect_leaves(plan: &Arc<dyn ExecutionPlan>, leaves: &mut Vec<Scan>) {
-    // The tasks below are watched when they are set up.
-    if is_exchange_between_workers(plan) {
-        return;
+/// The leaves of a plan that are in this process; those below exchanges between workers are
+/// watched when their tasks are set up.
+pub(crate) fn leaves(plan: &Arc<dyn ExecutionPlan>) -> Vec<Scan> {
+    fn collect(plan: &Arc<dyn ExecutionPlan>, leaves: &mut Vec<Scan>) {
+        if is_exchange_between_workers(plan) {
+            return;
+        }
+        let children = plan.children();
+        if children.is_empty() {
+            let rows = StatisticsContext::new()
+                .compute(&**plan, &StatisticsArgs::new())
+                .ok()
+                .and_then(|statistics| statistics.num_rows.get_value().copied());
+            leaves.push(Scan {
+                plan: Arc::clone(plan),
+                rows,
+            });
+        }
+        for child in children {
+            collect(child, leaves);
+        }
     }
-    let children = plan.children();
-    if children.is_empty() {
-        let rows = StatisticsContext::new()
-            .compute(&**plan, &StatisticsArgs::new())
-            .ok()
-            .and_then(|statistics| statistics.num_rows.get_value().copied());
-        leaves.push(Scan {
-            plan: Arc::clone(plan),
-            rows,
-        });
-    }
-    for child in children {
-        collect_leaves(child, leaves);
-    }
+    let mut found = Vec::new();
+    collect(plan, &mut found);
+    found
 }

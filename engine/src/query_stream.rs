@@ -19,6 +19,7 @@ use crate::progress::ProgressHandle;
 use crate::record::StatementRecord;
 use crate::session::{Session, WeakSession};
 use crate::statements::Context;
+use crate::turns::Turn;
 
 /// Batches that may wait for a slow reader: enough that neither side waits for the other's
 /// wake-up, too few to matter as memory.
@@ -125,6 +126,7 @@ impl QueryStream {
             catalog,
             record,
             progress,
+            turn,
             again,
         } = context;
         let schema = stream.schema();
@@ -141,6 +143,7 @@ impl QueryStream {
                 session: session.downgrade(),
                 query_id: Arc::clone(&query_id),
             }),
+            turn,
         };
         let task = tokio::spawn(async move {
             let _counted = counted;
@@ -168,6 +171,7 @@ struct Running {
     /// How to run it once more, as long as it has returned no row.
     again: Option<Again>,
     record: StatementRecord,
+    turn: Option<Turn>,
 }
 
 /// A query that reads, to be run once more if it loses a worker that it does not need.
@@ -199,6 +203,7 @@ impl Running {
             catalog: Arc::clone(&self.catalog),
             record,
             progress: self.progress.clone(),
+            turn: None,
             again: None,
         };
         let started = context.stream(&again.plan).await;
@@ -238,9 +243,11 @@ async fn drive(mut running: Running, sender: mpsc::Sender<Result<RecordBatch, Er
         progress,
         catalog,
         record,
+        turn,
         again: _,
     } = running;
     drop(stream);
+    drop(turn);
     progress.finish();
     drop(catalog);
     record.finish(outcome.as_ref().copied()).await;

@@ -167,6 +167,16 @@ impl StatementRecord {
     }
 
 
+    /// The statement.
+    pub(crate) fn sql(&self) -> &str {
+        &self.sql
+    }
+
+    /// When it arrived.
+    pub(crate) fn started_at(&self) -> SystemTime {
+        self.started_at
+    }
+
     /// The id under which schema `sys` will know the statement.
     pub(crate) fn traced_id(&self) -> Option<i64> {
         self.sys.as_ref().map(|_| self.recorder.query_id())
@@ -293,7 +303,7 @@ impl Drop for StatementRecord {
 }
 
 /// Whether rows come to a plan, or to what is below it, from other workers.
-fn crosses_workers(plan: &Arc<dyn ExecutionPlan>) -> bool {
+pub(crate) fn crosses_workers(plan: &Arc<dyn ExecutionPlan>) -> bool {
     is_exchange_between_workers(plan) || plan.children().into_iter().any(crosses_workers)
 }
 

@@ -41,6 +41,9 @@ pub(crate) const MAX_TEMP_DIRECTORY_SIZE: &str = "max_temp_directory_size";
 /// Where operators spill to.
 const TEMP_DIRECTORY: &str = "datafusion.runtime.temp_directory";
 
+/// How many statements run queries at once.
+pub(crate) const MAX_RUNNING_QUERIES: &str = "max_running_queries";
+
 /// No budget.
 const NO_BUDGET: &str = "none";
 
@@ -51,7 +54,12 @@ pub(crate) const UNLIMITED: &str = "unlimited";
 pub(crate) const RUNTIME: &str = "datafusion.runtime.";
 
 /// Our settings and what they are about; DataFusion's are beside them.
-pub(crate) const OWN_SETTINGS: [(&str, &str); 7] = [
+pub(crate) const OWN_SETTINGS: [(&str, &str); 8] = [
+    (
+        MAX_RUNNING_QUERIES,
+        "How many statements run queries at once, or unlimited: the others wait for their turn; of \
+         the whole database",
+    ),
     (
         MAX_TEMP_DIRECTORY_SIZE,
         "Bytes of temporary files that all queries may have together, as '50 GB'; of the whole \
@@ -205,6 +213,21 @@ pub(crate) fn parse_sample_rate(name: &str, value: &str) -> Result<f64, Error> {
             name: name.to_owned(),
             value: value.to_owned(),
             expected: "it is a share above 0 and at most 1".to_owned(),
+        }),
+    }
+}
+
+/// A number above 0; `None` is `unlimited`.
+pub(crate) fn parse_running_queries(value: &str) -> Result<Option<usize>, Error> {
+    if value.trim().eq_ignore_ascii_case(UNLIMITED) {
+        return Ok(None);
+    }
+    match value.trim().parse() {
+        Ok(queries) if queries > 0 => Ok(Some(queries)),
+        _ => Err(Error::InvalidValue {
+            name: MAX_RUNNING_QUERIES.to_owned(),
+            value: value.to_owned(),
+            expected: "it is a number above 0, or unlimited".to_owned(),
         }),
     }
 }

@@ -48,10 +48,17 @@ impl ProgressLine {
             let target = ProgressDrawTarget::term_like_with_hz(Box::new(StandardError), FRAMES);
             ProgressBar::with_draw_target(None, target)
         });
-        let Progress { rows, fraction } = progress;
+        let Progress {
+            rows,
+            fraction,
+            queued,
+        } = progress;
         let mut message = units::duration(self.started.elapsed());
         if rows > 0 {
             message = format!("{} · {message}", units::counted(rows, "row"));
+        }
+        if queued {
+            message = format!("waiting for other queries to end · {message}");
         }
         match fraction {
             Some(fraction) => {

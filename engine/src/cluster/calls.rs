@@ -12,6 +12,9 @@ pub(crate) const REGISTER: &str = "members/register";
 /// A worker asks who the others are, and is answered when that has changed: [`Watch`] →
 /// [`MemberList`].
 pub(crate) const WATCH: &str = "members/watch";
+/// How far the tasks of a query are: its number → rows that were read, and of how many, if that is
+/// known.
+pub(crate) const PROGRESS: &str = "query/progress";
 /// A worker is about to end: [`Leave`] → nothing, when no query needs it any more.
 pub(crate) const LEAVE: &str = "members/leave";
 /// A worker asks for row ids: [`ReserveRows`] → the first of them, `i64`.

@@ -101,6 +101,7 @@ impl Master {
             // It is the one who knows.
             members: watch::Sender::new(u64::MAX).subscribe(),
             prepare: Arc::new(cooperative),
+            watch: None,
             extend: Arc::new(move |config| {
                 config.set_extension(Arc::clone(&place));
                 config.set_extension(Arc::clone(&sys));

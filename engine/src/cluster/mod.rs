@@ -19,6 +19,7 @@
 //! * `clock`: how far a worker's clock is off
 //! * `remote_reads`: segments of workers, read by the master
 //! * `remote_sys`: what workers recorded, read by the master
+//! * `tasks_read`: how far the tasks of a query are
 //! * [`worker`]: a worker's process
 //! * `registration`: a worker's life with its master
 //! * `calls`: what nodes ask each other, as bytes
@@ -34,6 +35,7 @@ pub mod options;
 mod registration;
 mod remote_reads;
 pub(crate) mod remote_sys;
+pub(crate) mod tasks_read;
 mod watching;
 pub mod worker;
 

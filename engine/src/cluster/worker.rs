@@ -28,9 +28,11 @@ use super::VERSION;
 use super::calls::{self, Abandoned, Dropped, Leave, ReadSegment, ReserveRows, wall_ns};
 use super::master::{external, resolve, task_session};
 use super::registration::Registration;
+use super::tasks_read::TasksRead;
 use crate::cooperation::cooperative;
 use crate::environment;
 use crate::error::Error;
+use crate::progress::Read;
 
 /// Within a worker's directory: its certificate and key, and the master's address.
 const IDENTITY: &str = "identity";
@@ -123,6 +125,7 @@ pub(crate) struct Inner {
     /// Who took part by it.
     pub(crate) peers: Mutex<Vec<calls::MemberAt>>,
     sys: Arc<SysTables>,
+    tasks_read: Arc<TasksRead>,
     _tasks: NodeTasks,
 }
 
@@ -195,6 +198,8 @@ impl Worker {
             let place = SegmentPlace::home(home.clone(), incarnation, row_ids);
             let of_tasks = Arc::clone(&queries);
             let sys_of_tasks = Arc::clone(&sys);
+            let tasks_read: Arc<TasksRead> = Arc::default();
+            let read = Arc::clone(&tasks_read);
             let tasks = NodeTasks::new(NodeOptions {
                 node: own.node,
                 quic: node.resolver(),
@@ -202,6 +207,9 @@ impl Worker {
                 query_of_task: Some(Arc::new(move |profile| of_tasks.of_task(profile))),
                 members: members.subscribe(),
                 prepare: Arc::new(cooperative),
+                watch: Some(Arc::new(move |profile, plan| {
+                    read.watch(profile.query_id, plan);
+                })),
                 extend: Arc::new(move |config| {
                     config.set_extension(Arc::clone(&place));
                     config.set_extension(Arc::clone(&sys_of_tasks));
@@ -220,6 +228,7 @@ impl Worker {
                 members,
                 peers: Mutex::default(),
                 sys,
+                tasks_read,
                 _tasks: tasks,
             });
             inner.node.serve(Services {
@@ -349,6 +358,10 @@ impl Inner {
         }
         match method {
             calls::CLOCK => calls::encode(&wall_ns()),
+            calls::PROGRESS => {
+                let Read { rows, of } = self.tasks_read.read(calls::decode(&body)?);
+                calls::encode(&(rows, of))
+            }
             calls::READ => self.read(calls::decode(&body)?).await,
             calls::DROPPED => {
                 let Dropped { table, segments } = calls::decode(&body)?;

@@ -44,11 +44,11 @@ use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch, RecordBatchOpt
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::physical_plan::{SendableRecordBatchStream, execute_stream};
+use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream, execute_stream};
 use datafusion::sql::parser::Statement as DFStatement;
 use datafusion::sql::sqlparser::ast;
 use futures::StreamExt;
-use skewer_cluster::Workers;
+use skewer_cluster::{CollectMetrics, Workers};
 use skewer_profiling::Level;
 use skewer_sql::Statement;
 use skewer_storage::{Snapshot, Storage, Transaction};
@@ -59,9 +59,10 @@ use crate::error::Error;
 use crate::planning;
 use crate::progress::ProgressHandle;
 use crate::query_stream::QueryStream;
-use crate::record::StatementRecord;
+use crate::record::{StatementRecord, crosses_workers};
 use crate::session::Session;
 use crate::settings::ProfileSettings;
+use crate::turns::{Listed, Turn};
 
 /// What a statement works with.
 pub(crate) struct Context {
@@ -69,6 +70,8 @@ pub(crate) struct Context {
     pub(crate) catalog: Arc<StatementCatalog>,
     pub(crate) record: StatementRecord,
     pub(crate) progress: ProgressHandle,
+    /// Held as long as it runs, by statements that run queries.
+    pub(crate) turn: Option<Turn>,
     /// The query, if it may be run once more when it loses a worker.
     pub(crate) again: Option<LogicalPlan>,
 }
@@ -123,6 +126,9 @@ pub(crate) async fn run(
     mut context: Context,
     statement: Statement,
 ) -> Result<(Context, Outcome), Error> {
+    if runs_queries(&statement) {
+        context.take_turn().await;
+    }
     // On the heap: the caller's thread, which passes the future on, may have a small stack.
     match Box::pin(dispatch(&mut context, statement)).await {
         Ok(outcome) => Ok((context, outcome)),
@@ -133,6 +139,21 @@ pub(crate) async fn run(
             Err(error)
         }
     }
+}
+
+/// Whether a statement takes a turn, if it leaves a trace.
+fn runs_queries(statement: &Statement) -> bool {
+    matches!(
+        statement,
+        Statement::Query(_)
+            | Statement::Explain(_)
+            | Statement::CreateTable(_)
+            | Statement::Insert(_)
+            | Statement::Update(_)
+            | Statement::Delete(_)
+            | Statement::CopyFrom(_)
+            | Statement::CopyTo(_)
+    )
 }
 
 async fn dispatch(context: &mut Context, statement: Statement) -> Result<Outcome, Error> {
@@ -302,8 +323,27 @@ impl Context {
             catalog,
             record,
             progress,
+            turn: None,
             again: None,
         }
+    }
+
+    /// Waits until the statement may run queries; then looks at the database as it is.
+    pub(crate) async fn take_turn(&mut self) {
+        let Some(query_id) = self.record.traced_id() else {
+            return;
+        };
+        let statement = Listed {
+            query_id,
+            sql: self.record.sql().to_owned(),
+            since: self.record.started_at(),
+            progress: self.progress.clone(),
+        };
+        let turn = self.session.database_inner().turns.take(statement).await;
+        if turn.has_waited {
+            self.catalog = self.session.catalog();
+        }
+        self.turn = Some(turn);
     }
 
     pub(crate) fn storage(&self) -> &Storage {
@@ -359,6 +399,9 @@ impl Context {
         workers: Option<Workers>,
     ) -> Result<SendableRecordBatchStream, Error> {
         if let Some(workers) = &workers {
+            if matches!(plan, LogicalPlan::Analyze(_)) {
+                state.config_mut().set_extension(Arc::new(CollectMetrics));
+            }
             state = self.on_workers(workers, state)?;
         }
         let optimized = state.optimize(plan)?;
@@ -368,7 +411,7 @@ impl Context {
         })?;
         let operators = planning::plan_query(&optimized, &state, self.record.recorder()).await?;
         if let Some(workers) = &workers {
-            self.record.runs_on(workers, &operators);
+            self.runs_on(workers, &operators);
         }
         self.progress.watch(&operators);
         self.record.planned();
@@ -380,6 +423,16 @@ impl Context {
     pub(crate) fn workers(&self, here: bool) -> Option<Workers> {
         let database = self.session.database_inner();
         database.workers_of(self.catalog.snapshot(), here)
+    }
+
+    /// Tasks of the statement run on `workers`, if `plan` is distributed.
+    pub(crate) fn runs_on(&mut self, workers: &Workers, plan: &Arc<dyn ExecutionPlan>) {
+        self.record.runs_on(workers, plan);
+        if crosses_workers(plan) {
+            let query_id = self.record.recorder().query_id();
+            let database = self.session.database_inner();
+            self.progress.ask(database.tasks_read(workers, query_id));
+        }
     }
 
     /// `state` as the session of a query for workers.

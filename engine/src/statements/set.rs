@@ -9,7 +9,7 @@ use super::Outcome;
 use crate::error::Error;
 use crate::session::Session;
 use crate::settings::{
-    self, MAX_TEMP_DIRECTORY_SIZE, MEMORY_LIMIT, OWN_SETTINGS, ProfileSettings, canonical,
+    self, MAX_RUNNING_QUERIES, MAX_TEMP_DIRECTORY_SIZE, MEMORY_LIMIT, OWN_SETTINGS, ProfileSettings, canonical,
 };
 
 /// The schema of names without schema.
@@ -43,6 +43,10 @@ pub(crate) async fn set(session: &Session, name: &str, value: &str) -> Result<Ou
             let mut retention = database.retention.lock();
             retention.age = age;
             database.sys.set_retention(*retention);
+        }
+        MAX_RUNNING_QUERIES => {
+            let limit = settings::parse_running_queries(value)?;
+            database.turns.set_limit(limit);
         }
         MEMORY_LIMIT => database
             .memory
@@ -125,6 +129,7 @@ fn reset_own(session: &Session, name: &str) -> Result<bool, Error> {
             }
             database.sys.set_retention(*retention);
         }
+        MAX_RUNNING_QUERIES => database.turns.set_limit(database.opened_turns),
         MEMORY_LIMIT => database.memory.set_limit(database.opened_memory_limit),
         MAX_TEMP_DIRECTORY_SIZE => database.set_temp_limit(database.opened_temp_limit)?,
         _ => return Ok(false),

@@ -13,7 +13,7 @@ use crate::catalog::{Name, SYS};
 use crate::error::Error;
 use crate::session::Session;
 use crate::settings::{
-    self, MAX_TEMP_DIRECTORY_SIZE, MEMORY_LIMIT, OWN_SETTINGS, UNLIMITED, canonical, show_bytes,
+    self, MAX_RUNNING_QUERIES, MAX_TEMP_DIRECTORY_SIZE, MEMORY_LIMIT, OWN_SETTINGS, UNLIMITED, canonical, show_bytes,
     show_retention,
 };
 
@@ -30,6 +30,10 @@ pub(crate) fn setting(session: &Session, name: Option<&str>) -> Result<Outcome, 
                 "profile.sample_rate" => profile.sample_rate.to_string(),
                 "profile.budget" => settings::show_budget(profile.budget),
                 "profile.retention_bytes" => bytes.clone(),
+                MAX_RUNNING_QUERIES => match database.turns.limit() {
+                    Some(limit) => limit.to_string(),
+                    None => UNLIMITED.to_owned(),
+                },
                 MEMORY_LIMIT => match database.memory.limit() {
                     Some(limit) => show_bytes(limit as u64),
                     None => UNLIMITED.to_owned(),

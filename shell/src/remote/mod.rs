@@ -216,7 +216,7 @@ impl Remote {
     pub fn progress(&self) -> Progress {
         Progress {
             rows: self.rows.load(Ordering::Relaxed),
-            fraction: None,
+            ..Progress::default()
         }
     }
 
