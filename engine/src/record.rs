@@ -147,18 +147,15 @@ impl StatementRecord {
             sql: String::new(),
             started_at: SystemTime::now(),
             started: Instant::now(),
+            charged_to: None,
             planned: None,
             rows: 0,
             ended: None,
-            charged_to: None,
             cancelled: None,
             done: false,
         }
     }
 
-    pub(crate) fn recorder(&self) -> &Arc<Recorder> {
-        &self.recorder
-    }
     /// The same; once it has finished, `budgets` learn what the statement of fingerprint
     /// `statement` took.
     pub(crate) fn charged_to(mut self, budgets: Arc<Budgets>, statement: String) -> Self {
@@ -166,6 +163,9 @@ impl StatementRecord {
         self
     }
 
+    pub(crate) fn recorder(&self) -> &Arc<Recorder> {
+        &self.recorder
+    }
 
     /// The statement.
     pub(crate) fn sql(&self) -> &str {
@@ -249,9 +249,6 @@ impl StatementRecord {
         let ended = ended.unwrap_or_else(Instant::now);
         let ended_at = SystemTime::now() - ended.elapsed();
         let planned = self.planned.unwrap_or(ended);
-        sys.finish(
-            &self.recorder,
-            QueryRow {
         if let (Some((budgets, statement)), Status::Finished) = (&self.charged_to, status) {
             let ran = Choice {
                 level: self.recorder.level(),
@@ -259,6 +256,9 @@ impl StatementRecord {
             };
             budgets.ran(statement, ran, ended - self.started);
         }
+        sys.finish(
+            &self.recorder,
+            QueryRow {
                 sql: self.sql.clone(),
                 fingerprint: skewer_sql::fingerprint(&self.sql),
                 status: status.name().to_owned(),

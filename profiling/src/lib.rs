@@ -70,10 +70,11 @@ pub use chunks::{LatencyChunk, LatencyKind, LineageChunk, Method, OutputChunk};
 pub use ids::Ids;
 pub use latencies::Latencies;
 pub use level::{Level, LevelError};
-pub use recorder::{OpenStream, Recorder, RecorderLimits};
 pub use placed::{PlacedScan, ScanDescription};
+pub use recorder::{OpenStream, Recorder, RecorderLimits};
 pub use remote::{FinishRequest, RemoteSys, RemoteSysError};
 pub use retention::Retention;
+pub use sampling::Sampling;
 pub use scan::SysScan;
 pub use segment::SegmentError;
 pub use sys_table::reads_sys;
@@ -81,6 +82,5 @@ pub use sys_tables::SysTables;
 pub use tables::{
     Fragment, KeyFrequency, Operator, OperatorCall, OperatorStats, QueryRow, TuplesSent,
     WorkerMetric, WorkerRow,
-pub use sampling::Sampling;
 };
 pub use views::{VIEWS, View};

@@ -93,11 +93,11 @@ pub(crate) enum Outcome {
 pub(crate) enum Tracing {
     /// With these settings.
     At(ProfileSettings),
+    /// With as much as may take this share of the statement's time, and at most these settings.
+    Within(f64, ProfileSettings),
     /// It leaves no row in `sys.queries`.
     None,
 }
-    /// With as much as may take this share of the statement's time, and at most these settings.
-    Within(f64, ProfileSettings),
 
 /// Runs one statement of a session.
 pub(crate) async fn execute(session: &Session, sql: &str) -> Result<QueryStream, Error> {
@@ -248,6 +248,10 @@ fn tracing_of(session: &Session, catalog: &StatementCatalog, statement: &Stateme
             }),
             false => Tracing::None,
         },
+        Statement::Query(_) if settings.level > Level::Off => match settings.budget {
+            Some(budget) => Tracing::Within(budget, settings),
+            None => Tracing::At(settings),
+        },
         Statement::Set { .. }
         | Statement::Reset { .. }
         | Statement::Show { .. }
@@ -266,10 +270,6 @@ fn tracing_of(session: &Session, catalog: &StatementCatalog, statement: &Stateme
 fn is_analyze(statement: &DFStatement) -> bool {
     match statement {
         DFStatement::Explain(explain) => explain.options.analyze,
-        Statement::Query(_) if settings.level > Level::Off => match settings.budget {
-            Some(budget) => Tracing::Within(budget, settings),
-            None => Tracing::At(settings),
-        },
         DFStatement::Statement(statement) => {
             matches!(**statement, ast::Statement::Explain { analyze: true, .. })
         }
