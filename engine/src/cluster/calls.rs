@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 /// A worker registers: [`Register`] → [`Registered`].
 pub(crate) const REGISTER: &str = "members/register";
-/// A worker asks who the others are, and is answered when that has changed: [`Watch`] →
-/// [`MemberList`].
+/// A worker asks what has changed about the others, and is answered when something has: [`Watch`]
+/// → [`MemberList`].
 pub(crate) const WATCH: &str = "members/watch";
 /// How far the tasks of a query are: its number → rows that were read, and of how many, if that is
 /// known.
@@ -48,11 +48,13 @@ pub(crate) struct Registered {
     pub(crate) garbage: Vec<(u64, u64)>,
 }
 
+/// What a worker knows of the others.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Watch {
-    pub(crate) incarnation: u64,
+pub struct Watch {
+    /// Its process.
+    pub incarnation: u64,
     /// The version that it knows; 0 none.
-    pub(crate) known: u64,
+    pub known: u64,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -60,24 +62,30 @@ pub(crate) struct Leave {
     pub(crate) incarnation: u64,
 }
 
-/// Who takes part.
+/// Who takes part: what has changed since the version that the worker knows, all if it knows none.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct MemberList {
-    pub(crate) version: u64,
+pub struct MemberList {
+    /// The version that it knows then.
+    pub version: u64,
     /// Those who do.
-    pub(crate) present: Vec<MemberAt>,
+    pub present: Vec<MemberAt>,
     /// Those who do not, and why.
-    pub(crate) lost: Vec<(u32, String)>,
-    /// Whose certificates are not valid any more.
-    pub(crate) revoked: Vec<String>,
+    pub lost: Vec<(u32, String)>,
+    /// Whose certificates are not valid any more: all of them, if there are others than before.
+    pub revoked: Option<Vec<String>>,
 }
 
+/// A worker that takes part.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct MemberAt {
-    pub(crate) number: u32,
-    pub(crate) name: String,
-    pub(crate) address: SocketAddr,
-    pub(crate) incarnation: u64,
+pub struct MemberAt {
+    /// Its number.
+    pub number: u32,
+    /// As errors call it.
+    pub name: String,
+    /// Where it answers.
+    pub address: SocketAddr,
+    /// The number that its process has drawn for itself.
+    pub incarnation: u64,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -108,11 +116,19 @@ pub(crate) struct Abandoned {
     pub(crate) until: u64,
 }
 
-pub(crate) fn encode<T: Serialize>(message: &T) -> Result<Vec<u8>> {
+/// A message as bytes.
+///
+/// # Errors
+/// None for messages of this file.
+pub fn encode<T: Serialize>(message: &T) -> Result<Vec<u8>> {
     postcard::to_stdvec(message).map_err(|error| DataFusionError::External(Box::new(error)))
 }
 
-pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
+/// The message that bytes are.
+///
+/// # Errors
+/// If they are none.
+pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
     postcard::from_bytes(bytes).map_err(|error| DataFusionError::External(Box::new(error)))
 }
 

@@ -1,4 +1,4 @@
-//! Who takes part, as the master sees it.
+//! Who takes part, as the master sees it. No network and no clock: both are passed in.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,11 +12,14 @@ use skewer_net::identity::{NodeId, PeerIdentity};
 use skewer_storage::{Membership, StorageError, Writer};
 use tokio::sync::watch;
 
-use super::calls::{MemberAt, MemberList};
 use super::clock::{ClockEstimate, ClockReadings};
+use super::now::{Clocks, SystemClocks};
 
 /// What is said of a worker that has a certificate and has not come yet.
-const ABSENT: &str = "it has not come since the master started";
+pub(super) const ABSENT: &str = "it has not come since the master started";
+
+/// Each worker is asked for the time so often.
+const HEARTBEAT: Duration = Duration::from_secs(1);
 
 /// Between two looks whether queries that need a worker are over.
 const LOOK: Duration = Duration::from_millis(5);
@@ -84,32 +87,60 @@ fn title(number: u32, name: &str) -> String {
 
 /// A worker that registers.
 #[derive(Debug, Clone)]
-pub(crate) struct Arrival {
-    pub(crate) peer: PeerIdentity,
-    pub(crate) address: SocketAddr,
-    pub(crate) incarnation: u64,
-    pub(crate) version: String,
+pub struct Arrival {
+    /// Who its certificate says it is.
+    pub peer: PeerIdentity,
+    /// Where it answers.
+    pub address: SocketAddr,
+    /// The number that its process has drawn for itself.
+    pub incarnation: u64,
+    /// Of its software.
+    pub version: String,
+}
+
+/// Whom a heartbeat concerns: number and process.
+#[derive(Debug, Default, PartialEq)]
+pub struct Beat {
+    /// Those that are to be asked for the time now.
+    pub ask: Vec<(u32, u64)>,
+    /// Those that have been silent for too long, and for how long.
+    pub silent: Vec<(u32, u64, Duration)>,
 }
 
 /// What the master knows beyond what it tells.
 #[derive(Debug)]
-struct Entry {
-    member: Member,
+pub(super) struct Entry {
+    pub(super) member: Member,
     peer: Option<PeerIdentity>,
     heard: Instant,
+    asked: Instant,
+    /// When what is told of it has changed, and of which version that is.
+    pub(super) changed: (Instant, u64),
     readings: ClockReadings,
     /// Each query that runs on it has a clone.
     used: Arc<()>,
 }
 
-/// All workers of the cluster.
+/// All workers of the cluster. What workers are told of each other is in `telling`.
 #[derive(Debug)]
-pub(crate) struct Members {
-    entries: RwLock<BTreeMap<u32, Entry>>,
+pub struct Members {
+    pub(super) clocks: Arc<dyn Clocks>,
+    pub(super) entries: RwLock<Entries>,
     /// Held while somebody comes or goes, and while what workers wrote is published.
     changing: Mutex<()>,
-    /// The version of the list; it ascends.
-    version: watch::Sender<u64>,
+    /// The version of the list; it ascends. Changed while the entries are.
+    pub(super) version: watch::Sender<u64>,
+    /// The version of the last change that does not bear waiting.
+    pub(super) urgent: watch::Sender<u64>,
+}
+
+#[derive(Debug)]
+pub(super) struct Entries {
+    pub(super) by_number: BTreeMap<u32, Entry>,
+    /// Whose last change was which version.
+    pub(super) log: BTreeMap<u64, u32>,
+    /// The version of the last change to the list of revocations.
+    pub(super) revoked: u64,
 }
 
 /// The workers that a query runs on, which are not let go before it ends.
@@ -123,6 +154,17 @@ pub(crate) struct Present {
 impl Members {
     /// The workers that have certificates; none of them has come.
     pub(crate) fn new(known: impl IntoIterator<Item = (u32, String)>) -> Self {
+        Self::with_clocks(known, Arc::new(SystemClocks))
+    }
+
+    /// The same, by these clocks.
+    pub fn with_clocks(
+        known: impl IntoIterator<Item = (u32, String)>,
+        clocks: Arc<dyn Clocks>,
+    ) -> Self {
+        /// All that is known at the start is of the first version.
+        const FIRST: u64 = 1;
+        let now = clocks.now();
         let absent = |(number, name): (u32, String)| {
             let member = Member {
                 number,
@@ -130,25 +172,31 @@ impl Members {
                 address: None,
                 incarnation: 0,
                 state: MemberState::Lost(ABSENT.into()),
-                since: SystemTime::now(),
+                since: now.wall,
                 last_heartbeat: None,
                 clock: None,
                 version: String::new(),
             };
-            (number, Entry::new(member, None))
+            (number, Entry::new(member, None, (now.steady, FIRST)))
         };
         Self {
-            entries: RwLock::new(known.into_iter().map(absent).collect()),
+            entries: RwLock::new(Entries {
+                by_number: known.into_iter().map(absent).collect(),
+                log: BTreeMap::new(),
+                revoked: FIRST,
+            }),
+            clocks,
             changing: Mutex::default(),
-            version: watch::Sender::new(1),
+            version: watch::Sender::new(FIRST),
+            urgent: watch::Sender::new(FIRST),
         }
     }
 
     /// All workers that have ever joined, by number.
-    pub(crate) fn list(&self) -> Vec<Member> {
-        let now = Instant::now();
+    pub fn list(&self) -> Vec<Member> {
+        let now = self.clocks.now().steady;
         let entries = self.entries.read();
-        let members = entries.values().map(|entry| Member {
+        let members = entries.by_number.values().map(|entry| Member {
             clock: entry.readings.estimate(now),
             ..entry.member.clone()
         });
@@ -159,7 +207,7 @@ impl Members {
     pub(crate) fn present(&self) -> Present {
         let entries = self.entries.read();
         let alive = || {
-            let entries = entries.values();
+            let entries = entries.by_number.values();
             entries.filter(|entry| entry.member.state == MemberState::Alive)
         };
         Present {
@@ -172,14 +220,14 @@ impl Members {
     /// Which process a worker is, if it takes part.
     pub(crate) fn incarnation_of(&self, number: u32) -> Option<u64> {
         let entries = self.entries.read();
-        let member = &entries.get(&number)?.member;
+        let member = &entries.by_number.get(&number)?.member;
         (!matches!(member.state, MemberState::Lost(_))).then_some(member.incarnation)
     }
 
     /// Why a worker takes no part; `None` if it does.
     pub(crate) fn lost(&self, number: u32) -> Option<LostWorker> {
         let entries = self.entries.read();
-        let Some(entry) = entries.get(&number) else {
+        let Some(entry) = entries.by_number.get(&number) else {
             return Some(LostWorker {
                 name: title(number, ""),
                 reason: "the cluster has no such worker".to_owned(),
@@ -198,45 +246,48 @@ impl Members {
 
     /// Lets a worker take part; `before` is called with whether it is another process than
     /// before, while nothing that workers wrote is published.
-    pub(crate) fn register<T>(&self, arrival: Arrival, before: impl FnOnce(bool) -> T) -> T {
+    pub fn register<T>(&self, arrival: Arrival, before: impl FnOnce(bool) -> T) -> T {
         let _changing = self.changing.lock();
         let number = arrival.peer.node.0;
         let known = self
             .entries
             .read()
+            .by_number
             .get(&number)
             .map(|entry| entry.member.incarnation);
         let result = before(known != Some(arrival.incarnation));
+        let now = self.clocks.now();
         let member = Member {
             number,
             name: arrival.peer.name.clone(),
             address: Some(arrival.address),
             incarnation: arrival.incarnation,
             state: MemberState::Alive,
-            since: SystemTime::now(),
-            last_heartbeat: Some(SystemTime::now()),
+            since: now.wall,
+            last_heartbeat: Some(now.wall),
             clock: None,
             version: arrival.version,
         };
-        let entry = Entry::new(member, Some(arrival.peer));
-        self.entries.write().insert(number, entry);
-        self.changed();
+        let mut entries = self.entries.write();
+        let mut entry = Entry::new(member, Some(arrival.peer), (now.steady, 0));
+        let mut replaces = false;
+        if let Some(before) = entries.by_number.get(&number) {
+            entry.changed = before.changed;
+            replaces = before.is_here() && before.member.incarnation != arrival.incarnation;
+        }
+        entries.by_number.insert(number, entry);
+        self.changed(&mut entries, number, replaces);
         result
     }
 
     /// A worker is gone; `false` if it was already, or is another process by now. `after` is
     /// called before anything else that workers wrote is published.
-    pub(crate) fn lose(
-        &self,
-        number: u32,
-        incarnation: u64,
-        reason: &str,
-        after: impl FnOnce(),
-    ) -> bool {
+    pub fn lose(&self, number: u32, incarnation: u64, reason: &str, after: impl FnOnce()) -> bool {
         let _changing = self.changing.lock();
         {
+            let now = self.clocks.now();
             let mut entries = self.entries.write();
-            let Some(entry) = entries.get_mut(&number) else {
+            let Some(entry) = entries.by_number.get_mut(&number) else {
                 return false;
             };
             let member = &mut entry.member;
@@ -244,15 +295,15 @@ impl Members {
                 return false;
             }
             member.state = MemberState::Lost(reason.into());
-            member.since = SystemTime::now();
+            member.since = now.wall;
             tracing::warn!(
                 worker = number,
                 name = member.name,
                 reason,
                 "a worker is lost"
             );
+            self.changed(&mut entries, number, true);
         }
-        self.changed();
         after();
         true
     }
@@ -262,11 +313,11 @@ impl Members {
     pub(crate) async fn leave(&self, number: u32, incarnation: u64) {
         let used = {
             let mut entries = self.entries.write();
-            match entries.get_mut(&number) {
+            match entries.by_number.get_mut(&number) {
                 Some(entry) if entry.member.incarnation == incarnation => {
                     if entry.member.state == MemberState::Alive {
                         entry.member.state = MemberState::Leaving;
-                        entry.member.since = SystemTime::now();
+                        entry.member.since = self.clocks.now().wall;
                         tracing::info!(worker = number, "a worker is about to end");
                     }
                     Arc::downgrade(&entry.used)
@@ -281,7 +332,7 @@ impl Members {
     }
 
     /// A worker has said what its clock shows.
-    pub(crate) fn heard(
+    pub fn heard(
         &self,
         number: u32,
         incarnation: u64,
@@ -289,79 +340,59 @@ impl Members {
         theirs_ns: i64,
         round_trip: Duration,
     ) {
+        let now = self.clocks.now();
         let mut entries = self.entries.write();
-        if let Some(entry) = entries.get_mut(&number)
+        if let Some(entry) = entries.by_number.get_mut(&number)
             && entry.member.incarnation == incarnation
         {
-            entry.heard = Instant::now();
-            entry.member.last_heartbeat = Some(SystemTime::now());
+            entry.heard = now.steady;
+            entry.member.last_heartbeat = Some(now.wall);
             entry
                 .readings
                 .add(asked_ns, theirs_ns, round_trip, entry.heard);
         }
     }
 
-    /// Those that should be asked for the time: number, process, how long they have been silent.
-    pub(crate) fn to_be_heard(&self) -> Vec<(u32, u64, Duration)> {
-        let entries = self.entries.read();
-        let here = entries.values().filter(|entry| entry.is_here());
-        here.map(|entry| {
-            let member = &entry.member;
-            (member.number, member.incarnation, entry.heard.elapsed())
-        })
-        .collect()
+    /// Whom to ask for the time now, and who has been silent for longer than `patience`. To be
+    /// asked several times a second: so not all workers are asked at once.
+    pub fn beat(&self, patience: Duration) -> Beat {
+        let now = self.clocks.now().steady;
+        let mut entries = self.entries.write();
+        let mut beat = Beat::default();
+        for entry in entries
+            .by_number
+            .values_mut()
+            .filter(|entry| entry.is_here())
+        {
+            let (number, incarnation) = (entry.member.number, entry.member.incarnation);
+            let silent = now.saturating_duration_since(entry.heard);
+            if silent > patience {
+                beat.silent.push((number, incarnation, silent));
+            } else if now.saturating_duration_since(entry.asked) >= HEARTBEAT {
+                entry.asked = now;
+                beat.ask.push((number, incarnation));
+            }
+        }
+        beat
     }
 
     /// Those that take part, with what their certificates say.
     pub(crate) fn identities(&self) -> Vec<(PeerIdentity, u64)> {
         let entries = self.entries.read();
-        let here = entries.values().filter(|entry| entry.is_here());
+        let here = entries.by_number.values().filter(|entry| entry.is_here());
         here.filter_map(|entry| Some((entry.peer.clone()?, entry.member.incarnation)))
             .collect()
-    }
-
-    /// What a worker is told when it knows version `known`: as soon as there is another.
-    pub(crate) async fn after(&self, known: u64, revoked: impl Fn() -> Vec<String>) -> MemberList {
-        let mut version = self.version.subscribe();
-        // The sender is ours: it is there as long as we are.
-        let _ = version.wait_for(|version| *version != known).await;
-        let version = *self.version.borrow();
-        let entries = self.entries.read();
-        let mut list = MemberList {
-            version,
-            present: Vec::new(),
-            lost: Vec::new(),
-            revoked: revoked(),
-        };
-        for Entry { member, .. } in entries.values() {
-            match (&member.state, member.address) {
-                (MemberState::Lost(reason), _) => {
-                    list.lost.push((member.number, reason.to_string()));
-                }
-                (_, Some(address)) => list.present.push(MemberAt {
-                    number: member.number,
-                    name: member.title(),
-                    address,
-                    incarnation: member.incarnation,
-                }),
-                (_, None) => {}
-            }
-        }
-        list
-    }
-
-    /// Tells the workers, as when somebody was revoked.
-    pub(crate) fn changed(&self) {
-        self.version.send_modify(|version| *version += 1);
     }
 }
 
 impl Entry {
-    fn new(member: Member, peer: Option<PeerIdentity>) -> Self {
+    fn new(member: Member, peer: Option<PeerIdentity>, changed: (Instant, u64)) -> Self {
         Self {
             member,
             peer,
-            heard: Instant::now(),
+            heard: changed.0,
+            asked: changed.0,
+            changed,
             readings: ClockReadings::default(),
             used: Arc::new(()),
         }
@@ -470,20 +501,5 @@ mod tests {
         assert_eq!(members.present().numbers, [2]);
         drop(query);
         leaving.await;
-    }
-
-    #[tokio::test]
-    async fn who_knows_the_present_list_is_told_of_the_next() {
-        let members = Members::new([(3, "host-3".to_owned())]);
-        let first = members.after(0, Vec::new).await;
-        assert_eq!(first.lost, [(3, ABSENT.to_owned())]);
-        let next = members.after(first.version, || vec!["node 4".to_owned()]);
-        let mut next = std::pin::pin!(next);
-        let wait = Duration::from_millis(30);
-        assert!(tokio::time::timeout(wait, &mut next).await.is_err());
-        members.register(arrival(3, 1), drop);
-        let next = next.await;
-        assert_eq!((next.present.len(), next.lost.len()), (1, 0));
-        assert_eq!(next.revoked, ["node 4"]);
     }
 }

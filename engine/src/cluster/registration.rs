@@ -17,7 +17,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 
 use super::VERSION;
-use super::calls::{self, MemberList, Register, Registered, Watch};
+use super::calls::{self, MemberAt, MemberList, Register, Registered, Watch};
+use super::roster::Change;
 use super::worker::{Inner, master_at};
 use crate::error::Error;
 
@@ -166,16 +167,14 @@ async fn registered(
         worker.home.remove(TableId(table), ids);
     }
     // Who the others are comes first: whoever waits for us to be ready may send queries at once.
-    let mut known = 0;
+    worker.roster.lock().begin();
     loop {
         let watch = Watch {
             incarnation: worker.incarnation,
-            known,
+            known: worker.roster.lock().known(),
         };
         let answer = ask(worker, calls::WATCH, &watch).await?;
-        let list: MemberList = read(worker, &answer)?;
-        known = list.version;
-        apply(worker, list);
+        apply(worker, read(worker, &answer)?);
         if let Some(ready) = ready.take() {
             // Without a receiver the worker is ending.
             let _ = ready.send(());
@@ -206,33 +205,28 @@ fn local(worker: &Inner, error: &dyn std::error::Error) -> NetError {
 }
 
 /// Makes the node know whom the master knows.
-fn apply(worker: &Inner, list: MemberList) {
-    let revoked = list.revoked.iter().filter_map(|entry| entry.parse().ok());
-    worker
-        .revocations
-        .replace(revoked.collect::<Vec<Revocation>>());
-    let own = worker.home.node();
-    let mut peers = worker.peers.lock();
-    for (number, reason) in &list.lost {
-        if *number != own {
-            worker.node.close_worker(NodeId(*number), reason);
+fn apply(worker: &Inner, mut list: MemberList) {
+    let version = list.version;
+    if let Some(revoked) = list.revoked.take() {
+        let revoked = revoked.iter().filter_map(|entry| entry.parse().ok());
+        worker
+            .revocations
+            .replace(revoked.collect::<Vec<Revocation>>());
+        if let Err(error) = worker.node.enforce_revocations() {
+            tracing::error!(%error, "connections of revoked nodes were not closed");
         }
     }
-    for member in list.present.iter().filter(|member| member.number != own) {
-        let node = NodeId(member.number);
-        let before = peers.iter().find(|peer| peer.number == member.number);
-        let peer = PeerAddress::new(node, &member.name, member.address);
-        match before {
-            Some(before) if before.incarnation != member.incarnation => {
-                worker.node.replace_peer(peer, "it was restarted");
+    let at =
+        |member: &MemberAt| PeerAddress::new(NodeId(member.number), &member.name, member.address);
+    let changes = worker.roster.lock().learn(list);
+    for change in changes {
+        match change {
+            Change::Here(member) => worker.node.set_peer(at(&member)),
+            Change::Restarted(member) => {
+                worker.node.replace_peer(at(&member), "it was restarted");
             }
-            _ => worker.node.set_peer(peer),
+            Change::Gone { number, reason } => worker.node.close_worker(NodeId(number), &reason),
         }
     }
-    *peers = list.present;
-    drop(peers);
-    if let Err(error) = worker.node.enforce_revocations() {
-        tracing::error!(%error, "connections of revoked nodes were not closed");
-    }
-    worker.members.send_replace(list.version);
+    worker.members.send_replace(version);
 }

@@ -11,10 +11,10 @@ use tokio::sync::Notify;
 use super::calls::{self, wall_ns};
 use super::master::{Held, Inner};
 
-/// Each worker is asked for the time so often …
-const HEARTBEAT: Duration = Duration::from_secs(1);
+/// It is looked so often whom to ask for the time: a tenth of the workers at a time.
+const BEAT: Duration = Duration::from_millis(100);
 
-/// … and the revocation list is looked at so often.
+/// The revocation list is looked at so often.
 const REVOCATIONS: Duration = Duration::from_millis(500);
 
 /// When too many files are open, accepting fails at once and would fail again at once.
@@ -104,7 +104,7 @@ async fn watch(mut watched: skewer_net::Watched, master: Weak<Inner>) {
 }
 
 async fn heartbeats(master: Weak<Inner>) {
-    let mut ticks = tokio::time::interval(HEARTBEAT);
+    let mut ticks = tokio::time::interval(BEAT);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
@@ -112,15 +112,15 @@ async fn heartbeats(master: Weak<Inner>) {
             return;
         };
         let patience = master.options.heartbeat_timeout;
-        for (number, incarnation, silent) in master.members.to_be_heard() {
-            if silent > patience {
-                let reason = format!("it has not answered for {} s", silent.as_secs());
-                master.lose(number, incarnation, &reason);
-                continue;
-            }
+        let beat = master.members.beat(patience);
+        for (number, incarnation, silent) in beat.silent {
+            let reason = format!("it has not answered for {} s", silent.as_secs());
+            master.lose(number, incarnation, &reason);
+        }
+        for (number, incarnation) in beat.ask {
             let master = Arc::clone(&master);
             tokio::spawn(async move {
-                // Whoever does not answer is asked again at the next tick all the same.
+                // Whoever does not answer is asked again a second later all the same.
                 let _ = tokio::time::timeout(patience, ask(&master, number, incarnation)).await;
             });
         }
@@ -174,6 +174,6 @@ async fn revocations(master: Weak<Inner>) {
             tracing::error!(%error, "connections of revoked nodes were not closed");
         }
         // The workers keep a copy of the list.
-        master.members.changed();
+        master.members.revocations_changed();
     }
 }

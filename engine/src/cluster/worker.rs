@@ -28,6 +28,7 @@ use super::VERSION;
 use super::calls::{self, Abandoned, Dropped, Leave, ReadSegment, ReserveRows, wall_ns};
 use super::master::{external, resolve, task_session};
 use super::registration::Registration;
+use super::roster::Roster;
 use super::tasks_read::TasksRead;
 use crate::cooperation::cooperative;
 use crate::environment;
@@ -123,7 +124,7 @@ pub(crate) struct Inner {
     /// The version of the list of members that is known.
     pub(crate) members: watch::Sender<u64>,
     /// Who took part by it.
-    pub(crate) peers: Mutex<Vec<calls::MemberAt>>,
+    pub(crate) roster: Mutex<Roster>,
     sys: Arc<SysTables>,
     tasks_read: Arc<TasksRead>,
     _tasks: NodeTasks,
@@ -226,7 +227,7 @@ impl Worker {
                 address,
                 incarnation,
                 members,
-                peers: Mutex::default(),
+                roster: Mutex::new(Roster::new(own.node.0)),
                 sys,
                 tasks_read,
                 _tasks: tasks,

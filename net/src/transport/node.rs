@@ -34,7 +34,8 @@ pub(crate) struct Inner {
     pub(crate) credentials: Credentials,
     pub(crate) trust: Trust,
     pub(crate) options: NetOptions,
-    pub(crate) transport: Arc<TransportConfig>,
+    /// What the socket has.
+    receive_buffer: usize,
     pub(crate) peers: Peers,
     pub(crate) services: OnceLock<Services>,
     /// As the other nodes are told.
@@ -54,11 +55,12 @@ impl Node {
         trust: Trust,
         options: NetOptions,
     ) -> Result<Self, NetError> {
-        let (socket, buffer) = options.socket(address)?;
-        let transport = Arc::new(options.transport(buffer));
+        let (socket, receive_buffer) = options.socket(address)?;
+        // What comes on the connections of others are questions.
+        let transport = options.transport(receive_buffer, options.stream_window);
         let server = tls::server(&credentials, &trust, options.version)?;
         let mut server = ServerConfig::with_crypto(Arc::new(server));
-        server.transport_config(Arc::clone(&transport));
+        server.transport_config(Arc::new(transport));
         let runtime = Arc::new(TokioRuntime);
         let endpoint = Endpoint::new(options.endpoint(), Some(server), socket, runtime);
         let endpoint = endpoint.map_err(|error| NetError::Listen {
@@ -72,7 +74,7 @@ impl Node {
                 credentials,
                 trust,
                 options,
-                transport,
+                receive_buffer,
                 peers: Peers::default(),
                 services: OnceLock::new(),
                 name,
@@ -261,6 +263,13 @@ impl Node {
 }
 
 impl Inner {
+    /// For a connection on which this node asks, as many as there are nodes that it knows now.
+    pub(crate) fn transport(&self) -> TransportConfig {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let window = self.options.window_among(self.peers.count(), cores);
+        self.options.transport(self.receive_buffer, window)
+    }
+
     /// The connection on which a node is asked; made if there is none.
     pub(crate) async fn connection(&self, peer: &Peer) -> Result<Connection, NetError> {
         if let Some(reason) = peer.lost_because() {
@@ -280,7 +289,7 @@ impl Inner {
             peer: &peer.at.name,
             tls: Arc::new(tls),
             verdict,
-            transport: Arc::clone(&self.transport),
+            transport: Arc::new(self.transport()),
             options: &self.options,
             name: &self.name,
         };

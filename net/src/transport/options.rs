@@ -26,6 +26,10 @@ pub struct NetOptions {
     /// The most bytes of one stream that are under way or unread: what a slow consumer makes its
     /// producer and itself hold, per partition.
     pub stream_window: usize,
+    /// About the most bytes that are unread on all streams together on which a node reads: in a
+    /// large cluster the windows of streams are so small that one stream from each other node to
+    /// each core keeps within this.
+    pub receive_budget: usize,
     /// The most bytes of one connection that are sent and not acknowledged.
     pub send_window: usize,
     /// Asked of the operating system for the UDP socket, which may give less
@@ -48,6 +52,7 @@ impl Default for NetOptions {
             keep_alive: Duration::from_secs(1),
             connect_timeout: Duration::from_secs(5),
             stream_window: 4 * MIB,
+            receive_budget: 256 * MIB,
             send_window: 16 * MIB,
             socket_buffer: 8 * MIB,
             largest_payload: 1472,
@@ -62,13 +67,26 @@ impl Default for NetOptions {
 /// two thousand connections.
 pub(crate) const FIRST_STREAMS: u32 = 256;
 
+/// No window is smaller: some 40 packets, which a round trip of 0.5 ms turns into 128 MB/s for each
+/// stream, and there are thousands of them.
+const LEAST_WINDOW: usize = 64 * 1024;
+
 /// What is sent before anything is acknowledged: an unloaded network between database nodes takes
 /// it, and short shuffles are over before a smaller window would have grown.
 const FIRST_WINDOW: usize = 4 * MIB;
 
 impl NetOptions {
-    /// What quinn is configured with, given the receive buffer that the socket really has.
-    pub(crate) fn transport(&self, receive_buffer: usize) -> TransportConfig {
+    /// The window of streams on which a node reads that has `peers` other nodes and `cores` cores:
+    /// a shuffle is a stream from each node to each core.
+    pub(crate) fn window_among(&self, peers: usize, cores: usize) -> usize {
+        let streams = peers.max(1).saturating_mul(cores.max(1));
+        let share = self.receive_budget / streams;
+        share.max(LEAST_WINDOW).min(self.stream_window)
+    }
+
+    /// What quinn is configured with, given the receive buffer that the socket really has and the
+    /// window of each stream.
+    pub(crate) fn transport(&self, receive_buffer: usize, stream_window: usize) -> TransportConfig {
         let mut config = TransportConfig::default();
         let idle = IdleTimeout::try_from(self.idle_timeout)
             .unwrap_or_else(|_| IdleTimeout::from(VarInt::MAX));
@@ -77,7 +95,7 @@ impl NetOptions {
             .keep_alive_interval(Some(self.keep_alive))
             .max_concurrent_bidi_streams(VarInt::from_u32(FIRST_STREAMS))
             .max_concurrent_uni_streams(VarInt::from_u32(0))
-            .stream_receive_window(window(self.stream_window))
+            .stream_receive_window(window(stream_window))
             // Unbounded per connection: a partition that nobody reads yet must not stop its
             // siblings, or both wait for each other.
             .receive_window(VarInt::MAX)
@@ -128,4 +146,33 @@ impl NetOptions {
 
 fn window(bytes: usize) -> VarInt {
     VarInt::from_u64(bytes as u64).unwrap_or(VarInt::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_shrink_with_the_number_of_nodes_so_that_all_streams_keep_within_the_budget() {
+        let options = NetOptions::default();
+        assert_eq!(options.window_among(0, 0), options.stream_window);
+        assert_eq!(options.window_among(3, 8), options.stream_window);
+        for peers in [10, 100, 500] {
+            let window = options.window_among(peers, 8);
+            assert!(
+                window < options.stream_window && window >= LEAST_WINDOW,
+                "{peers}: {window}"
+            );
+            assert!(
+                window * peers * 8 <= options.receive_budget,
+                "{peers}: {window}"
+            );
+        }
+        assert_eq!(options.window_among(1_000_000, 8), LEAST_WINDOW);
+        let small = NetOptions {
+            stream_window: 1000,
+            ..options
+        };
+        assert_eq!(small.window_among(1, 1), 1000);
+    }
 }

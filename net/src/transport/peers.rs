@@ -148,6 +148,10 @@ impl Peers {
         }
     }
 
+    pub(crate) fn count(&self) -> usize {
+        self.by_node.read().len()
+    }
+
     pub(crate) fn remove(&self, node: NodeId) {
         self.by_node.write().remove(&node);
     }
@@ -175,7 +179,12 @@ impl Peers {
 
     pub(crate) fn by_url(&self, url: &Url) -> Result<Arc<Peer>, NetError> {
         let peers = self.by_node.read();
-        let found = peers.values().find(|peer| peer.at.url == *url);
+        let usual = node_of_url(url).and_then(|node| peers.get(&node));
+        let found = match usual.filter(|peer| peer.at.url == *url) {
+            Some(usual) => Some(usual),
+            // Every exchange asks for every worker: only other URLs are worth a search.
+            None => peers.values().find(|peer| peer.at.url == *url),
+        };
         found
             .cloned()
             .ok_or_else(|| NetError::UnknownWorker { url: url.clone() })
