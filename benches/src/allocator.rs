@@ -2,9 +2,11 @@
 
 use libmimalloc_sys::{mi_option_set_default, mi_option_t};
 
-/// As in the shell.
+use crate::ledger::Ledger;
+
+/// The shell's, with a ledger.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+pub static ALLOCATOR: Ledger = Ledger::new();
 
 /// `mi_option_purge_delay` of mimalloc's header: `libmimalloc-sys` names only some options.
 const PURGE_DELAY: mi_option_t = 15;

@@ -1,4 +1,4 @@
-//! A section of `docs/benchmarks.md`: results with machine, date and revision.
+//! A section of a page in `docs/`: results with machine, date and revision.
 
 use std::fs;
 use std::io::Write as _;
@@ -7,20 +7,28 @@ use std::process::Command;
 
 use crate::error::BenchError;
 
-/// Where results are written.
-const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/benchmarks.md");
+/// Where pages are.
+const DOCS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs");
+
+/// The page that most results are on.
+const PAGE: &str = "benchmarks.md";
 
 /// Prints the results of the experiment `name`, and writes them to the page if wished.
 pub fn publish(name: &str, results: &str, write: bool) -> Result<(), BenchError> {
+    publish_in(PAGE, name, results, write)
+}
+
+/// The same for another page.
+pub fn publish_in(page: &str, name: &str, results: &str, write: bool) -> Result<(), BenchError> {
     let text = format!("{}\n\n{}", circumstances(), results.trim_end());
     writeln!(std::io::stdout(), "{text}")?;
     if write {
-        let page = Path::new(PAGE);
-        let old = fs::read_to_string(page).map_err(BenchError::file(page))?;
+        let path = Path::new(DOCS).join(page);
+        let old = fs::read_to_string(&path).map_err(BenchError::file(&path))?;
         let new = replaced(&old, name, &text).ok_or_else(|| {
-            BenchError::Unexpected(format!("{PAGE} has no place for the results of {name}"))
+            BenchError::Unexpected(format!("{page} has no place for the results of {name}"))
         })?;
-        fs::write(page, new).map_err(BenchError::file(page))?;
+        fs::write(&path, new).map_err(BenchError::file(&path))?;
     }
     Ok(())
 }

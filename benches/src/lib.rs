@@ -9,6 +9,7 @@
 //! * [`sampling`]: what tracing a share of the records costs
 //! * [`many_segments`]: how long a database with many segments takes to open
 //! * [`transport`]: the shuffle over QUIC against that over gRPC
+//! * [`scaling`]: what grows with the number of workers
 //!
 //! * [`data`]: the three applications' tables and TPC-H, generated
 //! * [`corpus`]: databases with those tables, kept between runs
@@ -16,7 +17,7 @@
 //! * [`measure`]: wall and processor time of one run
 //! * [`table`]: Markdown tables
 //! * [`document`]: a section of the page of results, with machine, date and revision
-//! * [`allocator`]: memory that was freed is kept
+//! * [`allocator`]: memory that was freed is kept; [`ledger`]: where memory is
 //! * [`error`]: what can go wrong
 
 pub mod allocator;
@@ -26,10 +27,12 @@ pub mod document;
 pub mod error;
 pub mod injected_delay;
 pub mod isolation;
+pub mod ledger;
 pub mod many_segments;
 pub mod measure;
 pub mod overhead;
 pub mod sampling;
+pub mod scaling;
 pub mod table;
 pub mod transport;
 pub mod workload;

@@ -51,9 +51,18 @@ pub fn forget_peak_of(process: u32) -> Result<(), BenchError> {
 
 /// The most memory, in bytes, that a process has had resident.
 pub fn peak_bytes_of(process: u32) -> Result<u64, BenchError> {
+    status_bytes(process, "VmHWM:")
+}
+
+/// The memory, in bytes, that a process has resident.
+pub fn resident_bytes_of(process: u32) -> Result<u64, BenchError> {
+    status_bytes(process, "VmRSS:")
+}
+
+fn status_bytes(process: u32, field: &str) -> Result<u64, BenchError> {
     let path = format!("/proc/{process}/status");
     let status = fs::read_to_string(&path).map_err(BenchError::file(&path))?;
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let peak = status.lines().find_map(|line| line.strip_prefix(field));
     peak.and_then(|peak| peak.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok())
         .map(|kilobytes| kilobytes * 1024)
         .ok_or_else(|| BenchError::Unexpected(format!("{path} says nothing of memory")))

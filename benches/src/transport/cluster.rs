@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::process::Stdio;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use datafusion::common::DataFusionError;
 use datafusion::execution::SessionStateBuilder;
@@ -16,10 +16,10 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use url::Url;
 
-use super::worker::{network, node};
+use super::worker::{FORGET, Tuning, network, node};
 use crate::corpus::Corpus;
 use crate::error::BenchError;
-use crate::measure::{cpu_seconds_of, forget_peak_of, peak_bytes_of};
+use crate::measure::{cpu_seconds_of, forget_peak_of, peak_bytes_of, resident_bytes_of};
 
 /// How batches get from worker to worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +54,9 @@ impl Transport {
     }
 }
 
+/// Memory that has been freed is given back to the system within this time.
+const SETTLED: Duration = Duration::from_secs(5);
+
 /// How many worker processes there are.
 const WORKERS: u32 = 2;
 
@@ -77,8 +80,9 @@ struct Process {
 }
 
 impl Cluster {
-    /// Starts the processes and waits until they serve.
-    pub async fn start() -> Result<Self, BenchError> {
+    /// Starts the processes and waits until they serve. At their end they write into the directory
+    /// `ledgers`, if there is one, where they had memory.
+    pub async fn start(tuning: Tuning, ledgers: Option<&Path>) -> Result<Self, BenchError> {
         let home = tempfile::tempdir()?;
         let now = SystemTime::now();
         let authority = Authority::create(now).map_err(network)?;
@@ -94,9 +98,11 @@ impl Cluster {
         }
         let mut workers = Vec::new();
         for number in 1..=WORKERS {
-            workers.push(Process::start(&home.path().join(number.to_string())).await?);
+            let identity = home.path().join(number.to_string());
+            let ledger = ledgers.map(|directory| directory.join(format!("worker-{number}.txt")));
+            workers.push(Process::start(&identity, tuning, ledger.as_deref()).await?);
         }
-        let coordinator = node(&home.path().join("0"))?;
+        let coordinator = node(&home.path().join("0"), tuning)?;
         let addresses: Vec<_> = workers.iter().map(|w| w.addresses[0].clone()).collect();
         for (number, address) in (1..).zip(&addresses) {
             let address = address.parse().map_err(network)?;
@@ -167,9 +173,36 @@ impl Cluster {
         self.pids().map(cpu_seconds_of).sum()
     }
 
-    /// Lets peaks of memory begin anew.
-    pub fn forget_peaks(&self) -> Result<(), BenchError> {
+    /// Waits until the workers have given back what they have freed, and lets peaks of memory
+    /// begin anew.
+    pub async fn forget_peaks(&mut self) -> Result<(), BenchError> {
+        let deadline = Instant::now() + SETTLED;
+        let mut before = u64::MAX;
+        while Instant::now() < deadline {
+            let now: Result<Vec<u64>, _> = self.pids().map(resident_bytes_of).collect();
+            let now = now?.into_iter().sum();
+            if now >= before {
+                break;
+            }
+            before = now;
+            tokio::time::sleep(SETTLED / 10).await;
+        }
+        for worker in &mut self.workers {
+            worker
+                .input
+                .write_all(format!("{FORGET}\n").as_bytes())
+                .await?;
+        }
         self.pids().try_for_each(forget_peak_of)
+    }
+
+    /// Ends the processes, so that they can write their ledgers.
+    pub async fn stop(self) -> Result<(), BenchError> {
+        for mut worker in self.workers {
+            drop(worker.input);
+            worker.child.wait().await?;
+        }
+        Ok(())
     }
 
     /// The most memory that any of the workers has had resident.
@@ -184,12 +217,22 @@ impl Cluster {
 }
 
 impl Process {
-    async fn start(identity: &Path) -> Result<Self, BenchError> {
+    async fn start(
+        identity: &Path,
+        tuning: Tuning,
+        ledger: Option<&Path>,
+    ) -> Result<Self, BenchError> {
         let program = std::env::current_exe()?;
         let mut child = Command::new(program)
             .arg("worker")
             .arg("--identity")
             .arg(identity)
+            .args(tuning.arguments())
+            .args(
+                ledger
+                    .iter()
+                    .flat_map(|path| ["--ledger".as_ref(), path.as_os_str()]),
+            )
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true)

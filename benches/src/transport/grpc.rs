@@ -3,9 +3,11 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::common::{DataFusionError, Result};
+use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion_distributed::grpc::{BoxCloneSyncChannel, create_worker_client};
 use datafusion_distributed::{
     ChannelResolver, DistributedExt, Worker, WorkerChannel, WorkerQueryContext,
@@ -38,7 +40,10 @@ pub fn write_certificate(directory: &Path, home: &Path) -> Result<(), BenchError
 }
 
 /// Serves with TLS and without; where.
-pub async fn serve(directory: &Path) -> Result<[String; 2], BenchError> {
+pub async fn serve(
+    directory: &Path,
+    environment: &Arc<RuntimeEnv>,
+) -> Result<[String; 2], BenchError> {
     let resolver = tls(directory)?;
     let encrypted = Worker::from_session_builder(move |context: WorkerQueryContext| {
         let resolver = resolver.clone();
@@ -46,14 +51,16 @@ pub async fn serve(directory: &Path) -> Result<[String; 2], BenchError> {
             let builder = context.builder;
             Ok(builder.with_distributed_channel_resolver(resolver).build())
         }
-    });
+    })
+    .with_runtime_env(Arc::clone(environment));
     let pem = Pem::read(directory)?;
     let config = ServerTlsConfig::new()
         .identity(pem.identity())
         .client_ca_root(pem.root());
     let server = Server::builder().tls_config(config).map_err(refused)?;
     let encrypted = spawn(server, encrypted).await?;
-    let plain = spawn(Server::builder(), Worker::default()).await?;
+    let plain = Worker::default().with_runtime_env(Arc::clone(environment));
+    let plain = spawn(Server::builder(), plain).await?;
     Ok([encrypted.to_string(), plain.to_string()])
 }
 

@@ -29,7 +29,7 @@ pub mod worker;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
 use datafusion::common::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::execute_stream;
@@ -62,9 +62,37 @@ pub struct Arguments {
     /// Where generated databases are kept.
     #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/benchmarks"))]
     data: PathBuf,
+    /// Only these parts.
+    #[arg(long, value_delimiter = ',')]
+    parts: Vec<Part>,
+    /// Let the workers that have a slow consumer write into this directory where their memory was
+    /// when it was most, one file a worker, of the last transport; they are slower.
+    #[arg(long)]
+    ledgers: Option<PathBuf>,
+    #[command(flatten)]
+    tuning: worker::Tuning,
     /// Write the results into docs/benchmarks.md.
     #[arg(long)]
     write: bool,
+}
+
+/// A part of the experiment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// The queries of TPC-H
+    Tpch,
+    /// A raw shuffle
+    Shuffle,
+    /// A slow consumer
+    Memory,
+    /// The first query of fresh workers
+    First,
+}
+
+impl Arguments {
+    fn has(&self, part: Part) -> bool {
+        self.parts.is_empty() || self.parts.contains(&part)
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -93,17 +121,25 @@ async fn experiment(arguments: &Arguments) -> Result<(), BenchError> {
     let corpus = Corpus::open(&arguments.data, name.directory(), || name.generate()).await?;
     let embedded = corpus.database.session();
     embedded.sql("SET profile.level = 'off'").await?;
-    let cluster = Cluster::start().await?;
+    let cluster = Cluster::start(arguments.tuning, None).await?;
     let mut variants = vec![(None, corpus.plain().await?)];
     for transport in Transport::ALL {
         variants.push((Some(transport), cluster.session(transport, &corpus).await?));
     }
     let mut results = Results::default();
-    tpch(arguments, &embedded, &variants, &mut results).await?;
-    shuffle(arguments, &cluster, &variants, &mut results).await?;
+    if arguments.has(Part::Tpch) {
+        tpch(arguments, &embedded, &variants, &mut results).await?;
+    }
+    if arguments.has(Part::Shuffle) {
+        shuffle(arguments, &cluster, &variants, &mut results).await?;
+    }
     drop(cluster);
-    slow_consumer(&corpus, &mut results).await?;
-    first_query(arguments, &corpus, &mut results).await?;
+    if arguments.has(Part::Memory) {
+        slow_consumer(arguments, &corpus, &mut results).await?;
+    }
+    if arguments.has(Part::First) {
+        first_query(arguments, &corpus, &mut results).await?;
+    }
     publish("transport", &results.to_string(), arguments.write)
 }
 
@@ -219,14 +255,19 @@ async fn shuffle(
 }
 
 /// Fresh workers for each transport: what one leaves behind is not the other's.
-async fn slow_consumer(corpus: &Corpus, results: &mut Results) -> Result<(), BenchError> {
+async fn slow_consumer(
+    arguments: &Arguments,
+    corpus: &Corpus,
+    results: &mut Results,
+) -> Result<(), BenchError> {
     for transport in Transport::ALL {
-        let cluster = Cluster::start().await?;
+        let mut cluster = Cluster::start(arguments.tuning, arguments.ledgers.as_deref()).await?;
         let context = cluster.session(transport, corpus).await?;
         // Connections, code and footers are there before memory is looked at.
         let warm = plans::counted_shuffle(&context).await?;
         drain(execute_stream(warm, context.task_ctx())?, Duration::ZERO).await?;
-        cluster.forget_peaks()?;
+        let fast_peak_bytes = cluster.peak_bytes()?;
+        cluster.forget_peaks().await?;
         let plan = plans::large_shuffle(&context, COPIES).await?;
         let stream = execute_stream(plan, context.task_ctx())?;
         let started = Instant::now();
@@ -235,8 +276,10 @@ async fn slow_consumer(corpus: &Corpus, results: &mut Results) -> Result<(), Ben
             transport,
             rows,
             seconds: started.elapsed().as_secs_f64(),
+            fast_peak_bytes,
             peak_bytes: cluster.peak_bytes()?,
         });
+        cluster.stop().await?;
     }
     Ok(())
 }
@@ -249,7 +292,7 @@ async fn first_query(
     let query = tpch_query(3)?;
     for _ in 0..arguments.fresh {
         for transport in Transport::ALL {
-            let cluster = Cluster::start().await?;
+            let cluster = Cluster::start(arguments.tuning, None).await?;
             let context = cluster.session(transport, corpus).await?;
             let (_, first) = timed(rows_of(&context, &query)).await?;
             let (_, second) = timed(rows_of(&context, &query)).await?;

@@ -35,6 +35,8 @@ pub struct Memory {
     pub rows: usize,
     /// Seconds that it took.
     pub seconds: f64,
+    /// The most that one of the workers had resident in the fast shuffle before.
+    pub fast_peak_bytes: u64,
     /// The most that one of the workers had resident.
     pub peak_bytes: u64,
 }
@@ -133,13 +135,20 @@ impl fmt::Display for Results {
             f,
             "Four times `lineitem` to a consumer that takes 4 ms a batch:\n"
         )?;
-        let mut table = Table::new(&["transport", "rows", "s", "peak of a worker, MB"]);
+        let mut table = Table::new(&[
+            "transport",
+            "rows",
+            "s",
+            "peak of a worker, MB",
+            "of the same without a slow consumer, once, MB",
+        ]);
         for run in &self.memory {
             table.row(vec![
                 run.transport.name().to_owned(),
                 count(run.rows as u64),
                 format!("{:.1}", run.seconds),
                 format!("{:.0}", run.peak_bytes as f64 / 1e6),
+                format!("{:.0}", run.fast_peak_bytes as f64 / 1e6),
             ]);
         }
         writeln!(f, "{table}")?;

@@ -6,11 +6,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion_distributed::{DistributedExt, Worker, WorkerQueryContext};
 use skewer_net::identity::{Credentials, NodeId, Revocations, Trust};
 use skewer_net::{NetOptions, Node, PeerAddress, Services};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
+use crate::allocator::ALLOCATOR;
 use crate::error::BenchError;
 
 /// What a worker process is told.
@@ -19,11 +21,58 @@ pub struct Arguments {
     /// Its certificate and key.
     #[arg(long)]
     identity: PathBuf,
+    /// Where to write, at the end, where memory was when it was most.
+    #[arg(long)]
+    ledger: Option<PathBuf>,
+    #[command(flatten)]
+    tuning: Tuning,
 }
+
+/// What may be tried otherwise than it is.
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub struct Tuning {
+    /// Bytes that a stream over QUIC may have unread.
+    #[arg(long)]
+    pub stream_window: Option<usize>,
+    /// Bytes that the operators of a worker may hold, whatever the transport; beyond, exchanges
+    /// spill to files.
+    #[arg(long)]
+    pub memory_limit: Option<usize>,
+}
+
+impl Tuning {
+    /// For the command of a worker.
+    pub(super) fn arguments(self) -> Vec<String> {
+        let stream_window = self.stream_window.map(|bytes| ("--stream-window", bytes));
+        let memory_limit = self.memory_limit.map(|bytes| ("--memory-limit", bytes));
+        let all = stream_window.into_iter().chain(memory_limit);
+        all.flat_map(|(name, bytes)| [name.to_owned(), bytes.to_string()])
+            .collect()
+    }
+
+    /// What tasks run in.
+    pub(super) fn environment(self) -> Result<Arc<RuntimeEnv>, BenchError> {
+        let mut builder = RuntimeEnvBuilder::new();
+        if let Some(bytes) = self.memory_limit {
+            builder = builder.with_memory_limit(bytes, 1.0);
+        }
+        Ok(builder.build_arc()?)
+    }
+}
+
+/// So many places that have memory are told.
+const PLACES: usize = 25;
+
+/// What the experiment says when peaks begin anew.
+pub(super) const FORGET: &str = "forget peaks";
 
 /// Prints where it listens, reads where the workers are, and serves until its input ends.
 pub async fn run(arguments: &Arguments) -> Result<(), BenchError> {
-    let node = node(&arguments.identity)?;
+    if arguments.ledger.is_some() {
+        ALLOCATOR.watch();
+    }
+    let node = node(&arguments.identity, arguments.tuning)?;
+    let environment = arguments.tuning.environment()?;
     let resolver = node.resolver();
     let worker = Worker::from_session_builder(move |context: WorkerQueryContext| {
         let resolver = resolver.clone();
@@ -31,12 +80,15 @@ pub async fn run(arguments: &Arguments) -> Result<(), BenchError> {
             let builder = context.builder;
             Ok(builder.with_distributed_channel_resolver(resolver).build())
         }
-    });
+    })
+    .with_runtime_env(Arc::clone(&environment));
     let address = node.local_address()?;
     #[cfg(feature = "grpc")]
-    let others = super::grpc::serve(&arguments.identity).await?.join(" ");
+    let others = super::grpc::serve(&arguments.identity, &environment)
+        .await?
+        .join(" ");
     #[cfg(not(feature = "grpc"))]
-    let others = "";
+    let (others, _) = ("", environment);
     writeln!(std::io::stdout(), "{address} {others}")?;
 
     let mut input = BufReader::new(tokio::io::stdin()).lines();
@@ -54,22 +106,32 @@ pub async fn run(arguments: &Arguments) -> Result<(), BenchError> {
     });
     writeln!(std::io::stdout(), "ready")?;
     // Whoever started it is gone when its input ends.
-    while input.next_line().await?.is_some() {}
+    while let Some(line) = input.next_line().await? {
+        if line == FORGET {
+            ALLOCATOR.forget();
+        }
+    }
+    if let Some(path) = &arguments.ledger {
+        std::fs::write(path, ALLOCATOR.report(PLACES)).map_err(BenchError::file(path))?;
+    }
     Ok(())
 }
 
 /// A node with the certificate in `identity`, on a port of the system's choice.
-pub(super) fn node(identity: &std::path::Path) -> Result<Node, BenchError> {
+pub(super) fn node(identity: &std::path::Path, tuning: Tuning) -> Result<Node, BenchError> {
     let credentials = Credentials::load(identity).map_err(network)?;
     let trust = Trust::new(credentials.authority(), Arc::new(Revocations::in_memory()));
     let here = SocketAddr::from(([127, 0, 0, 1], 0));
-    let node = Node::bind(
+    let mut options = NetOptions::default();
+    if let Some(window) = tuning.stream_window {
+        options.stream_window = window;
+    }
+    Ok(Node::bind(
         here,
         credentials,
         trust.map_err(network)?,
-        NetOptions::default(),
-    );
-    Ok(node?)
+        options,
+    )?)
 }
 
 /// An error of identities.
