@@ -20,7 +20,7 @@ use prost::Message;
 use serde::{Deserialize, Serialize};
 use skewer_exec::{
     Exchange, LineageCapture, MeasuredRecords, NumberedExec, Observed, ProfiledExec, SampledRowId,
-    TimedEvaluationExec, TimedExpressions,
+    SingleValue, TimedEvaluationExec, TimedExpressions,
 };
 
 use crate::records::{EncodedCapture, EncodedSource};
@@ -106,7 +106,8 @@ impl PhysicalExtensionCodec for WithoutOurFunctions {
     }
 
     fn try_encode_udaf(&self, function: &AggregateUDF, bytes: &mut Vec<u8>) -> Result<()> {
-        if function.inner().is::<LineageCapture>() {
+        let inner = function.inner();
+        if inner.is::<LineageCapture>() || inner.is::<SingleValue>() {
             return not_impl_err!("{} is not its own", function.name());
         }
         DistributedCodec.try_encode_udaf(function, bytes)
@@ -115,6 +116,9 @@ impl PhysicalExtensionCodec for WithoutOurFunctions {
 
 /// Stands for [`SampledRowId`].
 const SAMPLED_ROW_ID: &[u8] = b"sampled";
+
+/// Stands for [`SingleValue`]; no encoded capture begins like this.
+const SINGLE_VALUE: &[u8] = b"single value";
 
 /// An operator without its inputs.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -326,10 +330,16 @@ impl PhysicalExtensionCodec for SkewerCodec {
             let encoded = EncodedCapture::from(capture);
             bytes.extend(postcard::to_stdvec(&encoded).map_err(external)?);
         }
+        if function.inner().is::<SingleValue>() {
+            bytes.extend(SINGLE_VALUE);
+        }
         Ok(())
     }
 
     fn try_decode_udaf(&self, name: &str, bytes: &[u8]) -> Result<Arc<AggregateUDF>> {
+        if bytes == SINGLE_VALUE {
+            return Ok(Arc::new(AggregateUDF::from(SingleValue::default())));
+        }
         let capture: EncodedCapture = postcard::from_bytes(bytes).map_err(external)?;
         let place = self.place()?;
         place.records.capture(name, capture, &place.recorder)

@@ -15,6 +15,7 @@
 //! * [`long_values`]: rows worth timing by themselves
 //! * [`row_function`]: scalar functions of one row, which time each call
 //! * [`sample`]: choosing the base records that are traced
+//! * [`single_value`]: the value of a scalar subquery that is planned as a join
 //! * [`output_records`]: the root, which says what result rows were made from
 
 mod batch_bytes;
@@ -30,6 +31,7 @@ pub mod preemption;
 pub mod profiled;
 pub mod row_function;
 pub mod sample;
+pub mod single_value;
 pub mod source;
 pub mod timed_evaluation;
 
@@ -42,5 +44,6 @@ pub use output_records::{OutputRecordsExec, ResultRecords};
 pub use profiled::{Exchange, Observed, ProfiledExec, is_exchange};
 pub use row_function::{RowClosure, RowFunction};
 pub use sample::SampledRowId;
+pub use single_value::SingleValue;
 pub use source::{AggregateSource, RecordSource, ScanSource};
 pub use timed_evaluation::{MeasuredRecords, TimedEvaluationExec, TimedExpressions};

@@ -7,6 +7,7 @@
 //! * [`costly`]: which expressions are worth timing
 //! * [`timed_node`]: the logical node of a timed evaluation, and its planning
 //! * [`instrument`]: numbering and wrapping physical operators
+//! * [`scalar_subquery`]: scalar subqueries as joins
 //! * [`distribution`]: plans that run on several workers
 
 pub mod costly;
@@ -14,6 +15,7 @@ pub mod distribution;
 pub mod instrument;
 pub mod lineage;
 mod plan_query;
+pub mod scalar_subquery;
 pub mod timed_node;
 
 pub use plan_query::{plan_query, plan_query_on};

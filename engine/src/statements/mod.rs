@@ -49,6 +49,7 @@ use datafusion::sql::parser::Statement as DFStatement;
 use datafusion::sql::sqlparser::ast;
 use futures::StreamExt;
 use skewer_cluster::{CollectMetrics, Workers};
+use skewer_optimizer::scalar_subquery::{join_scalar_subqueries, with_single_values};
 use skewer_profiling::Level;
 use skewer_sql::Statement;
 use skewer_storage::{Snapshot, Storage, Transaction};
@@ -404,7 +405,13 @@ impl Context {
             }
             state = self.on_workers(workers, state)?;
         }
-        let optimized = state.optimize(plan)?;
+        let optimized = if workers.is_some() || self.record.recorder().level() == Level::Records {
+            // Workers cannot evaluate a subquery first, and its rows are in the lineage.
+            join_scalar_subqueries(state.config_mut().options_mut());
+            state.optimize(&with_single_values(plan.clone())?)?
+        } else {
+            state.optimize(plan)?
+        };
         let database = self.session.database_inner();
         missing::check(&optimized, self.catalog.snapshot(), |worker| {
             database.lost(worker)

@@ -75,10 +75,54 @@ pub enum Naive {
     /// Keeps rows whose column is greater than a number.
     Filter(Box<Naive>, Scalar, i64),
     Project(Box<Naive>, Vec<Scalar>),
-    InnerJoin(Box<Naive>, Box<Naive>, usize, usize),
+    Join(Box<Naive>, Box<Naive>, Kind, usize, usize),
+    /// Keeps rows of the left side that have, or have not, an equal one on the right.
+    Tested(Box<Naive>, Box<Naive>, bool, usize, usize),
+    /// Keeps rows whose column is greater than the greatest of another query's.
+    GreaterThanAll(Box<Naive>, Box<Naive>, usize, usize),
+    /// As `Aggregate`, also for no keys, and for all but the last of them.
+    Rollup(Box<Naive>, Vec<usize>, Vec<Fold>),
+    /// Of all rows with the same value in a column, the first in the order of all columns.
+    DistinctOn(Box<Naive>, usize),
+    /// Appends the sum of a column over all rows with the same value in another.
+    Window(Box<Naive>, usize, usize),
+    /// Two rows of each: a column and one of two others.
+    Unnest(Box<Naive>, usize, [usize; 2]),
+    /// The first rows, in the order of all columns, of those that differ.
+    Limit(Box<Naive>, usize),
+    /// Rows of the left side, each once, that are, or are not, on the right.
+    InOther(Box<Naive>, Box<Naive>, bool),
     Aggregate(Box<Naive>, Vec<usize>, Vec<Fold>),
     UnionAll(Box<Naive>, Box<Naive>),
     Distinct(Box<Naive>),
+}
+
+/// Which rows without a partner a join returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Inner,
+    Left,
+    Right,
+    Full,
+}
+
+impl Kind {
+    fn sql(self) -> &'static str {
+        match self {
+            Self::Inner => "JOIN",
+            Self::Left => "LEFT JOIN",
+            Self::Right => "RIGHT JOIN",
+            Self::Full => "FULL JOIN",
+        }
+    }
+
+    fn keeps_left(self) -> bool {
+        matches!(self, Self::Left | Self::Full)
+    }
+
+    fn keeps_right(self) -> bool {
+        matches!(self, Self::Right | Self::Full)
+    }
 }
 
 pub type Tables = BTreeMap<&'static str, Vec<(i64, Vec<Value>)>>;
@@ -100,19 +144,28 @@ impl Naive {
                 _ => Scalar::Column(c),
             }
         };
-        match random.random_range(0..9) {
+        let other = |random: &mut Random| {
+            let below = random.random_range(0..depth);
+            Box::new(Self::generate(random, below))
+        };
+        match random.random_range(0..18) {
             0 => Self::Filter(input, scalar(random), random.random_range(0..3)),
             1 => {
                 let width = random.random_range(1..=3);
                 Self::Project(input, (0..width).map(|_| scalar(random)).collect())
             }
             2 | 3 => {
-                let below = random.random_range(0..depth);
-                let other = Box::new(Self::generate(random, below));
+                let other = other(random);
                 let (l, r) = (column(random), random.random_range(0..other.width()));
-                Self::InnerJoin(input, other, l, r)
+                let kind = match random.random_range(0..6) {
+                    0 => Kind::Left,
+                    1 => Kind::Right,
+                    2 => Kind::Full,
+                    _ => Kind::Inner,
+                };
+                Self::Join(input, other, kind, l, r)
             }
-            4..=6 => {
+            4..=7 => {
                 let mut keys: Vec<_> = (0..random.random_range(0..=2))
                     .map(|_| column(random))
                     .collect();
@@ -127,11 +180,38 @@ impl Naive {
                     }
                 });
                 let folds = folds.collect();
-                Self::Aggregate(input, keys, folds)
+                if keys.is_empty() || random.random_range(0..4) > 0 {
+                    Self::Aggregate(input, keys, folds)
+                } else {
+                    Self::Rollup(input, keys, folds)
+                }
             }
-            7 => {
-                let below = random.random_range(0..depth);
-                let other = Box::new(Self::generate(random, below));
+            8 | 9 => {
+                let other = other(random);
+                let (l, r) = (column(random), random.random_range(0..other.width()));
+                Self::Tested(input, other, random.random_range(0..2) == 0, l, r)
+            }
+            10 => {
+                let other = other(random);
+                let (l, r) = (column(random), random.random_range(0..other.width()));
+                Self::GreaterThanAll(input, other, l, r)
+            }
+            11 => Self::DistinctOn(input, column(random)),
+            12 => Self::Window(input, column(random), column(random)),
+            13 => Self::Unnest(input, column(random), [column(random), column(random)]),
+            14 => Self::Limit(input, random.random_range(1..5)),
+            15 => {
+                let other = other(random);
+                let width = width.min(other.width()).min(2);
+                let columns: Vec<_> = (0..width).map(Scalar::Column).collect();
+                Self::InOther(
+                    Box::new(Self::Project(input, columns.clone())),
+                    Box::new(Self::Project(other, columns)),
+                    random.random_range(0..2) == 0,
+                )
+            }
+            16 => {
+                let other = other(random);
                 let width = width.min(other.width()).min(2);
                 let columns: Vec<_> = (0..width).map(Scalar::Column).collect();
                 Self::UnionAll(
@@ -143,13 +223,50 @@ impl Naive {
         }
     }
 
+    /// How many kinds of queries [`Naive::kinds`] tells apart.
+    pub const KINDS: usize = 20;
+
+    /// The kinds of queries that this one is made of.
+    pub fn kinds(&self, into: &mut BTreeSet<&'static str>) {
+        let (kind, inputs): (_, &[&Self]) = match self {
+            Self::Scan(_) => ("scan", &[]),
+            Self::Filter(input, ..) => ("filter", &[input]),
+            Self::Project(input, _) => ("projection", &[input]),
+            Self::Join(left, right, kind, ..) => (kind.sql(), &[left, right]),
+            Self::Tested(left, right, true, ..) => ("exists", &[left, right]),
+            Self::Tested(left, right, false, ..) => ("not exists", &[left, right]),
+            Self::GreaterThanAll(left, right, ..) => ("scalar subquery", &[left, right]),
+            Self::Aggregate(input, ..) => ("aggregate", &[input]),
+            Self::Rollup(input, ..) => ("rollup", &[input]),
+            Self::DistinctOn(input, _) => ("distinct on", &[input]),
+            Self::Window(input, ..) => ("window", &[input]),
+            Self::Unnest(input, ..) => ("unnest", &[input]),
+            Self::Limit(input, _) => ("limit", &[input]),
+            Self::InOther(left, right, true) => ("intersect", &[left, right]),
+            Self::InOther(left, right, false) => ("except", &[left, right]),
+            Self::UnionAll(left, right) => ("union all", &[left, right]),
+            Self::Distinct(input) => ("distinct", &[input]),
+        };
+        into.insert(kind);
+        inputs.iter().for_each(|input| input.kinds(into));
+    }
+
     fn width(&self) -> usize {
         match self {
             Self::Scan(_) => 2,
             Self::Filter(input, ..) | Self::Distinct(input) => input.width(),
             Self::Project(_, scalars) => scalars.len(),
-            Self::InnerJoin(left, right, ..) => left.width() + right.width(),
-            Self::Aggregate(_, keys, folds) => keys.len() + folds.len(),
+            Self::Tested(input, ..)
+            | Self::GreaterThanAll(input, ..)
+            | Self::DistinctOn(input, _)
+            | Self::Limit(input, _)
+            | Self::InOther(input, ..) => input.width(),
+            Self::Join(left, right, ..) => left.width() + right.width(),
+            Self::Aggregate(_, keys, folds) | Self::Rollup(_, keys, folds) => {
+                keys.len() + folds.len()
+            }
+            Self::Window(input, ..) => input.width() + 1,
+            Self::Unnest(..) => 2,
             Self::UnionAll(left, _) => left.width(),
         }
     }
@@ -175,14 +292,77 @@ impl Naive {
                 let items = named(scalars.iter().map(Scalar::sql).collect());
                 format!("SELECT {items} FROM ({}) AS q", input.sql())
             }
-            Self::InnerJoin(left, right, l, r) => {
+            Self::Join(left, right, kind, l, r) => {
                 let mut items: Vec<_> = (0..left.width()).map(|c| format!("l.c{c}")).collect();
                 items.extend((0..right.width()).map(|c| format!("r.c{c}")));
                 format!(
-                    "SELECT {} FROM ({}) AS l JOIN ({}) AS r ON l.c{l} = r.c{r}",
+                    "SELECT {} FROM ({}) AS l {} ({}) AS r ON l.c{l} = r.c{r}",
                     named(items),
                     left.sql(),
+                    kind.sql(),
                     right.sql()
+                )
+            }
+            Self::Tested(left, right, has, l, r) => {
+                let not = if *has { "" } else { "NOT " };
+                format!(
+                    "SELECT * FROM ({}) AS l WHERE {not}EXISTS \
+                     (SELECT 1 FROM ({}) AS r WHERE l.c{l} = r.c{r})",
+                    left.sql(),
+                    right.sql()
+                )
+            }
+            Self::GreaterThanAll(left, right, l, r) => {
+                format!(
+                    "SELECT * FROM ({}) AS l WHERE l.c{l} > (SELECT max(r.c{r}) FROM ({}) AS r)",
+                    left.sql(),
+                    right.sql()
+                )
+            }
+            Self::DistinctOn(input, key) => {
+                // The key first, and no column twice: DataFusion 55.2 panics then.
+                let others = (0..input.width()).filter(|c| c != key);
+                let columns = in_order(std::iter::once(*key).chain(others));
+                format!(
+                    "SELECT * FROM (SELECT DISTINCT ON (c{key}) * FROM ({}) AS q \
+                     ORDER BY {columns}) AS q",
+                    input.sql()
+                )
+            }
+            Self::Window(input, sum, key) => {
+                let width = input.width();
+                format!(
+                    "SELECT *, sum(c{sum}) OVER (PARTITION BY c{key}) AS c{width} FROM ({}) AS q",
+                    input.sql()
+                )
+            }
+            Self::Unnest(input, one, [first, second]) => {
+                format!(
+                    "SELECT c{one} AS c0, unnest(make_array(c{first}, c{second})) AS c1 \
+                     FROM ({}) AS q",
+                    input.sql()
+                )
+            }
+            Self::Limit(input, rows) => {
+                let columns = in_order(0..input.width());
+                format!(
+                    "SELECT * FROM (SELECT DISTINCT * FROM ({}) AS q \
+                     ORDER BY {columns} LIMIT {rows}) AS q",
+                    input.sql()
+                )
+            }
+            Self::InOther(left, right, is) => {
+                let operation = if *is { "INTERSECT" } else { "EXCEPT" };
+                format!("{} {operation} {}", left.sql(), right.sql())
+            }
+            Self::Rollup(input, keys, folds) => {
+                let mut items: Vec<_> = keys.iter().map(|c| format!("q.c{c}")).collect();
+                let group = items.join(", ");
+                items.extend(folds.iter().map(|fold| fold.sql()));
+                format!(
+                    "SELECT {} FROM ({}) AS q GROUP BY ROLLUP ({group})",
+                    named(items),
+                    input.sql()
                 )
             }
             Self::Aggregate(input, keys, folds) => {
@@ -226,50 +406,171 @@ impl Naive {
                 })
                 .collect()
             }
-            Self::InnerJoin(left, right, l, r) => {
+            Self::Join(left, right, kind, l, r) => {
+                let widths = (left.width(), right.width());
                 let (left, right) = (left.evaluate(tables), right.evaluate(tables));
-                let mut rows = Vec::new();
-                for (values, from) in &left {
-                    for (more, also) in &right {
-                        if values[*l].is_some() && values[*l] == more[*r] {
-                            let values = values.iter().chain(more).copied().collect();
-                            rows.push((values, from.union(also).copied().collect()));
-                        }
-                    }
+                join(&left, &right, *kind, (*l, *r), widths)
+            }
+            Self::Tested(left, right, has, l, r) => {
+                let right = right.evaluate(tables);
+                let mut rows = left.evaluate(tables);
+                rows.retain(|(values, _)| {
+                    let equal = |(other, _): &Row| values[*l].is_some() && values[*l] == other[*r];
+                    right.iter().any(equal) == *has
+                });
+                rows
+            }
+            Self::GreaterThanAll(left, right, l, r) => {
+                let right = right.evaluate(tables);
+                let greatest = right.iter().filter_map(|(values, _)| values[*r]).max();
+                let all: BTreeSet<Base> = lineage(&right.iter().collect::<Vec<_>>());
+                let mut rows = left.evaluate(tables);
+                rows.retain(|(values, _)| {
+                    matches!((values[*l], greatest), (Some(value), Some(max)) if value > max)
+                });
+                for (_, from) in &mut rows {
+                    from.extend(&all);
                 }
+                rows
+            }
+            Self::DistinctOn(input, key) => {
+                let rows = input.evaluate(tables);
+                grouped(&rows, &[*key])
+                    .into_values()
+                    .map(|rows| {
+                        let first = rows.iter().map(|(values, _)| values).min();
+                        (first.cloned().unwrap_or_default(), lineage(&rows))
+                    })
+                    .collect()
+            }
+            Self::Window(input, sum, key) => {
+                let rows = input.evaluate(tables);
+                let groups = grouped(&rows, &[*key]);
+                let appended = rows.iter().map(|(values, from)| {
+                    let frame = &groups[&vec![values[*key]]];
+                    let mut values = values.clone();
+                    values.push(Fold::Sum(*sum).evaluate(frame));
+                    (values, from.clone())
+                });
+                appended.collect()
+            }
+            Self::Unnest(input, one, two) => {
+                let rows = input.evaluate(tables).into_iter();
+                rows.flat_map(|(values, from)| {
+                    two.map(|other| (vec![values[*one], values[other]], from.clone()))
+                })
+                .collect()
+            }
+            Self::Limit(input, count) => {
+                let mut rows = distinct(input.evaluate(tables));
+                rows.truncate(*count);
+                rows
+            }
+            Self::InOther(left, right, is) => {
+                let right = right.evaluate(tables);
+                let mut rows = distinct(left.evaluate(tables));
+                rows.retain(|(values, _)| right.iter().any(|(other, _)| other == values) == *is);
                 rows
             }
             Self::Aggregate(input, keys, folds) => {
                 let rows = input.evaluate(tables);
-                let mut groups: BTreeMap<Vec<Value>, Vec<&Row>> = BTreeMap::new();
-                if keys.is_empty() {
-                    groups.insert(Vec::new(), Vec::new());
-                }
-                for row in &rows {
-                    let key = keys.iter().map(|c| row.0[*c]).collect();
-                    groups.entry(key).or_default().push(row);
-                }
-                let groups = groups.into_iter();
-                groups
-                    .map(|(mut values, rows)| {
-                        values.extend(folds.iter().map(|fold| fold.evaluate(&rows)));
-                        let from = rows.iter().flat_map(|(_, from)| from.iter().copied());
-                        (values, from.collect())
+                aggregate(&rows, keys, folds)
+            }
+            Self::Rollup(input, keys, folds) => {
+                let rows = input.evaluate(tables);
+                let sets = (0..=keys.len()).flat_map(|kept| {
+                    let groups = aggregate(&rows, &keys[..kept], folds).into_iter();
+                    groups.map(move |(mut values, from)| {
+                        // Keys that this set is not grouped by are NULL.
+                        let none = std::iter::repeat_n(None, keys.len() - kept);
+                        values.splice(kept..kept, none);
+                        (values, from)
                     })
-                    .collect()
+                });
+                sets.collect()
             }
             Self::UnionAll(left, right) => {
                 let mut rows = left.evaluate(tables);
                 rows.extend(right.evaluate(tables));
                 rows
             }
-            Self::Distinct(input) => {
-                let mut groups: BTreeMap<Vec<Value>, BTreeSet<Base>> = BTreeMap::new();
-                for (values, from) in input.evaluate(tables) {
-                    groups.entry(values).or_default().extend(from);
-                }
-                groups.into_iter().collect()
-            }
+            Self::Distinct(input) => distinct(input.evaluate(tables)),
         }
     }
+}
+
+/// Columns as ORDER BY takes them for the order of [`Value`]s.
+fn in_order(columns: impl Iterator<Item = usize>) -> String {
+    let columns: Vec<_> = columns.map(|c| format!("c{c} NULLS FIRST")).collect();
+    columns.join(", ")
+}
+
+fn join(
+    left: &[Row],
+    right: &[Row],
+    kind: Kind,
+    (l, r): (usize, usize),
+    (left_width, right_width): (usize, usize),
+) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let mut right_met = vec![false; right.len()];
+    for (values, from) in left {
+        let mut met = false;
+        for ((more, also), right_met) in right.iter().zip(&mut right_met) {
+            if values[l].is_some() && values[l] == more[r] {
+                (met, *right_met) = (true, true);
+                let values = values.iter().chain(more).copied().collect();
+                rows.push((values, from.union(also).copied().collect()));
+            }
+        }
+        if !met && kind.keeps_left() {
+            let mut values = values.clone();
+            values.extend(std::iter::repeat_n(None, right_width));
+            rows.push((values, from.clone()));
+        }
+    }
+    for ((more, also), met) in right.iter().zip(right_met) {
+        if !met && kind.keeps_right() {
+            let mut values = vec![None; left_width];
+            values.extend(more);
+            rows.push((values, also.clone()));
+        }
+    }
+    rows
+}
+
+/// Rows by their values in `keys`.
+fn grouped<'a>(rows: &'a [Row], keys: &[usize]) -> BTreeMap<Vec<Value>, Vec<&'a Row>> {
+    let mut groups: BTreeMap<Vec<Value>, Vec<&Row>> = BTreeMap::new();
+    for row in rows {
+        let key = keys.iter().map(|c| row.0[*c]).collect();
+        groups.entry(key).or_default().push(row);
+    }
+    groups
+}
+
+fn aggregate(rows: &[Row], keys: &[usize], folds: &[Fold]) -> Vec<Row> {
+    let mut groups = grouped(rows, keys);
+    if keys.is_empty() {
+        groups.entry(Vec::new()).or_default();
+    }
+    let groups = groups.into_iter().map(|(mut values, rows)| {
+        values.extend(folds.iter().map(|fold| fold.evaluate(&rows)));
+        (values, lineage(&rows))
+    });
+    groups.collect()
+}
+
+fn lineage(rows: &[&Row]) -> BTreeSet<Base> {
+    let all = rows.iter().flat_map(|(_, from)| from.iter().copied());
+    all.collect()
+}
+
+/// Equal rows become one, of all of their lineages; in order.
+fn distinct(rows: Vec<Row>) -> Vec<Row> {
+    let mut groups: BTreeMap<Vec<Value>, BTreeSet<Base>> = BTreeMap::new();
+    for (values, from) in rows {
+        groups.entry(values).or_default().extend(from);
+    }
+    groups.into_iter().collect()
 }

@@ -1,0 +1,61 @@
+//! Scalar subqueries as joins: so workers can run them, and lineage sees them.
+
+use std::sync::Arc;
+
+use datafusion::common::Result;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::logical_expr::expr::AggregateFunction;
+use datafusion::logical_expr::logical_plan::Aggregate;
+use datafusion::logical_expr::{AggregateUDF, Expr, LogicalPlan, Subquery};
+use skewer_exec::SingleValue;
+
+/// Has the optimizer make joins of scalar subqueries without correlation, as it does of correlated
+/// ones, in place of an operator that evaluates them first. Such a plan has to be prepared by
+/// [`with_single_values`].
+pub fn join_scalar_subqueries(options: &mut ConfigOptions) {
+    options
+        .optimizer
+        .enable_physical_uncorrelated_scalar_subquery = false;
+}
+
+/// Makes sure that a scalar subquery that may have several rows, and has, is an error, as it is for
+/// the operator: the optimizer's join would return each row of the query once for each of them.
+///
+/// # Errors
+/// Those of rewriting a plan.
+pub fn with_single_values(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let rewritten = plan.transform_up_with_subqueries(|node| {
+        node.map_expressions(|expression| {
+            expression.transform_up(|expression| match expression {
+                Expr::ScalarSubquery(subquery) if may_have_several_rows(&subquery) => {
+                    Ok(Transformed::yes(Expr::ScalarSubquery(single(subquery)?)))
+                }
+                other => Ok(Transformed::no(other)),
+            })
+        })
+    })?;
+    Ok(rewritten.data)
+}
+
+fn may_have_several_rows(subquery: &Subquery) -> bool {
+    subquery.outer_ref_columns.is_empty()
+        && subquery.subquery.max_rows().is_none_or(|rows| rows > 1)
+}
+
+fn single(subquery: Subquery) -> Result<Subquery> {
+    let (qualifier, field) = subquery.subquery.schema().qualified_field(0);
+    let column = Expr::from((qualifier, field));
+    let name = field.name().clone();
+    let value = AggregateFunction::new_udf(
+        Arc::new(AggregateUDF::from(SingleValue::default())),
+        vec![column],
+        false,
+        None,
+        vec![],
+        None,
+    );
+    let value = Expr::AggregateFunction(value).alias(name);
+    let aggregate = Aggregate::try_new(Arc::clone(&subquery.subquery), vec![], vec![value])?;
+    Ok(subquery.with_plan(Arc::new(LogicalPlan::Aggregate(aggregate))))
+}
