@@ -20,6 +20,7 @@ use datafusion_distributed::{
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use http::HeaderMap;
+use skewer_net::TaskEnd;
 use url::Url;
 
 use crate::codec::encode_plan;
@@ -128,6 +129,9 @@ impl WorkerSessionBuilder for TaskSessions {
             return exec_err!("a task of another query: {profile}");
         }
         TaskPlace::new(&self.worker, number).register(&mut config);
+        if let Some(end) = TaskEnd::of(&task.headers) {
+            config.set_extension(Arc::new(end));
+        }
         let prepare = Arc::clone(&self.query.prepare);
         config.set_distributed_worker_plan_rewrite_handler(
             move |event: WorkerPlanRewriteEvent<'_>| {
@@ -171,14 +175,21 @@ impl LocalChannel {
 impl WorkerChannel for LocalChannel {
     async fn coordinator_channel(
         &mut self,
-        headers: HeaderMap,
+        mut headers: HeaderMap,
         mut request: SetPlanRequest,
         messages: BoxStream<'static, CoordinatorToWorkerMsg>,
         _: ExecutionPlanMetricsSet,
         _: &Arc<TaskContext>,
     ) -> Result<BoxStream<'static, Result<WorkerToCoordinatorMsg>>> {
         request.plan = encode_plan(request.plan)?;
-        let messages = messages.map(Ok).boxed();
+        // It ends with the query.
+        let running = TaskEnd::begin(&mut headers);
+        let messages = futures::stream::unfold((messages, running), |state| async move {
+            let (mut messages, running) = state;
+            let message = messages.next().await?;
+            Some((Ok(message), (messages, running)))
+        });
+        let messages = messages.boxed();
         self.worker
             .coordinator_channel(headers, request, messages)
             .await

@@ -34,7 +34,7 @@ use futures::stream::BoxStream;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use parking_lot::Mutex;
 use skewer_net::identity::NodeId;
-use skewer_net::{LostWorker, QuicResolver, node_of_url, worker_url};
+use skewer_net::{LostWorker, QuicResolver, TaskEnd, node_of_url, worker_url};
 use tokio::sync::watch;
 use url::Url;
 
@@ -353,6 +353,9 @@ impl WorkerSessionBuilder for TaskSessions {
             (None, None) => return exec_err!("the query is over"),
         };
         TaskPlace::new(&query, number).register(&mut config);
+        if let Some(end) = TaskEnd::of(&task.headers) {
+            config.set_extension(Arc::new(end));
+        }
         let watch = node.options.watch.clone().filter(|_| own.is_none());
         let prepare = own.map_or_else(|| Arc::clone(&node.options.prepare), |own| own.prepare);
         config.set_distributed_worker_plan_rewrite_handler(

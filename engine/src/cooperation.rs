@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{JoinSide, Result, Statistics};
+use datafusion::common::{JoinSide, Result, Statistics, exec_err};
 use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
@@ -34,12 +34,14 @@ use datafusion::physical_plan::{
 };
 use futures::Stream;
 use skewer_cluster::is_exchange_between_workers;
+use skewer_net::TaskEnd;
 
 /// A task that has run for this long yields. The clock is read once a batch.
 const QUANTUM: Duration = Duration::from_millis(10);
 
-/// A join should be done with a slice of its input after this time.
-const SLICE: Duration = Duration::from_millis(500);
+/// A join should be done with a slice of its input after this time: what is cancelled ends within
+/// 200 ms then.
+const SLICE: Duration = Duration::from_millis(150);
 
 /// Rows of the first slice, before anything is known of their cost.
 const FIRST_SLICE: usize = 64;
@@ -174,8 +176,10 @@ impl ExecutionPlan for PacedExec {
         partition: usize,
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
+        let end = context.session_config().get_extension::<TaskEnd>();
         Ok(Box::pin(PacedStream {
             inner: self.inner.execute(partition, context)?,
+            end,
             running_since: None,
             slices: self.slices.then(Slices::default),
         }))
@@ -213,6 +217,9 @@ impl ExecutionPlan for PacedExec {
 
 struct PacedStream {
     inner: SendableRecordBatchStream,
+    /// Of a task on a worker, whether it is over: then the stream ends with an error that nobody
+    /// reads.
+    end: Option<Arc<TaskEnd>>,
     /// When the task last yielded, as far as this stream knows.
     running_since: Option<Instant>,
     slices: Option<Slices>,
@@ -223,6 +230,9 @@ impl Stream for PacedStream {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
+        if this.end.as_ref().is_some_and(|end| end.is_over()) {
+            return Poll::Ready(Some(exec_err!("the query is over")));
+        }
         let now = Instant::now();
         if let Some(slices) = &mut this.slices {
             slices.asked_again(now);

@@ -57,6 +57,6 @@ pub mod transport;
 pub use error::NetError;
 pub use frame::{FailureClass, LostWorker, RemoteFailure};
 pub use transport::{
-    CallHandler, Lifeline, Lifelines, NetOptions, Node, PeerAddress, QuicResolver, Services,
-    Watched, join, node_of_url, worker_url,
+    CallHandler, Lifeline, Lifelines, NetOptions, Node, PeerAddress, QuicResolver, RunningTask,
+    Services, TaskEnd, Watched, join, node_of_url, worker_url,
 };

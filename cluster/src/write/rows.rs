@@ -1,5 +1,6 @@
 //! Rows as the table has them.
 
+use std::io;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
@@ -25,8 +26,15 @@ pub enum WriteError {
     },
 }
 
+/// An error of the storage's. What is wrong with a disk stays that on the way to another node, and
+/// names this one there.
 pub(super) fn external(error: StorageError) -> DataFusionError {
-    DataFusionError::External(Box::new(error))
+    let kind = match &error {
+        StorageError::DiskFull { .. } => io::ErrorKind::StorageFull,
+        StorageError::Io { .. } => io::ErrorKind::Other,
+        _ => return DataFusionError::External(Box::new(error)),
+    };
+    DataFusionError::IoError(io::Error::new(kind, error))
 }
 
 /// A batch with exactly the types of `columns`, which are those of `table`; `rows` rows were

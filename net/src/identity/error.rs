@@ -10,7 +10,10 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum IdentityError {
     /// Its time is over.
-    #[error("the certificate of {peer} expired at {at}: let it join again with a new token")]
+    #[error(
+        "the certificate of {peer} expired at {at}: let it join again with a new token, or compare \
+         the clocks of both machines"
+    )]
     Expired {
         /// Whose.
         peer: String,

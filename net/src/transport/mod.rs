@@ -18,6 +18,7 @@
 //! - [`services`]: what a node does for others;
 //! - [`channel`]: datafusion-distributed's channels to workers;
 //! - [`mod@join`]: how a machine becomes a worker;
+//! - [`task_end`]: that nobody wants a task any more;
 //! - [`lifeline`]: by which the master knows at once that a worker's process is gone.
 //!
 //! Within: `connect` and `accept` make connections, `stream` puts frames on QUIC streams, `serve`
@@ -30,6 +31,7 @@ pub mod node;
 pub mod options;
 pub mod peers;
 pub mod services;
+pub mod task_end;
 
 mod accept;
 mod connect;
@@ -44,3 +46,4 @@ pub use node::Node;
 pub use options::NetOptions;
 pub use peers::{PeerAddress, node_of_url, worker_url};
 pub use services::{CallHandler, Services};
+pub use task_end::{RunningTask, TaskEnd};

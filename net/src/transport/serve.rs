@@ -15,6 +15,7 @@ use super::node::Inner;
 use super::peers::Peer;
 use super::services::Services;
 use super::stream::{Inbound, Outbound, SendError, Unwanted, Whose};
+use super::task_end::TaskEnd;
 use crate::error::NetError;
 use crate::frame::body::{Reader, Writer};
 use crate::frame::{BatchEncoder, FrameKind, RemoteFailure, Request, codec, coordinator, encode};
@@ -162,16 +163,18 @@ async fn set_plan(
     question: Inbound,
     node: &Inner,
     worker: &Worker,
-    headers: HeaderMap,
+    mut headers: HeaderMap,
     plan: SetPlanRequest,
 ) -> Result<(), Unwanted> {
-    let messages = futures::stream::unfold(Some(question), |question| async move {
-        let mut question = question?;
+    // Whoever has sent the plan keeps the stream open for as long as the query runs.
+    let running = TaskEnd::begin(&mut headers);
+    let messages = futures::stream::unfold(Some((question, running)), |state| async move {
+        let (mut question, running) = state?;
         let message = question.next().await.and_then(|frame| {
             coordinator::decode_to_worker(&frame).map_err(|error| question.wrong(error))
         });
         match message {
-            Ok(message) => Some((Ok(message?), Some(question))),
+            Ok(message) => Some((Ok(message?), Some((question, running)))),
             Err(error) => Some((Err(error.into()), None)),
         }
     });
