@@ -108,6 +108,27 @@ async fn rows_that_enter_in_an_order_have_the_ids_that_they_have_without_workers
 }
 
 #[tokio::test]
+async fn rows_that_are_cast_keep_the_order_that_was_asked_for() {
+    let directory = tempfile::tempdir().unwrap();
+    for db in [
+        database(&directory.path().join("three")),
+        Database::builder().worker_threads(4).build().unwrap(),
+    ] {
+        let session = db.session();
+        run(&session, "CREATE TABLE t (w VARCHAR, k INT)").await;
+        let insert = "INSERT INTO t SELECT 'w' || value, value % 4000
+                      FROM generate_series(1, 20000) ORDER BY 1";
+        for _ in 0..4 {
+            run(&session, insert).await;
+            let out_of_order = "SELECT count(*) FROM
+                 (SELECT w, lag(w) OVER (ORDER BY _row_id) AS before FROM t) WHERE before > w";
+            assert_eq!(number(&session, out_of_order).await, 0);
+            run(&session, "DELETE FROM t").await;
+        }
+    }
+}
+
+#[tokio::test]
 async fn what_is_deleted_and_updated_is_so_on_all_workers_and_ids_stay() {
     let directory = tempfile::tempdir().unwrap();
     let session = database(directory.path()).session();

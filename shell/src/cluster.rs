@@ -51,21 +51,7 @@ enum Action {
         data: PathBuf,
     },
     /// Spread what tables have over the workers that take part, and print what was moved
-    Rebalance {
-        /// Where the master serves SQL clients, as host:port or postgresql://user@host:port; the
-        /// password comes from PGPASSWORD or is asked for
-        #[arg(long, value_name = "ADDR", value_parser = Address::parse)]
-        connect: Address,
-        /// PEM file with the server's certificate, or with one that has signed it
-        #[arg(long, value_name = "FILE")]
-        certificate: Option<PathBuf>,
-        /// Only this table, as SQL names it; may be repeated
-        #[arg(long, value_name = "NAME")]
-        table: Vec<String>,
-        /// How to write what was moved
-        #[arg(long, value_enum, default_value_t = Format::Table)]
-        format: Format,
-    },
+    Rebalance(Box<Rebalance>),
     /// List the workers that have joined
     Workers {
         /// Directory of the master's database
@@ -74,18 +60,35 @@ enum Action {
     },
 }
 
+#[derive(Debug, Args)]
+struct Rebalance {
+    /// Where the master serves SQL clients, as host:port or postgresql://user@host:port; the
+    /// password comes from PGPASSWORD or is asked for
+    #[arg(long, value_name = "ADDR", value_parser = Address::parse)]
+    connect: Address,
+    /// PEM file with the server's certificate, or with one that has signed it
+    #[arg(long, value_name = "FILE")]
+    certificate: Option<PathBuf>,
+    /// Only this table, as SQL names it; may be repeated
+    #[arg(long, value_name = "NAME")]
+    table: Vec<String>,
+    /// How to write what was moved
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+}
+
 impl ClusterArguments {
     /// What is to be run at the master, if that is what does it.
     pub fn as_sql(&self) -> Option<SqlArguments> {
-        let Action::Rebalance {
+        let Action::Rebalance(rebalance) = &self.action else {
+            return None;
+        };
+        let Rebalance {
             connect,
             certificate,
             table,
             format,
-        } = &self.action
-        else {
-            return None;
-        };
+        } = &**rebalance;
         let sql = match table.is_empty() {
             true => "REBALANCE".to_owned(),
             false => format!("REBALANCE TABLE {}", table.join(", ")),
@@ -149,7 +152,7 @@ pub fn run(arguments: &ClusterArguments) -> Result<(), ShellError> {
             Ok(cluster.revocations().add(Revocation::Node(node))?)
         }
         // It is SQL.
-        Action::Rebalance { .. } => Ok(()),
+        Action::Rebalance(_) => Ok(()),
         Action::Workers { data } => {
             let cluster = open(data)?;
             let revocations = cluster.revocations();

@@ -86,6 +86,11 @@ impl Cluster {
         self.database().session()
     }
 
+    /// How many workers have joined.
+    pub fn workers(&self) -> u32 {
+        u32::try_from(self.workers.len()).unwrap()
+    }
+
     /// A token with which one worker can join.
     pub fn token(&self) -> String {
         let address = self.database().cluster().unwrap().address().to_string();

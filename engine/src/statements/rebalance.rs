@@ -11,7 +11,7 @@ use std::sync::Arc;
 use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::sql::sqlparser::ast::{Ident, ObjectName};
-use skewer_storage::{MASTER, Partitioning, SegmentMeta, Shard, StorageError, TableMeta};
+use skewer_storage::{MASTER, Partitioning, SegmentMeta, Shard, TableMeta};
 
 use super::on_workers::{Division, OnWorkers, writers_among};
 use super::{Context, Outcome};

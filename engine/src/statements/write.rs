@@ -42,17 +42,24 @@ impl Context {
         plan: &LogicalPlan,
         table: &Arc<TableMeta>,
     ) -> Result<(Vec<NewSegment>, u64), Error> {
+        let mut state = self.catalog.planning_state();
+        if comes_sorted(plan) {
+            // Casts above the sort would be divided among partitions, whose rows come as they may.
+            let options = state.config_mut().options_mut();
+            options.optimizer.enable_round_robin_repartition = false;
+        }
         let Some(on) = self.begin_writing(table, self.workers(true))? else {
-            let stream = self.stream(plan).await?;
+            let workers = self.workers(false);
+            let stream = self.start(plan, state, workers).await?;
             return self.write_here(stream, table).await;
         };
         // Result rows are logged where they arrive, so at this level they come here first.
         if self.record.recorder().level() == Level::Records {
-            let stream = self.stream(plan).await?;
+            let workers = self.workers(false);
+            let stream = self.start(plan, state, workers).await?;
             return self.write_on(on, stream, table).await;
         }
         let writing = Writing::new(Arc::clone(&on.target));
-        let mut state = self.catalog.planning_state();
         state.config_mut().set_extension(Arc::clone(&writing));
         let stream = self.start(plan, state, Some(on.workers.clone())).await?;
         match writing.is_planned() {
@@ -145,6 +152,16 @@ impl Context {
             })
         });
         Box::pin(RecordBatchStreamAdapter::new(physical, numbered))
+    }
+}
+
+/// Whether a query asks for an order of its rows.
+fn comes_sorted(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Sort(_) => true,
+        LogicalPlan::Projection(projection) => comes_sorted(&projection.input),
+        LogicalPlan::Limit(limit) => comes_sorted(&limit.input),
+        _ => false,
     }
 }
 

@@ -101,6 +101,9 @@ fn three_commands_make_a_cluster_that_sql_clients_use() {
     serve.extend(listen);
     let master = Process::start(&log, &serve);
     let address = wait_for(&log, "listening");
+    // Older than the workers.
+    let old = "CREATE TABLE old AS SELECT value AS a FROM generate_series(1, 100);";
+    assert!(skewer(&["--connect", &address, "-c", old]).status.success());
     let mut workers = Vec::new();
     for number in 1..=2 {
         let token = skewer(&["cluster", "token", "--data", &data, "--expires", "1h"]);
@@ -122,6 +125,28 @@ fn three_commands_make_a_cluster_that_sql_clients_use() {
         lines.contains(&"40504500") && lines.contains(&"2"),
         "{text}"
     );
+    let rebalance = ["cluster", "rebalance", "--connect", &address, "--format"];
+    let moved = skewer(&[&rebalance[..], &["csv", "--table", "old"]].concat());
+    let text = String::from_utf8(moved.stdout).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(
+        lines,
+        [
+            "table_name,worker_id,rows_before,rows_after,note",
+            "main.old,0,100,0,",
+            "main.old,1,0,50,",
+            "main.old,2,0,50,",
+        ],
+    );
+    let said = refused(&[
+        "cluster",
+        "rebalance",
+        "--connect",
+        &address,
+        "--table",
+        "no",
+    ]);
+    assert!(said.contains("there is no table no"), "{said}");
     let taken = wait_for(&log, "listening for workers");
     let other = path("other").display().to_string();
     assert!(skewer(&["cluster", "init", &other]).status.success());

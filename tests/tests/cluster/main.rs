@@ -2,6 +2,7 @@
 
 mod commands;
 mod failures;
+mod placement;
 mod profiles;
 mod reads;
 mod trust;
