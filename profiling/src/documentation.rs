@@ -20,11 +20,18 @@ Rows appear when their query has ended. They stay until they are older than
 the oldest queries go first. `WHERE query_id = …` is fast however many queries there are.
 
 In a cluster every process keeps what it recorded in its own directory, up to
-`profile.retention_bytes` each. The tables have the rows of all of them: the master asks its workers
-when a table is scanned, and keeps what it was told about single queries. When a query ends, its
-workers are waited for, up to a second. What a lost worker recorded is missing; `sys.workers` and
-`EXPLAIN PROFILE` say so. Workers set the times that they recorded back by what their clocks are
-ahead of the master's: `clock_error_ns` says by how much that may be wrong.
+`profile.retention_bytes` each, and the tables have the rows of all of them. A query over them is
+distributed as others are: each node reads what it recorded, in memory and in files, filters and
+aggregates it, and only results travel; `EXPLAIN` shows it. What is asked of at most 16 queries by
+their `query_id` is fetched instead, if no worker has more than 4 MiB of it, and kept by the master:
+views and `EXPLAIN PROFILE` ask for it again and again. The views that follow a query's plan are
+computed by the master, of what it fetches.
+
+When a query ends, its workers are waited for, up to a second. What a lost worker recorded is
+missing; `sys.workers`, `EXPLAIN PROFILE` and the master's log say so. A query over schema `sys`
+that loses a worker while it runs is run once more without it, or fails with its name if it has
+returned rows already. Workers set the times that they recorded back by what their clocks are ahead
+of the master's: `clock_error_ns` says by how much that may be wrong.
 
 Times are `TIMESTAMP(ns, UTC)`, durations `BIGINT` nanoseconds.
 

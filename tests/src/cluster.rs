@@ -19,7 +19,17 @@ pub struct Cluster {
     database: Option<Database>,
     /// By number, from 1; `None` once it was killed.
     workers: Vec<Option<Child>>,
+    prepare: Prepare,
     directory: TempDir,
+}
+
+/// What is done to a worker's command before it is started.
+struct Prepare(Box<dyn Fn(u32, &mut Command)>);
+
+impl std::fmt::Debug for Prepare {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Prepare")
+    }
 }
 
 impl Cluster {
@@ -30,6 +40,15 @@ impl Cluster {
 
     /// The same, with options of the master's.
     pub fn with(workers: u32, options: impl FnOnce(DatabaseBuilder) -> DatabaseBuilder) -> Cluster {
+        Cluster::with_workers(workers, options, |_, _| {})
+    }
+
+    /// The same, with options of the workers': of each, by its number, before it is started.
+    pub fn with_workers(
+        workers: u32,
+        options: impl FnOnce(DatabaseBuilder) -> DatabaseBuilder,
+        prepare: impl Fn(u32, &mut Command) + 'static,
+    ) -> Cluster {
         let directory = tempfile::tempdir().unwrap();
         let data = directory.path().join("master");
         let cluster = ClusterOptions::directory_of(&data);
@@ -37,6 +56,7 @@ impl Cluster {
         let mut cluster = Cluster {
             database: None,
             workers: Vec::new(),
+            prepare: Prepare(Box::new(prepare)),
             directory,
         };
         cluster.open(options);
@@ -125,7 +145,8 @@ impl Cluster {
             .append(true)
             .open(self.log_file(number))
             .unwrap();
-        Command::new(binary())
+        let mut command = Command::new(binary());
+        command
             .arg("worker")
             .arg("--data")
             .arg(self.worker_directory(number))
@@ -133,9 +154,15 @@ impl Cluster {
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .unwrap()
+            .stderr(log);
+        (self.prepare.0)(number, &mut command);
+        command.spawn().unwrap()
+    }
+
+    /// The process of worker `number`.
+    pub fn process(&self, number: u32) -> u32 {
+        let child = self.workers[number as usize - 1].as_ref();
+        child.expect("the worker runs").id()
     }
 
     fn log_file(&self, number: u32) -> PathBuf {

@@ -3,3 +3,4 @@
 mod cancellation;
 mod memory_limit;
 mod profile_budget;
+mod turns;

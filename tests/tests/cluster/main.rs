@@ -5,4 +5,5 @@ mod failures;
 mod placement;
 mod profiles;
 mod reads;
+mod sys_tables;
 mod trust;

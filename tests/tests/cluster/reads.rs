@@ -108,3 +108,73 @@ async fn the_workers_and_their_clocks_are_in_schema_sys() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn explain_analyze_shows_what_the_operators_of_all_workers_did() {
+    let cluster = Cluster::start(3);
+    let session = cluster.session();
+    fill(&session, "t").await;
+    let sum = "SELECT v % 10 AS d, count(*), sum(id) FROM t WHERE id % 2 = 0 GROUP BY d";
+    let shown = query(&session, &format!("EXPLAIN ANALYZE {sum}")).await;
+    let shown = shown.unwrap().join("\n");
+    let scan = shown
+        .lines()
+        .find(|line| line.contains("DistributedLeafExec"));
+    let scan = scan.unwrap_or_else(|| panic!("{shown}"));
+    // What the three have read, together.
+    assert!(scan.contains("output_rows=60.00 K"), "{shown}");
+    let aggregate = shown.lines().find(|line| line.contains("mode=Partial"));
+    let aggregate = aggregate.unwrap_or_else(|| panic!("{shown}"));
+    assert!(aggregate.contains("output_rows="), "{shown}");
+    let verbose = format!("EXPLAIN ANALYZE VERBOSE {sum}");
+    let shown = query(&session, &verbose).await.unwrap().join("\n");
+    assert!(shown.contains("Plan with Full Metrics"), "{shown}");
+    // One that does not leave the master.
+    let here = "EXPLAIN ANALYZE SELECT count(*) FROM range(1000)";
+    let shown = query(&session, here).await.unwrap().join("\n");
+    assert!(shown.contains("output_rows="), "{shown}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn progress_counts_what_tasks_on_workers_have_read() {
+    let cluster = Cluster::start(3);
+    let session = cluster.session();
+    fill(&session, "t").await;
+    for level in ["off", "counters"] {
+        let set = format!("SET profile.level = '{level}'");
+        session.execute_script(&set).await.unwrap();
+        // Nobody reads more than the first batch, so the rest is not read on the workers either.
+        let long = "SELECT a.id FROM t a, t b WHERE a.id + b.id > 0";
+        let mut stream = session.sql(long).await.unwrap();
+        stream.next().await.unwrap().unwrap();
+        let progress = stream.progress();
+        let begun = Instant::now();
+        let read = loop {
+            if let Some(read) = progress.now().fraction
+                && read > 0.0
+            {
+                break read;
+            }
+            assert!(begun.elapsed() < skewer_tests::cluster::PATIENCE);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        };
+        assert!(read < 1.0, "{read}");
+        drop(stream);
+        // One that is read to its end.
+        let all = "SELECT count(*) FROM t a JOIN t b ON a.v = b.v WHERE a.id + b.id > 0";
+        let stream = session.sql(all).await.unwrap();
+        let progress = stream.progress();
+        let result = tokio::spawn(stream.collect());
+        let mut seen = Vec::new();
+        while !result.is_finished() {
+            seen.extend(progress.now().fraction);
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        result.await.unwrap().unwrap();
+        assert!(
+            seen.iter().all(|read| (0.0..=1.0).contains(read)),
+            "{seen:?}"
+        );
+        assert!(!seen.is_empty(), "level {level}");
+    }
+}
