@@ -137,7 +137,7 @@ async fn trial(
         &session,
         &format!(
             "SELECT output_row FROM sys.output_latency WHERE query_id = {query_id} \
-             ORDER BY total_latency_ns DESC, output_row LIMIT 1"
+             ORDER BY total_ns DESC, output_row LIMIT 1"
         ),
     )
     .await?;
