@@ -82,6 +82,8 @@ impl Cluster {
             planning_ns: None,
             execution_ns: None,
             rows_returned: None,
+            tables_read: None,
+            imported_from: None,
         };
         self.master.finish(&recorder, row);
     }

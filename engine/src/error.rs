@@ -35,6 +35,15 @@ pub enum Error {
     #[error(transparent)]
     Syntax(#[from] SyntaxError),
 
+    /// What is wrong with a part of a statement; shows the line with a caret.
+    #[error("{error}\n{}", place.marked())]
+    Placed {
+        /// What is wrong.
+        error: Box<Error>,
+        /// Where.
+        place: SyntaxError,
+    },
+
     /// A table or view that does not exist.
     #[error("there is no table {name}{}", did_you_mean(suggestions))]
     UnknownTable {
@@ -187,10 +196,7 @@ pub enum Error {
     Cluster(NetError),
 
     /// What EXPLAIN PROFILE ran failed; schema `sys` keeps what was recorded until then.
-    #[error(
-        "{error}\nWhat was recorded until then is query {query_id}: \
-         SELECT * FROM sys.operator_stats WHERE query_id = {query_id}"
-    )]
+    #[error("{error}\nWhat was recorded until then is query {query_id}: SHOW PROFILE {query_id}")]
     Profiled {
         /// Why it failed.
         error: Box<Error>,

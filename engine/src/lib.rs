@@ -18,7 +18,7 @@
 //! * [`cluster`]: a database over several processes
 //! * `environment`: threads, memory and temporary files, `memory`: the limit of what operators hold
 //! * `turns`: how many statements run queries at once, `running_table`: which, as a table
-//! * `record`: a statement's row in `sys.queries`
+//! * `record`: a statement's row in `sys.queries`, `tables_read`: the tables that it read
 //! * [`report`]: EXPLAIN PROFILE
 //! * `budget`: how much is recorded, where that is not to cost more than a share of the time
 //! * `compaction`: small segments merged in the background
@@ -44,6 +44,7 @@ mod running_table;
 pub mod session;
 pub mod settings;
 pub mod statements;
+mod tables_read;
 mod turns;
 
 pub use cluster::{ClusterOptions, Worker, WorkerOptions};

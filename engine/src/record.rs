@@ -7,11 +7,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use datafusion::physical_plan::ExecutionPlan;
 use skewer_cluster::{Workers, is_exchange_between_workers};
 use skewer_profiling::{Level, QueryRow, Recorder, RecorderLimits, SysTables};
+use skewer_storage::TableMeta;
 
 use crate::budget::{Budgets, Choice};
 use crate::error::Error;
 use crate::progress::ProgressHandle;
 use crate::settings::ProfileSettings;
+use crate::tables_read::TablesRead;
 
 /// How a statement ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +62,8 @@ pub(crate) struct StatementRecord {
     charged_to: Option<(Arc<Budgets>, String)>,
     planned: Option<Instant>,
     rows: i64,
+    /// What `sys.queries` says of the tables that it reads.
+    tables_read: Option<String>,
     /// When it had returned everything, before workers were told.
     ended: Option<Instant>,
     /// When it was dropped without having finished.
@@ -99,6 +103,7 @@ impl StatementRecord {
             charged_to: None,
             planned: None,
             rows: 0,
+            tables_read: None,
             ended: None,
             cancelled: None,
             done: false,
@@ -126,6 +131,7 @@ impl StatementRecord {
             charged_to: None,
             planned: None,
             rows: 0,
+            tables_read: None,
             ended: None,
             cancelled: None,
             done: false,
@@ -150,6 +156,7 @@ impl StatementRecord {
             charged_to: None,
             planned: None,
             rows: 0,
+            tables_read: None,
             ended: None,
             cancelled: None,
             done: false,
@@ -198,6 +205,13 @@ impl StatementRecord {
     /// Planning ends and execution begins.
     pub(crate) fn planned(&mut self) {
         self.planned.get_or_insert_with(Instant::now);
+    }
+
+    /// The statement reads these tables.
+    pub(crate) fn reads(&mut self, tables: &[Arc<TableMeta>]) {
+        if self.sys.is_some() {
+            self.tables_read = TablesRead::of(tables).text();
+        }
     }
 
     /// Counts rows that were returned or changed.
@@ -268,6 +282,8 @@ impl StatementRecord {
                 planning_ns: Some(nanos(planned - self.started)),
                 execution_ns: Some(nanos(ended - planned)),
                 rows_returned: Some(self.rows),
+                tables_read: self.tables_read.take(),
+                imported_from: None,
             },
         );
         self.last_query_id

@@ -20,6 +20,7 @@ use crate::error::Error;
 use crate::last_query_id::LastQueryId;
 use crate::progress::ProgressHandle;
 use crate::query_stream::QueryStream;
+use crate::report::Blame;
 use crate::settings::ProfileSettings;
 use crate::statements;
 use crate::statements::prepare::Prepared;
@@ -103,8 +104,10 @@ impl Session {
         context.register_udf(ScalarUDF::from(LastQueryId::new(Arc::clone(
             &last_query_id,
         ))));
-        Self {
-            inner: Arc::new(SessionInner {
+        let inner = Arc::new_cyclic(|session| {
+            let blame = Blame::new(WeakSession(Weak::clone(session)));
+            context.register_udtf("blame", Arc::new(blame));
+            SessionInner {
                 database,
                 context,
                 profile: Mutex::default(),
@@ -112,8 +115,9 @@ impl Session {
                 last_query_id,
                 schemas: Mutex::default(),
                 progress: Mutex::default(),
-            }),
-        }
+            }
+        });
+        Self { inner }
     }
 
     /// Runs one statement.

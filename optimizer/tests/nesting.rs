@@ -76,6 +76,8 @@ async fn profile_query(level: Level, query: &str) -> SessionContext {
             planning_ns: None,
             execution_ns: None,
             rows_returned: None,
+            tables_read: None,
+            imported_from: None,
         },
     );
     let catalog = context.catalog("datafusion").unwrap();

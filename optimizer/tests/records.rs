@@ -185,6 +185,8 @@ async fn run_profiled(context: &SessionContext, sql: &str, options: Options) -> 
             planning_ns: None,
             execution_ns: None,
             rows_returned: None,
+            tables_read: None,
+            imported_from: None,
         },
     );
     let rows = rows(&batches);

@@ -15,6 +15,7 @@
 //! - `query_log`: the events of a finished query, rows on demand
 //! - `packed`, `byte_string`: chunks in files
 //! - `segment`, `segment_writer`, `part`, `store`: where events go: memory, then Parquet
+//! - `imported`: rows of a query that was recorded elsewhere
 //! - [`retention`]: for how long
 //! - [`remote`]: events of workers in processes of their own
 //! - `readings`, `fetched`: what a worker answers, and what the master keeps of that
@@ -39,6 +40,7 @@ mod fetched;
 mod functions;
 mod gathered;
 pub mod ids;
+mod imported;
 mod isolation;
 pub mod latencies;
 pub mod level;
@@ -78,9 +80,9 @@ pub use sampling::Sampling;
 pub use scan::SysScan;
 pub use segment::SegmentError;
 pub use sys_table::reads_sys;
-pub use sys_tables::SysTables;
+pub use sys_tables::{ImportError, SysTables};
 pub use tables::{
-    Fragment, KeyFrequency, Operator, OperatorCall, OperatorStats, QueryRow, TuplesSent,
+    Fragment, KeyFrequency, Operator, OperatorCall, OperatorStats, QueryRow, Table, TuplesSent,
     WorkerMetric, WorkerRow,
 };
 pub use views::{VIEWS, View};

@@ -135,6 +135,36 @@ impl Part {
         }
     }
 
+    /// Writes rows of one query, as they are in files, as a new part.
+    pub(crate) fn of_query(
+        directory: Option<&Path>,
+        flush: u64,
+        query_id: i64,
+        tables: Vec<(Table, Vec<RecordBatch>)>,
+        now: SystemTime,
+    ) -> Result<Part, SegmentError> {
+        let mut part = Part {
+            span: Span {
+                flushes: (flush, flush),
+                queries: (query_id, query_id),
+            },
+            newest: now,
+            segments: BTreeMap::new(),
+        };
+        for (table, batches) in tables {
+            let rows = batches.iter().map(RecordBatch::num_rows);
+            if rows.sum::<usize>() == 0 {
+                continue;
+            }
+            let batches = batches.into_iter().map(|batch| (batch, QueryEnd::Yes));
+            if let Err(error) = part.add(directory, table, batches) {
+                part.doom();
+                return Err(error);
+            }
+        }
+        Ok(part)
+    }
+
     fn fill(
         &mut self,
         directory: Option<&Path>,

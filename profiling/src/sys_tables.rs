@@ -3,11 +3,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::error::ArrowError;
 use datafusion::catalog::SchemaProvider;
 use datafusion::common::{Result, plan_err};
 use datafusion::prelude::SessionContext;
 
 use crate::functions;
+use crate::imported;
 use crate::isolation::expanded::Expansion;
 use crate::planner::Planner;
 use crate::query_log::QueryLog;
@@ -18,7 +21,23 @@ use crate::retention::Retention;
 use crate::schema::SysSchema;
 use crate::segment::SegmentError;
 use crate::store::Store;
-use crate::tables::QueryRow;
+use crate::tables::{QueryRow, Table};
+
+/// Why a query could not be imported.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// The rows are not those of the table.
+    #[error("they are no rows of sys.{table}: {source}")]
+    Rows {
+        /// The table.
+        table: &'static str,
+        /// What is wrong with them.
+        source: ArrowError,
+    },
+    /// They cannot be written.
+    #[error(transparent)]
+    Write(#[from] SegmentError),
+}
 
 /// The store behind schema `sys`.
 ///
@@ -77,6 +96,32 @@ impl SysTables {
         for worker in fetched.finish(query_id, workers, retention).await {
             recorder.worker(worker);
         }
+    }
+
+    /// Adds the rows of a query that was recorded elsewhere, under the id `query_id`, which no
+    /// query has: what scans of the tables gave for it there. Columns that may be NULL may be
+    /// missing. They are written at once.
+    ///
+    /// # Errors
+    /// If rows are not those of their table, or cannot be written.
+    pub fn import(
+        &self,
+        query_id: i64,
+        tables: Vec<(Table, Vec<RecordBatch>)>,
+    ) -> std::result::Result<(), ImportError> {
+        let mut stored = Vec::with_capacity(tables.len());
+        for (table, batches) in tables {
+            let batches = batches
+                .iter()
+                .map(|batch| imported::stored(table, batch, query_id))
+                .collect::<std::result::Result<Vec<_>, _>>();
+            let batches = batches.map_err(|source| ImportError::Rows {
+                table: table.name(),
+                source,
+            })?;
+            stored.push((table, batches));
+        }
+        Ok(self.store.import(query_id, stored)?)
     }
 
     /// Answers another process that asks for rows: the method [`PART`](crate::remote::PART).

@@ -29,6 +29,11 @@ sys_table! {
         row execution_ns: OptInt,
         /// Rows that the query returned or changed.
         row rows_returned: OptInt,
+        /// The tables that the query read, as JSON: an array of `table`, its `rows`, and `version`,
+        /// which is another whenever the table's segments are others.
+        row tables_read: OptText,
+        /// The directory that `IMPORT PROFILE` read; NULL for queries that ran here.
+        row imported_from: OptText,
     }
 }
 

@@ -136,9 +136,12 @@ impl SqlError {
             Error::Profiled { error, query_id } => {
                 found = Self::of(error, sql);
                 found.hint = Some(format!(
-                    "what was recorded until then: \
-                     SELECT * FROM sys.operator_stats WHERE query_id = {query_id}"
+                    "what was recorded until then: SHOW PROFILE {query_id}"
                 ));
+            }
+            Error::Placed { error, place } => {
+                found = Self::of(error, sql);
+                found.position = position(sql, place.line, place.column);
             }
             Error::Syntax(syntax) => {
                 found.message = format!("syntax error: {}", syntax.message);
@@ -177,7 +180,7 @@ impl SqlError {
 /// The SQLSTATE that PostgreSQL has for such an error.
 fn code(error: &Error) -> &'static str {
     match error {
-        Error::Profiled { error, .. } => code(error),
+        Error::Profiled { error, .. } | Error::Placed { error, .. } => code(error),
         Error::Syntax(_) => "42601",
         Error::UnknownTable { .. } => "42P01",
         Error::UnknownColumn { .. } => "42703",

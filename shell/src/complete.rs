@@ -378,7 +378,7 @@ fn dot_candidates(before: &str, names: &Names) -> Found {
             .iter()
             .map(|f| plain(f.name()))
             .collect(),
-        ".timer" => vec![plain("on"), plain("off")],
+        ".timer" | ".hints" => vec![plain("on"), plain("off")],
         ".maxrows" => vec![plain("40"), plain("all")],
         ".schema" | ".tables" => tables(names, &|_| true),
         ".read" | ".open" => paths(argument),

@@ -68,6 +68,12 @@ pub const COMMANDS: &[Command] = &[
         sql: &[],
     },
     Command {
+        name: ".hints",
+        argument: "[on|off]",
+        about: "whether a slow statement's worst diagnosis is told after it",
+        sql: &[],
+    },
+    Command {
         name: ".read",
         argument: "FILE",
         about: "run the statements in a file",
@@ -121,6 +127,7 @@ pub async fn run(shell: &mut Shell, line: &str) -> Result<Flow, ShellError> {
         ".mode" => mode(shell, argument)?,
         ".maxrows" => max_rows(shell, argument)?,
         ".timer" => timer(shell, argument)?,
+        ".hints" => hints(shell, argument)?,
         ".profile" => profile(shell, command, argument).await?,
         ".read" if argument.is_empty() => return Err(usage(command)),
         ".read" => return Box::pin(shell.run_file(Path::new(argument))).await,
@@ -226,17 +233,25 @@ fn max_rows(shell: &mut Shell, argument: &str) -> Result<(), ShellError> {
 }
 
 fn timer(shell: &mut Shell, argument: &str) -> Result<(), ShellError> {
-    shell.timer = match argument {
-        "" => !shell.timer,
-        "on" => true,
-        "off" => false,
-        other => {
-            return Err(ShellError::Usage(format!(
-                ".timer takes on or off, not {other}"
-            )));
-        }
-    };
+    shell.timer = switched(".timer", shell.timer, argument)?;
     Ok(())
+}
+
+fn hints(shell: &mut Shell, argument: &str) -> Result<(), ShellError> {
+    shell.hints = switched(".hints", shell.hints, argument)?;
+    Ok(())
+}
+
+/// What a switch is after a command: without an argument it is turned over.
+fn switched(command: &str, now: bool, argument: &str) -> Result<bool, ShellError> {
+    match argument {
+        "" => Ok(!now),
+        "on" => Ok(true),
+        "off" => Ok(false),
+        other => Err(ShellError::Usage(format!(
+            "{command} takes on or off, not {other}"
+        ))),
+    }
 }
 
 fn usage(command: &Command) -> ShellError {

@@ -23,6 +23,7 @@ mod dot;
 mod error;
 mod format;
 mod highlight;
+mod hint;
 mod keywords;
 mod lex;
 mod log;

@@ -15,6 +15,7 @@ use crate::dot;
 use crate::error::ShellError;
 use crate::format::plan::PlanWriter;
 use crate::format::{self, Format, Layout, ResultWriter, Shown};
+use crate::hint;
 use crate::names::{self, SharedNames};
 use crate::remote::{Address, Remote};
 use crate::resources::Resources;
@@ -55,6 +56,10 @@ pub struct Shell {
     pub timer: bool,
     /// Whether a person is typing.
     pub interactive: bool,
+    /// Whether a person is told that a statement has a diagnosis.
+    pub hints: bool,
+    /// The query that a hint was looked for last.
+    hinted: Option<i64>,
     names: SharedNames,
 }
 
@@ -100,6 +105,8 @@ impl Shell {
             max_rows: Some(DEFAULT_MAX_ROWS),
             timer: false,
             interactive: false,
+            hints: true,
+            hinted: None,
             names: SharedNames::default(),
         }
     }
@@ -215,17 +222,60 @@ impl Shell {
     pub async fn run_sql(&mut self, sql: &str) -> Result<(), ShellError> {
         let session = self.session.clone();
         let verb = Verb::of(sql);
-        self.show(&session, sql, verb).await?;
+        let time = self.show(&session, sql, verb).await?;
         if verb.changes_names() {
             self.refresh_names();
         }
+        if self.interactive && self.hints && verb != Verb::Explain && time >= hint::LEAST {
+            self.hint().await;
+        }
         Ok(())
+    }
+
+    /// Says in one line what is conspicuous about the session's last query. That it cannot be
+    /// asked for is no matter: nobody asked for it.
+    async fn hint(&mut self) {
+        let query_id = match &self.session {
+            Backend::Local(session) => session.last_query_id(),
+            remote @ Backend::Remote(_) => {
+                let remote = remote.clone();
+                let answer = self.answer(&remote, hint::LAST_QUERY).await;
+                answer.as_ref().and_then(hint::first_number)
+            }
+        };
+        if query_id.is_none() || query_id == self.hinted {
+            return;
+        }
+        self.hinted = query_id;
+        let questions = self.questions.clone();
+        let sql = hint::sql(query_id.unwrap_or_default());
+        let answer = self.answer(&questions, &sql).await;
+        if let Some(line) = answer.as_ref().and_then(hint::line) {
+            let palette = self.terminal.error_palette();
+            eprintln!("{}", palette.dim.paint(format!("hint: {line}")));
+        }
+    }
+
+    /// The first rows of the answer to a question of the shell's own.
+    async fn answer(&mut self, backend: &Backend, sql: &str) -> Option<RecordBatch> {
+        let mut found: Option<RecordBatch> = None;
+        let receive = |event: Event<'_>| {
+            if let Event::Rows(batch) = event
+                && batch.num_rows() > 0
+            {
+                found.get_or_insert_with(|| batch.clone());
+            }
+            Ok(())
+        };
+        let run = self.runner.run(backend, sql, receive).await;
+        run.ok().and(found)
     }
 
     /// Runs a statement of the shell's own and shows its result.
     pub async fn ask(&mut self, sql: &str) -> Result<(), ShellError> {
         let session = self.questions.clone();
-        self.show(&session, sql, Verb::of(sql)).await
+        self.show(&session, sql, Verb::of(sql)).await?;
+        Ok(())
     }
 
     /// Shows what was recorded of a query that has ended, by default of the session's last one,
@@ -237,7 +287,8 @@ impl Shell {
                 let id = query_id.map(|id| id.to_string()).unwrap_or_default();
                 let remote = remote.clone();
                 let sql = format!("SHOW PROFILE {id}");
-                return self.show(&remote, &sql, Verb::Explain).await;
+                self.show(&remote, &sql, Verb::Explain).await?;
+                return Ok(());
             }
         };
         let Some(query_id) = query_id.or_else(|| session.last_query_id()) else {
@@ -269,8 +320,14 @@ impl Shell {
         Ok(out.flush()?)
     }
 
-    /// Runs a statement and shows its result as that of one that begins with `verb`.
-    async fn show(&mut self, session: &Backend, sql: &str, verb: Verb) -> Result<(), ShellError> {
+    /// Runs a statement and shows its result as that of one that begins with `verb`; gives its
+    /// time.
+    async fn show(
+        &mut self,
+        session: &Backend,
+        sql: &str,
+        verb: Verb,
+    ) -> Result<Duration, ShellError> {
         let layout = self.layout();
         let format = self.format;
         let mut out = BufWriter::new(io::stdout().lock());
@@ -298,7 +355,7 @@ impl Shell {
         out.flush()?;
         drop(out);
         self.footer(verb, shown, changed, finished.time);
-        Ok(())
+        Ok(finished.time)
     }
 
     fn layout(&self) -> Layout {

@@ -5,7 +5,7 @@ use crate::lex::{self, Kind};
 /// The first word of a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verb {
-    /// EXPLAIN: text with lines of its own.
+    /// EXPLAIN and SHOW PROFILE: text with lines of its own.
     Explain,
     Insert,
     Update,
@@ -21,14 +21,20 @@ impl Verb {
     /// Of the statement `sql`.
     pub fn of(sql: &str) -> Verb {
         let tokens = lex::tokens(sql);
-        let first = tokens
+        let mut words = tokens
             .iter()
-            .find(|token| !matches!(token.kind, Kind::Space | Kind::Comment));
-        match first
-            .map(|token| token.text.to_ascii_lowercase())
-            .as_deref()
-        {
+            .filter(|token| !matches!(token.kind, Kind::Space | Kind::Comment))
+            .map(|token| token.text.to_ascii_lowercase());
+        let first = words.next();
+        match first.as_deref() {
             Some("explain") => Verb::Explain,
+            // The report on a query, but not the setting profile.level.
+            Some("show")
+                if words.next().as_deref() == Some("profile")
+                    && words.next().as_deref() != Some(".") =>
+            {
+                Verb::Explain
+            }
             Some("insert") => Verb::Insert,
             Some("update") => Verb::Update,
             Some("delete") => Verb::Delete,
@@ -79,5 +85,7 @@ mod tests {
             Verb::Query
         );
         assert_eq!(Verb::of(""), Verb::Query);
+        assert_eq!(Verb::of("SHOW PROFILE 7"), Verb::Explain);
+        assert_eq!(Verb::of("SHOW profile.level"), Verb::Query);
     }
 }

@@ -35,6 +35,21 @@ impl SyntaxError {
         }
     }
 
+    /// The line, indented, and below it a caret under the mistake.
+    pub fn marked(&self) -> String {
+        // Tabs stay tabs, so that the caret stands under its character on any terminal.
+        let before = (self.column as usize).saturating_sub(1);
+        let mut indent: String = self
+            .source_line
+            .chars()
+            .take(before)
+            .map(|c| if c == '\t' { '\t' } else { ' ' })
+            .collect();
+        let missing = before.saturating_sub(indent.chars().count());
+        indent.extend(std::iter::repeat_n(' ', missing));
+        format!("  {}\n  {indent}^", self.source_line)
+    }
+
     /// What sqlparser said about `sql`.
     pub(crate) fn from_parser(sql: &str, error: ParserError) -> Self {
         match error {
@@ -105,18 +120,7 @@ impl fmt::Display for SyntaxError {
             "syntax error at line {}, column {}: {}",
             self.line, self.column, self.message
         )?;
-        writeln!(f, "  {}", self.source_line)?;
-        // Tabs stay tabs, so that the caret stands under its character on any terminal.
-        let before = (self.column as usize).saturating_sub(1);
-        let mut indent: String = self
-            .source_line
-            .chars()
-            .take(before)
-            .map(|c| if c == '\t' { '\t' } else { ' ' })
-            .collect();
-        let missing = before.saturating_sub(indent.chars().count());
-        indent.extend(std::iter::repeat_n(' ', missing));
-        write!(f, "  {indent}^")
+        f.write_str(&self.marked())
     }
 }
 

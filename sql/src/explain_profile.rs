@@ -1,11 +1,15 @@
-//! `EXPLAIN PROFILE [(LEVEL …, SAMPLE …, FORMAT text|json|graphviz, AS SQL)] <statement>`, where the
-//! statement can also be `QUERY n`: what query n was.
+//! `EXPLAIN PROFILE [(LEVEL …, SAMPLE …, FORMAT text|json|graphviz, AS SQL)] <statement>
+//! [WITHOUT [table] (predicate)]…`, where the statement can also be `QUERY n`, what query n was, or
+//! `DIFF a, b`, which compares two queries; `SHOW PROFILE [(…)] [n]`.
 
 use datafusion::sql::parser::DFParser;
+use datafusion::sql::sqlparser::ast;
+use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::ParserError;
-use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 
+use crate::place::{offset, text_from};
 use crate::statement::Statement;
 
 /// How the report is written.
@@ -35,6 +39,27 @@ pub struct ExplainProfile {
     pub sql: String,
     /// What to run.
     pub statement: Box<Statement>,
+    /// The rows that are left out: those that fulfil any of these.
+    pub without: Vec<Without>,
+}
+
+/// `WITHOUT [table] (predicate)`: the query runs without the rows that fulfil the predicate.
+#[derive(Debug, Clone)]
+pub struct Without {
+    /// The table whose rows are meant, if it is named.
+    pub table: Option<ast::ObjectName>,
+    /// Over columns of that table.
+    pub predicate: Box<ast::Expr>,
+    /// The predicate as written.
+    pub text: String,
+    /// The clause as written.
+    pub clause: String,
+    /// The whole statement, for errors that show the place.
+    pub source: String,
+    /// Where the table's name is, or the predicate begins.
+    pub place: Location,
+    /// Where the predicate begins.
+    pub predicate_at: Location,
 }
 
 /// What follows EXPLAIN PROFILE, up to the statement.
@@ -46,6 +71,7 @@ pub(crate) fn parse_options(parser: &mut DFParser<'_>) -> Result<ExplainProfile,
         as_sql: false,
         sql: String::new(),
         statement: Box::new(Statement::Show { name: None }),
+        without: Vec::new(),
     };
     if parser.parser.peek_token().token != Token::LParen || starts_query(parser) {
         return Ok(options);
@@ -103,16 +129,125 @@ pub(crate) fn parse_options(parser: &mut DFParser<'_>) -> Result<ExplainProfile,
 /// `QUERY n`.
 pub(crate) fn parse_recorded(parser: &mut DFParser<'_>) -> Result<Statement, ParserError> {
     parser.parser.next_token();
+    let query_id = query_id(parser)?;
+    Ok(Statement::Recorded { query_id })
+}
+
+/// `DIFF a, b`.
+pub(crate) fn parse_diff(parser: &mut DFParser<'_>) -> Result<Statement, ParserError> {
+    parser.parser.next_token();
+    let before = query_id(parser)?;
+    parser.parser.expect_token(&Token::Comma)?;
+    let after = query_id(parser)?;
+    Ok(Statement::Diff { before, after })
+}
+
+/// What follows SHOW PROFILE.
+pub(crate) fn parse_show(parser: &mut DFParser<'_>) -> Result<Statement, ParserError> {
+    let options = parse_options(parser)?;
+    let query_id = match parser.parser.peek_token().token {
+        Token::EOF | Token::SemiColon => None,
+        _ => Some(query_id(parser)?),
+    };
+    Ok(Statement::ShowProfile {
+        query_id,
+        format: options.format,
+        as_sql: options.as_sql,
+    })
+}
+
+pub(crate) fn query_id(parser: &mut DFParser<'_>) -> Result<i64, ParserError> {
     let token = parser.parser.next_token();
     let query_id = match &token.token {
         Token::Number(digits, _) => digits.parse().ok(),
         _ => None,
     };
     match query_id {
-        Some(query_id) => Ok(Statement::Recorded { query_id }),
+        Some(query_id) => Ok(query_id),
         None => parser
             .parser
             .expected("the id of a query, as in sys.queries", token),
+    }
+}
+
+/// Where the first WITHOUT clause of a statement begins that itself begins at `start`.
+pub(crate) fn find_without(sql: &str, start: Location) -> Option<Location> {
+    let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize_with_location();
+    let mut tokens = tokens.ok()?;
+    tokens.retain(|token| !matches!(token.token, Token::Whitespace(_)));
+    let mut depth = 0_usize;
+    for (index, token) in tokens.iter().enumerate() {
+        match &token.token {
+            _ if before(token.span.start, start) => {}
+            Token::LParen => depth += 1,
+            Token::RParen => depth = depth.saturating_sub(1),
+            Token::Word(word)
+                if depth == 0
+                    && word.quote_style.is_none()
+                    && word.keyword == Keyword::WITHOUT
+                    && opens_clause(&tokens[index + 1..]) =>
+            {
+                return Some(token.span.start);
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+fn before(one: Location, other: Location) -> bool {
+    (one.line, one.column) < (other.line, other.column)
+}
+
+/// Whether what follows WITHOUT is `(`, or a table's name and `(`: not `TIME ZONE`.
+fn opens_clause(tokens: &[TokenWithSpan]) -> bool {
+    let mut tokens = tokens.iter().map(|token| &token.token);
+    let mut named = false;
+    loop {
+        match tokens.next() {
+            Some(Token::LParen) => return true,
+            Some(Token::Word(_) | Token::SingleQuotedString(_)) if !named => named = true,
+            Some(Token::Period) if named => named = false,
+            _ => return false,
+        }
+    }
+}
+
+/// The WITHOUT clauses of the statement `sql`, of which the parser has reached the first.
+pub(crate) fn parse_without(
+    sql: &str,
+    parser: &mut DFParser<'_>,
+) -> Result<Vec<Without>, ParserError> {
+    let mut clauses = Vec::new();
+    loop {
+        let clause = parser.parser.peek_token().span.start;
+        if !parser.parser.parse_keyword(Keyword::WITHOUT) {
+            return Ok(clauses);
+        }
+        let first = parser.parser.peek_token();
+        let table = match first.token {
+            Token::LParen => None,
+            _ => Some(parser.parser.parse_object_name(false)?),
+        };
+        parser.parser.expect_token(&Token::LParen)?;
+        let predicate_at = parser.parser.peek_token().span.start;
+        let predicate = parser.parser.parse_expr()?;
+        let end = parser.parser.peek_token();
+        parser.parser.expect_token(&Token::RParen)?;
+        let text = &sql[offset(sql, predicate_at)..offset(sql, end.span.start)];
+        let whole = &sql[..offset(sql, end.span.start) + 1];
+        clauses.push(Without {
+            place: match table {
+                Some(_) => first.span.start,
+                None => predicate_at,
+            },
+            table,
+            predicate: Box::new(predicate),
+            text: text.trim_end().to_owned(),
+            clause: text_from(whole, clause),
+            source: sql.to_owned(),
+            predicate_at,
+        });
     }
 }
 

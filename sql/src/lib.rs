@@ -7,20 +7,24 @@
 //! * [`split`](mod@split): a script cut at its semicolons, and whether the last statement is finished
 //! * [`parser`]: one statement's text → [`Statement`]
 //! * [`statement`]: what can be said
-//! * [`explain_profile`], [`copy`], [`settings`]: the grammar of our own statements
+//! * [`explain_profile`], [`export_profile`], [`copy`], [`settings`], `rebalance`: the grammar of our
+//!   own statements
 //! * [`parameters`]: which parameters a prepared statement has, and values put in their places
 //! * [`row_ids`]: `_row_id` made visible in the blocks that name it
 //! * [`nearest`](mod@nearest): "did you mean …?"
 //! * [`fingerprint`](mod@fingerprint): what statements have in common that differ only in literals
 //! * [`error`]: syntax errors that show the line
+//! * `place`: places in a statement's text
 
 pub mod copy;
 pub mod error;
 pub mod explain_profile;
+pub mod export_profile;
 pub mod fingerprint;
 pub mod nearest;
 pub mod parameters;
 pub mod parser;
+mod place;
 mod rebalance;
 pub mod row_ids;
 pub mod settings;
@@ -29,7 +33,8 @@ pub mod statement;
 
 pub use copy::{CopyFrom, CopyOptions, CopySource, CopyTo};
 pub use error::SyntaxError;
-pub use explain_profile::{ExplainProfile, ProfileFormat};
+pub use explain_profile::{ExplainProfile, ProfileFormat, Without};
+pub use export_profile::ExportFormat;
 pub use fingerprint::fingerprint;
 pub use nearest::nearest;
 pub use parser::parse;

@@ -66,7 +66,13 @@ fn visit<V: VisitorMut>(statement: &mut Statement, visitor: &mut V) -> ControlFl
         Statement::Update(update) => update.visit(visitor),
         Statement::Delete(delete) => delete.visit(visitor),
         Statement::CreateTable(table) => table.visit(visitor),
-        Statement::ExplainProfile(explain) => visit(&mut explain.statement, visitor),
+        Statement::ExplainProfile(explain) => {
+            visit(&mut explain.statement, visitor)?;
+            for without in &mut explain.without {
+                without.predicate.visit(visitor)?;
+            }
+            ControlFlow::Continue(())
+        }
         Statement::Explain(explain) => visit_datafusion(explain, visitor),
         _ => ControlFlow::Continue(()),
     }

@@ -9,11 +9,13 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::ParserError;
-use datafusion::sql::sqlparser::tokenizer::{Location, Token};
+use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 
 use crate::error::SyntaxError;
+use crate::explain_profile::ExplainProfile;
+use crate::place::{offset, text_from};
 use crate::statement::{ObjectKind, Statement};
-use crate::{copy, explain_profile, rebalance, settings};
+use crate::{copy, explain_profile, export_profile, rebalance, settings};
 
 /// Expressions nested deeper than this are refused before they overflow a stack.
 const DEEPEST: usize = 100;
@@ -29,11 +31,7 @@ const DEEPEST: usize = 100;
 /// assert_eq!((error.line, error.column), (1, 1));
 /// ```
 pub fn parse(sql: &str) -> Result<Statement, SyntaxError> {
-    let mut parser = DFParserBuilder::new(sql)
-        .with_dialect(&GenericDialect {})
-        .with_recursion_limit(DEEPEST)
-        .build()
-        .map_err(|e| SyntaxError::from_datafusion(sql, e))?;
+    let mut parser = parser_of(sql)?;
     while parser.parser.consume_token(&Token::SemiColon) {}
     let first = parser.parser.peek_token();
     if first.token == Token::EOF {
@@ -44,13 +42,27 @@ pub fn parse(sql: &str) -> Result<Statement, SyntaxError> {
         ));
     }
     let statement = parse_statement(sql, &mut parser)?;
+    must_end(sql, &mut parser)?;
+    Ok(statement)
+}
+
+fn parser_of(sql: &str) -> Result<DFParser<'static>, SyntaxError> {
+    DFParserBuilder::new(sql)
+        .with_dialect(&GenericDialect {})
+        .with_recursion_limit(DEEPEST)
+        .build()
+        .map_err(|e| SyntaxError::from_datafusion(sql, e))
+}
+
+/// Nothing but semicolons may follow.
+fn must_end(sql: &str, parser: &mut DFParser<'_>) -> Result<(), SyntaxError> {
     while parser.parser.consume_token(&Token::SemiColon) {}
     let rest = parser.parser.peek_token();
     if rest.token != Token::EOF {
         let message = format!("Expected: end of statement, found: {rest}");
         return Err(SyntaxError::at(sql, rest.span.start, message));
     }
-    Ok(statement)
+    Ok(())
 }
 
 fn parse_statement(sql: &str, parser: &mut DFParser<'_>) -> Result<Statement, SyntaxError> {
@@ -82,16 +94,20 @@ fn parse_statement(sql: &str, parser: &mut DFParser<'_>) -> Result<Statement, Sy
             parser.parser.next_token();
             parser.parser.next_token();
             let mut explain = explain_profile::parse_options(parser).map_err(ours)?;
-            explain.sql = text_from(sql, parser.parser.peek_token().span.start);
-            explain.statement = Box::new(match word_at(parser, 0).as_str() {
-                "QUERY" => explain_profile::parse_recorded(parser).map_err(ours)?,
-                _ => parse_statement(sql, parser)?,
-            });
+            parse_profiled(sql, parser, &mut explain)?;
             Ok(Statement::ExplainProfile(explain))
         }
         _ if word_at(parser, 0) == "REBALANCE" => {
             parser.parser.next_token();
             rebalance::parse(parser).map_err(ours)
+        }
+        _ if word_at(parser, 0) == "EXPORT" => {
+            parser.parser.next_token();
+            export_profile::parse_export(parser).map_err(ours)
+        }
+        _ if word_at(parser, 0) == "IMPORT" => {
+            parser.parser.next_token();
+            export_profile::parse_import(parser).map_err(ours)
         }
         _ => {
             let mut statement = parser
@@ -103,11 +119,72 @@ fn parse_statement(sql: &str, parser: &mut DFParser<'_>) -> Result<Statement, Sy
     }
 }
 
-/// `FROM t` is `SELECT * FROM t`: DataFusion would select no column.
+/// What EXPLAIN PROFILE is to run, and the rows to leave out of it.
+fn parse_profiled(
+    sql: &str,
+    parser: &mut DFParser<'_>,
+    explain: &mut ExplainProfile,
+) -> Result<(), SyntaxError> {
+    let ours = |e: ParserError| SyntaxError::from_parser(sql, e);
+    let start = parser.parser.peek_token().span.start;
+    let Some(clauses) = explain_profile::find_without(sql, start) else {
+        explain.sql = text_from(sql, start);
+        *explain.statement = parse_runnable(sql, parser)?;
+        return Ok(());
+    };
+    // Of the clauses sqlparser would make a table's alias: it gets the text before them.
+    let before = &sql[..offset(sql, clauses)];
+    let mut inner = parser_of(before)?;
+    skip_to(&mut inner, start);
+    explain.sql = text_from(before, start);
+    *explain.statement = parse_runnable(before, &mut inner)?;
+    must_end(before, &mut inner)?;
+    skip_to(parser, clauses);
+    explain.without = explain_profile::parse_without(sql, parser).map_err(ours)?;
+    Ok(())
+}
+
+fn parse_runnable(sql: &str, parser: &mut DFParser<'_>) -> Result<Statement, SyntaxError> {
+    let ours = |e: ParserError| SyntaxError::from_parser(sql, e);
+    match word_at(parser, 0).as_str() {
+        "QUERY" => explain_profile::parse_recorded(parser).map_err(ours),
+        "DIFF" => explain_profile::parse_diff(parser).map_err(ours),
+        _ => parse_statement(sql, parser),
+    }
+}
+
+/// Passes over the tokens before a place.
+fn skip_to(parser: &mut DFParser<'_>, place: Location) {
+    let is_before = |token: &TokenWithSpan| {
+        let start = token.span.start;
+        token.token != Token::EOF && (start.line, start.column) < (place.line, place.column)
+    };
+    while is_before(&parser.parser.peek_token()) {
+        parser.parser.next_token();
+    }
+}
+
+/// `FROM t` is `SELECT * FROM t`: DataFusion would select no column. `sys.blame(7)` is `blame(7)`:
+/// DataFusion's table functions have no schema.
 fn spell_out(statement: &mut DFStatement) {
-    struct AddStar;
-    impl VisitorMut for AddStar {
+    struct SpellOut;
+    impl VisitorMut for SpellOut {
         type Break = ();
+        fn pre_visit_table_factor(&mut self, table: &mut ast::TableFactor) -> ControlFlow<()> {
+            if let ast::TableFactor::Table {
+                name,
+                args: Some(_),
+                ..
+            } = table
+                && let [schema, _] = name.0.as_slice()
+                && schema
+                    .as_ident()
+                    .is_some_and(|i| i.value.eq_ignore_ascii_case("sys"))
+            {
+                name.0.remove(0);
+            }
+            ControlFlow::Continue(())
+        }
         fn pre_visit_select(&mut self, select: &mut ast::Select) -> ControlFlow<()> {
             if select.flavor == ast::SelectFlavor::FromFirstNoSelect {
                 select.flavor = ast::SelectFlavor::Standard;
@@ -119,24 +196,11 @@ fn spell_out(statement: &mut DFStatement) {
     }
     match statement {
         DFStatement::Statement(statement) => {
-            let _: ControlFlow<()> = statement.visit(&mut AddStar);
+            let _: ControlFlow<()> = statement.visit(&mut SpellOut);
         }
         DFStatement::Explain(explain) => spell_out(&mut explain.statement),
         _ => {}
     }
-}
-
-/// The text from a place on, without the semicolon at its end.
-fn text_from(sql: &str, place: Location) -> String {
-    let before = (place.line as usize).saturating_sub(1);
-    let line: usize = sql.split_inclusive('\n').take(before).map(str::len).sum();
-    let column = (place.column as usize).saturating_sub(1);
-    let rest = sql.get(line..).unwrap_or_default();
-    let from = rest
-        .char_indices()
-        .nth(column)
-        .map_or(rest.len(), |(at, _)| at);
-    rest[from..].trim_end().trim_end_matches(';').to_owned()
 }
 
 /// The upper-cased word that is `n` tokens ahead, or nothing.
@@ -165,6 +229,10 @@ fn parse_show(parser: &mut DFParser<'_>) -> Result<Statement, ParserError> {
                 like = Some(parser.parser.parse_literal_string()?);
             }
             Ok(Statement::ShowTables { schema, like })
+        }
+        "PROFILE" if parser.parser.peek_nth_token(1).token != Token::Period => {
+            parser.parser.next_token();
+            explain_profile::parse_show(parser)
         }
         "SCHEMAS" => {
             parser.parser.next_token();
@@ -371,6 +439,128 @@ mod tests {
         }
         assert!(parse("EXPLAIN PROFILE QUERY 1 2").is_err());
         assert!(parse("QUERY 1").is_err());
+    }
+
+    #[test]
+    fn explain_profile_leaves_out_the_rows_of_a_predicate() {
+        for (sql, run, clauses) in [
+            (
+                "EXPLAIN PROFILE SELECT a FROM t WITHOUT (length(b) > 1000);",
+                "SELECT a FROM t",
+                vec![(None, "length(b) > 1000")],
+            ),
+            (
+                "explain profile (level counters) QUERY 12\nwithout main.t (a = ')') WITHOUT u ( b IS NULL )",
+                "QUERY 12",
+                vec![(Some("main.t"), "a = ')'"), (Some("u"), "b IS NULL")],
+            ),
+            (
+                "EXPLAIN PROFILE SELECT * FROM 'é.parquet' WITHOUT 'é.parquet' (a IN (1, 2))",
+                "SELECT * FROM 'é.parquet'",
+                vec![(Some("'é.parquet'"), "a IN (1, 2)")],
+            ),
+            (
+                "EXPLAIN PROFILE SELECT a::TIMESTAMP WITHOUT TIME ZONE FROM t",
+                "SELECT a::TIMESTAMP WITHOUT TIME ZONE FROM t",
+                vec![],
+            ),
+        ] {
+            let Ok(Statement::ExplainProfile(explain)) = parse(sql) else {
+                panic!("{sql}: {:?}", parse(sql));
+            };
+            assert_eq!(explain.sql, run);
+            let found: Vec<_> = explain
+                .without
+                .iter()
+                .map(|w| (w.table.as_ref().map(ToString::to_string), w.text.as_str()))
+                .collect();
+            let expected: Vec<_> = clauses
+                .into_iter()
+                .map(|(table, text)| (table.map(str::to_owned), text))
+                .collect();
+            assert_eq!(found, expected, "{sql}");
+        }
+        for (sql, line, column) in [
+            ("EXPLAIN PROFILE SELECT 1 FROM t WITHOUT (a >)", 1, 45),
+            ("EXPLAIN PROFILE SELECT 1 FROM t\nWITHOUT (a = 1", 2, 15),
+            (
+                "EXPLAIN PROFILE SELECT 1 FROM t WITHOUT (a = 1) LIMIT 1",
+                1,
+                49,
+            ),
+        ] {
+            let error = parse(sql).unwrap_err();
+            assert_eq!((error.line, error.column), (line, column), "{error}");
+        }
+    }
+
+    #[test]
+    fn profiles_are_compared_shown_exported_and_imported() {
+        let Ok(Statement::ExplainProfile(explain)) =
+            parse("EXPLAIN PROFILE (FORMAT json) DIFF 3, 14;")
+        else {
+            panic!()
+        };
+        assert!(matches!(
+            *explain.statement,
+            Statement::Diff {
+                before: 3,
+                after: 14
+            }
+        ));
+        assert!(matches!(
+            parse("SHOW PROFILE"),
+            Ok(Statement::ShowProfile { query_id: None, .. })
+        ));
+        assert!(matches!(
+            parse("SHOW PROFILE (FORMAT json) 7"),
+            Ok(Statement::ShowProfile {
+                query_id: Some(7),
+                format: ProfileFormat::Json,
+                ..
+            })
+        ));
+        assert!(matches!(
+            parse("EXPORT PROFILE 7 TO 'a'"),
+            Ok(Statement::ExportProfile {
+                query_id: 7,
+                format: crate::ExportFormat::Parquet,
+                ..
+            })
+        ));
+        assert!(matches!(
+            parse("export profile 7 to 'a.json' (format perfetto);"),
+            Ok(Statement::ExportProfile {
+                format: crate::ExportFormat::Perfetto,
+                ..
+            })
+        ));
+        assert!(matches!(
+            parse("IMPORT PROFILE FROM 'a'"),
+            Ok(Statement::ImportProfile { path }) if path == "a"
+        ));
+        for (sql, expected) in [
+            ("EXPLAIN PROFILE DIFF 3", "Expected: ,"),
+            ("EXPORT PROFILE x TO 'a'", "the id of a query"),
+            (
+                "EXPORT PROFILE 1 TO 'a' (FORMAT csv)",
+                "parquet or perfetto",
+            ),
+            ("EXPORT TABLE t", "Expected: PROFILE"),
+        ] {
+            let error = parse(sql).unwrap_err();
+            assert!(error.message.contains(expected), "{sql}: {error}");
+        }
+    }
+
+    #[test]
+    fn table_functions_of_schema_sys_may_be_named_with_it() {
+        let Ok(Statement::Query(query)) = parse("SELECT * FROM sys.blame(7) AS b, sys.queries")
+        else {
+            panic!()
+        };
+        let expected = "SELECT * FROM blame(7) AS b, sys.queries";
+        assert_eq!(query.to_string(), expected);
     }
 
     #[test]

@@ -6,7 +6,8 @@ use datafusion::sql::parser::{CreateExternalTable, Statement as DFStatement};
 use datafusion::sql::sqlparser::ast;
 
 use crate::copy::{CopyFrom, CopyTo};
-use crate::explain_profile::ExplainProfile;
+use crate::explain_profile::{ExplainProfile, ProfileFormat};
+use crate::export_profile::ExportFormat;
 
 /// One statement.
 #[derive(Debug, Clone)]
@@ -21,6 +22,36 @@ pub enum Statement {
     Recorded {
         /// As in `sys.queries`.
         query_id: i64,
+    },
+    /// `DIFF a, b`, which only EXPLAIN PROFILE takes: what changed from query a to query b.
+    Diff {
+        /// As in `sys.queries`.
+        before: i64,
+        /// As in `sys.queries`.
+        after: i64,
+    },
+    /// SHOW PROFILE: the report on a query that has ended.
+    ShowProfile {
+        /// As in `sys.queries`; `None` for the session's last one.
+        query_id: Option<i64>,
+        /// How to write the report.
+        format: ProfileFormat,
+        /// Whether to print the SQL behind each section instead of its result.
+        as_sql: bool,
+    },
+    /// EXPORT PROFILE: what was recorded of a query, in files.
+    ExportProfile {
+        /// As in `sys.queries`.
+        query_id: i64,
+        /// The directory or file to write.
+        path: String,
+        /// What to write.
+        format: ExportFormat,
+    },
+    /// IMPORT PROFILE: what EXPORT PROFILE wrote becomes a query of schema `sys`.
+    ImportProfile {
+        /// The directory to read.
+        path: String,
     },
     /// CREATE TABLE, also AS a query.
     CreateTable(Box<ast::CreateTable>),

@@ -154,13 +154,13 @@ async fn the_estimate_without_a_record_is_near_what_the_query_takes_without_it()
     )
     .await
     .unwrap();
-    let sql = include_str!("../../engine/src/report/sql/query_without_record.sql")
+    let sql = include_str!("../../engine/src/report/sql/query_without_records.sql")
         .replace("sys.queries", "known")
         .replace("sys.profiler_overhead", "known")
         .replace("sys.operator_stats", "main.stats")
         .replace("sys.record_latency", "latency")
         .replace("$query_id", &id.to_string())
-        .replace("$row_id", &expensive)
+        .replace("$own", &format!("SELECT CAST({expensive} AS BIGINT) AS id"))
         .replace("$table_name", "'main.movies'");
     let estimate: i64 = one(&session, &sql).await.parse().unwrap();
     let error = (estimate - truth).abs();

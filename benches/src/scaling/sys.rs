@@ -80,7 +80,12 @@ const START: i64 = 1_700_000_000_000_000_000;
 /// Hands over what one task of a stage records.
 fn stage(recorder: &Recorder, stages: &[Stage], number: usize, rows: u64) {
     let stage = &stages[number];
-    let streams: usize = stage.reads.iter().map(|read| read.senders).sum();
+    // A partition that is gathered is one of one sender's.
+    let streams = stage.reads.iter().map(|read| match read.is_shuffle {
+        true => read.senders,
+        false => 1,
+    });
+    let streams: usize = streams.sum();
     let fragment_id = number as i64;
     for (operator, partitions) in stage.operators.iter().copied().enumerate() {
         let operator_id = (number * 100 + operator) as i64;

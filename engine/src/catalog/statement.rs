@@ -250,7 +250,7 @@ impl StatementCatalog {
             matches!(&*resolved.schema, SYS | INFORMATION_SCHEMA)
                 || self.extra.contains_key(&*resolved.schema)
                 || (self.base.table_functions().contains_key(&*resolved.table)
-                    && resolved.table.ends_with("_trace"))
+                    && (resolved.table.ends_with("_trace") || &*resolved.table == "blame"))
         });
         match system.next() {
             None => false,

@@ -11,7 +11,7 @@ use crate::statements::explain_profile::untraced_query;
 
 /// Runs SQL over schema `sys` and the user's tables, without leaving a trace in `sys`.
 #[async_trait]
-pub(super) trait Ask: Send + Sync {
+pub(crate) trait Ask: Send + Sync {
     /// All rows that a query returns.
     async fn ask(&self, sql: &str) -> Result<Vec<RecordBatch>, Error>;
 }
@@ -39,6 +39,11 @@ pub(super) struct Inquiry<'a> {
 }
 
 impl<'a> Inquiry<'a> {
+    /// What is asked.
+    pub(super) fn source(&self) -> &'a dyn Ask {
+        self.source
+    }
+
     pub(super) fn new(source: &'a dyn Ask) -> Self {
         Self {
             source,
@@ -55,6 +60,18 @@ impl<'a> Inquiry<'a> {
         let answer = self.source.ask(&sql).await;
         self.asked.push(Asked { section, sql });
         answer
+    }
+
+    /// The same, where no answer is an answer: the table may be gone since. What was not answered
+    /// is not remembered.
+    pub(super) async fn ask_if_possible(
+        &mut self,
+        section: &'static str,
+        sql: String,
+    ) -> Option<Vec<RecordBatch>> {
+        let answer = self.source.ask(&sql).await.ok()?;
+        self.asked.push(Asked { section, sql });
+        Some(answer)
     }
 
     /// What was asked so far.

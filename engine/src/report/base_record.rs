@@ -14,7 +14,7 @@ const VALUE_CHARACTERS: usize = 60;
 const ELEMENTS: usize = 8;
 
 /// SQL for a table as it is named in the log: `schema.table`, or the path of a file.
-pub(super) fn table_sql(logged: &str) -> String {
+pub(crate) fn table_sql(logged: &str) -> String {
     let is_file = logged.contains(['/', '\\']) || logged.ends_with(".parquet");
     if is_file {
         return literal(logged);
@@ -31,7 +31,8 @@ pub(super) fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
-fn identifier(name: &str) -> String {
+/// A column's or table's name as SQL wants it.
+pub(super) fn identifier(name: &str) -> String {
     let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
         && name
             .chars()

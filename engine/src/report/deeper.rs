@@ -1,6 +1,7 @@
 //! Statements to go on with.
 
 use super::base_record::table_sql;
+use super::blame::Predicates;
 use super::expensive_inputs::ExpensiveInputs;
 use super::header::Header;
 use super::time_spent::TimeSpent;
@@ -10,6 +11,7 @@ pub(super) fn statements(
     header: &Header,
     time_spent: &TimeSpent,
     inputs: &ExpensiveInputs,
+    predicates: &Predicates,
 ) -> Vec<String> {
     let query_id = header.query_id;
     if !header.has_records() {
@@ -31,13 +33,20 @@ pub(super) fn statements(
         format!("SELECT * FROM sys.expensive_inputs WHERE query_id = {query_id} ORDER BY rank;"),
         format!("SELECT * FROM backward_trace({query_id}, {output_row}) ORDER BY latency_ns DESC;"),
     ];
-    statements.extend(inputs.anomalous().next().map(|input| {
+    let here = header.imported_from.is_none();
+    statements.extend(inputs.anomalous().next().filter(|_| here).map(|input| {
         format!(
             "SELECT _row_id, * FROM {} WHERE _row_id = {};",
             table_sql(&input.table),
             input.row_id
         )
     }));
+    statements.extend(
+        predicates
+            .blamed
+            .iter()
+            .find_map(|blamed| blamed.verify.clone()),
+    );
     statements
 }
 

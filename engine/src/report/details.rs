@@ -55,6 +55,11 @@ pub(super) fn describe(name: &str, details: &str, table: Option<&str>) -> Descri
     Description { title, subject }
 }
 
+/// An operator in a few words.
+pub(crate) fn title(name: &str, details: &str, table: Option<&str>) -> String {
+    super::layout::shortened(&describe(name, details, table).line(), super::layout::WIDTH)
+}
+
 /// A table as users write it: without the schema that need not be written.
 pub(super) fn table_name(logged: &str) -> &str {
     logged.strip_prefix("main.").unwrap_or(logged)

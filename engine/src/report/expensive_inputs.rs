@@ -2,6 +2,7 @@
 
 use super::answer::{Inquiry, rows};
 use super::base_record;
+use super::blame::without_sql;
 use super::details::table_name;
 use super::header::Header;
 use super::layout::{WIDTH, item, left};
@@ -241,13 +242,12 @@ impl ExpensiveInput {
     /// Asks what the query would take without the record, for the record itself, and for the
     /// result rows made from it where that is not known.
     async fn fetch(&mut self, inquiry: &mut Inquiry<'_>, header: &Header) -> Result<(), Error> {
-        let about_it = |sql: &str| {
-            sql.replace("$query_id", &header.query_id.to_string())
-                .replace("$row_id", &self.row_id.to_string())
-                .replace("$table_name", &base_record::literal(&self.table))
-        };
-        let without = about_it(include_str!("sql/query_without_record.sql"));
-        let affected = about_it(include_str!("sql/affected_rows.sql"));
+        let own = format!("SELECT CAST({} AS BIGINT) AS id", self.row_id);
+        let without = without_sql(header.query_id, &self.table, &own);
+        let affected = include_str!("sql/affected_rows.sql")
+            .replace("$query_id", &header.query_id.to_string())
+            .replace("$row_id", &self.row_id.to_string())
+            .replace("$table_name", &base_record::literal(&self.table));
         let answer = inquiry.ask(SECTION, without).await?;
         self.without_ns = rows(&answer)
             .next()
@@ -257,9 +257,15 @@ impl ExpensiveInput {
             let answer = inquiry.ask(SECTION, affected).await?;
             self.result_rows = rows(&answer).next().map(|row| row.sum("result_rows"));
         }
+        if header.imported_from.is_some() {
+            self.record = Err("its table is not here".to_owned());
+            return Ok(());
+        }
         let sql = base_record::sql(&self.table, self.row_id);
         self.record = match inquiry.ask(SECTION, sql).await {
-            Ok(answer) => base_record::values(&answer).ok_or_else(|| "it is gone".to_owned()),
+            Ok(answer) => base_record::values(&answer).ok_or_else(|| {
+                "it is no longer in its table: deleted since, or truncated".to_owned()
+            }),
             Err(error) => Err(format!("it cannot be read: {error}")),
         };
         Ok(())

@@ -3,6 +3,7 @@
 use super::answer::{Inquiry, rows};
 use super::layout::{WIDTH, shortened};
 use super::units::{count, counted, duration, percent};
+use super::unknown::unknown_query;
 use crate::error::Error;
 
 /// The query's row in `sys.queries`, and what was recorded of it.
@@ -22,6 +23,10 @@ pub(super) struct Header {
     pub(super) events_dropped: i64,
     /// Numbers of the workers whose events cannot be had.
     pub(super) lost_workers: Option<String>,
+    /// The directory that the query was imported from.
+    pub(super) imported_from: Option<String>,
+    /// What else limits the numbers, one sentence each.
+    pub(super) circumstances: Vec<String>,
 }
 
 impl Header {
@@ -33,9 +38,7 @@ impl Header {
         let sql = include_str!("sql/header.sql").replace("$query_id", &query_id.to_string());
         let answer = inquiry.ask("The query", sql).await?;
         let Some(row) = rows(&answer).next() else {
-            return Err(Error::Internal(format!(
-                "query {query_id} has no row in sys.queries"
-            )));
+            return Err(unknown_query(inquiry.source(), query_id).await);
         };
         Ok(Self {
             query_id,
@@ -50,6 +53,8 @@ impl Header {
             busy_ns: row.sum("busy_ns"),
             events_dropped: row.sum("events_dropped"),
             lost_workers: row.text("lost_workers"),
+            imported_from: row.text("imported_from"),
+            circumstances: Vec::new(),
         })
     }
 
@@ -100,6 +105,12 @@ impl Header {
                 true => format!("Workers {lost} are lost: what they recorded is missing."),
             });
         }
+        if let Some(directory) = &self.imported_from {
+            reservations.push(format!(
+                "It was imported from '{directory}': the tables that it read are not here."
+            ));
+        }
+        reservations.extend(self.circumstances.iter().cloned());
         reservations
     }
 

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::Report;
+use super::blame::Blamed;
 use super::expensive_inputs::ExpensiveInput;
 use super::plan_tree::Operator;
 
@@ -21,6 +22,8 @@ fn document(report: &Report) -> Value {
         plan,
         time_spent,
         inputs,
+        predicates,
+        left_out,
         deeper,
         ..
     } = report;
@@ -81,6 +84,7 @@ fn document(report: &Report) -> Value {
             "events_dropped": header.events_dropped,
             "reservations": header.reservations(),
         },
+        "left_out": left_out.json(header),
         "plan": plan.operators.iter().map(operator).collect::<Vec<_>>(),
         "time_spent": {
             "sentences": sentences,
@@ -92,6 +96,7 @@ fn document(report: &Report) -> Value {
             "verdict": inputs.verdict(header),
             "records": records,
         },
+        "predicates": predicates.blamed.iter().map(predicate).collect::<Vec<_>>(),
         "deeper": deeper,
     })
 }
@@ -114,6 +119,19 @@ fn operator(operator: &Operator) -> Value {
         "spilled_bytes": operator.spilled_bytes,
         "row_skew": operator.row_skew,
         "time_skew": operator.time_skew,
+    })
+}
+
+fn predicate(blamed: &Blamed) -> Value {
+    json!({
+        "table": blamed.table,
+        "predicate": blamed.predicate,
+        "matched_rows": blamed.matched,
+        "table_rows": blamed.table_rows,
+        "row_share": blamed.row_share(),
+        "latency_share": blamed.time_share,
+        "query_without_ns": blamed.without_ns,
+        "verify": blamed.verify,
     })
 }
 

@@ -1,16 +1,20 @@
 //! EXPLAIN PROFILE: runs its statement, then reads from schema `sys` where the time went.
 
-use datafusion::arrow::array::{AsArray, RecordBatch};
+use datafusion::arrow::array::{Array, AsArray, RecordBatch};
 use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::datatypes::{DataType, Float64Type};
+use datafusion::physical_plan::SendableRecordBatchStream;
+use datafusion::sql::sqlparser::ast;
 use futures::TryStreamExt;
 use skewer_profiling::Level;
-use skewer_sql::{ExplainProfile, Statement};
+use skewer_sql::{ExplainProfile, Statement, Without};
 
+use super::show_profile::changed_since;
+use super::without::{LeftOut, leave_out};
 use super::{Context, Outcome, Tracing, as_statement, prepare, run};
 use crate::error::Error;
 use crate::query_stream::QueryStream;
-use crate::report;
+use crate::report::{self, Circumstances};
 use crate::session::Session;
 use crate::settings::{ProfileSettings, parse_level};
 
@@ -20,22 +24,116 @@ pub(crate) async fn execute(
     session: &Session,
     explain: ExplainProfile,
 ) -> Result<QueryStream, Error> {
-    let settings = ProfileSettings {
-        level: match &explain.level {
-            Some(level) => parse_level("LEVEL", level)?,
-            None => Level::Records,
-        },
+    let options = report::Options {
+        format: explain.format,
+        as_sql: explain.as_sql,
+    };
+    if let Statement::Diff { before, after } = *explain.statement {
+        if explain.level.is_some() || explain.sample.is_some() || !explain.without.is_empty() {
+            return Err(Error::Unsupported(
+                "LEVEL, SAMPLE and WITHOUT of EXPLAIN PROFILE DIFF, which runs nothing".to_owned(),
+            ));
+        }
+        let batch = report::explain_diff(session, before, after, options).await?;
+        return Ok(QueryStream::ready(batch, None));
+    }
+    let given = explain
+        .level
+        .as_ref()
+        .map(|level| parse_level("LEVEL", level));
+    let given = given.transpose()?;
+    let mut settings = ProfileSettings {
+        level: given.unwrap_or(Level::Records),
         sample_rate: explain
             .sample
             .unwrap_or(session.inner().profile.lock().sample_rate),
         budget: None,
     };
-    let (sql, statement) = match *explain.statement {
-        Statement::Recorded { query_id } => recorded(session, query_id).await?,
-        statement => (explain.sql, statement),
+    let mut work = Work {
+        sql: explain.sql,
+        statement: *explain.statement,
+        without: Vec::new(),
     };
+    let mut with = None;
+    let mut reservations = Vec::new();
+    if let Statement::Recorded { query_id } = work.statement {
+        let recorded = recorded(session, query_id).await?;
+        reservations = changed_since(session, query_id).await?;
+        work = recorded.work;
+        if !explain.without.is_empty() {
+            // Beside the time that was recorded: at the level that it was recorded at.
+            with = Some(query_id);
+            settings.level = given.unwrap_or(recorded.settings.level);
+            settings.sample_rate = explain.sample.unwrap_or(recorded.settings.sample_rate);
+        }
+    } else if !explain.without.is_empty() {
+        must_be_query(&work.statement)?;
+        check(session, &work.statement, &explain.without).await?;
+        let (query_id, _) = profiled(session, work.clone(), settings).await?;
+        with = Some(query_id);
+    }
+    work.without.extend(explain.without);
+    let (query_id, left_out) = profiled(session, work, settings).await?;
+    let circumstances = Circumstances {
+        left_out,
+        with,
+        reservations,
+    };
+    let batch = report::explain_profile(session, query_id, options, &circumstances).await?;
+    Ok(QueryStream::ready(batch, Some(query_id)))
+}
+
+/// A statement to run.
+#[derive(Debug, Clone)]
+struct Work {
+    sql: String,
+    statement: Statement,
+    /// Rows to leave out of it; only of a query.
+    without: Vec<Without>,
+}
+
+impl Work {
+    /// The text under which schema `sys` knows it.
+    fn recorded_sql(&self) -> String {
+        let clauses = self.without.iter().map(|without| without.clause.as_str());
+        let parts: Vec<&str> = [self.sql.as_str()].into_iter().chain(clauses).collect();
+        parts.join(" ")
+    }
+}
+
+fn must_be_query(statement: &Statement) -> Result<(), Error> {
+    match statement {
+        Statement::Query(_) => Ok(()),
+        _ => Err(Error::Unsupported(
+            "WITHOUT of a statement that changes something".to_owned(),
+        )),
+    }
+}
+
+/// Whether rows can be left out as the clauses say, before the query is run with them.
+async fn check(session: &Session, statement: &Statement, clauses: &[Without]) -> Result<(), Error> {
+    let Statement::Query(query) = statement else {
+        return Ok(());
+    };
+    let catalog = session.catalog();
+    let plan = catalog.plan(as_statement(query.clone())).await?;
+    leave_out(
+        plan,
+        clauses,
+        &catalog.planning_state(),
+        catalog.default_schema(),
+    )?;
+    Ok(())
+}
+
+/// Runs it to its end; gives its id, and what was left out.
+async fn profiled(
+    session: &Session,
+    work: Work,
+    settings: ProfileSettings,
+) -> Result<(i64, Vec<LeftOut>), Error> {
     let can_be_profiled = matches!(
-        statement,
+        work.statement,
         Statement::Query(_)
             | Statement::Insert(_)
             | Statement::Update(_)
@@ -49,45 +147,98 @@ pub(crate) async fn execute(
             "EXPLAIN PROFILE of a statement that runs no query".to_owned(),
         ));
     }
+    if !work.without.is_empty() {
+        must_be_query(&work.statement)?;
+    }
+    let sql = work.recorded_sql();
     let context = Context::begin(session, session.catalog(), &sql, Tracing::At(settings));
     let query_id = context.record.recorder().query_id();
-    if let Err(error) = run_to_the_end(context, statement).await {
-        return Err(with_what_was_recorded(session, query_id, error).await);
+    match run_to_the_end(context, work).await {
+        Ok(left_out) => Ok((query_id, left_out)),
+        Err(error) => Err(with_what_was_recorded(session, query_id, error).await),
     }
-    let options = report::Options {
-        format: explain.format,
-        as_sql: explain.as_sql,
-    };
-    let batch = report::explain_profile(session, query_id, options).await?;
-    Ok(QueryStream::ready(batch, Some(query_id)))
+}
+
+async fn run_to_the_end(mut context: Context, work: Work) -> Result<Vec<LeftOut>, Error> {
+    match work.statement {
+        Statement::Query(query) if !work.without.is_empty() => {
+            context.take_turn().await;
+            let begun = begin_without(&mut context, query, &work.without);
+            match Box::pin(begun).await {
+                Ok((stream, left_out)) => {
+                    context.drain(Outcome::Rows(stream)).await?;
+                    Ok(left_out)
+                }
+                Err(error) => Err(context.fail(error).await),
+            }
+        }
+        statement => {
+            let (context, outcome) = run(context, statement).await?;
+            context.drain(outcome).await?;
+            Ok(Vec::new())
+        }
+    }
+}
+
+async fn begin_without(
+    context: &mut Context,
+    query: Box<ast::Query>,
+    clauses: &[Without],
+) -> Result<(SendableRecordBatchStream, Vec<LeftOut>), Error> {
+    let plan = context.catalog.plan(as_statement(query)).await?;
+    let state = context.catalog.planning_state();
+    let schema = context.catalog.default_schema();
+    let (plan, left_out) = leave_out(plan, clauses, &state, schema)?;
+    Ok((context.stream(&plan).await?, left_out))
+}
+
+/// A query that ran before.
+struct Recorded {
+    work: Work,
+    settings: ProfileSettings,
 }
 
 /// What query `query_id` was, if running it again changes nothing.
-async fn recorded(session: &Session, query_id: i64) -> Result<(String, Statement), Error> {
-    let ask = format!("SELECT sql FROM sys.queries WHERE query_id = {query_id}");
+async fn recorded(session: &Session, query_id: i64) -> Result<Recorded, Error> {
+    let ask = format!(
+        "SELECT sql, profile_level, sample_rate FROM sys.queries WHERE query_id = {query_id}"
+    );
     let batches = untraced_query(session, &ask).await?;
     let Some(found) = batches.iter().find(|batch| batch.num_rows() > 0) else {
-        return Err(Error::Invalid(format!(
-            "sys.queries has no query {query_id}; SELECT query_id, sql FROM sys.queries lists those \
-             that it has"
-        )));
+        return Err(report::unknown_query(session, query_id).await);
     };
-    let text = cast(found.column(0), &DataType::Utf8)
-        .map_err(|error| Error::Internal(error.to_string()))?;
-    let sql = text.as_string::<i32>().value(0).to_owned();
-    match prepare::resolve(session, skewer_sql::parse(&sql)?)? {
-        query @ Statement::Query(_) => Ok((sql, query)),
+    let text = |column: usize| {
+        let text = cast(found.column(column), &DataType::Utf8);
+        text.map(|text| text.as_string::<i32>().value(0).to_owned())
+            .map_err(|error| Error::Internal(error.to_string()))
+    };
+    let sample_rate = found.column(2).as_primitive_opt::<Float64Type>();
+    let sample_rate = sample_rate.filter(|rate| rate.is_valid(0));
+    let settings = ProfileSettings {
+        level: parse_level("level", &text(1)?)?.max(Level::Counters),
+        sample_rate: sample_rate.map_or(1.0, |rate| rate.value(0)),
+        budget: None,
+    };
+    let sql = text(0)?;
+    // It may have been run with rows left out.
+    let Statement::ExplainProfile(again) = skewer_sql::parse(&format!("EXPLAIN PROFILE {sql}"))?
+    else {
+        return Err(Error::Internal(sql));
+    };
+    match prepare::resolve(session, *again.statement)? {
+        query @ Statement::Query(_) => Ok(Recorded {
+            work: Work {
+                sql: again.sql,
+                statement: query,
+                without: again.without,
+            },
+            settings,
+        }),
         _ => Err(Error::Unsupported(format!(
             "EXPLAIN PROFILE QUERY {query_id}, since query {query_id} changed something and would \
              do so again; to run it again, write EXPLAIN PROFILE and the statement: {sql}"
         ))),
     }
-}
-
-async fn run_to_the_end(context: Context, statement: Statement) -> Result<(), Error> {
-    let (context, outcome) = run(context, statement).await?;
-    context.drain(outcome).await?;
-    Ok(())
 }
 
 /// The error, with a hint if operators had begun to work.
@@ -110,12 +261,20 @@ pub(crate) async fn untraced_query(
     session: &Session,
     sql: &str,
 ) -> Result<Vec<RecordBatch>, Error> {
+    Ok(untraced_stream(session, sql).await?.try_collect().await?)
+}
+
+/// The same for rows that are too many to be held at once.
+pub(crate) async fn untraced_stream(
+    session: &Session,
+    sql: &str,
+) -> Result<SendableRecordBatchStream, Error> {
     let Statement::Query(query) = skewer_sql::parse(sql)? else {
         return Err(Error::Internal(format!("not a query: {sql}")));
     };
     let mut context = Context::begin(session, session.catalog(), sql, Tracing::None);
     match context.query(as_statement(query)).await? {
-        Outcome::Rows(stream) => Ok(stream.try_collect().await?),
-        _ => Ok(Vec::new()),
+        Outcome::Rows(stream) => Ok(stream),
+        _ => Err(Error::Internal(format!("no rows: {sql}"))),
     }
 }

@@ -25,6 +25,7 @@ pub(crate) mod describe;
 pub(crate) mod drop;
 pub(crate) mod explain;
 pub(crate) mod explain_profile;
+pub(crate) mod export_profile;
 pub(crate) mod insert;
 pub(crate) mod on_workers;
 pub(crate) mod parameters;
@@ -34,8 +35,11 @@ pub(crate) mod rewrite;
 pub(crate) mod schema;
 pub(crate) mod set;
 pub(crate) mod show;
+pub(crate) mod show_profile;
+pub(crate) mod trace_events;
 pub(crate) mod truncate;
 pub(crate) mod update;
+pub(crate) mod without;
 pub(crate) mod write;
 
 use std::sync::Arc;
@@ -61,6 +65,7 @@ use crate::planning;
 use crate::progress::ProgressHandle;
 use crate::query_stream::QueryStream;
 use crate::record::{StatementRecord, crosses_workers};
+use crate::report;
 use crate::session::Session;
 use crate::settings::ProfileSettings;
 use crate::turns::{Listed, Turn};
@@ -112,8 +117,30 @@ pub(crate) async fn execute_parsed(
     statement: Statement,
 ) -> Result<QueryStream, Error> {
     let statement = prepare::resolve(session, statement)?;
-    if let Statement::ExplainProfile(explain) = statement {
-        return Box::pin(explain_profile::execute(session, explain)).await;
+    match statement {
+        Statement::ExplainProfile(explain) => {
+            return Box::pin(explain_profile::execute(session, explain)).await;
+        }
+        Statement::ShowProfile {
+            query_id,
+            format,
+            as_sql,
+        } => {
+            let options = report::Options { format, as_sql };
+            return Box::pin(show_profile::execute(session, query_id, options)).await;
+        }
+        Statement::ExportProfile {
+            query_id,
+            path,
+            format,
+        } => {
+            let export = export_profile::export(session, query_id, &path, format);
+            return Box::pin(export).await;
+        }
+        Statement::ImportProfile { path } => {
+            return Box::pin(export_profile::import(session, &path)).await;
+        }
+        _ => {}
     }
     let catalog = session.catalog();
     let tracing = tracing_of(session, &catalog, &statement);
@@ -133,12 +160,7 @@ pub(crate) async fn run(
     // On the heap: the caller's thread, which passes the future on, may have a small stack.
     match Box::pin(dispatch(&mut context, statement)).await {
         Ok(outcome) => Ok((context, outcome)),
-        Err(error) => {
-            let error = context.catalog.diagnose(error).await;
-            context.progress.finish();
-            context.record.finish(Err(&error)).await;
-            Err(error)
-        }
+        Err(error) => Err(context.fail(error).await),
     }
 }
 
@@ -207,6 +229,15 @@ async fn dispatch(context: &mut Context, statement: Statement) -> Result<Outcome
         Statement::Recorded { .. } => Err(Error::Unsupported(
             "QUERY n without EXPLAIN PROFILE".to_owned(),
         )),
+        Statement::Diff { .. } => Err(Error::Unsupported(
+            "DIFF a, b without EXPLAIN PROFILE".to_owned(),
+        )),
+        Statement::ShowProfile { .. } => Err(Error::Unsupported(
+            "SHOW PROFILE within another statement".to_owned(),
+        )),
+        Statement::ExportProfile { .. } | Statement::ImportProfile { .. } => Err(
+            Error::Unsupported("EXPORT PROFILE and IMPORT PROFILE".to_owned()),
+        ),
         Statement::Execute { .. } => Err(Error::Unsupported(
             "EXECUTE within another statement".to_owned(),
         )),
@@ -416,6 +447,7 @@ impl Context {
         missing::check(&optimized, self.catalog.snapshot(), |worker| {
             database.lost(worker)
         })?;
+        self.record.reads(&self.catalog.touched().tables);
         let operators = planning::plan_query(&optimized, &state, self.record.recorder()).await?;
         if let Some(workers) = &workers {
             self.runs_on(workers, &operators);
@@ -456,6 +488,14 @@ impl Context {
         Ok(planning::on_workers(
             workers, state, place, sys, store, recorder, progress,
         )?)
+    }
+
+    /// Ends the statement with an error; gives what is to be said of it.
+    pub(crate) async fn fail(self, error: Error) -> Error {
+        let error = self.catalog.diagnose(error).await;
+        self.progress.finish();
+        self.record.finish(Err(&error)).await;
+        error
     }
 
     /// Publishes what a transaction holds.

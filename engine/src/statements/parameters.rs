@@ -138,7 +138,7 @@ async fn columns(
             let plan = session.catalog().plan(as_statement(query)).await?;
             Some(Arc::clone(plan.schema().inner()))
         }
-        Statement::ExplainProfile(_) => text(&[report::COLUMN]),
+        Statement::ExplainProfile(_) | Statement::ShowProfile { .. } => text(&[report::COLUMN]),
         Statement::Explain(_) => text(&["plan_type", "plan"]),
         // What an EXECUTE stands for may change when it is run again.
         Statement::Execute { .. } => {

@@ -1,6 +1,7 @@
 -- What is conspicuous about a query: one row for each rule that holds, with SQL that shows why,
 -- the time that it costs (NULL where that cannot be told) and what to do. The severity follows
 -- from the share of the query's execution time: `critical` from a half, `warning` from a tenth.
+-- `zoom_sql` looks more closely: it runs a query again, at level `records`, that was only counted.
 SELECT
   found.query_id, found.rule,
   CASE
@@ -9,7 +10,14 @@ SELECT
     WHEN found.wasted_ns >= 0.1 * queries.execution_ns THEN 'warning'
     ELSE 'info'
   END AS severity,
-  found.subject, found.evidence_sql, found.wasted_ns, found.advice
+  found.subject, found.evidence_sql, found.wasted_ns, found.advice,
+  CASE
+    WHEN found.rule = 'expensive input' THEN 'SELECT * FROM sys.blame(' || found.query_id || ')'
+    WHEN found.rule IN ('slow rows', 'task imbalance', 'data skew', 'spilling')
+      AND queries.profile_level IN ('counters', 'calls')
+      AND regexp_like(queries.sql, '^[\s(]*(select|with|values|from|table)\b', 'i')
+      THEN 'EXPLAIN PROFILE QUERY ' || found.query_id
+  END AS zoom_sql
 FROM (
   SELECT
     query_id, 'expensive input' AS rule, CAST(NULL AS VARCHAR) AS severity,
@@ -38,12 +46,61 @@ FROM (
   UNION ALL
   SELECT
     query_id, 'task imbalance', CAST(NULL AS VARCHAR),
-    'fragment ' || fragment_id,
+    'fragment ' || fragment_id || ', partition ' || longest_partition || ' on worker '
+      || longest_worker,
     'SELECT * FROM sys.stragglers WHERE query_id = ' || query_id || ' ORDER BY excess_ns DESC',
     wasted_ns,
-    'Some partitions work much longer than others: see sys.data_skew whether they have more rows.'
+    'This task worked ' || CAST(round(max_ns / 1000000.0) AS BIGINT) || ' ms, the median of the '
+      || 'fragment''s ' || tasks || ' tasks ' || CAST(round(median_ns / 1000000.0) AS BIGINT)
+      || ' ms: see sys.data_skew whether it has more rows.'
   FROM sys.task_imbalance
   WHERE imbalance >= 1.5 AND wasted_ns >= 10000000
+
+  UNION ALL
+  SELECT
+    query_id, 'slow rows', CAST(NULL AS VARCHAR),
+    'operator ' || operator_id || ' ' || name || ', partition ' || partition || ' on worker '
+      || worker_id,
+    'SELECT * FROM sys.stragglers WHERE query_id = ' || query_id || ' ORDER BY excess_ns DESC',
+    excess_ns,
+    'Its ' || rows_in || ' rows took ' || CAST(round(row_ns) AS BIGINT) || ' ns each, those of the '
+      || 'other partitions ' || CAST(round(others_row_ns) AS BIGINT) || ' ns: a few records may be '
+      || 'expensive. Level records tells which.'
+  FROM (
+    SELECT
+      *, CAST(self_ns AS DOUBLE) / greatest(rows_in, 1) AS row_ns,
+      CAST(others_ns AS DOUBLE) / greatest(others_rows, 1) AS others_row_ns,
+      row_number() OVER (PARTITION BY query_id ORDER BY excess_ns DESC, operator_id) AS place
+    FROM sys.stragglers
+    WHERE rows_in > 0 AND others_rows > 0 AND excess_ns >= 10000000
+  ) AS slow
+  WHERE place = 1 AND row_ns >= 4 * others_row_ns
+
+  UNION ALL
+  SELECT
+    skew.query_id, 'data skew', 'warning',
+    'operator ' || skew.operator_id || ' ' || skew.name || ', partition ' || skew.largest_partition,
+    'SELECT * FROM sys.key_frequencies WHERE query_id = ' || skew.query_id
+      || ' AND exchange_id = ' || skew.operator_id || ' ORDER BY share DESC',
+    CAST(NULL AS BIGINT),
+    'The partition got ' || CAST(round(100 * skew.share) AS BIGINT) || ' % of ' || skew.rows
+      || ' rows. '
+      || coalesce(
+        'About ' || CAST(round(100 * heavy.share) AS BIGINT) || ' % of all rows have the key '
+          || heavy.key || ': aggregate before the exchange, or treat that key by itself.',
+        'No key has many of them: choose a key with more values.'
+      )
+  FROM sys.data_skew AS skew
+  LEFT JOIN (
+    SELECT
+      query_id, exchange_id, max(share) AS share,
+      first_value(key ORDER BY share DESC, key) AS key
+    FROM sys.key_frequencies
+    GROUP BY query_id, exchange_id
+  ) AS heavy ON skew.query_id = heavy.query_id AND skew.operator_id = heavy.exchange_id
+  WHERE (skew.name LIKE '%Repartition%' OR skew.name LIKE '%Shuffle%')
+    AND skew.details LIKE '%Hash%' AND skew.rows >= 100000
+    AND skew.max_rows * (skew.partitions - 1) >= 3 * (skew.rows - skew.max_rows)
 
   UNION ALL
   SELECT

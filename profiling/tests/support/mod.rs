@@ -97,6 +97,8 @@ pub fn finished(sql: &str) -> QueryRow {
         planning_ns: Some(500_000_000),
         execution_ns: Some(1_500_000_000),
         rows_returned: Some(1),
+        tables_read: None,
+        imported_from: None,
     }
 }
 

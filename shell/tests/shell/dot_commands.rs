@@ -91,7 +91,7 @@ fn help_shows_the_sql_behind_the_commands() {
     let help = run(&[], ".help\n").success();
     for command in [
         ".help", ".tables", ".schema", ".profile", ".mode", ".timer", ".read", ".open", ".quit",
-        ".maxrows",
+        ".maxrows", ".hints",
     ] {
         assert!(help.contains(command), "{command} is missing in\n{help}");
     }
@@ -105,6 +105,7 @@ fn wrong_commands_are_errors() {
         (".mode xml\n", "there is no mode xml"),
         (".maxrows -3\n", ".maxrows takes a number"),
         (".timer maybe\n", ".timer takes on or off"),
+        (".hints maybe\n", ".hints takes on or off"),
         (".read\n", "usage: .read FILE"),
         (".read /nowhere.sql\n", "/nowhere.sql"),
         (".quit now\n", ".quit takes no argument"),

@@ -99,6 +99,31 @@ fn a_long_statement_has_a_progress_bar_and_ctrl_c_ends_it_but_not_the_session() 
 }
 
 #[test]
+fn a_slow_statement_with_a_diagnosis_is_followed_by_a_hint_until_that_is_switched_off() {
+    // All but a tenth of the rows go to one partition of an exchange.
+    const CREATE: &str = "CREATE TABLE t AS SELECT CASE WHEN value % 10 > 0 THEN 0 ELSE value END \
+                          AS k FROM generate_series(1, 300000);";
+    const SKEWED: &str =
+        "SELECT max(r) FROM (SELECT row_number() OVER (PARTITION BY k) AS r FROM t);";
+    let state = tempdir().unwrap();
+    let mut terminal = PseudoTerminal::start(&["--threads", "2"], state.path());
+    terminal.run(CREATE);
+    let text = terminal.run(SKEWED);
+    assert!(text.contains("hint: "), "{text}");
+    assert!(
+        text.replace('\n', "").contains("EXPLAIN PROFILE QUERY 2;"),
+        "{text}"
+    );
+    terminal.run(".hints off");
+    let text = terminal.run(SKEWED);
+    assert!(!text.contains("hint: "), "{text}");
+
+    // Programs are told nothing.
+    let piped = run(&["--threads", "2", "-c", CREATE, "-c", SKEWED], "");
+    assert!(!piped.success().contains("hint"));
+}
+
+#[test]
 fn profile_reports_on_a_statement_that_was_cancelled_or_failed() {
     let (mut terminal, _state) = shell();
     terminal.run("CREATE TABLE t AS SELECT value AS a FROM range(10);");

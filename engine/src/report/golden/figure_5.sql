@@ -2,18 +2,18 @@
 -- The query, how it ended, how long it took, and how much of it was recorded.
 SELECT
   queries.query_id, queries.sql, queries.status, queries.error,
-  queries.profile_level, queries.sample_rate,
+  queries.profile_level, coalesce(overhead.sample_rate, queries.sample_rate) AS sample_rate,
   queries.planning_ns, queries.execution_ns, queries.rows_returned,
   coalesce(work.busy_ns, 0) AS busy_ns,
   coalesce(overhead.events_dropped, 0) AS events_dropped,
-  lost.workers AS lost_workers
+  lost.workers AS lost_workers, queries.imported_from
 FROM sys.queries AS queries
 LEFT JOIN (
   SELECT query_id, sum(self_ns) AS busy_ns
   FROM sys.operator_stats WHERE query_id = 12 GROUP BY query_id
 ) AS work ON queries.query_id = work.query_id
 LEFT JOIN (
-  SELECT query_id, sum(events_dropped) AS events_dropped
+  SELECT query_id, sum(events_dropped) AS events_dropped, min(sample_rate) AS sample_rate
   FROM sys.profiler_overhead WHERE query_id = 12 GROUP BY query_id
 ) AS overhead ON queries.query_id = overhead.query_id
 LEFT JOIN (
@@ -143,11 +143,15 @@ SELECT
 FROM judged
 ORDER BY anomaly IS NULL, impact_ns DESC, self_ns DESC, row_id, table_name;
 
--- About how long the query would have taken without one input record, and without the profiler.
--- 1. What part of each task's time in each operator was the record's (`shares`).
+-- About how long the query would have taken without some input records, and without the profiler.
+-- 1. What part of each task's time in each operator was the records' (`shares`).
 -- 2. How much shorter that makes the longest task of each fragment (`longest`).
 -- 3. The query's time, put together from its longest tasks, with and without it (`parts`).
 WITH RECURSIVE
+-- The records.
+own AS (
+  SELECT CAST(2 AS BIGINT) AS id
+),
 query AS (
   SELECT
     coalesce(planning_ns, 0) AS planning_ns, coalesce(execution_ns, 0) AS execution_ns,
@@ -159,7 +163,7 @@ operators AS (
   FROM sys.operators WHERE query_id = 12
 ),
 -- Operators that take the time of each record. Records that were not traced count as the traced
--- ones do, the record itself left out.
+-- ones do, the records themselves left out.
 measured AS (
   SELECT
     operator_id, partition,
@@ -167,29 +171,32 @@ measured AS (
   FROM (
     SELECT
       operator_id, partition, CAST(sum(latency_ns) AS DOUBLE) AS all_ns,
-      CAST(sum(CASE WHEN row_id = 2 THEN latency_ns ELSE 0 END) AS DOUBLE) AS own_ns
+      CAST(sum(CASE WHEN own.id IS NOT NULL THEN latency_ns ELSE 0 END) AS DOUBLE) AS own_ns
     FROM sys.record_latency
+    LEFT JOIN own ON row_id = own.id
     WHERE query_id = 12 AND table_name = 'main.input' AND kind = 'computation'
     GROUP BY operator_id, partition
   ) AS latencies
   CROSS JOIN query
 ),
--- The other operators: tuples that descend from the record among all that descend from its table,
+-- The other operators: tuples that descend from the records among all that descend from their table,
 -- where they arrive at an aggregate or in the result.
 arrived AS (
   SELECT
     input_operator_id AS scan_id, operator_id AS consumer_id, partition,
     CAST(count(*) AS DOUBLE) AS all_rows,
-    CAST(sum(CASE WHEN input_id = 2 THEN 1 ELSE 0 END) AS DOUBLE) AS own_rows
+    CAST(count(own.id) AS DOUBLE) AS own_rows
   FROM sys.lineage
+  LEFT JOIN own ON input_id = own.id
   WHERE query_id = 12 AND table_name = 'main.input'
   GROUP BY input_operator_id, operator_id, partition
   UNION ALL
   SELECT
     operator_id, CAST(NULL AS BIGINT) AS consumer_id, CAST(NULL AS BIGINT) AS partition,
     CAST(count(*) AS DOUBLE),
-    CAST(sum(CASE WHEN record_id = 2 THEN 1 ELSE 0 END) AS DOUBLE)
+    CAST(count(own.id) AS DOUBLE)
   FROM sys.output_records
+  LEFT JOIN own ON record_id = own.id
   WHERE query_id = 12 AND table_name = 'main.input'
   GROUP BY operator_id
 ),
@@ -244,9 +251,12 @@ passed AS (
     sum(CASE WHEN tuples.fragment_id = work.fragment_id AND tuples.partition = work.partition
       THEN tuples.all_rows END) AS all_here,
     sum(tuples.own_rows) AS own_rows, sum(tuples.all_rows) AS all_rows,
-    -- A join may multiply tuples: below it, the record is one of the rows.
-    min(CASE WHEN path.height < highest_joins.height THEN 1 / work.rows_out END) AS even_share
+    -- A join may multiply tuples: below it, the records are so many of the rows.
+    min(CASE
+      WHEN path.height < highest_joins.height THEN least(number.records / work.rows_out, 1)
+    END) AS even_share
   FROM work
+  CROSS JOIN (SELECT CAST(count(*) AS DOUBLE) AS records FROM own) AS number
   JOIN path ON work.operator_id = path.operator_id
   JOIN tuples ON path.scan_id = tuples.scan_id
   LEFT JOIN highest_joins ON path.scan_id = highest_joins.scan_id
@@ -343,3 +353,486 @@ SELECT
 FROM parts;
 
 SELECT * FROM input WHERE _row_id = 2;
+
+-- # What tells them apart
+-- The tables of whose records time was measured: how many records, and how much time.
+SELECT table_name, count(*) AS records, CAST(sum(self_ns) AS BIGINT) AS total_ns
+FROM (
+  SELECT table_name, row_id, sum(latency_ns) AS self_ns
+  FROM sys.record_latency
+  WHERE query_id = 12 AND table_name IS NOT NULL AND kind = 'computation'
+  GROUP BY table_name, row_id
+) AS spent
+GROUP BY table_name
+HAVING sum(self_ns) > 0
+ORDER BY total_ns DESC, table_name;
+
+SELECT * FROM input LIMIT 1;
+
+-- The 500 dearest records of a table, and every 1 th of the others by a hash of its row
+-- id: what each took, and what can be said of it.
+WITH spent AS (
+  SELECT row_id, sum(latency_ns) AS self_ns
+  FROM sys.record_latency
+  WHERE query_id = 12 AND table_name = 'main.input' AND kind = 'computation'
+  GROUP BY row_id
+),
+dearest AS (
+  SELECT row_id FROM spent ORDER BY self_ns DESC, row_id LIMIT 500
+),
+chosen AS (
+  SELECT spent.row_id, spent.self_ns, dearest.row_id IS NOT NULL AS is_dear
+  FROM spent
+  LEFT JOIN dearest ON spent.row_id = dearest.row_id
+  WHERE dearest.row_id IS NOT NULL OR spent.row_id * 48271 % 2147483647 % 1 = 0
+)
+SELECT chosen.self_ns, chosen.is_dear,
+  length(t.name) AS f0,
+  CASE WHEN octet_length(t.name) <= 60 THEN t.name END AS f1,
+  length(t.line) AS f2,
+  CASE WHEN octet_length(t.line) <= 60 THEN t.line END AS f3
+FROM input AS t
+JOIN chosen ON t._row_id = chosen.row_id;
+
+-- Exactly: rows of the table, records of it that were measured and their time; the same for the
+-- rows of each predicate.
+WITH spent AS (
+  SELECT row_id, sum(latency_ns) AS self_ns
+  FROM sys.record_latency
+  WHERE query_id = 12 AND table_name = 'main.input' AND kind = 'computation'
+  GROUP BY row_id
+)
+SELECT
+  count(*) AS rows, count(spent.row_id) AS records, sum(spent.self_ns) AS total_ns,
+  count(*) FILTER (WHERE t.name = 'h2') AS rows_0,
+  count(spent.row_id) FILTER (WHERE t.name = 'h2') AS records_0,
+  sum(spent.self_ns) FILTER (WHERE t.name = 'h2') AS ns_0,
+  count(*) FILTER (WHERE length(t.line) > 10000) AS rows_1,
+  count(spent.row_id) FILTER (WHERE length(t.line) > 10000) AS records_1,
+  sum(spent.self_ns) FILTER (WHERE length(t.line) > 10000) AS ns_1
+FROM input AS t
+LEFT JOIN spent ON t._row_id = spent.row_id;
+
+-- The table that each scan reads.
+SELECT operator_id, table_name
+FROM sys.operators
+WHERE query_id = 12 AND table_name IS NOT NULL
+ORDER BY operator_id;
+
+-- About how long the query would have taken without some input records, and without the profiler.
+-- 1. What part of each task's time in each operator was the records' (`shares`).
+-- 2. How much shorter that makes the longest task of each fragment (`longest`).
+-- 3. The query's time, put together from its longest tasks, with and without it (`parts`).
+WITH RECURSIVE
+-- The records.
+own AS (
+  SELECT _row_id AS id FROM input WHERE length(line) > 10000
+),
+query AS (
+  SELECT
+    coalesce(planning_ns, 0) AS planning_ns, coalesce(execution_ns, 0) AS execution_ns,
+    sample_rate
+  FROM sys.queries WHERE query_id = 12
+),
+operators AS (
+  SELECT fragment_id, operator_id, parent_operator_id, name, captures
+  FROM sys.operators WHERE query_id = 12
+),
+-- Operators that take the time of each record. Records that were not traced count as the traced
+-- ones do, the records themselves left out.
+measured AS (
+  SELECT
+    operator_id, partition,
+    own_ns / nullif(own_ns + (all_ns - own_ns) / sample_rate, 0) AS share
+  FROM (
+    SELECT
+      operator_id, partition, CAST(sum(latency_ns) AS DOUBLE) AS all_ns,
+      CAST(sum(CASE WHEN own.id IS NOT NULL THEN latency_ns ELSE 0 END) AS DOUBLE) AS own_ns
+    FROM sys.record_latency
+    LEFT JOIN own ON row_id = own.id
+    WHERE query_id = 12 AND table_name = 'main.input' AND kind = 'computation'
+    GROUP BY operator_id, partition
+  ) AS latencies
+  CROSS JOIN query
+),
+-- The other operators: tuples that descend from the records among all that descend from their table,
+-- where they arrive at an aggregate or in the result.
+arrived AS (
+  SELECT
+    input_operator_id AS scan_id, operator_id AS consumer_id, partition,
+    CAST(count(*) AS DOUBLE) AS all_rows,
+    CAST(count(own.id) AS DOUBLE) AS own_rows
+  FROM sys.lineage
+  LEFT JOIN own ON input_id = own.id
+  WHERE query_id = 12 AND table_name = 'main.input'
+  GROUP BY input_operator_id, operator_id, partition
+  UNION ALL
+  SELECT
+    operator_id, CAST(NULL AS BIGINT) AS consumer_id, CAST(NULL AS BIGINT) AS partition,
+    CAST(count(*) AS DOUBLE),
+    CAST(count(own.id) AS DOUBLE)
+  FROM sys.output_records
+  LEFT JOIN own ON record_id = own.id
+  WHERE query_id = 12 AND table_name = 'main.input'
+  GROUP BY operator_id
+),
+tuples AS (
+  SELECT
+    arrived.scan_id, consumer.fragment_id, arrived.partition, arrived.own_rows,
+    arrived.own_rows + (arrived.all_rows - arrived.own_rows) / query.sample_rate AS all_rows
+  FROM arrived
+  CROSS JOIN query
+  LEFT JOIN operators AS consumer ON arrived.consumer_id = consumer.operator_id
+),
+-- The way of a table's tuples from its scan up to the aggregate, or to the result.
+path AS (
+  SELECT scans.operator_id AS scan_id, scans.operator_id, 0 AS height
+  FROM operators AS scans
+  LEFT JOIN operators AS inputs ON scans.operator_id = inputs.parent_operator_id
+  WHERE inputs.operator_id IS NULL
+  UNION ALL
+  SELECT path.scan_id, below.parent_operator_id, path.height + 1
+  FROM path
+  JOIN operators AS below ON path.operator_id = below.operator_id
+  WHERE below.parent_operator_id IS NOT NULL AND NOT below.captures
+),
+highest_joins AS (
+  SELECT path.scan_id, max(path.height) AS height
+  FROM path
+  JOIN operators ON path.operator_id = operators.operator_id
+  WHERE operators.name LIKE '%Join%'
+  GROUP BY path.scan_id
+),
+-- The time of each task in each operator; what a scan waits for is read for its rows.
+work AS (
+  SELECT
+    stats.fragment_id, stats.operator_id, stats.worker_id, stats.partition,
+    CAST(stats.self_ns AS DOUBLE)
+      + CASE WHEN inputs.parent_operator_id IS NULL THEN stats.input_wait_ns ELSE 0 END AS busy_ns,
+    greatest(CAST(sum(stats.rows_out) OVER (PARTITION BY stats.operator_id) AS DOUBLE), 1)
+      AS rows_out
+  FROM sys.operator_stats AS stats
+  LEFT JOIN (
+    SELECT DISTINCT parent_operator_id FROM operators
+  ) AS inputs ON stats.operator_id = inputs.parent_operator_id
+  WHERE stats.query_id = 12
+),
+-- Of tuples in each operator: in this task, where it is the task that they arrive in, or in all.
+passed AS (
+  SELECT
+    work.operator_id, work.worker_id, work.partition, path.scan_id,
+    bool_or(tuples.fragment_id = work.fragment_id) AS is_here,
+    sum(CASE WHEN tuples.fragment_id = work.fragment_id AND tuples.partition = work.partition
+      THEN tuples.own_rows END) AS own_here,
+    sum(CASE WHEN tuples.fragment_id = work.fragment_id AND tuples.partition = work.partition
+      THEN tuples.all_rows END) AS all_here,
+    sum(tuples.own_rows) AS own_rows, sum(tuples.all_rows) AS all_rows,
+    -- A join may multiply tuples: below it, the records are so many of the rows.
+    min(CASE
+      WHEN path.height < highest_joins.height THEN least(number.records / work.rows_out, 1)
+    END) AS even_share
+  FROM work
+  CROSS JOIN (SELECT CAST(count(*) AS DOUBLE) AS records FROM own) AS number
+  JOIN path ON work.operator_id = path.operator_id
+  JOIN tuples ON path.scan_id = tuples.scan_id
+  LEFT JOIN highest_joins ON path.scan_id = highest_joins.scan_id
+  GROUP BY work.operator_id, work.worker_id, work.partition, path.scan_id
+),
+by_tuples AS (
+  SELECT
+    operator_id, worker_id, partition,
+    max(CASE
+      WHEN even_share IS NOT NULL THEN even_share
+      WHEN is_here THEN coalesce(own_here / nullif(all_here, 0), 0)
+      ELSE coalesce(own_rows / nullif(all_rows, 0), 0)
+    END) AS share
+  FROM passed
+  GROUP BY operator_id, worker_id, partition
+),
+shares AS (
+  SELECT
+    work.fragment_id, work.worker_id, work.partition, work.busy_ns,
+    CASE
+      WHEN count(measured.operator_id) OVER (PARTITION BY work.operator_id) > 0
+        THEN coalesce(measured.share, 0)
+      ELSE coalesce(by_tuples.share, 0)
+    END AS share
+  FROM work
+  LEFT JOIN measured
+    ON work.operator_id = measured.operator_id AND work.partition = measured.partition
+  LEFT JOIN by_tuples
+    ON work.operator_id = by_tuples.operator_id AND work.worker_id = by_tuples.worker_id
+    AND work.partition = by_tuples.partition
+),
+tasks AS (
+  SELECT fragment_id, sum(busy_ns) AS busy_ns, sum(busy_ns * (1 - share)) AS rest_ns
+  FROM shares
+  GROUP BY fragment_id, worker_id, partition
+),
+longest AS (
+  SELECT
+    max(busy_ns) AS busy_ns, max(rest_ns) AS rest_ns,
+    sum(busy_ns) AS busy_all, sum(rest_ns) AS rest_all
+  FROM tasks
+  GROUP BY fragment_id
+),
+-- The longest tasks end to end, the longest of all, and what the other tasks did.
+totals AS (
+  SELECT
+    chain.busy_sum, chain.busy_max, chain.rest_sum, chain.rest_max,
+    chain.busy_all - chain.busy_sum AS busy_others, chain.rest_all - chain.rest_sum AS rest_others,
+    query.planning_ns, query.execution_ns,
+    least(coalesce(overhead.time_ns / nullif(chain.busy_all, 0), 0), 0.9) AS overhead
+  FROM (
+    SELECT
+      coalesce(sum(busy_ns), 0) AS busy_sum, coalesce(max(busy_ns), 0) AS busy_max,
+      coalesce(sum(rest_ns), 0) AS rest_sum, coalesce(max(rest_ns), 0) AS rest_max,
+      coalesce(sum(busy_all), 0) AS busy_all, coalesce(sum(rest_all), 0) AS rest_all
+    FROM longest
+  ) AS chain
+  CROSS JOIN query
+  CROSS JOIN (
+    SELECT CAST(coalesce(sum(time_ns), 0) AS DOUBLE) AS time_ns
+    FROM sys.profiler_overhead WHERE query_id = 12
+  ) AS overhead
+),
+-- How far the longest tasks ran one after the other (1) or at the same time (0), and how long
+-- they had to wait for processors that other tasks kept busy.
+order_of_tasks AS (
+  SELECT
+    *,
+    CASE
+      WHEN busy_sum > busy_max
+        THEN least(greatest((execution_ns - busy_max) / (busy_sum - busy_max), 0), 1)
+      ELSE 1
+    END AS in_turn,
+    least(greatest(execution_ns - busy_sum, 0), busy_others) AS held_up_ns
+  FROM totals
+),
+parts AS (
+  SELECT
+    *,
+    busy_max + in_turn * (busy_sum - busy_max) AS chain_ns,
+    rest_max + in_turn * (rest_sum - rest_max) AS chain_without_ns,
+    coalesce(held_up_ns * rest_others / nullif(busy_others, 0), 0) AS held_up_without_ns
+  FROM order_of_tasks
+)
+SELECT
+  -- What is in no operator stays: planning, and execution that no task accounts for.
+  CAST(round(
+    planning_ns
+    + greatest(execution_ns - chain_ns - held_up_ns, 0)
+    + (1 - overhead) * (
+      chain_without_ns * least(execution_ns / nullif(chain_ns, 0), 1) + held_up_without_ns
+    )
+  ) AS BIGINT) AS without_ns
+FROM parts;
+
+-- About how long the query would have taken without some input records, and without the profiler.
+-- 1. What part of each task's time in each operator was the records' (`shares`).
+-- 2. How much shorter that makes the longest task of each fragment (`longest`).
+-- 3. The query's time, put together from its longest tasks, with and without it (`parts`).
+WITH RECURSIVE
+-- The records.
+own AS (
+  SELECT _row_id AS id FROM input WHERE name = 'h2'
+),
+query AS (
+  SELECT
+    coalesce(planning_ns, 0) AS planning_ns, coalesce(execution_ns, 0) AS execution_ns,
+    sample_rate
+  FROM sys.queries WHERE query_id = 12
+),
+operators AS (
+  SELECT fragment_id, operator_id, parent_operator_id, name, captures
+  FROM sys.operators WHERE query_id = 12
+),
+-- Operators that take the time of each record. Records that were not traced count as the traced
+-- ones do, the records themselves left out.
+measured AS (
+  SELECT
+    operator_id, partition,
+    own_ns / nullif(own_ns + (all_ns - own_ns) / sample_rate, 0) AS share
+  FROM (
+    SELECT
+      operator_id, partition, CAST(sum(latency_ns) AS DOUBLE) AS all_ns,
+      CAST(sum(CASE WHEN own.id IS NOT NULL THEN latency_ns ELSE 0 END) AS DOUBLE) AS own_ns
+    FROM sys.record_latency
+    LEFT JOIN own ON row_id = own.id
+    WHERE query_id = 12 AND table_name = 'main.input' AND kind = 'computation'
+    GROUP BY operator_id, partition
+  ) AS latencies
+  CROSS JOIN query
+),
+-- The other operators: tuples that descend from the records among all that descend from their table,
+-- where they arrive at an aggregate or in the result.
+arrived AS (
+  SELECT
+    input_operator_id AS scan_id, operator_id AS consumer_id, partition,
+    CAST(count(*) AS DOUBLE) AS all_rows,
+    CAST(count(own.id) AS DOUBLE) AS own_rows
+  FROM sys.lineage
+  LEFT JOIN own ON input_id = own.id
+  WHERE query_id = 12 AND table_name = 'main.input'
+  GROUP BY input_operator_id, operator_id, partition
+  UNION ALL
+  SELECT
+    operator_id, CAST(NULL AS BIGINT) AS consumer_id, CAST(NULL AS BIGINT) AS partition,
+    CAST(count(*) AS DOUBLE),
+    CAST(count(own.id) AS DOUBLE)
+  FROM sys.output_records
+  LEFT JOIN own ON record_id = own.id
+  WHERE query_id = 12 AND table_name = 'main.input'
+  GROUP BY operator_id
+),
+tuples AS (
+  SELECT
+    arrived.scan_id, consumer.fragment_id, arrived.partition, arrived.own_rows,
+    arrived.own_rows + (arrived.all_rows - arrived.own_rows) / query.sample_rate AS all_rows
+  FROM arrived
+  CROSS JOIN query
+  LEFT JOIN operators AS consumer ON arrived.consumer_id = consumer.operator_id
+),
+-- The way of a table's tuples from its scan up to the aggregate, or to the result.
+path AS (
+  SELECT scans.operator_id AS scan_id, scans.operator_id, 0 AS height
+  FROM operators AS scans
+  LEFT JOIN operators AS inputs ON scans.operator_id = inputs.parent_operator_id
+  WHERE inputs.operator_id IS NULL
+  UNION ALL
+  SELECT path.scan_id, below.parent_operator_id, path.height + 1
+  FROM path
+  JOIN operators AS below ON path.operator_id = below.operator_id
+  WHERE below.parent_operator_id IS NOT NULL AND NOT below.captures
+),
+highest_joins AS (
+  SELECT path.scan_id, max(path.height) AS height
+  FROM path
+  JOIN operators ON path.operator_id = operators.operator_id
+  WHERE operators.name LIKE '%Join%'
+  GROUP BY path.scan_id
+),
+-- The time of each task in each operator; what a scan waits for is read for its rows.
+work AS (
+  SELECT
+    stats.fragment_id, stats.operator_id, stats.worker_id, stats.partition,
+    CAST(stats.self_ns AS DOUBLE)
+      + CASE WHEN inputs.parent_operator_id IS NULL THEN stats.input_wait_ns ELSE 0 END AS busy_ns,
+    greatest(CAST(sum(stats.rows_out) OVER (PARTITION BY stats.operator_id) AS DOUBLE), 1)
+      AS rows_out
+  FROM sys.operator_stats AS stats
+  LEFT JOIN (
+    SELECT DISTINCT parent_operator_id FROM operators
+  ) AS inputs ON stats.operator_id = inputs.parent_operator_id
+  WHERE stats.query_id = 12
+),
+-- Of tuples in each operator: in this task, where it is the task that they arrive in, or in all.
+passed AS (
+  SELECT
+    work.operator_id, work.worker_id, work.partition, path.scan_id,
+    bool_or(tuples.fragment_id = work.fragment_id) AS is_here,
+    sum(CASE WHEN tuples.fragment_id = work.fragment_id AND tuples.partition = work.partition
+      THEN tuples.own_rows END) AS own_here,
+    sum(CASE WHEN tuples.fragment_id = work.fragment_id AND tuples.partition = work.partition
+      THEN tuples.all_rows END) AS all_here,
+    sum(tuples.own_rows) AS own_rows, sum(tuples.all_rows) AS all_rows,
+    -- A join may multiply tuples: below it, the records are so many of the rows.
+    min(CASE
+      WHEN path.height < highest_joins.height THEN least(number.records / work.rows_out, 1)
+    END) AS even_share
+  FROM work
+  CROSS JOIN (SELECT CAST(count(*) AS DOUBLE) AS records FROM own) AS number
+  JOIN path ON work.operator_id = path.operator_id
+  JOIN tuples ON path.scan_id = tuples.scan_id
+  LEFT JOIN highest_joins ON path.scan_id = highest_joins.scan_id
+  GROUP BY work.operator_id, work.worker_id, work.partition, path.scan_id
+),
+by_tuples AS (
+  SELECT
+    operator_id, worker_id, partition,
+    max(CASE
+      WHEN even_share IS NOT NULL THEN even_share
+      WHEN is_here THEN coalesce(own_here / nullif(all_here, 0), 0)
+      ELSE coalesce(own_rows / nullif(all_rows, 0), 0)
+    END) AS share
+  FROM passed
+  GROUP BY operator_id, worker_id, partition
+),
+shares AS (
+  SELECT
+    work.fragment_id, work.worker_id, work.partition, work.busy_ns,
+    CASE
+      WHEN count(measured.operator_id) OVER (PARTITION BY work.operator_id) > 0
+        THEN coalesce(measured.share, 0)
+      ELSE coalesce(by_tuples.share, 0)
+    END AS share
+  FROM work
+  LEFT JOIN measured
+    ON work.operator_id = measured.operator_id AND work.partition = measured.partition
+  LEFT JOIN by_tuples
+    ON work.operator_id = by_tuples.operator_id AND work.worker_id = by_tuples.worker_id
+    AND work.partition = by_tuples.partition
+),
+tasks AS (
+  SELECT fragment_id, sum(busy_ns) AS busy_ns, sum(busy_ns * (1 - share)) AS rest_ns
+  FROM shares
+  GROUP BY fragment_id, worker_id, partition
+),
+longest AS (
+  SELECT
+    max(busy_ns) AS busy_ns, max(rest_ns) AS rest_ns,
+    sum(busy_ns) AS busy_all, sum(rest_ns) AS rest_all
+  FROM tasks
+  GROUP BY fragment_id
+),
+-- The longest tasks end to end, the longest of all, and what the other tasks did.
+totals AS (
+  SELECT
+    chain.busy_sum, chain.busy_max, chain.rest_sum, chain.rest_max,
+    chain.busy_all - chain.busy_sum AS busy_others, chain.rest_all - chain.rest_sum AS rest_others,
+    query.planning_ns, query.execution_ns,
+    least(coalesce(overhead.time_ns / nullif(chain.busy_all, 0), 0), 0.9) AS overhead
+  FROM (
+    SELECT
+      coalesce(sum(busy_ns), 0) AS busy_sum, coalesce(max(busy_ns), 0) AS busy_max,
+      coalesce(sum(rest_ns), 0) AS rest_sum, coalesce(max(rest_ns), 0) AS rest_max,
+      coalesce(sum(busy_all), 0) AS busy_all, coalesce(sum(rest_all), 0) AS rest_all
+    FROM longest
+  ) AS chain
+  CROSS JOIN query
+  CROSS JOIN (
+    SELECT CAST(coalesce(sum(time_ns), 0) AS DOUBLE) AS time_ns
+    FROM sys.profiler_overhead WHERE query_id = 12
+  ) AS overhead
+),
+-- How far the longest tasks ran one after the other (1) or at the same time (0), and how long
+-- they had to wait for processors that other tasks kept busy.
+order_of_tasks AS (
+  SELECT
+    *,
+    CASE
+      WHEN busy_sum > busy_max
+        THEN least(greatest((execution_ns - busy_max) / (busy_sum - busy_max), 0), 1)
+      ELSE 1
+    END AS in_turn,
+    least(greatest(execution_ns - busy_sum, 0), busy_others) AS held_up_ns
+  FROM totals
+),
+parts AS (
+  SELECT
+    *,
+    busy_max + in_turn * (busy_sum - busy_max) AS chain_ns,
+    rest_max + in_turn * (rest_sum - rest_max) AS chain_without_ns,
+    coalesce(held_up_ns * rest_others / nullif(busy_others, 0), 0) AS held_up_without_ns
+  FROM order_of_tasks
+)
+SELECT
+  -- What is in no operator stays: planning, and execution that no task accounts for.
+  CAST(round(
+    planning_ns
+    + greatest(execution_ns - chain_ns - held_up_ns, 0)
+    + (1 - overhead) * (
+      chain_without_ns * least(execution_ns / nullif(chain_ns, 0), 1) + held_up_without_ns
+    )
+  ) AS BIGINT) AS without_ns
+FROM parts;

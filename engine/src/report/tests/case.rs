@@ -189,6 +189,8 @@ impl Case {
                 planning_ns: Some(planning_ms * MS),
                 execution_ns: Some(execution_ms * MS),
                 rows_returned: Some(rows),
+                tables_read: None,
+                imported_from: None,
             },
         );
         tables

@@ -65,6 +65,8 @@ async fn report_of(workers: i64) -> String {
         planning_ns: Some(0),
         execution_ns: Some(MS),
         rows_returned: Some(1),
+        tables_read: None,
+        imported_from: None,
     };
     tables.finish(&recorder, query);
     let report = report(&tables).await;

@@ -9,14 +9,12 @@ use skewer_profiling::{Level, SysTables};
 use super::case::{Case, MS, QUERY, did, waited};
 use super::{Ask, Fixture};
 use crate::report::answer::rows;
-use crate::report::base_record::literal;
+use crate::report::blame::without_sql;
 
 /// The estimate in milliseconds.
 async fn estimate(tables: &Arc<SysTables>, table: &str, row_id: i64) -> f64 {
-    let sql = include_str!("../sql/query_without_record.sql")
-        .replace("$query_id", &QUERY.to_string())
-        .replace("$row_id", &row_id.to_string())
-        .replace("$table_name", &literal(table));
+    let own = format!("SELECT CAST({row_id} AS BIGINT) AS id");
+    let sql = without_sql(QUERY, table, &own);
     let answer = Fixture::new(tables).ask(&sql).await.unwrap();
     let without = rows(&answer).next().unwrap().integer("without_ns");
     without.unwrap() as f64 / MS as f64

@@ -1,8 +1,12 @@
--- About how long the query would have taken without one input record, and without the profiler.
--- 1. What part of each task's time in each operator was the record's (`shares`).
+-- About how long the query would have taken without some input records, and without the profiler.
+-- 1. What part of each task's time in each operator was the records' (`shares`).
 -- 2. How much shorter that makes the longest task of each fragment (`longest`).
 -- 3. The query's time, put together from its longest tasks, with and without it (`parts`).
 WITH RECURSIVE
+-- The records.
+own AS (
+  $own
+),
 query AS (
   SELECT
     coalesce(planning_ns, 0) AS planning_ns, coalesce(execution_ns, 0) AS execution_ns,
@@ -14,7 +18,7 @@ operators AS (
   FROM sys.operators WHERE query_id = $query_id
 ),
 -- Operators that take the time of each record. Records that were not traced count as the traced
--- ones do, the record itself left out.
+-- ones do, the records themselves left out.
 measured AS (
   SELECT
     operator_id, partition,
@@ -22,29 +26,32 @@ measured AS (
   FROM (
     SELECT
       operator_id, partition, CAST(sum(latency_ns) AS DOUBLE) AS all_ns,
-      CAST(sum(CASE WHEN row_id = $row_id THEN latency_ns ELSE 0 END) AS DOUBLE) AS own_ns
+      CAST(sum(CASE WHEN own.id IS NOT NULL THEN latency_ns ELSE 0 END) AS DOUBLE) AS own_ns
     FROM sys.record_latency
+    LEFT JOIN own ON row_id = own.id
     WHERE query_id = $query_id AND table_name = $table_name AND kind = 'computation'
     GROUP BY operator_id, partition
   ) AS latencies
   CROSS JOIN query
 ),
--- The other operators: tuples that descend from the record among all that descend from its table,
+-- The other operators: tuples that descend from the records among all that descend from their table,
 -- where they arrive at an aggregate or in the result.
 arrived AS (
   SELECT
     input_operator_id AS scan_id, operator_id AS consumer_id, partition,
     CAST(count(*) AS DOUBLE) AS all_rows,
-    CAST(sum(CASE WHEN input_id = $row_id THEN 1 ELSE 0 END) AS DOUBLE) AS own_rows
+    CAST(count(own.id) AS DOUBLE) AS own_rows
   FROM sys.lineage
+  LEFT JOIN own ON input_id = own.id
   WHERE query_id = $query_id AND table_name = $table_name
   GROUP BY input_operator_id, operator_id, partition
   UNION ALL
   SELECT
     operator_id, CAST(NULL AS BIGINT) AS consumer_id, CAST(NULL AS BIGINT) AS partition,
     CAST(count(*) AS DOUBLE),
-    CAST(sum(CASE WHEN record_id = $row_id THEN 1 ELSE 0 END) AS DOUBLE)
+    CAST(count(own.id) AS DOUBLE)
   FROM sys.output_records
+  LEFT JOIN own ON record_id = own.id
   WHERE query_id = $query_id AND table_name = $table_name
   GROUP BY operator_id
 ),
@@ -99,9 +106,12 @@ passed AS (
     sum(CASE WHEN tuples.fragment_id = work.fragment_id AND tuples.partition = work.partition
       THEN tuples.all_rows END) AS all_here,
     sum(tuples.own_rows) AS own_rows, sum(tuples.all_rows) AS all_rows,
-    -- A join may multiply tuples: below it, the record is one of the rows.
-    min(CASE WHEN path.height < highest_joins.height THEN 1 / work.rows_out END) AS even_share
+    -- A join may multiply tuples: below it, the records are so many of the rows.
+    min(CASE
+      WHEN path.height < highest_joins.height THEN least(number.records / work.rows_out, 1)
+    END) AS even_share
   FROM work
+  CROSS JOIN (SELECT CAST(count(*) AS DOUBLE) AS records FROM own) AS number
   JOIN path ON work.operator_id = path.operator_id
   JOIN tuples ON path.scan_id = tuples.scan_id
   LEFT JOIN highest_joins ON path.scan_id = highest_joins.scan_id

@@ -1,0 +1,423 @@
+//! Why records are expensive, in the columns of their table: predicates that separate them from
+//! the others.
+//!
+//! 1. What each record of a table took is summed up, in SQL (`sql/blame_sample.sql`); the dearest
+//!    records and a sample of the others are joined with the table.
+//! 2. [`search`] looks for conditions about one property ([`features`]) that hold for much of the
+//!    time and few of the records, and draws lines where a person would ([`readable`]).
+//! 3. SQL counts exactly what they hold for (`sql/blame_count.sql`), the best are kept, and the
+//!    time of the query without their rows is estimated as it is for a single record
+//!    (`sql/query_without_records.sql`).
+//!
+//! `function` is the table function `sys.blame(query_id)`.
+
+mod features;
+mod function;
+mod readable;
+mod search;
+
+use datafusion::arrow::array::{AsArray, RecordBatch};
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::{DataType, Float64Type};
+use skewer_sql::Statement;
+
+pub(crate) use function::Blame;
+
+use super::answer::{Inquiry, rows};
+use super::base_record::{identifier, literal, table_sql};
+use super::details::table_name;
+use super::header::Header;
+use super::layout::item;
+use super::units::{counted, duration, percent};
+use crate::error::Error;
+use features::Feature;
+use search::{Condition, FINALISTS, Sample, Shape};
+
+const SECTION: &str = "What tells them apart";
+
+/// The dearest records are looked at one by one …
+const DEAREST: i64 = 500;
+
+/// … and about so many of the others.
+const OTHERS: i64 = 20_000;
+
+/// A predicate is worth naming if its rows took this share of the time of the table's records …
+const LEAST_SHARE: f64 = 0.1;
+
+/// … and so many times the time of the others each.
+const LEAST_RATIO: f64 = 4.0;
+
+/// A predicate adds nothing to a better one for fewer rows unless its rows took so many times the
+/// time.
+const ADDS: f64 = 1.05;
+
+/// Predicates that are named of a query.
+pub(super) const NAMED: usize = 5;
+
+/// Predicates that a report shows.
+const SHOWN: usize = 3;
+
+/// A report shows those that save this share of the query's time and this many nanoseconds.
+const SHOWN_SHARE: f64 = 0.05;
+const SHOWN_NS: i64 = 1_000_000;
+
+/// Tables of whose records this share of all operators' time was measured are looked at.
+const TABLE_SHARE: f64 = 0.05;
+
+/// A predicate over a table's columns and what its rows cost.
+#[derive(Debug, Clone)]
+pub(super) struct Blamed {
+    /// As in the log.
+    pub(super) table: String,
+    /// SQL that stands as it is in a WHERE.
+    pub(super) predicate: String,
+    /// Rows of the table that fulfil it, and all rows of the table.
+    pub(super) matched: i64,
+    pub(super) table_rows: i64,
+    /// Of the time of the table's records.
+    pub(super) time_share: f64,
+    /// About what the query would take without them.
+    pub(super) without_ns: Option<i64>,
+    /// The statement that runs the query without them; `None` if the query is not to be run again.
+    pub(super) verify: Option<String>,
+    shape: Shape,
+}
+
+impl Blamed {
+    /// Rows of all rows of the table.
+    pub(super) fn row_share(&self) -> f64 {
+        self.matched as f64 / self.table_rows.max(1) as f64
+    }
+
+    /// Time for the rows beside the share that they would have if all cost alike.
+    fn excess(&self) -> f64 {
+        self.time_share - self.row_share()
+    }
+
+    /// By what the report and `sys.blame` put the best first: share of time that is out of
+    /// proportion, in steps of 2 %; how telling; how short.
+    fn rank(&self) -> (i64, Shape, i64, usize) {
+        let excess = (self.excess() * 50.0).round() as i64;
+        (-excess, self.shape, self.matched, self.predicate.len())
+    }
+
+    /// The finding in one sentence.
+    pub(super) fn sentence(&self, header: &Header) -> String {
+        let mut sentence = format!(
+            "{}: {} of {} of {} ({}), {} of the time",
+            self.predicate,
+            counted(self.matched, "row"),
+            super::units::count(self.table_rows),
+            table_name(&self.table),
+            percent(self.row_share()),
+            percent(self.time_share)
+        );
+        if let Some(without) = self.without_ns {
+            sentence.push_str(&format!(
+                "; without {} the query takes about {} instead of {}",
+                if self.matched == 1 { "it" } else { "them" },
+                duration(without),
+                duration(header.query_ns())
+            ));
+        }
+        sentence.push('.');
+        sentence
+    }
+}
+
+/// The predicates that separate a query's expensive records, best first.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Predicates {
+    pub(super) blamed: Vec<Blamed>,
+}
+
+impl Predicates {
+    /// Looks for them in the tables of which much was measured, and keeps those that are worth
+    /// showing in a report.
+    ///
+    /// # Errors
+    /// If schema `sys` cannot be read. A table that cannot be read is passed over.
+    pub(super) async fn worth_showing(
+        inquiry: &mut Inquiry<'_>,
+        header: &Header,
+    ) -> Result<Self, Error> {
+        let least = (header.busy_ns as f64 * TABLE_SHARE) as i64;
+        let mut found = find(inquiry, header, least, SHOWN).await?;
+        let saves = |blamed: &Blamed| {
+            let saved = header.query_ns() - blamed.without_ns.unwrap_or(header.query_ns());
+            saved >= SHOWN_NS && saved as f64 >= SHOWN_SHARE * header.query_ns() as f64
+        };
+        found.retain(saves);
+        // Other words for the same rows are `sys.blame`'s to tell.
+        found.dedup_by(|other, better| {
+            other.table == better.table && other.matched == better.matched
+        });
+        Ok(Self { blamed: found })
+    }
+
+    /// The section as text; nothing if there is nothing to say.
+    pub(super) fn lines(&self, header: &Header) -> Vec<String> {
+        if self.blamed.is_empty() {
+            return Vec::new();
+        }
+        let mut lines = vec![SECTION.to_owned()];
+        for blamed in &self.blamed {
+            lines.extend(item("◆", &blamed.sentence(header)));
+        }
+        lines
+    }
+}
+
+/// The predicates of a query that separate its expensive records, at most so many, best first:
+/// over tables of whose records at least `least_ns` were measured.
+pub(super) async fn find(
+    inquiry: &mut Inquiry<'_>,
+    header: &Header,
+    least_ns: i64,
+    at_most: usize,
+) -> Result<Vec<Blamed>, Error> {
+    if !header.has_records() || header.imported_from.is_some() {
+        return Ok(Vec::new());
+    }
+    let sql =
+        include_str!("../sql/blamed_tables.sql").replace("$query_id", &header.query_id.to_string());
+    let answer = inquiry.ask(SECTION, sql).await?;
+    let tables: Vec<(String, i64, i64)> = rows(&answer)
+        .filter_map(|row| {
+            let table = row.text("table_name")?;
+            Some((table, row.sum("records"), row.sum("total_ns")))
+        })
+        .collect();
+    let mut found = Vec::new();
+    for (table, records, total_ns) in &tables {
+        if *total_ns >= least_ns && *records > 1 {
+            found.extend(of_table(inquiry, header, table, *records).await?);
+        }
+    }
+    found.sort_by_key(Blamed::rank);
+    let mut kept = without_repetitions(found);
+    kept.truncate(at_most);
+    let several = tables.len() > 1 || scanned_tables(inquiry, header).await? > 1;
+    for blamed in &mut kept {
+        blamed.without_ns = without(inquiry, header, blamed).await?;
+        if matches!(skewer_sql::parse(&header.sql), Ok(Statement::Query(_))) {
+            let table = match several {
+                true => format!("{} ", table_sql(&blamed.table)),
+                false => String::new(),
+            };
+            blamed.verify = Some(format!(
+                "EXPLAIN PROFILE QUERY {} WITHOUT {table}({});",
+                header.query_id, blamed.predicate
+            ));
+        }
+    }
+    Ok(kept)
+}
+
+async fn scanned_tables(inquiry: &mut Inquiry<'_>, header: &Header) -> Result<usize, Error> {
+    let sql = include_str!("../sql/scanned_tables.sql")
+        .replace("$query_id", &header.query_id.to_string());
+    let answer = inquiry.ask(SECTION, sql).await?;
+    let mut tables: Vec<_> = rows(&answer)
+        .filter_map(|row| row.text("table_name"))
+        .collect();
+    tables.sort();
+    tables.dedup();
+    Ok(tables.len())
+}
+
+/// Of predicates, best first, those that say something that none before them says: of each column
+/// one, and none whose rows are more but took no more time. Other words for the very same rows
+/// stay.
+fn without_repetitions(found: Vec<Blamed>) -> Vec<Blamed> {
+    let mut kept: Vec<(Blamed, String)> = Vec::new();
+    for blamed in found {
+        let column = column_of(&blamed.predicate);
+        let repeats = kept.iter().any(|(better, of)| {
+            let same_table = better.table == blamed.table;
+            let same_rows = better.matched == blamed.matched;
+            let adds = blamed.time_share > better.time_share * ADDS || same_rows;
+            same_table && (*of == column || (better.matched <= blamed.matched && !adds))
+        });
+        if !repeats {
+            kept.push((blamed, column));
+        }
+    }
+    kept.into_iter().map(|(blamed, _)| blamed).collect()
+}
+
+/// What a predicate is about: the text before its operator, without a function.
+fn column_of(predicate: &str) -> String {
+    let subject = predicate.split([' ', '=']).next().unwrap_or(predicate);
+    match subject.split_once('(') {
+        Some((_, rest)) => rest.trim_end_matches(')').to_owned(),
+        None => subject.to_owned(),
+    }
+}
+
+/// The predicates over one table, counted exactly; those that are not worth naming are left out.
+async fn of_table(
+    inquiry: &mut Inquiry<'_>,
+    header: &Header,
+    table: &str,
+    records: i64,
+) -> Result<Vec<Blamed>, Error> {
+    let from = table_sql(table);
+    let one = format!("SELECT * FROM {from} LIMIT 1");
+    let Some(one) = inquiry.ask_if_possible(SECTION, one).await else {
+        return Ok(Vec::new());
+    };
+    let Some(schema) = one
+        .iter()
+        .find(|batch| batch.num_rows() > 0)
+        .map(RecordBatch::schema)
+    else {
+        return Ok(Vec::new());
+    };
+    let features = Feature::of(&schema);
+    let about = |sql: &str| {
+        sql.replace("$query_id", &header.query_id.to_string())
+            .replace("$table_name", &literal(table))
+            .replace("$table", &from)
+    };
+    let conditions = conditions(inquiry, &about, &features, records).await?;
+    if conditions.is_empty() {
+        return Ok(Vec::new());
+    }
+    count(inquiry, &about, table, conditions).await
+}
+
+/// Conditions that look good in a sample, best first.
+async fn conditions(
+    inquiry: &mut Inquiry<'_>,
+    about: &(dyn Fn(&str) -> String + Sync),
+    features: &[Feature],
+    records: i64,
+) -> Result<Vec<Condition>, Error> {
+    let stride = (records / OTHERS).max(1);
+    let named = features.iter().enumerate();
+    let named: Vec<String> = named
+        .map(|(index, feature)| format!("{} AS f{index}", feature.sql()))
+        .collect();
+    let sql = about(include_str!("../sql/blame_sample.sql"))
+        .replace("$dearest", &DEAREST.to_string())
+        .replace("$stride", &stride.to_string())
+        .replace("$features", &named.join(",\n  "));
+    let Some(answer) = inquiry.ask_if_possible(SECTION, sql).await else {
+        return Ok(Vec::new());
+    };
+    let sample = sample(&answer, records)?;
+    let mut found: Vec<Condition> = Vec::new();
+    for (index, feature) in features.iter().enumerate() {
+        let values = feature.values(&answer, index)?;
+        found.extend(search::conditions(feature, &values, &sample));
+    }
+    found.sort_by(|a, b| b.excess.total_cmp(&a.excess));
+    found.dedup_by(|a, b| a.predicate == b.predicate);
+    found.truncate(FINALISTS);
+    Ok(found)
+}
+
+/// What the records of the sample took, and for how many each of them stands.
+fn sample(answer: &[RecordBatch], records: i64) -> Result<Sample, Error> {
+    let mut sample = Sample::default();
+    let mut dear = Vec::new();
+    for batch in answer {
+        let ns = cast(batch.column(0), &DataType::Float64)?;
+        let ns = ns.as_primitive::<Float64Type>().iter();
+        sample.ns.extend(ns.map(|ns| ns.unwrap_or(0.0)));
+        let is_dear = batch.column(1).as_boolean().iter();
+        dear.extend(is_dear.map(|is| is == Some(true)));
+    }
+    let dearest = dear.iter().filter(|is| **is).count() as f64;
+    let others = dear.len() as f64 - dearest;
+    let weight = ((records as f64 - dearest) / others.max(1.0)).max(1.0);
+    let weights = dear.iter().map(|is| if *is { 1.0 } else { weight });
+    sample.weight.extend(weights);
+    Ok(sample)
+}
+
+/// Counts what the conditions hold for in the whole table.
+async fn count(
+    inquiry: &mut Inquiry<'_>,
+    about: &(dyn Fn(&str) -> String + Sync),
+    table: &str,
+    conditions: Vec<Condition>,
+) -> Result<Vec<Blamed>, Error> {
+    let counts = conditions.iter().enumerate().map(|(index, condition)| {
+        let predicate = condition.qualified();
+        format!(
+            "count(*) FILTER (WHERE {predicate}) AS rows_{index},\n  \
+             count(spent.row_id) FILTER (WHERE {predicate}) AS records_{index},\n  \
+             sum(spent.self_ns) FILTER (WHERE {predicate}) AS ns_{index}"
+        )
+    });
+    let counts = counts.collect::<Vec<_>>().join(",\n  ");
+    let sql = about(include_str!("../sql/blame_count.sql")).replace("$counts", &counts);
+    let Some(answer) = inquiry.ask_if_possible(SECTION, sql).await else {
+        return Ok(Vec::new());
+    };
+    let Some(all) = rows(&answer).next() else {
+        return Ok(Vec::new());
+    };
+    let (table_rows, records, total) = (all.sum("rows"), all.sum("records"), all.sum("total_ns"));
+    let mut found = Vec::new();
+    for (index, condition) in conditions.into_iter().enumerate() {
+        let matched = all.sum(&format!("rows_{index}"));
+        let own = all.sum(&format!("records_{index}"));
+        let ns = all.sum(&format!("ns_{index}"));
+        let (others, others_ns) = (records - own, total - ns);
+        if own == 0 || others == 0 || total == 0 {
+            continue;
+        }
+        let time_share = ns as f64 / total as f64;
+        let mean = ns as f64 / own as f64;
+        let mean_of_others = others_ns as f64 / others as f64;
+        if time_share >= LEAST_SHARE && mean >= LEAST_RATIO * mean_of_others {
+            found.push(Blamed {
+                table: table.to_owned(),
+                shape: match condition.is_equality && matched == 1 {
+                    true => Shape::Single,
+                    false => condition.shape,
+                },
+                predicate: condition.predicate,
+                matched,
+                table_rows,
+                time_share,
+                without_ns: None,
+                verify: None,
+            });
+        }
+    }
+    Ok(found)
+}
+
+/// About what the query would take without the rows.
+async fn without(
+    inquiry: &mut Inquiry<'_>,
+    header: &Header,
+    blamed: &Blamed,
+) -> Result<Option<i64>, Error> {
+    let own = format!(
+        "SELECT _row_id AS id FROM {} WHERE {}",
+        table_sql(&blamed.table),
+        blamed.predicate
+    );
+    let sql = without_sql(header.query_id, &blamed.table, &own);
+    let Some(answer) = inquiry.ask_if_possible(SECTION, sql).await else {
+        return Ok(None);
+    };
+    let without = rows(&answer)
+        .next()
+        .and_then(|row| row.integer("without_ns"));
+    Ok(without.map(|without| without.clamp(0, header.query_ns())))
+}
+
+/// The statement that estimates what a query takes without the records of a table that the query
+/// `own` gives.
+pub(super) fn without_sql(query_id: i64, table: &str, own: &str) -> String {
+    include_str!("../sql/query_without_records.sql")
+        .replace("$query_id", &query_id.to_string())
+        .replace("$table_name", &literal(table))
+        .replace("$own", own)
+}

@@ -1,0 +1,109 @@
+//! The tables that a statement read, and whether they are still the same.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use skewer_storage::{Snapshot, TableMeta};
+
+/// A table as a statement read it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct TableRead {
+    /// As in the log: `schema.table`.
+    table: String,
+    rows: u64,
+    /// The table's id and what its segments are called.
+    version: String,
+}
+
+impl TableRead {
+    fn of(table: &TableMeta) -> Self {
+        let mut hash: u64 = 0;
+        for segment in &table.segments {
+            // The order of segments is no matter; each counts by a hash of its own (SplitMix64).
+            let mut own = segment
+                .id
+                .wrapping_mul(64)
+                .wrapping_add(u64::from(segment.owner))
+                .wrapping_add(0x9e37_79b9_7f4a_7c15);
+            own = (own ^ (own >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            own = (own ^ (own >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            hash = hash.wrapping_add(own ^ (own >> 31));
+        }
+        Self {
+            table: format!("{}.{}", table.schema_name, table.name),
+            rows: table.rows(),
+            version: format!("{}-{hash:016x}", table.id),
+        }
+    }
+
+    /// The table's id.
+    fn identity(&self) -> &str {
+        self.version.split('-').next().unwrap_or_default()
+    }
+}
+
+/// The tables that a statement read, by name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct TablesRead(Vec<TableRead>);
+
+impl TablesRead {
+    /// Of a statement that begins; a table that is read twice is one.
+    pub(crate) fn of(tables: &[Arc<TableMeta>]) -> Self {
+        let mut read: Vec<TableRead> = tables.iter().map(|table| TableRead::of(table)).collect();
+        read.sort_by(|a, b| a.table.cmp(&b.table));
+        read.dedup();
+        Self(read)
+    }
+
+    /// As `sys.queries` has it; `None` if there are none.
+    pub(crate) fn text(&self) -> Option<String> {
+        match self.0.is_empty() {
+            true => None,
+            false => serde_json::to_string(&self.0).ok(),
+        }
+    }
+
+    /// What `sys.queries` has.
+    pub(crate) fn parse(text: &str) -> Self {
+        Self(serde_json::from_str(text).unwrap_or_default())
+    }
+
+    /// What has become of the tables since query `query_id` read them, one sentence for each that
+    /// is not the same.
+    pub(crate) fn changes(&self, query_id: i64, now: &Snapshot) -> Vec<String> {
+        let changes = self.0.iter().filter_map(|then| {
+            let (schema, name) = then.table.split_once('.')?;
+            let table = match schema {
+                "main" => name,
+                _ => then.table.as_str(),
+            };
+            let Some(now) = now.table(schema, name).map(|table| TableRead::of(&table)) else {
+                return Some(format!(
+                    "There is no table {table} any more, which query {query_id} read."
+                ));
+            };
+            if now.version == then.version {
+                return None;
+            }
+            Some(if now.identity() != then.identity() {
+                format!(
+                    "Table {table} is another than the one that query {query_id} read: its rows \
+                     have nothing to do with each other."
+                )
+            } else if now.rows != then.rows {
+                format!(
+                    "Rows of {table} have changed since query {query_id} ran: it had {} then, and \
+                     has {} now.",
+                    then.rows, now.rows
+                )
+            } else {
+                format!(
+                    "Table {table} has been written since query {query_id} ran: its {} rows may \
+                     be others.",
+                    now.rows
+                )
+            })
+        });
+        changes.collect()
+    }
+}
