@@ -1,5 +1,6 @@
 //! `sys.cluster`: the nodes of a cluster as they are now.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -80,24 +81,22 @@ struct Share {
     bytes: i64,
 }
 
-fn share_of(snapshot: &Snapshot, owner: u32) -> Share {
-    let mut share = Share::default();
+/// By owner; each segment is looked at once.
+fn shares_of(snapshot: &Snapshot) -> HashMap<u32, Share> {
+    let mut shares: HashMap<u32, Share> = HashMap::new();
     for table in snapshot
         .schemas()
         .iter()
         .flat_map(|name| snapshot.tables(name))
     {
-        for segment in table
-            .segments
-            .iter()
-            .filter(|segment| segment.owner == owner)
-        {
+        for segment in &table.segments {
+            let share = shares.entry(segment.owner).or_default();
             share.segments += 1;
             share.rows = share.rows.saturating_add_unsigned(segment.rows);
             share.bytes = share.bytes.saturating_add_unsigned(segment.bytes);
         }
     }
-    share
+    shares
 }
 
 fn nanos(time: SystemTime) -> i64 {
@@ -107,9 +106,10 @@ fn nanos(time: SystemTime) -> i64 {
 
 fn rows(master: &Inner, snapshot: &Snapshot) -> Result<RecordBatch> {
     let members = master.members.list();
+    let shares = shares_of(snapshot);
     let shares: Vec<Share> = members
         .iter()
-        .map(|member| share_of(snapshot, member.number))
+        .map(|member| shares.get(&member.number).copied().unwrap_or_default())
         .collect();
     let text = |values: Vec<Option<String>>| -> ArrayRef { Arc::new(StringArray::from(values)) };
     let integers = |values: Vec<Option<i64>>| -> ArrayRef { Arc::new(Int64Array::from(values)) };

@@ -62,7 +62,7 @@ pub async fn join(
         peer: "the master",
         tls: Arc::new(tls),
         verdict,
-        transport: Arc::new(options.transport(buffer, options.stream_window)),
+        transport: Arc::new(options.asking(buffer, 1)),
         options,
         name: name.unwrap_or("a new worker"),
     };
@@ -186,7 +186,7 @@ mod tests {
             peer: "the master",
             tls: Arc::new(tls),
             verdict,
-            transport: Arc::new(options.transport(1 << 20, 1 << 20)),
+            transport: Arc::new(options.asking(1 << 20, 1)),
             options: &options,
             name: "nobody",
         };

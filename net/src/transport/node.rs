@@ -56,8 +56,7 @@ impl Node {
         options: NetOptions,
     ) -> Result<Self, NetError> {
         let (socket, receive_buffer) = options.socket(address)?;
-        // What comes on the connections of others are questions.
-        let transport = options.transport(receive_buffer, options.stream_window);
+        let transport = options.answering(receive_buffer);
         let server = tls::server(&credentials, &trust, options.version)?;
         let mut server = ServerConfig::with_crypto(Arc::new(server));
         server.transport_config(Arc::new(transport));
@@ -265,9 +264,7 @@ impl Node {
 impl Inner {
     /// For a connection on which this node asks, as many as there are nodes that it knows now.
     pub(crate) fn transport(&self) -> TransportConfig {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let window = self.options.window_among(self.peers.count(), cores);
-        self.options.transport(self.receive_buffer, window)
+        self.options.asking(self.receive_buffer, self.peers.count())
     }
 
     /// The connection on which a node is asked; made if there is none.

@@ -19,7 +19,8 @@ pub struct NetOptions {
     /// How long a node may be silent before its connections are given up. 3 s gave false alarms on
     /// busy machines; membership knows of most deaths much earlier.
     pub idle_timeout: Duration,
-    /// How often a connection without traffic says that it is alive.
+    /// How often a connection without traffic says that it is alive; less often where there are
+    /// hundreds of other nodes.
     pub keep_alive: Duration,
     /// How long a node may take to answer the first packet.
     pub connect_timeout: Duration,
@@ -84,15 +85,36 @@ impl NetOptions {
         share.max(LEAST_WINDOW).min(self.stream_window)
     }
 
-    /// What quinn is configured with, given the receive buffer that the socket really has and the
-    /// window of each stream.
-    pub(crate) fn transport(&self, receive_buffer: usize, stream_window: usize) -> TransportConfig {
+    /// How often a connection on which this node asks says that it is alive, if it knows `peers`
+    /// other nodes: a thousand connections in each direction would keep a quarter of a core busy.
+    /// Often enough that one that gets lost does not look like the end.
+    fn keep_alive_among(&self, peers: usize) -> Duration {
+        let hundreds = u32::try_from(peers / 100).unwrap_or(u32::MAX).max(1);
+        let slowed = self.keep_alive.saturating_mul(hundreds);
+        slowed.min(self.idle_timeout * 2 / 5).max(self.keep_alive)
+    }
+
+    /// For connections on which this node asks, if it knows `peers` others; `receive_buffer` is
+    /// what its socket really has.
+    pub(crate) fn asking(&self, receive_buffer: usize, peers: usize) -> TransportConfig {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let mut config = self.transport(receive_buffer, self.window_among(peers, cores));
+        config.keep_alive_interval(Some(self.keep_alive_among(peers)));
+        config
+    }
+
+    /// For connections on which others ask: what comes on them are questions, and whoever asks
+    /// keeps them alive.
+    pub(crate) fn answering(&self, receive_buffer: usize) -> TransportConfig {
+        self.transport(receive_buffer, self.stream_window)
+    }
+
+    fn transport(&self, receive_buffer: usize, stream_window: usize) -> TransportConfig {
         let mut config = TransportConfig::default();
         let idle = IdleTimeout::try_from(self.idle_timeout)
             .unwrap_or_else(|_| IdleTimeout::from(VarInt::MAX));
         config
             .max_idle_timeout(Some(idle))
-            .keep_alive_interval(Some(self.keep_alive))
             .max_concurrent_bidi_streams(VarInt::from_u32(FIRST_STREAMS))
             .max_concurrent_uni_streams(VarInt::from_u32(0))
             .stream_receive_window(window(stream_window))
@@ -174,5 +196,19 @@ mod tests {
             ..options
         };
         assert_eq!(small.window_among(1, 1), 1000);
+    }
+
+    #[test]
+    fn in_large_clusters_idle_connections_say_less_often_that_they_are_alive_but_often_enough() {
+        let options = NetOptions::default();
+        assert_eq!(options.keep_alive_among(0), options.keep_alive);
+        assert_eq!(options.keep_alive_among(199), options.keep_alive);
+        assert_eq!(options.keep_alive_among(300), options.keep_alive * 3);
+        assert!(options.keep_alive_among(usize::MAX) * 2 < options.idle_timeout);
+        let hasty = NetOptions {
+            idle_timeout: Duration::from_secs(1),
+            ..options
+        };
+        assert_eq!(hasty.keep_alive_among(1_000), hasty.keep_alive);
     }
 }
