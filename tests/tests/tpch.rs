@@ -1,4 +1,12 @@
-//! The 22 queries of TPC-H give the same rows, names and types at every profile level.
+//! The 22 queries of TPC-H give the same rows, names and types at every profile level, and on
+//! several workers.
+//!
+//! On worker processes at scale factor 0.1, which takes a debug build some three minutes; at any
+//! other by a command:
+//!
+//! ```sh
+//! SKEWER_TPCH_SCALE=1 cargo test --release -p skewer-tests --test tpch three_processes
+//! ```
 
 use std::fs::File;
 use std::path::Path;
@@ -22,47 +30,50 @@ use tpchgen_arrow::{
 };
 
 /// 30,000 lines of orders: every query has something to do, and a debug build does it in seconds.
-const SCALE: f64 = 0.005;
+const SMALL: f64 = 0.005;
 
-/// `SKEWER_TPCH_SCALE=1` runs them at another scale.
-fn scale() -> f64 {
+/// 600,000 lines of orders, for workers that are processes.
+const SCALE: f64 = 0.1;
+
+/// `SKEWER_TPCH_SCALE=1` runs all of them at another scale.
+fn scale_or(default: f64) -> f64 {
     let chosen = std::env::var("SKEWER_TPCH_SCALE").ok();
-    chosen.map_or(SCALE, |scale| scale.parse().expect("a number"))
+    chosen.map_or(default, |scale| scale.parse().expect("a number"))
 }
 
-fn tables() -> Vec<(&'static str, Box<dyn RecordBatchReader>)> {
+fn tables(scale: f64) -> Vec<(&'static str, Box<dyn RecordBatchReader>)> {
     vec![
         (
             "region",
-            Box::new(RegionArrow::new(RegionGenerator::new(scale(), 1, 1))),
+            Box::new(RegionArrow::new(RegionGenerator::new(scale, 1, 1))),
         ),
         (
             "nation",
-            Box::new(NationArrow::new(NationGenerator::new(scale(), 1, 1))),
+            Box::new(NationArrow::new(NationGenerator::new(scale, 1, 1))),
         ),
         (
             "supplier",
-            Box::new(SupplierArrow::new(SupplierGenerator::new(scale(), 1, 1))),
+            Box::new(SupplierArrow::new(SupplierGenerator::new(scale, 1, 1))),
         ),
         (
             "part",
-            Box::new(PartArrow::new(PartGenerator::new(scale(), 1, 1))),
+            Box::new(PartArrow::new(PartGenerator::new(scale, 1, 1))),
         ),
         (
             "partsupp",
-            Box::new(PartSuppArrow::new(PartSuppGenerator::new(scale(), 1, 1))),
+            Box::new(PartSuppArrow::new(PartSuppGenerator::new(scale, 1, 1))),
         ),
         (
             "customer",
-            Box::new(CustomerArrow::new(CustomerGenerator::new(scale(), 1, 1))),
+            Box::new(CustomerArrow::new(CustomerGenerator::new(scale, 1, 1))),
         ),
         (
             "orders",
-            Box::new(OrderArrow::new(OrderGenerator::new(scale(), 1, 1))),
+            Box::new(OrderArrow::new(OrderGenerator::new(scale, 1, 1))),
         ),
         (
             "lineitem",
-            Box::new(LineItemArrow::new(LineItemGenerator::new(scale(), 1, 1))),
+            Box::new(LineItemArrow::new(LineItemGenerator::new(scale, 1, 1))),
         ),
     ]
 }
@@ -201,10 +212,10 @@ fn statements(session: &Session, number: i32) -> (Vec<String>, String, Vec<Strin
 }
 
 /// Sessions of databases that have the tables.
-async fn imported(databases: &[Database]) -> Vec<Session> {
+async fn imported(databases: &[Database], scale: f64) -> Vec<Session> {
     let scratch = tempfile::tempdir().unwrap();
     let sessions: Vec<_> = databases.iter().map(Database::session).collect();
-    for (table, reader) in tables() {
+    for (table, reader) in tables(scale) {
         let path = scratch.path().join(format!("{table}.parquet"));
         write_parquet(&path, reader);
         for session in &sessions {
@@ -227,7 +238,7 @@ async fn tpch_queries_give_the_same_on_three_workers() {
     let one = builder().build().unwrap();
     let three = builder().workers(3).storage_options(segments);
     let three = three.build().unwrap();
-    agree_when_distributed(one, three, "3").await;
+    agree_when_distributed(one, three, "3", scale_or(SMALL)).await;
 }
 
 /// The queries on three worker processes, which keep the rows, against one process.
@@ -236,12 +247,13 @@ async fn tpch_queries_give_the_same_on_three_processes() {
     let one = Database::builder().worker_threads(2).build().unwrap();
     let cluster = Cluster::start(3);
     // The master gathers what the three return.
-    agree_when_distributed(one, cluster.database().clone(), "4").await;
+    let three = cluster.database().clone();
+    agree_when_distributed(one, three, "4", scale_or(SCALE)).await;
 }
 
 /// The queries return in `three` what they return in `one`, and are run by `workers` workers.
-async fn agree_when_distributed(one: Database, three: Database, workers: &str) {
-    let [one, three] = &imported(&[one, three]).await[..] else {
+async fn agree_when_distributed(one: Database, three: Database, workers: &str, scale: f64) {
+    let [one, three] = &imported(&[one, three], scale).await[..] else {
         panic!("two sessions");
     };
     run(one, "SET profile.level = 'off'").await;
@@ -275,7 +287,7 @@ async fn agree_when_distributed(one: Database, three: Database, workers: &str) {
 #[tokio::test]
 async fn tpch_queries_give_the_same_at_every_level() {
     let database = Database::builder().worker_threads(2).build().unwrap();
-    let session = imported(&[database]).await.swap_remove(0);
+    let session = imported(&[database], scale_or(SMALL)).await.swap_remove(0);
     let levels = [Level::Counters, Level::Calls, Level::Records];
     let mut empty = Vec::new();
     for number in 1..=22 {
@@ -312,7 +324,7 @@ async fn tpch_queries_over_files_give_the_same_at_level_records() {
         .build()
         .unwrap()
         .session();
-    for (table, reader) in tables() {
+    for (table, reader) in tables(scale_or(SMALL)) {
         let path = scratch.path().join(format!("{table}.parquet"));
         write_parquet(&path, reader);
         let path = path.display();

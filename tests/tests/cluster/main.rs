@@ -1,5 +1,7 @@
 //! A master and workers in processes of their own, over QUIC on loopback.
 
+mod bad_input;
+mod cancellation;
 mod commands;
 mod failures;
 mod placement;
