@@ -2,11 +2,12 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::common::{DataFusionError, Result, internal_datafusion_err};
 use datafusion::execution::SendableRecordBatchStream;
-use datafusion_distributed::{ExecuteTaskRequest, SetPlanRequest, Worker};
+use datafusion_distributed::{ExecuteTaskRequest, ProducerHead, SetPlanRequest, TaskKey, Worker};
 use futures::{FutureExt, StreamExt};
 use http::HeaderMap;
 use quinn::{RecvStream, SendStream};
@@ -156,6 +157,29 @@ async fn work(
     }
 }
 
+/// Between two looks of a worker's cache at what it no longer has.
+const CACHE_LOOKS: Duration = Duration::from_millis(350);
+
+/// Has a worker drop what it keeps of a task when that is over. Its cache drops what was taken out
+/// of it, with memory and temporary files, only when it is used again, and not at once.
+async fn let_go(worker: Worker, end: TaskEnd, mut task_key: TaskKey) {
+    end.ended().await;
+    // A task that there never is.
+    task_key.query_id = Default::default();
+    (task_key.stage_id, task_key.task_number) = (0, 0);
+    for _ in 0..3 {
+        tokio::time::sleep(CACHE_LOOKS).await;
+        let nothing = ExecuteTaskRequest {
+            task_key,
+            target_partition_start: 0,
+            target_partition_end: 0,
+            producer_head: ProducerHead::None,
+        };
+        // To look for it is all: it would be waited for.
+        let _ = worker.execute_task(nothing).now_or_never();
+    }
+}
+
 /// Takes a task's plan and reports on it. The two directions end on their own: without metrics
 /// there is soon nothing to report, and the task goes on.
 async fn set_plan(
@@ -168,6 +192,9 @@ async fn set_plan(
 ) -> Result<(), Unwanted> {
     // Whoever has sent the plan keeps the stream open for as long as the query runs.
     let running = TaskEnd::begin(&mut headers);
+    if let Some(end) = TaskEnd::of(&headers) {
+        tokio::spawn(let_go(worker.clone(), end, plan.task_key));
+    }
     let messages = futures::stream::unfold(Some((question, running)), |state| async move {
         let (mut question, running) = state?;
         let message = question.next().await.and_then(|frame| {

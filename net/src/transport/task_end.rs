@@ -9,6 +9,7 @@ use std::sync::{Arc, LazyLock};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 /// The header by which a task finds its end, within the process that runs it.
 static HEADER: HeaderName = HeaderName::from_static("skewer-task");
@@ -18,7 +19,13 @@ static RUNNING: LazyLock<Mutex<HashMap<u64, TaskEnd>>> = LazyLock::new(Mutex::de
 
 /// Whether a task is over. Clones are about the same task.
 #[derive(Debug, Clone, Default)]
-pub struct TaskEnd(Arc<AtomicBool>);
+pub struct TaskEnd(Arc<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    over: AtomicBool,
+    ended: Notify,
+}
 
 /// A task is over when this is dropped.
 #[derive(Debug)]
@@ -27,7 +34,23 @@ pub struct RunningTask(u64);
 impl TaskEnd {
     /// Whether nobody wants what the task may still do.
     pub fn is_over(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.0.over.load(Ordering::Acquire)
+    }
+
+    /// Returns when the task is over.
+    pub async fn ended(&self) {
+        loop {
+            let ended = self.0.ended.notified();
+            if self.is_over() {
+                return;
+            }
+            ended.await;
+        }
+    }
+
+    fn end(&self) {
+        self.0.over.store(true, Ordering::Release);
+        self.0.ended.notify_waiters();
     }
 
     /// A task begins, to which these `headers` are given.
@@ -42,16 +65,20 @@ impl TaskEnd {
     /// That of the task with these headers.
     pub fn of(headers: &HeaderMap) -> Option<TaskEnd> {
         let number: u64 = headers.get(&HEADER)?.to_str().ok()?.parse().ok()?;
-        // One that is not there is over already.
-        let over = || TaskEnd(Arc::new(AtomicBool::new(true)));
-        Some(RUNNING.lock().get(&number).cloned().unwrap_or_else(over))
+        let running = RUNNING.lock().get(&number).cloned();
+        Some(running.unwrap_or_else(|| {
+            // One that is not there is over already.
+            let over = TaskEnd::default();
+            over.end();
+            over
+        }))
     }
 }
 
 impl Drop for RunningTask {
     fn drop(&mut self) {
         if let Some(end) = RUNNING.lock().remove(&self.0) {
-            end.0.store(true, Ordering::Relaxed);
+            end.end();
         }
     }
 }
