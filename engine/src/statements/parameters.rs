@@ -140,6 +140,7 @@ async fn columns(
         }
         Statement::ExplainProfile(_) | Statement::ShowProfile { .. } => text(&[report::COLUMN]),
         Statement::Explain(_) => text(&["plan_type", "plan"]),
+        Statement::Rebalance { .. } => Some(super::rebalance::columns()),
         // What an EXECUTE stands for may change when it is run again.
         Statement::Execute { .. } => {
             let mut resolved = super::prepare::resolve(session, statement)?;

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
-use datafusion::arrow::datatypes::{DataType, Field, Schema};
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::sql::sqlparser::ast::{Ident, ObjectName};
 use skewer_storage::{MASTER, Partitioning, SegmentMeta, Shard, TableMeta};
 
@@ -233,6 +233,18 @@ fn rows_by_owner(table: &TableMeta) -> BTreeMap<u32, u64> {
     rows
 }
 
+/// The columns of its result.
+pub(crate) fn columns() -> SchemaRef {
+    let field = |name: &str, data_type| Field::new(name, data_type, true);
+    Arc::new(Schema::new(vec![
+        field("table_name", DataType::Utf8),
+        field("worker_id", DataType::Int64),
+        field("rows_before", DataType::Int64),
+        field("rows_after", DataType::Int64),
+        field("note", DataType::Utf8),
+    ]))
+}
+
 /// What was moved: a row for each table and node whose rows are others than before, and one for
 /// each table that could not be moved.
 #[derive(Debug, Default)]
@@ -275,14 +287,6 @@ impl Report {
     }
 
     fn batch(self) -> Result<RecordBatch, Error> {
-        let field = |name: &str, data_type| Field::new(name, data_type, true);
-        let schema = Schema::new(vec![
-            field("table_name", DataType::Utf8),
-            field("worker_id", DataType::Int64),
-            field("rows_before", DataType::Int64),
-            field("rows_after", DataType::Int64),
-            field("note", DataType::Utf8),
-        ]);
         let numbers = |of: Vec<Option<i64>>| Arc::new(Int64Array::from(of)) as ArrayRef;
         let columns = vec![
             Arc::new(StringArray::from(self.tables)) as ArrayRef,
@@ -291,6 +295,6 @@ impl Report {
             numbers(self.after),
             Arc::new(StringArray::from(self.notes)),
         ];
-        Ok(RecordBatch::try_new(Arc::new(schema), columns)?)
+        Ok(RecordBatch::try_new(self::columns(), columns)?)
     }
 }
