@@ -58,8 +58,13 @@ fn circumstances() -> String {
     } else {
         " with changes"
     };
+    let build = if cfg!(debug_assertions) {
+        ", a debug build"
+    } else {
+        ""
+    };
     format!(
-        "{}, revision {}{dirty}. {cores} cores of {cpu}, {memory} of memory, {} {}; load average at \
+        "{}, revision {}{dirty}{build}. {cores} cores of {cpu}, {memory} of memory, {} {}; load average at \
          the end {load}.",
         output("date", &["+%Y-%m-%d"]),
         output("git", &["rev-parse", "--short", "HEAD"]),

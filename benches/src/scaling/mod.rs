@@ -45,6 +45,9 @@ pub struct Arguments {
     /// Streams that are open at a time.
     #[arg(long, default_value_t = 10_000)]
     streams: u32,
+    /// Leave out plans and schema `sys`, which take longest.
+    #[arg(long, conflicts_with = "write")]
+    without_queries: bool,
     /// Write the results into docs/scaling.md.
     #[arg(long)]
     write: bool,
@@ -89,7 +92,8 @@ async fn results(arguments: &Arguments) -> Result<Results, BenchError> {
             segments: arguments.segments,
             rows: arguments.rows,
         };
-        for (name, sql) in QUERIES {
+        let queries = QUERIES.iter().filter(|_| !arguments.without_queries);
+        for (name, sql) in queries {
             let mut levels = Vec::new();
             for level in [Level::Counters, Level::Calls, Level::Records] {
                 let (plan, recorder) = plans::simulate(size, sql, level).await?;

@@ -104,7 +104,7 @@ impl Pem {
 pub fn tls(directory: &Path) -> Result<Tls, BenchError> {
     Ok(Tls {
         directory: directory.to_owned(),
-        channels: std::sync::Arc::default(),
+        channels: Arc::default(),
     })
 }
 
@@ -112,7 +112,7 @@ pub fn tls(directory: &Path) -> Result<Tls, BenchError> {
 #[derive(Debug, Clone)]
 pub struct Tls {
     directory: PathBuf,
-    channels: std::sync::Arc<Mutex<Vec<(Url, Channel)>>>,
+    channels: Arc<Mutex<Vec<(Url, Channel)>>>,
 }
 
 impl Tls {
