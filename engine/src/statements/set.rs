@@ -9,7 +9,8 @@ use super::Outcome;
 use crate::error::Error;
 use crate::session::Session;
 use crate::settings::{
-    self, MAX_RUNNING_QUERIES, MAX_TEMP_DIRECTORY_SIZE, MEMORY_LIMIT, OWN_SETTINGS, ProfileSettings, canonical,
+    self, MAX_RUNNING_QUERIES, MAX_TEMP_DIRECTORY_SIZE, MEMORY_LIMIT, OWN_SETTINGS,
+    ProfileSettings, canonical,
 };
 
 /// The schema of names without schema.

@@ -13,8 +13,8 @@ use crate::catalog::{Name, SYS};
 use crate::error::Error;
 use crate::session::Session;
 use crate::settings::{
-    self, MAX_RUNNING_QUERIES, MAX_TEMP_DIRECTORY_SIZE, MEMORY_LIMIT, OWN_SETTINGS, UNLIMITED, canonical, show_bytes,
-    show_retention,
+    self, MAX_RUNNING_QUERIES, MAX_TEMP_DIRECTORY_SIZE, MEMORY_LIMIT, OWN_SETTINGS, UNLIMITED,
+    canonical, show_bytes, show_retention,
 };
 
 /// SHOW name, or ALL: `name`, `value`, and for ALL `description`.
