@@ -48,10 +48,6 @@ const REPLAY_FLOOR_NS: f64 = 20_000_000.0;
 /// sorted by their cost many would be without.
 const LONGER: f64 = 1.1;
 
-/// Rows that were timed one by one are confirmed if that takes at most this share of their
-/// batch's time, or [`REPLAY_FLOOR_NS`].
-const CONFIRM_SHARE: f64 = 0.2;
-
 /// Rows of the first chunk, before anything is known of their cost.
 const FIRST_CHUNK: usize = 64;
 
@@ -349,26 +345,47 @@ fn within_replay_share(replayed_ns: f64, spent_ns: f64, excess: f64) -> bool {
     replayed_ns < REPLAY_SHARE * spent_ns + excess + REPLAY_FLOOR_NS
 }
 
-/// Of rows that were timed one by one, those whose time may be a stall: the few far above the
-/// median. If many are, their times differ by nature.
-pub fn slow_rows(times: &[f64]) -> Vec<usize> {
+/// Rows that were timed one by one and took far longer than the median are timed `again`, the longest
+/// first, and keep the smaller time: a thread that lost its processor for a moment must not blame the
+/// row that it was at. Returns the nanoseconds that proved to be nobody's.
+///
+/// That a row was stalled costs next to nothing to find out, that it was not costs what it takes: so
+/// it ends when rows that really are slow have taken [`REPLAY_SHARE`] of the batch's time. Rows of
+/// [`LONGEST_STALL_NS`] and more are asked only if the thread is known to have lost its processor for
+/// about as long, `lost_ns`.
+///
+/// # Errors
+/// Those of `again`.
+pub fn confirm_slow_rows(
+    times: &mut [f64],
+    lost_ns: f64,
+    again: &mut dyn FnMut(usize) -> Result<f64>,
+) -> Result<f64> {
     if !times.iter().any(|ns| *ns > SUSPICIOUS_NS) {
-        return Vec::new();
+        return Ok(0.0);
     }
     let mut sorted = times.to_vec();
     let middle = sorted.len() / 2;
     let median = *sorted.select_nth_unstable_by(middle, f64::total_cmp).1;
-    let slow = |ns: &f64| {
-        ns - median > SUSPICIOUS_NS && *ns > SUSPICIOUS_FACTOR * median && *ns < LONGEST_STALL_NS
+    let slow = |ns: f64| {
+        ns - median > SUSPICIOUS_NS
+            && ns > SUSPICIOUS_FACTOR * median
+            && (ns < LONGEST_STALL_NS || lost_ns > ns / 2.0)
     };
-    let rows: Vec<usize> = (0..times.len()).filter(|row| slow(&times[*row])).collect();
-    let cost: f64 = rows.iter().map(|row| times[*row]).sum();
+    let mut rows: Vec<usize> = (0..times.len()).filter(|row| slow(times[*row])).collect();
+    rows.sort_by(|a, b| times[*b].total_cmp(&times[*a]));
     let total: f64 = times.iter().sum();
-    // Confirming may not take longer than this share of the batch, unless it is one row.
-    if rows.len() > 1 && cost > CONFIRM_SHARE * total && cost > REPLAY_FLOOR_NS {
-        return Vec::new();
+    let (mut stalls, mut wasted) = (0.0, 0.0);
+    for row in rows {
+        let least = again(row)?.min(times[row]);
+        stalls += times[row] - least;
+        times[row] = least;
+        wasted += least;
+        if wasted > REPLAY_SHARE * total {
+            break;
+        }
     }
-    rows
+    Ok(stalls)
 }
 
 fn push(runs: &mut Vec<Run>, rows: usize, ns: f64, method: Method) {
@@ -561,16 +578,66 @@ mod tests {
         assert!(again < 0.11 * once, "{again} of {once}");
     }
 
+    /// Confirms rows that really take `costs`; gives the stalls, and the rows that were asked.
+    fn confirmed(times: &mut [f64], costs: &[f64], lost_ns: f64) -> (f64, Vec<usize>) {
+        let mut asked = Vec::new();
+        let mut again = |row: usize| {
+            asked.push(row);
+            Ok(costs[row])
+        };
+        let stalls = confirm_slow_rows(times, lost_ns, &mut again).unwrap();
+        (stalls, asked)
+    }
+
     #[test]
-    fn only_rows_that_may_be_stalls_are_confirmed() {
-        let mut times = vec![500.0; 1_000];
-        assert!(slow_rows(&times).is_empty());
+    fn rows_that_may_be_stalls_are_confirmed_longest_first() {
+        let costs = vec![500.0; 1_000];
+        let mut times = costs.clone();
+        assert_eq!(confirmed(&mut times, &costs, 0.0), (0.0, vec![]));
         times[3] = 2e6;
         times[900] = 300e3;
         times[901] = 5e9;
-        assert_eq!(slow_rows(&times), [3, 900]);
-        let by_nature: Vec<f64> = (0..1_000).map(|row| f64::from(row % 10) * 1e6).collect();
-        assert!(slow_rows(&by_nature).is_empty());
+        let (stalls, asked) = confirmed(&mut times, &costs, 0.0);
+        assert_eq!(asked, [3, 900]);
+        assert!((stalls - (2e6 + 300e3 - 1e3)).abs() < 1.0);
+        assert_eq!((times[3], times[900], times[901]), (500.0, 500.0, 5e9));
+    }
+
+    #[test]
+    fn many_stalls_in_a_batch_blame_nobody() {
+        let costs: Vec<f64> = (0..8_000)
+            .map(|row| if row == 70 { 9e6 } else { 100.0 })
+            .collect();
+        let mut times = costs.clone();
+        for row in (0..8_000).step_by(400) {
+            times[row] += 30e6;
+        }
+        let (_, asked) = confirmed(&mut times, &costs, 0.0);
+        assert_eq!(asked.len(), 21, "20 stalls and the row itself");
+        assert_eq!(times, costs);
+    }
+
+    #[test]
+    fn a_long_row_is_asked_again_only_if_the_processor_was_lost_for_as_long() {
+        let mut costs = vec![500.0; 1_000];
+        let mut times = costs.clone();
+        times[7] = 80e6;
+        assert!(confirmed(&mut times, &costs, 0.0).1.is_empty());
+        assert_eq!(confirmed(&mut times, &costs, 79e6).1, [7]);
+        assert_eq!(times, costs);
+        costs[7] = 2e9;
+        times[7] = 2e9;
+        assert!(confirmed(&mut times, &costs, 80e6).1.is_empty());
+    }
+
+    #[test]
+    fn rows_that_are_slow_by_nature_are_not_all_asked_again() {
+        let costs: Vec<f64> = (0..1_000).map(|row| f64::from(row % 10) * 1e6).collect();
+        let again = |row: &usize| costs[*row];
+        let (stalls, asked) = confirmed(&mut costs.clone(), &costs, 0.0);
+        assert_eq!(stalls, 0.0);
+        let cost: f64 = asked.iter().map(again).sum();
+        assert!(cost < 0.06 * costs.iter().sum::<f64>(), "{cost}");
     }
 
     #[test]

@@ -32,7 +32,7 @@ use skewer_profiling::{Ids, Latencies, LatencyChunk, LatencyKind, Method, Record
 
 use crate::batch_bytes::estimated_array_bytes;
 use crate::long_values::rows_far_longer_than_the_mean;
-use crate::pacing::{EvaluateRows, Pacer, Run, slow_rows};
+use crate::pacing::{EvaluateRows, Pacer, Run, confirm_slow_rows};
 use crate::position;
 use crate::preemption::OwnTime;
 use crate::row_function::{RowFunction, with_row_times};
@@ -370,13 +370,16 @@ impl Evaluation {
     /// the rest of the expressions takes is shared evenly.
     fn by_row_functions(&mut self, batch: &RecordBatch) -> Result<(Vec<Piece>, Vec<Run>)> {
         let rows = batch.num_rows();
+        let mut own = OwnTime::of_this_thread();
         let started = Instant::now();
         let (values, times) = with_row_times(rows, || self.evaluate(batch));
-        let total = started.elapsed().as_nanos() as f64;
+        let took = started.elapsed();
+        let lost = took.saturating_sub(own.since(started));
+        let total = took.as_nanos() as f64;
         let values = values?;
         let runs = match times {
             Some(mut times) => {
-                let stalls = self.confirm_slow_rows(batch, &mut times)?;
+                let stalls = self.confirm_slow_rows(batch, &mut times, lost)?;
                 let total = total - stalls;
                 let even = (total - times.iter().sum::<f64>()).max(0.0) / rows.max(1) as f64;
                 let each = times.into_iter().map(|ns| Run {
@@ -399,28 +402,31 @@ impl Evaluation {
         Ok((vec![all], runs))
     }
 
-    /// Calls the functions again for rows that took far longer than the others, and keeps the
-    /// smaller time: a thread that lost its processor for a moment must not blame the row that it
-    /// was at. Returns the nanoseconds that proved to be nobody's.
-    fn confirm_slow_rows(&self, batch: &RecordBatch, times: &mut [f64]) -> Result<f64> {
-        let slow = slow_rows(times);
-        if slow.is_empty() {
-            return Ok(0.0);
-        }
+    /// Calls the functions again for rows that took far longer than the others, while the thread
+    /// had `lost` its processor for some time. Returns the nanoseconds that proved to be nobody's.
+    fn confirm_slow_rows(
+        &self,
+        batch: &RecordBatch,
+        times: &mut [f64],
+        lost: Duration,
+    ) -> Result<f64> {
         let started = Instant::now();
-        let mut stalls = 0.0;
-        for row in slow {
+        let mut confirmed = false;
+        let mut again = |row: usize| {
+            confirmed = true;
             let one = batch.slice(row, 1);
             let (values, again) = with_row_times(1, || self.evaluate(&one));
             values?;
-            if let Some([again]) = again.as_deref()
-                && *again < times[row]
-            {
-                stalls += times[row] - again;
-                times[row] = *again;
-            }
+            // A function that was not called this time says nothing.
+            Ok(match again.as_deref() {
+                Some([again]) => *again,
+                _ => f64::INFINITY,
+            })
+        };
+        let stalls = confirm_slow_rows(times, lost.as_nanos() as f64, &mut again)?;
+        if confirmed {
+            self.recorder.overhead(started.elapsed());
         }
-        self.recorder.overhead(started.elapsed());
         Ok(stalls)
     }
 

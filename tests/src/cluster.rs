@@ -23,8 +23,11 @@ pub struct Cluster {
     directory: TempDir,
 }
 
+/// Takes a worker's number.
+type PrepareCommand = dyn Fn(u32, &mut Command);
+
 /// What is done to a worker's command before it is started.
-struct Prepare(Box<dyn Fn(u32, &mut Command)>);
+struct Prepare(Box<PrepareCommand>);
 
 impl std::fmt::Debug for Prepare {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
