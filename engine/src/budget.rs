@@ -142,7 +142,7 @@ mod tests {
         let budgets = Budgets::default();
         let run = |run: usize| {
             let choice = budgets.choose("q", budget, 1.0);
-            let noise = 1.0 + (run % 2) as f64 * 0.5;
+            let noise = 1.0 + (run / 3 % 2) as f64 * 0.5;
             let time = match choice.level {
                 Level::Records => 1.0 + extra,
                 _ => 1.0,

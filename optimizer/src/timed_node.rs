@@ -47,7 +47,9 @@ impl TimedEvaluation {
             .collect();
         for (expression, name) in &expressions {
             let (_, field) = expression.to_field(input_schema.as_ref())?;
-            fields.push((None, Arc::new(field.as_ref().clone().with_name(name))));
+            // The operator may say that it can be NULL where this would not: of `x IS NOT TRUE`.
+            let field = field.as_ref().clone().with_name(name).with_nullable(true);
+            fields.push((None, Arc::new(field)));
         }
         let latency = Field::new(&latency_name, DataType::Int64, true);
         fields.push((None, Arc::new(latency)));

@@ -248,9 +248,11 @@ async fn a_scan_of_much_is_divided_among_the_nodes_that_have_it() {
             rows.push(found as i64);
         }
         let of_first = i64::from(filter.is_empty());
+        // A range of queries is for the filter above: the scan gives the other query's, too.
+        let of_other = i64::from(!filter.contains('='));
         assert_eq!(
             rows,
-            [CALLS, CALLS + 1, 0].map(|n| n + of_first),
+            [CALLS, CALLS + 1, 0].map(|n| n + of_other),
             "{filter}"
         );
         // Where nothing distributes it, it gives the same.

@@ -124,7 +124,12 @@ async fn diagnoses_come_with_sql_that_shows_why() {
         .collect();
     let expected = [
         ["spilling", "warning", "operator 0 HashJoinExec", ""],
-        ["task imbalance", "warning", "fragment 0", "450000000"],
+        [
+            "task imbalance",
+            "warning",
+            "fragment 0, partition 3 on worker 0",
+            "450000000",
+        ],
     ];
     assert_eq!(brief, expected);
     for row in &found {

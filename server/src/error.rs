@@ -273,7 +273,7 @@ mod tests {
             (found.code, &found.message, found.position),
             (alone.code, &alone.message, alone.position)
         );
-        assert!(found.hint.unwrap().ends_with("WHERE query_id = 7"));
+        assert!(found.hint.unwrap().ends_with("SHOW PROFILE 7"));
     }
 
     #[test]

@@ -146,7 +146,12 @@ impl Report {
         let plan = Plan::read(&mut inquiry, &header).await?;
         let time_spent = TimeSpent::read(&mut inquiry, &header, &plan).await?;
         let inputs = ExpensiveInputs::read(&mut inquiry, &header).await?;
-        let predicates = Predicates::worth_showing(&mut inquiry, &header).await?;
+        let mut predicates = Predicates::worth_showing(&mut inquiry, &header).await?;
+        // Rows that were left out have been read, to find that out: nobody wants to hear that twice.
+        predicates.blamed.retain(|blamed| {
+            let mut left_out = circumstances.left_out.iter();
+            !left_out.any(|rows| rows.predicate == blamed.predicate)
+        });
         Ok(Self {
             deeper: deeper::statements(&header, &time_spent, &inputs, &predicates),
             asked: inquiry.asked(),
