@@ -368,7 +368,10 @@ impl Members {
             let silent = now.saturating_duration_since(entry.heard);
             if silent > patience {
                 beat.silent.push((number, incarnation, silent));
-            } else if now.saturating_duration_since(entry.asked) >= HEARTBEAT {
+            } else if now.saturating_duration_since(entry.asked) >= HEARTBEAT
+                // Times of who has just arrived cannot be corrected before its clock is known.
+                || entry.member.clock.is_none()
+            {
                 entry.asked = now;
                 beat.ask.push((number, incarnation));
             }
