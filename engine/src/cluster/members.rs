@@ -113,7 +113,8 @@ pub(super) struct Entry {
     pub(super) member: Member,
     peer: Option<PeerIdentity>,
     heard: Instant,
-    asked: Instant,
+    /// Not yet if it has just arrived: its times cannot be corrected before its clock is known.
+    asked: Option<Instant>,
     /// When what is told of it has changed, and of which version that is.
     pub(super) changed: (Instant, u64),
     readings: ClockReadings,
@@ -368,11 +369,11 @@ impl Members {
             let silent = now.saturating_duration_since(entry.heard);
             if silent > patience {
                 beat.silent.push((number, incarnation, silent));
-            } else if now.saturating_duration_since(entry.asked) >= HEARTBEAT
-                // Times of who has just arrived cannot be corrected before its clock is known.
-                || entry.member.clock.is_none()
+            } else if entry
+                .asked
+                .is_none_or(|asked| now.saturating_duration_since(asked) >= HEARTBEAT)
             {
-                entry.asked = now;
+                entry.asked = Some(now);
                 beat.ask.push((number, incarnation));
             }
         }
@@ -394,7 +395,7 @@ impl Entry {
             member,
             peer,
             heard: changed.0,
-            asked: changed.0,
+            asked: None,
             changed,
             readings: ClockReadings::default(),
             used: Arc::new(()),
@@ -432,12 +433,13 @@ impl Membership for Members {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use skewer_net::identity::ClusterId;
 
+    use super::super::now::Still;
     use super::*;
 
-    fn arrival(number: u32, incarnation: u64) -> Arrival {
+    pub(in super::super) fn arrival(number: u32, incarnation: u64) -> Arrival {
         Arrival {
             peer: PeerIdentity {
                 cluster: ClusterId::random(),
@@ -458,6 +460,26 @@ mod tests {
             .while_present(&writers, &mut || published = true)
             .map_err(|error| error.to_string())?;
         Ok(published)
+    }
+
+    #[test]
+    fn who_arrives_is_asked_for_the_time_at_once_and_then_once_a_second() {
+        let patience = Duration::from_secs(10);
+        let clocks = Still::new();
+        let members = Members::with_clocks([], Arc::clone(&clocks) as _);
+        members.register(arrival(1, 5), drop);
+        let mut asked = Vec::new();
+        for tenth in 0..25 {
+            for (number, incarnation) in members.beat(patience).ask {
+                asked.push(tenth);
+                members.heard(number, incarnation, 0, 0, Duration::from_millis(1));
+            }
+            clocks.go_on(Duration::from_millis(100));
+        }
+        assert_eq!(asked, [0, 10, 20]);
+        clocks.go_on(patience);
+        let silent = members.beat(patience).silent;
+        assert_eq!(silent.len(), 1, "{silent:?}");
     }
 
     #[test]

@@ -30,3 +30,29 @@ impl Clocks for SystemClocks {
         }
     }
 }
+
+/// Clocks that stand unless they are set.
+#[cfg(test)]
+#[derive(Debug)]
+pub(super) struct Still(parking_lot::Mutex<Instant>);
+
+#[cfg(test)]
+impl Still {
+    pub(super) fn new() -> std::sync::Arc<Self> {
+        std::sync::Arc::new(Self(parking_lot::Mutex::new(Instant::now())))
+    }
+
+    pub(super) fn go_on(&self, time: std::time::Duration) {
+        *self.0.lock() += time;
+    }
+}
+
+#[cfg(test)]
+impl Clocks for Still {
+    fn now(&self) -> Now {
+        Now {
+            steady: *self.0.lock(),
+            wall: SystemTime::UNIX_EPOCH,
+        }
+    }
+}

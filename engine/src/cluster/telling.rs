@@ -132,46 +132,15 @@ impl Members {
 
 #[cfg(test)]
 mod tests {
-    use std::net::SocketAddr;
     use std::sync::Arc;
-    use std::time::SystemTime;
 
-    use parking_lot::Mutex;
-    use skewer_net::identity::{ClusterId, NodeId, PeerIdentity};
-
-    use super::super::members::{ABSENT, Arrival};
-    use super::super::now::{Clocks, Now};
+    use super::super::members::ABSENT;
+    use super::super::members::tests::arrival;
+    use super::super::now::Still;
     use super::*;
 
-    /// Clocks that stand unless they are set.
-    #[derive(Debug)]
-    struct Still(Mutex<Instant>);
-
-    impl Clocks for Still {
-        fn now(&self) -> Now {
-            Now {
-                steady: *self.0.lock(),
-                wall: SystemTime::UNIX_EPOCH,
-            }
-        }
-    }
-
-    fn arrival(number: u32, incarnation: u64) -> Arrival {
-        Arrival {
-            peer: PeerIdentity {
-                cluster: ClusterId::random(),
-                node: NodeId(number),
-                name: format!("host-{number}"),
-                serial: "aa".to_owned(),
-            },
-            address: SocketAddr::from(([127, 0, 0, 1], 7000)),
-            incarnation,
-            version: "1".to_owned(),
-        }
-    }
-
     fn still() -> (Arc<Still>, Members) {
-        let clocks = Arc::new(Still(Mutex::new(Instant::now())));
+        let clocks = Still::new();
         let members = Members::with_clocks([], Arc::clone(&clocks) as _);
         (clocks, members)
     }
@@ -219,7 +188,7 @@ mod tests {
         let change = news(&members, all.version);
         assert_eq!((numbers(&change), change.lost.len()), (vec![], 1));
         members.register(arrival(2, 2), drop);
-        *clocks.0.lock() += Duration::from_secs(1);
+        clocks.go_on(Duration::from_secs(1));
         let change = news(&members, change.version);
         assert_eq!((numbers(&change), change.lost.len()), (vec![2], 0));
         let late = news(&members, all.version);
@@ -236,7 +205,7 @@ mod tests {
         members.register(arrival(3, 1), drop);
         let pause = PAUSE * 3;
         assert_eq!(members.answer(known, Vec::new), Answer::Later(pause));
-        *clocks.0.lock() += pause / 3;
+        clocks.go_on(pause / 3);
         members.register(arrival(4, 1), drop);
         // It waits for the first of them.
         assert_eq!(members.answer(known, Vec::new), Answer::Later(pause));
@@ -244,7 +213,7 @@ mod tests {
         let list = news(&members, known);
         assert_eq!((numbers(&list), list.lost.len()), (vec![3, 4], 1));
         members.register(arrival(5, 1), drop);
-        *clocks.0.lock() += PAUSE * 5;
+        clocks.go_on(PAUSE * 5);
         assert_eq!(numbers(&news(&members, list.version)), [5]);
     }
 
