@@ -1,7 +1,8 @@
 //! The directory of a node that has segments and no catalog: what is in it, the master says.
 
+use std::fmt;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use datafusion::execution::object_store::ObjectStoreUrl;
@@ -14,7 +15,7 @@ use crate::disk::Disk;
 use crate::lock::DirectoryLock;
 use crate::placement::MASTER;
 use crate::segment_store::SegmentStore;
-use crate::snapshot::{Root, TableId};
+use crate::snapshot::{Root, SEGMENTS, TableId};
 use crate::storage::{StorageOptions, create_directory, number, segments_url};
 use crate::writer::{NewSegment, SegmentIds, SegmentWriter};
 use crate::writing::{SegmentDescription, WriteSpec};
@@ -35,6 +36,12 @@ pub struct HomeIdentity {
     pub node: u32,
 }
 
+impl fmt::Display for HomeIdentity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of cluster {}", self.node, self.cluster)
+    }
+}
+
 /// The segments of one node. Clones are the same directory; it is locked until the last one and
 /// the last [`NewSegment`] are gone.
 #[derive(Debug, Clone)]
@@ -52,21 +59,26 @@ struct Inner {
     abandoned: Mutex<Vec<(TableId, Range<u64>)>>,
 }
 
-impl SegmentHome {
-    /// Opens a node's directory, or makes one.
+/// A node's directory that no other process has open, before anybody has said whose it is.
+#[derive(Debug)]
+pub struct HomeDirectory {
+    path: PathBuf,
+    lock: DirectoryLock,
+    options: StorageOptions,
+}
+
+impl HomeDirectory {
+    /// Locks a directory, or makes one.
     ///
     /// # Errors
-    /// [`StorageError::Locked`] if a process has it open, [`StorageError::OtherHome`] if it belongs
-    /// to another node or cluster, [`StorageError::Invalid`] if it is a database.
-    pub fn open(path: &Path, identity: &HomeIdentity, options: StorageOptions) -> Result<Self> {
-        let disk = options.disk;
+    /// [`StorageError::Locked`] if a process has it open, [`StorageError::Invalid`] if it is a
+    /// database.
+    pub fn lock(path: &Path, options: StorageOptions) -> Result<Self> {
+        let disk = &options.disk;
         let io = |source| StorageError::io(path, source);
         let path = std::path::absolute(path).map_err(io)?;
-        if identity.node == MASTER {
-            return Err(StorageError::invalid("node 0 has a database"));
-        }
         if !disk.exists(&path).map_err(io)? {
-            create_directory(&*disk, &path)?;
+            create_directory(&**disk, &path)?;
         }
         let lock = DirectoryLock::acquire(&path)?;
         if disk.exists(&path.join("catalog.redb")).map_err(io)? {
@@ -75,11 +87,46 @@ impl SegmentHome {
                 path.display()
             )));
         }
+        Ok(Self {
+            path,
+            lock,
+            options,
+        })
+    }
+
+    /// Whether a node that has no number yet can have it.
+    ///
+    /// # Errors
+    /// [`StorageError::Invalid`] if it belongs to a node, whichever that is: numbers are never given
+    /// out twice. [`StorageError::Corrupt`] if it has segments and nothing says whose they are.
+    pub fn must_be_free(&self) -> Result<()> {
+        match owner(&*self.options.disk, &self.path)? {
+            None => Ok(()),
+            Some(owner) => Err(StorageError::invalid(format_args!(
+                "{} belongs to node {owner}: a worker that joins needs a directory of its own",
+                self.path.display(),
+            ))),
+        }
+    }
+
+    /// Opens it as that of a node.
+    ///
+    /// # Errors
+    /// [`StorageError::OtherHome`] if it belongs to another node or cluster.
+    pub fn open(self, identity: &HomeIdentity) -> Result<SegmentHome> {
+        let Self {
+            path,
+            lock,
+            options,
+        } = self;
+        if identity.node == MASTER {
+            return Err(StorageError::invalid("node 0 has a database"));
+        }
         let local = LocalFileSystem::new_with_prefix(&path)
             .map_err(|source| StorageError::io(&path, std::io::Error::other(source)))?;
-        let root = Root::new(path, identity.node, disk, Some(lock));
+        let root = Root::new(path, identity.node, options.disk, Some(lock));
         claim(&root, identity)?;
-        Ok(Self {
+        Ok(SegmentHome {
             inner: Arc::new(Inner {
                 store: Arc::new(SegmentStore::new(Arc::new(local), Arc::clone(&root))),
                 root,
@@ -88,6 +135,16 @@ impl SegmentHome {
                 abandoned: Mutex::default(),
             }),
         })
+    }
+}
+
+impl SegmentHome {
+    /// Opens a node's directory, or makes one.
+    ///
+    /// # Errors
+    /// Those of [`HomeDirectory::lock`] and [`HomeDirectory::open`].
+    pub fn open(path: &Path, identity: &HomeIdentity, options: StorageOptions) -> Result<Self> {
+        HomeDirectory::lock(path, options)?.open(identity)
     }
 
     /// The node's number.
@@ -197,37 +254,47 @@ pub(crate) fn is_home(disk: &dyn Disk, path: &Path) -> Result<bool> {
     exists.map_err(|source| StorageError::io(&file, source))
 }
 
-/// Writes down whose directory it is, or compares.
-fn claim(root: &Root, identity: &HomeIdentity) -> Result<()> {
-    let (disk, path) = (&*root.disk, &root.path);
+/// Whose directory it is; `None` if it is nobody's, and has no segments.
+fn owner(disk: &dyn Disk, path: &Path) -> Result<Option<HomeIdentity>> {
     let file = path.join(HOME_FILE);
-    let segments = root.segments_dir();
-    let at = |path: &Path| {
-        let path = path.to_owned();
-        move |source| StorageError::io(&path, source)
-    };
+    let segments = path.join(SEGMENTS);
     if is_home(disk, path)? {
         let open = disk.open(&file).map_err(at(&file))?;
         let length = open.len().map_err(at(&file))?;
         let mut text = vec![0; usize::try_from(length).unwrap_or(0)];
         open.read_at(0, &mut text).map_err(at(&file))?;
-        let found: HomeIdentity =
+        let found =
             serde_json::from_slice(&text).map_err(|error| StorageError::corrupt(&file, error))?;
-        if found != *identity {
-            let words = |of: &HomeIdentity| format!("{} of cluster {}", of.node, of.cluster);
-            return Err(StorageError::OtherHome {
-                path: path.clone(),
-                found: words(&found),
-                expected: words(identity),
-            });
-        }
-        return Ok(());
+        return Ok(Some(found));
     }
-    disk.create_dir(&segments).map_err(at(&segments))?;
-    if !disk.list(&segments).map_err(at(&segments))?.is_empty() {
+    let exists = disk.exists(&segments).map_err(at(&segments))?;
+    if exists && !disk.list(&segments).map_err(at(&segments))?.is_empty() {
         let detail = "the file is missing although the directory has segments";
         return Err(StorageError::corrupt(&file, detail));
     }
+    Ok(None)
+}
+
+fn at(path: &Path) -> impl FnOnce(std::io::Error) -> StorageError {
+    move |source| StorageError::io(path, source)
+}
+
+/// Writes down whose directory it is, or compares.
+fn claim(root: &Root, identity: &HomeIdentity) -> Result<()> {
+    let (disk, path) = (&*root.disk, &root.path);
+    if let Some(found) = owner(disk, path)? {
+        return match found == *identity {
+            true => Ok(()),
+            false => Err(StorageError::OtherHome {
+                path: path.clone(),
+                found: found.to_string(),
+                expected: identity.to_string(),
+            }),
+        };
+    }
+    let segments = root.segments_dir();
+    disk.create_dir(&segments).map_err(at(&segments))?;
+    let file = path.join(HOME_FILE);
     let new = path.join(NEW_HOME_FILE);
     if disk.exists(&new).map_err(at(&new))? {
         disk.remove(&new).map_err(at(&new))?;

@@ -42,7 +42,7 @@ pub mod writer;
 pub mod writing;
 
 pub use error::{Object, StorageError};
-pub use home::{HomeIdentity, SegmentHome};
+pub use home::{HomeDirectory, HomeIdentity, SegmentHome};
 pub use placement::{MASTER, Partitioning, SegmentName, Shard};
 pub use remote::{Membership, RemoteSegments, Writer};
 pub use snapshot::{ROW_ID, SegmentMeta, Snapshot, TableId, TableMeta, ViewMeta};

@@ -18,6 +18,9 @@ use crate::remote::RemoteSegments;
 /// Name of the hidden column with row ids, physically the last of every segment.
 pub const ROW_ID: &str = "_row_id";
 
+/// Within the directory of a database, or of a node: the directory of its segments.
+pub(crate) const SEGMENTS: &str = "segments";
+
 /// Identity of a table; never reused, and kept when the table is renamed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct TableId(pub u64);
@@ -71,7 +74,7 @@ impl Root {
     }
 
     pub(crate) fn segments_dir(&self) -> PathBuf {
-        self.path.join("segments")
+        self.path.join(SEGMENTS)
     }
 
     pub(crate) fn table_dir(&self, table: TableId) -> PathBuf {

@@ -4,6 +4,7 @@
 mod nodes;
 mod support;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use datafusion::object_store::ObjectStoreExt;
@@ -11,7 +12,8 @@ use futures::executor::block_on;
 use skewer_storage::disk::RealDisk;
 use skewer_storage::fault::{Fault, FaultDisk};
 use skewer_storage::{
-    DEFAULT_SCHEMA, MASTER, Partitioning, SegmentHome, Shard, Storage, StorageError, TableMeta,
+    DEFAULT_SCHEMA, HomeDirectory, MASTER, Partitioning, SegmentHome, Shard, Storage, StorageError,
+    TableMeta,
 };
 
 use nodes::{Cluster, identity, options};
@@ -222,7 +224,21 @@ fn a_worker_s_directory_is_locked_and_is_nobody_else_s() {
         error.to_string().contains("directory of a worker"),
         "{error}"
     );
+    // Whoever joins gets a number that nobody has had.
+    let lock = |path: &Path| HomeDirectory::lock(path, options(Arc::new(RealDisk))).unwrap();
+    let error = lock(&path).must_be_free().unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("belongs to node 1 of cluster test: "),
+        "{error}"
+    );
+    lock(&directory.path().join("new")).must_be_free().unwrap();
     open(1).unwrap();
+    std::fs::create_dir(path.join("segments/1")).unwrap();
+    std::fs::remove_file(path.join("home.json")).unwrap();
+    let error = lock(&path).must_be_free().unwrap_err();
+    assert!(matches!(error, StorageError::Corrupt { .. }), "{error}");
 
     let database = directory.path().join("db");
     drop(support::open(&database, Arc::new(RealDisk)).unwrap());

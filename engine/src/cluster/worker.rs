@@ -19,7 +19,7 @@ use skewer_net::identity::{
 use skewer_net::{CallHandler, NetError, NetOptions, Node, PeerAddress, Services, join};
 use skewer_profiling::{Retention, SysTables};
 use skewer_storage::{
-    HomeIdentity, SegmentHome, SegmentName, StorageError, StorageOptions, TableId,
+    HomeDirectory, HomeIdentity, SegmentHome, SegmentName, StorageError, StorageOptions, TableId,
 };
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
@@ -149,15 +149,22 @@ impl Worker {
                 "{data} is a database; a worker needs a directory of its own"
             )));
         }
-        match (&options.join, Credentials::exist(&identity)) {
-            (Some(token), false) => runtime.block_on(enter(token, &options, &identity))?,
+        let directory = || HomeDirectory::lock(&options.data, options.storage.clone());
+        let directory = match (&options.join, Credentials::exist(&identity)) {
+            (Some(token), false) => {
+                let directory = directory()?;
+                // A token is good for one worker: it is not spent on one that cannot start.
+                directory.must_be_free()?;
+                runtime.block_on(enter(token, &options, &identity))?;
+                directory
+            }
             (Some(_), true) => {
                 let data = options.data.display();
                 return Err(Error::Invalid(format!(
                     "the worker in {data} has joined a cluster already: start it without a token"
                 )));
             }
-            (None, true) => {}
+            (None, true) => directory()?,
             (None, false) => {
                 let data = options.data.display();
                 return Err(Error::Invalid(format!(
@@ -165,7 +172,7 @@ impl Worker {
                      `skewer cluster token`"
                 )));
             }
-        }
+        };
         let credentials = Credentials::load(&identity).map_err(NetError::from)?;
         let known = std::fs::read_to_string(identity.join(MASTER));
         let master = match (&options.master, known) {
@@ -181,7 +188,7 @@ impl Worker {
             cluster: own.cluster.to_string(),
             node: own.node.0,
         };
-        let home = SegmentHome::open(&options.data, &home, options.storage.clone())?;
+        let home = directory.open(&home)?;
         environment.register_object_store(home.object_store_url().as_ref(), home.object_store());
         let sys = SysTables::open(Some(&options.data.join(SYS)), Retention::default());
         let inner = {

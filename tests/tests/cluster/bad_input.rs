@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use skewer::cluster::ClusterDirectory;
+use skewer::cluster::{ClusterDirectory, MemberState};
 use skewer::{Error, Session, WorkerOptions};
 use skewer_storage::fault::{Fault, FaultDisk};
 use skewer_tests::cluster::{Cluster, PATIENCE, binary};
@@ -340,7 +340,8 @@ async fn wrong_directories_ports_and_tokens_are_told_where_they_are_used() {
         &["--master", "127.0.0.1:1"],
     ));
     assert!(said.contains("127.0.0.1:1"), "{said}");
-    // The directory of a worker of another cluster, which is to join this one.
+    // The directory of a worker of another cluster, which is to join this one, and one that a
+    // worker uses. The token is still good.
     let other = Cluster::start(1);
     let theirs = path("theirs");
     std::fs::create_dir(&theirs).unwrap();
@@ -353,6 +354,25 @@ async fn wrong_directories_ports_and_tokens_are_told_where_they_are_used() {
     let said = refused(worker(&theirs, &["--join", &token]));
     eprintln!("the directory of another cluster: {said}");
     assert!(said.contains("belongs to node 1 of cluster"), "{said}");
+    let used = path("used");
+    std::fs::create_dir(&used).unwrap();
+    let lock = std::fs::File::create(used.join("lock")).unwrap();
+    lock.lock().unwrap();
+    let said = refused(worker(&used, &["--join", &token]));
+    eprintln!("a directory that is in use: {said}");
+    assert!(said.contains("is already open in"), "{said}");
+    drop(lock);
+    let options = WorkerOptions {
+        join: Some(token.parse().unwrap()),
+        listen: "127.0.0.1:0".to_owned(),
+        threads: Some(1),
+        ..WorkerOptions::new(&used)
+    };
+    let joined = tokio::task::spawn_blocking(|| skewer::Worker::start(options)).await;
+    let joined = joined.unwrap().unwrap();
+    assert_eq!(joined.number(), 4);
+    tokio::task::spawn_blocking(|| drop(joined)).await.unwrap();
+    cluster.wait_for(4, &MemberState::Lost(Arc::from("")));
     // A worker of another cluster at this cluster's master.
     let strangers = path("strangers");
     let identity = strangers.join("identity");
