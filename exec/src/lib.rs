@@ -11,6 +11,7 @@
 //! * [`capture`]: the aggregate function that logs which records went into which group
 //! * [`timed_evaluation`]: evaluating expressions and timing records
 //! * [`pacing`]: how single slow records are found without timing each
+//! * `confirm`: the same of rows that functions have timed one by one
 //! * [`preemption`]: time that passed while other threads had the processor
 //! * [`long_values`]: rows worth timing by themselves
 //! * [`row_function`]: scalar functions of one row, which time each call
@@ -20,6 +21,7 @@
 
 mod batch_bytes;
 pub mod capture;
+mod confirm;
 pub mod identity;
 pub mod key_sample;
 pub mod long_values;

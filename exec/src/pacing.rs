@@ -19,10 +19,10 @@ use skewer_profiling::Method;
 pub const CHUNK_NS: f64 = 30_000.0;
 
 /// A chunk is suspicious if it took this much longer than its rows usually do …
-const SUSPICIOUS_NS: f64 = 100_000.0;
+pub(crate) const SUSPICIOUS_NS: f64 = 100_000.0;
 
 /// … and this many times as long.
-const SUSPICIOUS_FACTOR: f64 = 3.0;
+pub(crate) const SUSPICIOUS_FACTOR: f64 = 3.0;
 
 /// From this excess on, confirming a chunk by evaluating it again would cost more than looking
 /// at its rows one by one until the culprit is met.
@@ -30,7 +30,7 @@ const SEARCH_AT_ONCE_NS: f64 = 10_000_000.0;
 
 /// A stall of the machine's is shorter than this, even on a busy one: a row that took longer need
 /// not be confirmed, which would take as long again.
-const LONGEST_STALL_NS: f64 = 50_000_000.0;
+pub(crate) const LONGEST_STALL_NS: f64 = 50_000_000.0;
 
 /// Parts that a slow range is cut into in the search.
 const PARTS: usize = 16;
@@ -39,7 +39,7 @@ const PARTS: usize = 16;
 const EXPLAINED: f64 = 0.9;
 
 /// Evaluating again may take this share of the time spent so far …
-const REPLAY_SHARE: f64 = 0.05;
+pub(crate) const REPLAY_SHARE: f64 = 0.05;
 
 /// … plus the excess at hand and this much.
 const REPLAY_FLOOR_NS: f64 = 20_000_000.0;
@@ -48,8 +48,8 @@ const REPLAY_FLOOR_NS: f64 = 20_000_000.0;
 /// sorted by their cost many would be without.
 const LONGER: f64 = 1.1;
 
-/// Rows of the first chunk, before anything is known of their cost.
-const FIRST_CHUNK: usize = 64;
+/// The first chunk is one row, and each of the next ones at most this many times the one before.
+const GROWTH: usize = 4;
 
 /// Chunks that the running median is taken over.
 const WINDOW: usize = 31;
@@ -127,11 +127,10 @@ impl Pacer {
     }
 
     fn chunk_rows(&self) -> usize {
-        if self.recent.is_empty() {
-            FIRST_CHUNK
-        } else {
-            ((CHUNK_NS / self.median.max(0.01)) as usize).max(1)
-        }
+        // As long as little is known of their cost, few rows are risked: each may take seconds.
+        let known = GROWTH.saturating_pow(self.recent.len() as u32);
+        let full = (CHUNK_NS / self.median.max(0.01)) as usize;
+        full.clamp(1, known)
     }
 
     fn time_chunk(
@@ -149,25 +148,20 @@ impl Pacer {
         }
         let ns = evaluator.evaluate(chunk.clone(), true)?;
         self.spent_ns += ns;
-        let suspicious = if self.recent.is_empty() {
-            ns > SUSPICIOUS_NS + CHUNK_NS
-        } else {
-            self.is_suspicious(ns, rows)
-        };
+        let suspicious = self.is_suspicious(ns, rows);
         let mut ns = ns;
         if suspicious && replayable && self.may_replay(ns) {
             let (found, again) = self.search(chunk.clone(), ns, evaluator)?;
             if !found.is_empty() {
                 self.share(chunk, ns, &found, runs);
+                self.learn(usual_of(rows, again, &found));
                 return Ok(());
             }
             // It was not slow again: a stall of the machine, or a function that remembers its
             // results. Nobody can be blamed for the difference.
             ns = again;
         }
-        if !suspicious || self.recent.is_empty() {
-            self.learn(ns / rows as f64);
-        }
+        self.learn(ns / rows as f64);
         push(runs, rows, ns / rows as f64, Method::Apportioned);
         Ok(())
     }
@@ -192,12 +186,10 @@ impl Pacer {
             let longest = ns > LONGER * self.longest_ns
                 && ns < LONGEST_STALL_NS
                 && within_replay_share(self.confirmed_ns, self.spent_ns, 0.0);
-            // Few rows take so long that one of them may be beside the longest without being it.
-            let excess = if ns < SEARCH_AT_ONCE_NS { 0.0 } else { ns };
             let suspicious = !self.recent.is_empty()
                 && self.is_suspicious(ns, 1)
                 && ns < LONGEST_STALL_NS
-                && self.may_replay(excess);
+                && self.is_worth_confirming(ns);
             if longest || suspicious {
                 let again = self.replay(row, evaluator)?;
                 if longest {
@@ -218,8 +210,24 @@ impl Pacer {
     }
 
     fn may_replay(&self, excess: f64) -> bool {
-        let searching = self.replayed_ns - self.confirmed_ns;
-        within_replay_share(searching, self.spent_ns, excess)
+        within_replay_share(self.searched_ns(), self.spent_ns, excess)
+    }
+
+    /// Whether a row that took far longer than the median is evaluated again. Where rows differ by
+    /// nature there are many, and those that took little longer would use up the allowance before one
+    /// comes that was stalled for long: the more of it is used, the longer a row must have taken. To
+    /// find out that a row was stalled costs next to nothing.
+    fn is_worth_confirming(&self, ns: f64) -> bool {
+        let over = self.searched_ns() - REPLAY_SHARE * self.spent_ns;
+        let used = (over / REPLAY_FLOOR_NS).clamp(0.0, 1.0);
+        ns > SUSPICIOUS_NS * (LONGEST_STALL_NS / SUSPICIOUS_NS).powf(used)
+            // Few rows take so long that one of them may be beside the longest without being it.
+            || (ns >= SEARCH_AT_ONCE_NS && self.may_replay(ns))
+    }
+
+    /// What evaluating again has taken without the confirmation of the longest rows, in ns.
+    fn searched_ns(&self) -> f64 {
+        self.replayed_ns - self.confirmed_ns
     }
 
     fn replay(&mut self, rows: Range<usize>, evaluator: &mut dyn EvaluateRows) -> Result<f64> {
@@ -306,11 +314,7 @@ impl Pacer {
         let blamed: f64 = found.iter().map(|(_, ns)| ns).sum();
         let rest = (ns - blamed).max(0.0);
         // What is left unexplained of a confirmed chunk is a stall: nobody's.
-        let usual = if self.recent.is_empty() {
-            rest
-        } else {
-            rest.min(self.median * others as f64 * SUSPICIOUS_FACTOR)
-        };
+        let usual = rest.min(self.median * others as f64 * SUSPICIOUS_FACTOR);
         let each = if others == 0 {
             0.0
         } else {
@@ -323,9 +327,6 @@ impl Pacer {
             start = row + 1;
         }
         push(runs, chunk.end - start, each, Method::Apportioned);
-        if others > 0 {
-            self.learn(each);
-        }
     }
 
     fn learn(&mut self, ns_per_row: f64) {
@@ -341,51 +342,19 @@ impl Pacer {
     }
 }
 
-fn within_replay_share(replayed_ns: f64, spent_ns: f64, excess: f64) -> bool {
-    replayed_ns < REPLAY_SHARE * spent_ns + excess + REPLAY_FLOOR_NS
+/// What a row of a chunk usually costs that took `ns` when it was searched: where few were found,
+/// those left; where most were, any.
+fn usual_of(rows: usize, ns: f64, found: &[(usize, f64)]) -> f64 {
+    let others = rows - found.len();
+    if found.len() > others {
+        return ns / rows as f64;
+    }
+    let blamed: f64 = found.iter().map(|(_, ns)| ns).sum();
+    (ns - blamed).max(0.0) / others as f64
 }
 
-/// Rows that were timed one by one and took far longer than the median are timed `again`, the longest
-/// first, and keep the smaller time: a thread that lost its processor for a moment must not blame the
-/// row that it was at. Returns the nanoseconds that proved to be nobody's.
-///
-/// That a row was stalled costs next to nothing to find out, that it was not costs what it takes: so
-/// it ends when rows that really are slow have taken [`REPLAY_SHARE`] of the batch's time. Rows of
-/// [`LONGEST_STALL_NS`] and more are asked only if the thread is known to have lost its processor for
-/// about as long, `lost_ns`.
-///
-/// # Errors
-/// Those of `again`.
-pub fn confirm_slow_rows(
-    times: &mut [f64],
-    lost_ns: f64,
-    again: &mut dyn FnMut(usize) -> Result<f64>,
-) -> Result<f64> {
-    if !times.iter().any(|ns| *ns > SUSPICIOUS_NS) {
-        return Ok(0.0);
-    }
-    let mut sorted = times.to_vec();
-    let middle = sorted.len() / 2;
-    let median = *sorted.select_nth_unstable_by(middle, f64::total_cmp).1;
-    let slow = |ns: f64| {
-        ns - median > SUSPICIOUS_NS
-            && ns > SUSPICIOUS_FACTOR * median
-            && (ns < LONGEST_STALL_NS || lost_ns > ns / 2.0)
-    };
-    let mut rows: Vec<usize> = (0..times.len()).filter(|row| slow(times[*row])).collect();
-    rows.sort_by(|a, b| times[*b].total_cmp(&times[*a]));
-    let total: f64 = times.iter().sum();
-    let (mut stalls, mut wasted) = (0.0, 0.0);
-    for row in rows {
-        let least = again(row)?.min(times[row]);
-        stalls += times[row] - least;
-        times[row] = least;
-        wasted += least;
-        if wasted > REPLAY_SHARE * total {
-            break;
-        }
-    }
-    Ok(stalls)
+fn within_replay_share(replayed_ns: f64, spent_ns: f64, excess: f64) -> bool {
+    replayed_ns < REPLAY_SHARE * spent_ns + excess + REPLAY_FLOOR_NS
 }
 
 fn push(runs: &mut Vec<Run>, rows: usize, ns: f64, method: Method) {
@@ -451,7 +420,9 @@ mod tests {
         assert_eq!(machine.kept, (0..10_000).collect::<Vec<_>>());
         let latencies = latencies(&runs);
         assert_eq!(latencies.len(), 10_000);
-        assert!(latencies.iter().all(|ns| (12.0..14.0).contains(ns)));
+        // Two readings of the clock are in the time of each chunk; the first ones have few rows.
+        assert!(latencies[..1].iter().all(|ns| (12.0..63.0).contains(ns)));
+        assert!(latencies[21..].iter().all(|ns| (12.0..14.0).contains(ns)));
     }
 
     #[test]
@@ -556,6 +527,31 @@ mod tests {
     }
 
     #[test]
+    fn where_rows_differ_by_nature_no_stall_is_anyone_s_however_many_there_are() {
+        // Lines of exponential length, as movies have ratings, in no order: 0.1 ms in the mean. One
+        // takes a little longer than the stalls, so none of these makes a row the longest.
+        let cost = |row: usize| match row {
+            150 => 5.2e6,
+            _ => -100e3 * (1.0 - ((row * 619) % 2_103) as f64 / 2_103.0).ln(),
+        };
+        for alone in [vec![], (0..2_103).step_by(7).collect()] {
+            let mut machine = Machine::new((0..2_103).map(cost).collect());
+            machine.stalls = (200..4_000).step_by(80).map(|at| (at, 5e6)).collect();
+            let runs = Pacer::default()
+                .time(2_103, &alone, true, &mut machine)
+                .unwrap();
+            let latencies = latencies(&runs);
+            let slow: Vec<usize> = (0..2_103).filter(|row| latencies[*row] > 2e6).collect();
+            assert_eq!(slow, [150]);
+            let again = |row: usize| machine.replayed[row] as f64 * machine.costs[row];
+            let again: f64 = (0..2_103).map(again).sum();
+            let once: f64 = machine.costs.iter().sum();
+            let allowed = 2.0 * REPLAY_SHARE * once + REPLAY_FLOOR_NS;
+            assert!(again < allowed, "{again} of {once}");
+        }
+    }
+
+    #[test]
     fn a_stall_about_as_long_as_the_longest_row_is_found_out() {
         let cost = |row: usize| if row == 1_000 { 10.2e6 } else { 80e3 };
         for stall in [9.9e6, 10.3e6, 11.0e6] {
@@ -578,68 +574,6 @@ mod tests {
         assert!(again < 0.11 * once, "{again} of {once}");
     }
 
-    /// Confirms rows that really take `costs`; gives the stalls, and the rows that were asked.
-    fn confirmed(times: &mut [f64], costs: &[f64], lost_ns: f64) -> (f64, Vec<usize>) {
-        let mut asked = Vec::new();
-        let mut again = |row: usize| {
-            asked.push(row);
-            Ok(costs[row])
-        };
-        let stalls = confirm_slow_rows(times, lost_ns, &mut again).unwrap();
-        (stalls, asked)
-    }
-
-    #[test]
-    fn rows_that_may_be_stalls_are_confirmed_longest_first() {
-        let costs = vec![500.0; 1_000];
-        let mut times = costs.clone();
-        assert_eq!(confirmed(&mut times, &costs, 0.0), (0.0, vec![]));
-        times[3] = 2e6;
-        times[900] = 300e3;
-        times[901] = 5e9;
-        let (stalls, asked) = confirmed(&mut times, &costs, 0.0);
-        assert_eq!(asked, [3, 900]);
-        assert!((stalls - (2e6 + 300e3 - 1e3)).abs() < 1.0);
-        assert_eq!((times[3], times[900], times[901]), (500.0, 500.0, 5e9));
-    }
-
-    #[test]
-    fn many_stalls_in_a_batch_blame_nobody() {
-        let costs: Vec<f64> = (0..8_000)
-            .map(|row| if row == 70 { 9e6 } else { 100.0 })
-            .collect();
-        let mut times = costs.clone();
-        for row in (0..8_000).step_by(400) {
-            times[row] += 30e6;
-        }
-        let (_, asked) = confirmed(&mut times, &costs, 0.0);
-        assert_eq!(asked.len(), 21, "20 stalls and the row itself");
-        assert_eq!(times, costs);
-    }
-
-    #[test]
-    fn a_long_row_is_asked_again_only_if_the_processor_was_lost_for_as_long() {
-        let mut costs = vec![500.0; 1_000];
-        let mut times = costs.clone();
-        times[7] = 80e6;
-        assert!(confirmed(&mut times, &costs, 0.0).1.is_empty());
-        assert_eq!(confirmed(&mut times, &costs, 79e6).1, [7]);
-        assert_eq!(times, costs);
-        costs[7] = 2e9;
-        times[7] = 2e9;
-        assert!(confirmed(&mut times, &costs, 80e6).1.is_empty());
-    }
-
-    #[test]
-    fn rows_that_are_slow_by_nature_are_not_all_asked_again() {
-        let costs: Vec<f64> = (0..1_000).map(|row| f64::from(row % 10) * 1e6).collect();
-        let again = |row: &usize| costs[*row];
-        let (stalls, asked) = confirmed(&mut costs.clone(), &costs, 0.0);
-        assert_eq!(stalls, 0.0);
-        let cost: f64 = asked.iter().map(again).sum();
-        assert!(cost < 0.06 * costs.iter().sum::<f64>(), "{cost}");
-    }
-
     #[test]
     fn what_may_not_be_replayed_is_apportioned() {
         let mut costs = vec![20.0; 1_000];
@@ -649,7 +583,13 @@ mod tests {
             .time(1_000, &[], false, &mut machine)
             .unwrap();
         assert!(machine.replayed.iter().all(|times| *times == 0));
-        assert!(runs.iter().all(|run| run.method == Method::Apportioned));
+        let alone = |run: &Run| run.method == Method::Measured && run.rows == 1;
+        assert!(alone(&runs[0]));
+        assert!(
+            runs[1..]
+                .iter()
+                .all(|run| run.method == Method::Apportioned)
+        );
         let total: f64 = latencies(&runs).iter().sum();
         assert!((total / 1e9 - 1.0).abs() < 0.01);
     }

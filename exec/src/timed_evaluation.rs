@@ -31,8 +31,9 @@ use futures::StreamExt;
 use skewer_profiling::{Ids, Latencies, LatencyChunk, LatencyKind, Method, Recorder};
 
 use crate::batch_bytes::estimated_array_bytes;
+use crate::confirm::confirm_slow_rows;
 use crate::long_values::rows_far_longer_than_the_mean;
-use crate::pacing::{EvaluateRows, Pacer, Run, confirm_slow_rows};
+use crate::pacing::{EvaluateRows, Pacer, Run};
 use crate::position;
 use crate::preemption::OwnTime;
 use crate::row_function::{RowFunction, with_row_times};
