@@ -1,0 +1,138 @@
+//! What tells expensive records apart in the user's own columns, and what has become of them.
+
+use super::{SLOW, column, documents, lines, number};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn expensive_records_are_told_apart_by_their_columns_and_that_is_verified() {
+    let session = documents().await;
+    let query = "SELECT count(*), max(parse(line, 'txt')) FROM documents";
+    let text = lines(&session, &format!("EXPLAIN PROFILE {query}")).await;
+    let all = text.join("\n");
+    let said = "◆ length(line) > 1000000: 1 row of 2,103 of documents (< 0.1 %), ";
+    assert!(all.contains(said), "{all}");
+    let id = number(&session, "SELECT last_query_id()").await;
+    let blame = format!("FROM sys.blame({id})");
+    let rows = column(&session, &format!("SELECT predicate {blame} ORDER BY rank")).await;
+    assert_eq!(rows[0], "length(line) > 1000000", "{rows:?}");
+    let exact = format!(
+        "SELECT matched_rows = 1 AND abs(row_share - 1.0 / 2103) < 1e-9 AND latency_share > 0.9 \
+         AND table_name = 'main.documents' AND without_ns < query_ns - 300000000 \
+         {blame} WHERE rank = 1"
+    );
+    assert_eq!(column(&session, &exact).await, ["true"]);
+    // The predicate stands as it is in a WHERE.
+    let sql = format!("SELECT id FROM documents WHERE {}", rows[0]);
+    assert_eq!(number(&session, &sql).await, 1700);
+
+    let verify = column(&session, &format!("SELECT verify {blame} WHERE rank = 1")).await;
+    let expected = format!("EXPLAIN PROFILE QUERY {id} WITHOUT (length(line) > 1000000);");
+    assert_eq!(verify, std::slice::from_ref(&expected));
+    assert!(text.contains(&format!("  {expected}")), "{all}");
+    let verified = lines(&session, &verify[0]).await;
+    let all = verified.join("\n");
+    let said = "◇ length(line) > 1000000: 1 row of 2,103 of documents (< 0.1 %).";
+    assert!(all.contains(said), "{all}");
+    let with = format!("(query {id}): ");
+    let compared = verified.iter().find(|line| line.contains(&with));
+    assert!(
+        compared.is_some_and(|line| line.contains("× as fast")),
+        "{all}"
+    );
+    assert!(!all.contains("What tells them apart"), "{all}");
+
+    let json = verify[0].replace("PROFILE QUERY", "PROFILE (FORMAT json) QUERY");
+    let json: serde_json::Value =
+        serde_json::from_str(&lines(&session, &json).await.join("\n")).unwrap();
+    let left_out = &json["left_out"];
+    assert_eq!(left_out["rows"][0]["rows"], 1);
+    assert_eq!(left_out["rows"][0]["table_rows"], 2103);
+    assert_eq!(left_out["with_query_id"], id);
+    let (without, with) = (&left_out["query_ns"], &left_out["with_query_ns"]);
+    let slow = SLOW.as_nanos() as i64;
+    assert!(
+        without.as_i64().unwrap() + slow / 2 < with.as_i64().unwrap(),
+        "{left_out}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_category_whose_records_are_expensive_is_named() {
+    let session = documents().await;
+    let query = "SELECT kinds.kind, max(parse(line, documents.kind)) FROM documents JOIN kinds \
+                 ON documents.kind = kinds.kind WHERE length(line) < 1000 GROUP BY kinds.kind";
+    lines(&session, &format!("EXPLAIN PROFILE {query}")).await;
+    let id = number(&session, "SELECT last_query_id()").await;
+    let blame = format!("FROM sys.blame({id}) WHERE table_name = 'main.documents' ORDER BY rank");
+    let predicates = column(&session, &format!("SELECT predicate {blame}")).await;
+    assert_eq!(
+        predicates.first().map(String::as_str),
+        Some("kind = 'pdf'"),
+        "{predicates:?}"
+    );
+    let rows = column(&session, &format!("SELECT matched_rows {blame}")).await;
+    assert_eq!(rows[0], "31");
+    // Both tables have that column: the statement says which is meant.
+    let verify = column(&session, &format!("SELECT verify {blame}")).await;
+    let expected = format!("EXPLAIN PROFILE QUERY {id} WITHOUT documents (kind = 'pdf');");
+    assert_eq!(verify[0], expected);
+    let all = lines(&session, &verify[0]).await.join("\n");
+    assert!(all.contains("31 rows of 2,103 of documents"), "{all}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn records_that_cost_alike_are_not_blamed() {
+    let session = documents().await;
+    let query = "SELECT sum(length(md5(line))) FROM documents WHERE id <> 1700";
+    let all = lines(&session, &format!("EXPLAIN PROFILE {query}"))
+        .await
+        .join("\n");
+    assert!(!all.contains("What tells them apart"), "{all}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_report_says_what_has_become_of_the_tables_since() {
+    let session = documents().await;
+    let query = "SELECT count(*), max(parse(line, 'txt')) FROM documents";
+    lines(&session, &format!("EXPLAIN PROFILE {query}")).await;
+    let id = number(&session, "SELECT last_query_id()").await;
+    let show = format!("SHOW PROFILE {id}");
+    let all = lines(&session, &show).await.join("\n");
+    assert!(!all.contains("! "), "{all}");
+    assert!(all.contains("line: 'xxxx"), "{all}");
+    let run = async |sql: &str| session.sql(sql).await.unwrap().collect().await.unwrap();
+    run("DELETE FROM documents WHERE id = 1700").await;
+    let all = lines(&session, &show).await.join("\n");
+    let said = format!(
+        "! Rows of documents have changed since query {id} ran: it had 2103 then, and has 2102 now."
+    );
+    assert!(all.contains(&said), "{all}");
+    assert!(
+        all.contains("(it is no longer in its table: deleted since"),
+        "{all}"
+    );
+    let again = lines(&session, &format!("EXPLAIN PROFILE QUERY {id}"))
+        .await
+        .join("\n");
+    assert!(again.contains(&said), "{again}");
+    run("UPDATE documents SET kind = 'rtf' WHERE id = 7").await;
+    run("CREATE OR REPLACE TABLE documents AS SELECT 1 AS id").await;
+    let all = lines(&session, &show).await.join("\n");
+    let said = "! Table documents is another than the one that query";
+    assert!(all.contains(said), "{all}");
+    run("DROP TABLE documents").await;
+    let all = lines(&session, &show).await.join("\n");
+    assert!(
+        all.contains("! There is no table documents any more"),
+        "{all}"
+    );
+    let error = session
+        .sql("SHOW PROFILE 4711")
+        .await
+        .err()
+        .unwrap()
+        .to_string();
+    assert!(
+        error.starts_with("sys.queries has no query 4711; the newest is "),
+        "{error}"
+    );
+}

@@ -1,0 +1,137 @@
+//! Queries that were only counted, failed or have expired.
+
+use std::time::Duration;
+
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::ScalarValue;
+use datafusion::logical_expr::Volatility;
+use skewer::Database;
+
+use super::{SLOW, column, lines, number, slow_on_one_record};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_query_that_was_only_counted_has_a_diagnosis_and_the_way_to_look_closer() {
+    let session = Database::builder()
+        .worker_threads(2)
+        .build()
+        .unwrap()
+        .session();
+    session.register_row_udf(
+        "slow",
+        vec![DataType::Int64],
+        DataType::Int64,
+        Volatility::Immutable,
+        |arguments| {
+            if matches!(arguments[0], ScalarValue::Int64(Some(7..=9))) {
+                std::thread::sleep(SLOW);
+            }
+            Ok(arguments[0].clone())
+        },
+    );
+    let create = "CREATE TABLE t AS SELECT value AS v, \
+                  CASE WHEN value % 10 > 0 THEN 0 ELSE value END AS k \
+                  FROM generate_series(1, 300000)";
+    session.sql(create).await.unwrap().collect().await.unwrap();
+    let diagnoses = async |sql: &str| {
+        session.sql(sql).await.unwrap().collect().await.unwrap();
+        let id = number(&session, "SELECT last_query_id()").await;
+        let found = format!(
+            "SELECT rule || ': ' || coalesce(zoom_sql, '') || ' ' || advice FROM sys.diagnoses \
+             WHERE query_id = {id} ORDER BY rule"
+        );
+        (id, column(&session, &found).await)
+    };
+    let (id, found) = diagnoses("SELECT max(slow(v)) FROM t").await;
+    let zoom = format!("EXPLAIN PROFILE QUERY {id} ");
+    let tasks = "concat_ws(' ', operator_id, partition, rows_in, rows_out, self_ns)";
+    let tasks = format!("SELECT {tasks} FROM sys.operator_stats WHERE query_id = {id} ORDER BY 1");
+    let tasks = column(&session, &tasks).await;
+    for rule in ["slow rows", "task imbalance"] {
+        let start = format!("{rule}: {zoom}");
+        assert!(
+            found.iter().any(|one| one.starts_with(&start)),
+            "{rule}: {found:?} {tasks:?}"
+        );
+    }
+    let report = lines(&session, zoom.trim_end()).await.join("\n");
+    assert!(report.contains("● Row "), "{report}");
+
+    let window = "SELECT max(r) FROM (SELECT row_number() OVER (PARTITION BY k) AS r FROM t)";
+    let (_, found) = diagnoses(window).await;
+    let skew = found
+        .iter()
+        .find(|one| one.starts_with("data skew: EXPLAIN PROFILE QUERY"));
+    let skew = skew.unwrap_or_else(|| panic!("{found:?}"));
+    assert!(skew.contains("% of all rows have the key 0"), "{skew}");
+
+    // What changes something is not offered to be run again.
+    let (_, found) = diagnoses(&format!("CREATE TABLE u AS {window}")).await;
+    assert!(
+        found.iter().any(|one| one.starts_with("data skew:  ")),
+        "{found:?}"
+    );
+
+    let (_, found) = diagnoses("SELECT count(*) FROM generate_series(1, 10)").await;
+    assert_eq!(found, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_expired_is_told_from_what_never_was() {
+    let session = Database::in_memory().unwrap().session();
+    for n in 0..3 {
+        let sql = format!("SELECT {n} AS n FROM generate_series(1, 10)");
+        session.sql(&sql).await.unwrap().collect().await.unwrap();
+    }
+    let last = number(&session, "SELECT last_query_id()").await;
+    // Asking for the last query was one.
+    let newest = last + 1;
+    let error = session.sql(&format!("SHOW PROFILE {}", last + 2)).await;
+    let error = error.err().unwrap().to_string();
+    assert_eq!(
+        error,
+        format!(
+            "sys.queries has no query {}; the newest is {newest}",
+            last + 2
+        )
+    );
+    // The log is written, and looked through, whenever that is set.
+    let set = "SET profile.retention_age = '1 second'";
+    let left = format!("SELECT count(*) FROM sys.queries WHERE query_id <= {last}");
+    let begun = std::time::Instant::now();
+    loop {
+        session.sql(set).await.unwrap().collect().await.unwrap();
+        if number(&session, &left).await == 0 {
+            break;
+        }
+        assert!(
+            begun.elapsed() < Duration::from_secs(60),
+            "nothing has expired"
+        );
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    let sql = "SELECT 1 FROM generate_series(1, 10)";
+    session.sql(sql).await.unwrap().collect().await.unwrap();
+    for statement in ["SHOW PROFILE", "EXPLAIN PROFILE QUERY"] {
+        let error = session.sql(&format!("{statement} {last}")).await;
+        let error = error.err().unwrap().to_string();
+        assert!(
+            error.starts_with(&format!("sys.queries has no query {last}; ")),
+            "{error}"
+        );
+        assert!(error.contains("profile.retention_age"), "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_error_of_a_failed_query_ends_with_the_statement_that_shows_what_it_did() {
+    let (session, _) = slow_on_one_record().await;
+    let sql = "EXPLAIN PROFILE SELECT k, max(10 / (v - 2000)) FROM measurements GROUP BY k";
+    let error = session.sql(sql).await.err().unwrap().to_string();
+    assert!(error.starts_with("division by zero\n"), "{error}");
+    let (_, show) = error.rsplit_once(": ").unwrap();
+    assert!(show.starts_with("SHOW PROFILE "), "{error}");
+    let all = lines(&session, show).await.join("\n");
+    let partial = "! The query failed, what follows is what it did until then: division by zero";
+    assert!(all.contains(partial), "{all}");
+    assert!(all.contains("Scan measurements"), "{all}");
+}

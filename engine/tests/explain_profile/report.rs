@@ -1,0 +1,145 @@
+//! The record is named and shown, at every level and in every format.
+
+use datafusion::arrow::array::{AsArray, RecordBatch};
+use datafusion::arrow::datatypes::Int64Type;
+
+use super::{QUERY, lines, number, slow_on_one_record};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_record_that_makes_a_query_slow_is_named_and_shown() {
+    let (session, id) = slow_on_one_record().await;
+    let text = lines(&session, &format!("EXPLAIN PROFILE {QUERY}")).await;
+    let all = text.join("\n");
+    let named = text
+        .iter()
+        .filter(|line| line.starts_with("  ● "))
+        .collect::<Vec<_>>();
+    assert_eq!(named.len(), 1, "{all}");
+    assert!(
+        named[0].starts_with(&format!(
+            "  ● Row {id} of measurements kept a result row waiting for "
+        )),
+        "{all}"
+    );
+    assert!(all.contains("v: 1234, note: 'note 1234'"), "{all}");
+    assert!(all.contains("Scan measurements"), "{all}");
+    let last = format!("  SELECT _row_id, * FROM measurements WHERE _row_id = {id};");
+    assert!(text.contains(&last), "{all}");
+    for line in text.iter().filter(|line| line.starts_with("  SELECT ")) {
+        if line.ends_with(';') {
+            let rows = session.sql(line).await.unwrap().collect().await.unwrap();
+            assert!(rows.iter().any(|batch| batch.num_rows() > 0), "{line}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_query_that_was_only_counted_is_profiled_again_by_its_id() {
+    let (session, id) = slow_on_one_record().await;
+    let stream = session.sql(QUERY).await.unwrap();
+    let query_id = stream.query_id().unwrap();
+    stream.collect().await.unwrap();
+    let text = lines(&session, &format!("EXPLAIN PROFILE QUERY {query_id}")).await;
+    let all = text.join("\n");
+    assert!(
+        all.contains(&format!("● Row {id} of measurements kept")),
+        "{all}"
+    );
+    assert!(all.contains(QUERY), "{all}");
+    // The second run is a query of its own, which can be run again in the same way.
+    let again = number(&session, "SELECT last_query_id()").await;
+    assert!(again > query_id);
+    let sql = format!("EXPLAIN PROFILE (LEVEL counters) QUERY {again}");
+    assert!(lines(&session, &sql).await.join("\n").contains(QUERY));
+
+    let insert = "INSERT INTO measurements SELECT * FROM measurements";
+    let stream = session.sql(insert).await.unwrap();
+    let query_id = stream.query_id().unwrap();
+    stream.collect().await.unwrap();
+    let sql = format!("EXPLAIN PROFILE QUERY {query_id}");
+    let error = session.sql(&sql).await.err().unwrap().to_string();
+    assert!(error.contains(insert), "{error}");
+    let rows = number(&session, "SELECT count(*) FROM measurements").await;
+    assert_eq!(rows, 6000);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_report_leaves_no_trace_of_its_own() {
+    let (session, _) = slow_on_one_record().await;
+    let text = lines(&session, &format!("EXPLAIN PROFILE {QUERY}")).await;
+    let last = session.sql("SELECT last_query_id()").await.unwrap();
+    let last = last.collect().await.unwrap();
+    let last = last[0].column(0).as_primitive::<Int64Type>().value(0);
+    assert!(
+        text[0].starts_with(&format!("Query {last} · ")),
+        "{}",
+        text[0]
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn json_and_graphviz_are_well_formed_and_every_printed_statement_runs() {
+    let (session, id) = slow_on_one_record().await;
+    let json = lines(&session, &format!("EXPLAIN PROFILE (FORMAT json) {QUERY}")).await;
+    let json: serde_json::Value = serde_json::from_str(&json.join("\n")).unwrap();
+    assert_eq!(json["query"]["level"], "records");
+    assert_eq!(json["query"]["rows_returned"], 5);
+    let first = &json["expensive_inputs"]["records"][0];
+    assert_eq!(first["row_id"], id);
+    assert_eq!(first["anomaly"], "critical path");
+
+    let dot = lines(
+        &session,
+        &format!("EXPLAIN PROFILE (FORMAT graphviz) {QUERY}"),
+    )
+    .await;
+    assert_eq!(dot[0], "digraph profile {");
+    assert!(dot.iter().any(|line| line.contains(" -> ")));
+
+    let script = lines(&session, &format!("EXPLAIN PROFILE (AS SQL) {QUERY}")).await;
+    let statements = session.split(&script.join("\n"));
+    assert!(statements.len() >= 6, "{script:?}");
+    for statement in statements {
+        let rows = session.sql(&statement.sql).await.unwrap();
+        rows.collect().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lower_levels_say_why_there_are_no_records() {
+    let (session, _) = slow_on_one_record().await;
+    for level in ["counters", "calls"] {
+        let sql = format!("EXPLAIN PROFILE (LEVEL {level}) {QUERY}");
+        let text = lines(&session, &sql).await.join("\n");
+        assert!(
+            text.contains(&format!("level {level} keeps no latencies")),
+            "{text}"
+        );
+        assert!(text.contains("Aggregate"), "{text}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn show_create_view_prints_the_sql_behind_a_view_which_gives_the_same() {
+    let (session, id) = slow_on_one_record().await;
+    lines(&session, &format!("EXPLAIN PROFILE {QUERY}")).await;
+    let text = async |sql: &str| {
+        let batches = session.sql(sql).await.unwrap().collect().await.unwrap();
+        batches[0].column(1).as_string::<i32>().value(0).to_owned()
+    };
+    let printed = text("SHOW CREATE VIEW sys.expensive_inputs").await;
+    let ids = async |sql: String| {
+        let batches = session.sql(&sql).await.unwrap().collect().await.unwrap();
+        let column = |batch: &RecordBatch| {
+            let ids = batch.column_by_name("row_id").unwrap().clone();
+            ids.as_primitive::<Int64Type>().values().to_vec()
+        };
+        let mut ids: Vec<i64> = batches.iter().flat_map(column).collect();
+        ids.sort_unstable();
+        ids
+    };
+    let by_text = ids(printed).await;
+    assert!(by_text.contains(&id));
+    let by_view = "SELECT row_id FROM sys.expensive_inputs WHERE query_id = last_query_id()";
+    assert_eq!(by_text, ids(by_view.to_owned()).await);
+}
