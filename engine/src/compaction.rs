@@ -37,11 +37,20 @@ pub(crate) async fn run(
             due.insert(table);
         }
         for table in due {
-            let _turn = writers.take(table).await;
             // Nothing is lost where it fails: the segments stay as they are.
-            if let Err(error) = storage.compact(table).await {
-                tracing::warn!("table {table:?} could not be compacted: {error}");
+            loop {
+                let _turn = writers.take(table).await;
+                match storage.compact(table).await {
+                    // A shard at a time; statements have a turn in between.
+                    Ok(true) => {}
+                    Ok(false) => break,
+                    Err(error) => {
+                        tracing::warn!("table {table:?} could not be compacted: {error}");
+                        break;
+                    }
+                }
             }
+            let _turn = writers.take(table).await;
             let Some(on) = Remote::of(&database) else {
                 continue;
             };
@@ -87,7 +96,10 @@ impl Remote {
         let here = |owner| self.workers.list().iter().any(|at| at.number == owner);
         let is_remote = |owner| owner != skewer_storage::MASTER && here(owner);
         let chosen = table.worth_merging(is_remote, storage.segment_rows());
-        if chosen.is_empty() {
+        // Without the owner of a shard rows would be divided among those who are there, and those that
+        // lie together would do so no more.
+        let mut owners = table.owners_of_shards().into_iter().flatten().flatten();
+        if chosen.is_empty() || !owners.all(here) {
             return Ok(());
         }
         let removed: Vec<u64> = chosen.iter().map(|segment| segment.id).collect();

@@ -19,7 +19,7 @@ use tokio::runtime::{Handle, Runtime};
 use tokio::sync::mpsc;
 
 use crate::budget::Budgets;
-use crate::cluster::members_table::SysOfMaster;
+use crate::cluster::members_table::with_cluster;
 use crate::cluster::remote_sys::RemoteTables;
 use crate::cluster::tasks_read::TasksOfQuery;
 use crate::cluster::{ClusterOptions, Master, MemberState};
@@ -28,7 +28,7 @@ use crate::environment::{self, THREAD};
 use crate::error::Error;
 use crate::memory::MemoryBudget;
 use crate::progress::Elsewhere;
-use crate::running_table::SysWithRunning;
+use crate::running_table::with_running;
 use crate::session::Session;
 use crate::turns::{DEFAULT_LIMIT, Turns};
 
@@ -407,11 +407,11 @@ impl DatabaseInner {
     /// Schema `sys`, as a statement sees it that reads `snapshot`.
     pub(crate) fn sys_schema(&self, snapshot: Arc<Snapshot>) -> Arc<dyn SchemaProvider> {
         let sys = self.sys.schema_provider();
-        let sys = Arc::new(SysWithRunning::new(sys, Arc::clone(&self.turns)));
+        let sys = Arc::new(with_running(sys, Arc::clone(&self.turns)));
         match &self.distribution {
             Distribution::Cluster(master) => {
                 let master = Arc::downgrade(master.inner());
-                Arc::new(SysOfMaster::new(sys, master, snapshot))
+                Arc::new(with_cluster(sys, master, snapshot))
             }
             Distribution::None | Distribution::InProcess(_) => sys,
         }

@@ -17,7 +17,8 @@
 //! * `planning`: from a logical plan to operators, `cooperation`: operators that can be cancelled
 //! * [`cluster`]: a database over several processes
 //! * `environment`: threads, memory and temporary files, `memory`: the limit of what operators hold
-//! * `turns`: how many statements run queries at once, `running_table`: which, as a table
+//! * `turns`: how many statements run queries at once, `running_table`: which, as a table,
+//!   `one_more_table`: such tables in schema `sys`
 //! * `record`: a statement's row in `sys.queries`, `tables_read`: the tables that it read
 //! * [`report`]: EXPLAIN PROFILE
 //! * `budget`: how much is recorded, where that is not to cost more than a share of the time
@@ -34,6 +35,7 @@ mod environment;
 pub mod error;
 mod last_query_id;
 mod memory;
+mod one_more_table;
 mod planning;
 pub mod prepared;
 pub mod progress;

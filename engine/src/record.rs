@@ -56,7 +56,9 @@ pub(crate) struct StatementRecord {
     _running: Arc<()>,
     progress: ProgressHandle,
     sql: String,
+    /// When it arrived.
     started_at: SystemTime,
+    /// When its turn came.
     started: Instant,
     /// What learns what the statement took, and under which fingerprint.
     charged_to: Option<(Arc<Budgets>, String)>,
@@ -82,69 +84,23 @@ impl StatementRecord {
         running: Arc<()>,
         progress: ProgressHandle,
     ) -> Self {
-        Self {
-            recorder: Recorder::new(
-                query_id,
-                settings.level,
-                settings.sample_rate,
-                RecorderLimits {
-                    time_share: settings.budget,
-                    ..RecorderLimits::default()
-                },
-            ),
-            sys: Some(sys),
-            workers: Vec::new(),
-            last_query_id,
-            _running: running,
-            progress,
-            sql: sql.to_owned(),
-            started_at: SystemTime::now(),
-            started: Instant::now(),
-            charged_to: None,
-            planned: None,
-            rows: 0,
-            tables_read: None,
-            ended: None,
-            cancelled: None,
-            done: false,
-        }
+        let limits = RecorderLimits {
+            time_share: settings.budget,
+            ..RecorderLimits::default()
+        };
+        let recorder = Recorder::new(query_id, settings.level, settings.sample_rate, limits);
+        let mut record = Self::of(recorder);
+        record.sys = Some(sys);
+        record.last_query_id = last_query_id;
+        record._running = running;
+        record.progress = progress;
+        sql.clone_into(&mut record.sql);
+        record
     }
 
-    /// A record of the same statement under another id: it is run again as a whole.
-    pub(crate) fn anew(&self, query_id: i64) -> Self {
-        let recorder = &self.recorder;
+    fn of(recorder: Arc<Recorder>) -> Self {
         Self {
-            recorder: Recorder::new(
-                query_id,
-                recorder.level(),
-                recorder.sample_rate(),
-                recorder.limits(),
-            ),
-            sys: self.sys.clone(),
-            workers: Vec::new(),
-            last_query_id: Arc::clone(&self.last_query_id),
-            _running: Arc::clone(&self._running),
-            progress: self.progress.clone(),
-            sql: self.sql.clone(),
-            started_at: SystemTime::now(),
-            started: Instant::now(),
-            charged_to: None,
-            planned: None,
-            rows: 0,
-            tables_read: None,
-            ended: None,
-            cancelled: None,
-            done: false,
-        }
-    }
-
-    /// A statement that leaves no trace: it asks about others, or only sets something. Its tasks
-    /// are told from those of others by a number below 0.
-    pub(crate) fn untraced() -> Self {
-        static LAST: AtomicI64 = AtomicI64::new(0);
-        let number = LAST.fetch_sub(1, Ordering::Relaxed) - 1;
-        Self {
-            recorder: Recorder::new(number, Level::Off, 1.0, RecorderLimits::default()),
+            recorder,
             sys: None,
             workers: Vec::new(),
             last_query_id: Arc::default(),
@@ -161,6 +117,29 @@ impl StatementRecord {
             cancelled: None,
             done: false,
         }
+    }
+
+    /// A record of the same statement under another id: it is run again as a whole.
+    pub(crate) fn anew(&self, query_id: i64) -> Self {
+        let recorder = &self.recorder;
+        let (level, rate) = (recorder.level(), recorder.sample_rate());
+        let mut anew = Self::of(Recorder::new(query_id, level, rate, recorder.limits()));
+        anew.sys = self.sys.clone();
+        anew.last_query_id = Arc::clone(&self.last_query_id);
+        anew._running = Arc::clone(&self._running);
+        anew.progress = self.progress.clone();
+        anew.sql = self.sql.clone();
+        anew.charged_to = self.charged_to.clone();
+        anew
+    }
+
+    /// A statement that leaves no trace: it asks about others, or only sets something. Its tasks
+    /// are told from those of others by a number below 0.
+    pub(crate) fn untraced() -> Self {
+        static LAST: AtomicI64 = AtomicI64::new(0);
+        let number = LAST.fetch_sub(1, Ordering::Relaxed) - 1;
+        let limits = RecorderLimits::default();
+        Self::of(Recorder::new(number, Level::Off, 1.0, limits))
     }
 
     /// The same; once it has finished, `budgets` learn what the statement of fingerprint
@@ -200,6 +179,11 @@ impl StatementRecord {
                 self.workers.push(number);
             }
         }
+    }
+
+    /// It has waited for its turn until now: neither planning nor execution.
+    pub(crate) fn has_its_turn(&mut self) {
+        self.started = Instant::now();
     }
 
     /// Planning ends and execution begins.
@@ -327,6 +311,6 @@ fn nanos(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
 }
 
-fn nanos_since_epoch(time: SystemTime) -> i64 {
+pub(crate) fn nanos_since_epoch(time: SystemTime) -> i64 {
     nanos(time.duration_since(UNIX_EPOCH).unwrap_or_default())
 }

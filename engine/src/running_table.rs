@@ -1,61 +1,20 @@
 //! `sys.running`: the statements that run queries now, and those that wait for their turn.
 
-use std::fmt;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use async_trait::async_trait;
 use datafusion::arrow::array::{
     ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray, TimestampNanosecondArray,
 };
-use datafusion::catalog::{SchemaProvider, TableProvider};
+use datafusion::catalog::SchemaProvider;
 use datafusion::common::Result;
-use datafusion::datasource::MemTable;
 
+use crate::one_more_table::OneMoreTable;
+use crate::record::nanos_since_epoch;
 use crate::turns::{Listed, Turns};
 
-/// The table's name in schema `sys`.
-const RUNNING: &str = "running";
-
-/// Schema `sys` with one more table.
-pub(crate) struct SysWithRunning {
-    sys: Arc<dyn SchemaProvider>,
-    turns: Arc<Turns>,
-}
-
-impl SysWithRunning {
-    /// `sys`, and the statements of `turns`.
-    pub(crate) fn new(sys: Arc<dyn SchemaProvider>, turns: Arc<Turns>) -> Self {
-        Self { sys, turns }
-    }
-}
-
-impl fmt::Debug for SysWithRunning {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("schema sys with running statements")
-    }
-}
-
-#[async_trait]
-impl SchemaProvider for SysWithRunning {
-    fn table_names(&self) -> Vec<String> {
-        let mut names = self.sys.table_names();
-        names.push(RUNNING.to_owned());
-        names
-    }
-
-    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        if name != RUNNING {
-            return self.sys.table(name).await;
-        }
-        let rows = rows(&self.turns.list())?;
-        let table = MemTable::try_new(rows.schema(), vec![vec![rows]])?;
-        Ok(Some(Arc::new(table)))
-    }
-
-    fn table_exist(&self, name: &str) -> bool {
-        name == RUNNING || self.sys.table_exist(name)
-    }
+/// `sys` with the statements of `turns`.
+pub(crate) fn with_running(sys: Arc<dyn SchemaProvider>, turns: Arc<Turns>) -> OneMoreTable {
+    OneMoreTable::new(sys, "running", move || rows(&turns.list()).map(Some))
 }
 
 fn rows(statements: &[(Listed, bool)]) -> Result<RecordBatch> {
@@ -65,7 +24,7 @@ fn rows(statements: &[(Listed, bool)]) -> Result<RecordBatch> {
         true => "running",
         false => "waiting",
     });
-    let since = each().map(|statement| nanos(statement.since));
+    let since = each().map(|statement| nanos_since_epoch(statement.since));
     let columns: [(&str, ArrayRef, bool); 6] = [
         (
             "query_id",
@@ -101,9 +60,4 @@ fn rows(statements: &[(Listed, bool)]) -> Result<RecordBatch> {
         ),
     ];
     Ok(RecordBatch::try_from_iter_with_nullable(columns)?)
-}
-
-fn nanos(time: SystemTime) -> i64 {
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use skewer_profiling::sampling::mixed;
 use skewer_storage::{Snapshot, TableMeta};
 
 /// A table as a statement read it.
@@ -19,15 +20,12 @@ impl TableRead {
     fn of(table: &TableMeta) -> Self {
         let mut hash: u64 = 0;
         for segment in &table.segments {
-            // The order of segments is no matter; each counts by a hash of its own (SplitMix64).
-            let mut own = segment
+            // The order of segments is no matter; each counts by a hash of its own.
+            let own = segment
                 .id
                 .wrapping_mul(64)
-                .wrapping_add(u64::from(segment.owner))
-                .wrapping_add(0x9e37_79b9_7f4a_7c15);
-            own = (own ^ (own >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            own = (own ^ (own >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            hash = hash.wrapping_add(own ^ (own >> 31));
+                .wrapping_add(segment.owner.into());
+            hash = hash.wrapping_add(mixed(own));
         }
         Self {
             table: format!("{}.{}", table.schema_name, table.name),
@@ -98,8 +96,8 @@ impl TablesRead {
                 )
             } else {
                 format!(
-                    "Table {table} has been written since query {query_id} ran: its {} rows may \
-                     be others.",
+                    "Files of table {table} have been written anew since query {query_id} ran, by a \
+                     statement, a merge or REBALANCE: its {} rows may be others.",
                     now.rows
                 )
             })

@@ -8,6 +8,7 @@ use datafusion::logical_expr::Expr;
 use datafusion::prelude::SessionContext;
 
 use crate::isolation::expanded::{ExpandedTable, Expansion};
+use crate::sampling::is_sampled;
 use crate::store::Store;
 
 /// Adds the functions to a session.
@@ -17,6 +18,7 @@ pub(crate) fn register(store: &Arc<Store>, context: &SessionContext) {
         let name = direction.name();
         context.register_udtf(name, Arc::new(Trace { store, direction }));
     }
+    context.register_udf(is_sampled());
 }
 
 #[derive(Debug, Clone, Copy)]

@@ -5,15 +5,20 @@
 //! are among those of a higher one. That is why the rate may fall while a query runs: in the end,
 //! what the last threshold admits has been traced from the first row on.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use datafusion::arrow::array::{ArrayRef, AsArray, BooleanArray};
+use datafusion::arrow::datatypes::{DataType, Float64Type, Int64Type};
+use datafusion::common::internal_err;
+use datafusion::logical_expr::{ColumnarValue, ScalarUDF, Volatility, create_udf};
 use thread_local::ThreadLocal;
 
 /// A number for a row id that says nothing of it: the finalizer of SplitMix64 (Steele, Lea and
 /// Flood, OOPSLA 2014). It is asked for every row, where a hasher's set-up would be most of the cost.
-fn mixed(id: i64) -> u64 {
-    let mut bits = (id as u64).wrapping_add(0x9e37_79b9_7f4a_7c15);
+pub fn mixed(number: u64) -> u64 {
+    let mut bits = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     bits ^ (bits >> 31)
@@ -22,11 +27,39 @@ fn mixed(id: i64) -> u64 {
 /// Spending below this is not compared with a budget: planning has taken longer.
 const WORTH_CHECKING: Duration = Duration::from_micros(50);
 
+/// `is_sampled(row id, rate) → boolean`: whether a rate admits a record. What the profiler finds
+/// under a rate that fell while the query ran is compared by that.
+pub fn is_sampled() -> ScalarUDF {
+    let arguments = vec![DataType::Int64, DataType::Float64];
+    let evaluate = |arguments: &[ColumnarValue]| {
+        let arrays = ColumnarValue::values_to_arrays(arguments)?;
+        let [ids, rates] = arrays.as_slice() else {
+            return internal_err!("is_sampled takes two arguments");
+        };
+        let (ids, rates) = (
+            ids.as_primitive::<Int64Type>(),
+            rates.as_primitive::<Float64Type>(),
+        );
+        let traced = ids.iter().zip(rates);
+        let traced = traced.map(|(id, rate)| Some(Choice::of_rate(rate?).traces(id?)));
+        let traced: ArrayRef = Arc::new(traced.collect::<BooleanArray>());
+        Ok(ColumnarValue::Array(traced))
+    };
+    create_udf(
+        "is_sampled",
+        arguments,
+        DataType::Boolean,
+        Volatility::Immutable,
+        Arc::new(evaluate),
+    )
+}
+
 /// Chooses the base records of a query that are traced.
 ///
-/// With a budget, each thread compares what it has spent on recording with the time since the query
-/// began, and if it is more than the budget's share, halves the rate. So no thread is slowed down by
-/// much more than that share, whatever the other threads do.
+/// With a budget, each thread compares what it has spent on recording with the time since the rate
+/// was last halved (or the query began), and if it is more than the budget's share, halves the rate.
+/// So no thread is slowed down by much more than that share, whatever the other threads do; and what
+/// a higher rate has cost is not held against a lower one.
 #[derive(Debug)]
 pub struct Sampling {
     /// The share of base records that is traced now, as the bits of a float.
@@ -34,8 +67,19 @@ pub struct Sampling {
     /// The share of the query's time that recording may take.
     budget: Option<f64>,
     started: Instant,
-    /// Nanoseconds that each thread has spent on recording.
-    spent: ThreadLocal<AtomicU64>,
+    /// Each written by its thread alone.
+    windows: ThreadLocal<Window>,
+}
+
+/// What a thread has spent on recording at the present rate.
+#[derive(Debug, Default)]
+struct Window {
+    /// The rate, as the bits of a float.
+    rate: AtomicU64,
+    /// When it began, in nanoseconds since the query began.
+    began: AtomicU64,
+    /// Nanoseconds spent since.
+    spent: AtomicU64,
 }
 
 impl Sampling {
@@ -46,7 +90,7 @@ impl Sampling {
             rate: AtomicU64::new(rate.to_bits()),
             budget,
             started: Instant::now(),
-            spent: ThreadLocal::new(),
+            windows: ThreadLocal::new(),
         }
     }
 
@@ -67,17 +111,33 @@ impl Sampling {
 
     /// This thread has spent `time` on recording.
     pub(crate) fn spend(&self, time: Duration) {
+        if self.budget.is_some() {
+            self.spend_at(nanos(self.started.elapsed()), nanos(time));
+        }
+    }
+
+    /// The same, `now` nanoseconds after the query began.
+    fn spend_at(&self, now: u64, time: u64) {
         let Some(budget) = self.budget else { return };
-        let spent = self.spent.get_or_default();
-        // Only this thread writes it.
-        let total = spent.load(Ordering::Relaxed) + nanos(time);
-        spent.store(total, Ordering::Relaxed);
-        if total > nanos(WORTH_CHECKING)
-            && total as f64 > budget * self.started.elapsed().as_nanos() as f64
-        {
-            // Two threads may halve the same rate at once: one of them will find that out again.
-            let half = self.rate() / 2.0;
-            self.rate.store(half.to_bits(), Ordering::Relaxed);
+        let rate = self.rate.load(Ordering::Relaxed);
+        let window = self.windows.get_or(|| Window {
+            rate: AtomicU64::new(rate),
+            ..Window::default()
+        });
+        if window.rate.swap(rate, Ordering::Relaxed) != rate {
+            // Another thread has halved it: this may have been spent at the rate before.
+            window.began.store(now, Ordering::Relaxed);
+            window.spent.store(0, Ordering::Relaxed);
+            return;
+        }
+        let spent = window.spent.load(Ordering::Relaxed) + time;
+        window.spent.store(spent, Ordering::Relaxed);
+        let passed = now.saturating_sub(window.began.load(Ordering::Relaxed));
+        if spent > nanos(WORTH_CHECKING) && spent as f64 > budget * passed as f64 {
+            let half = (f64::from_bits(rate) / 2.0).to_bits();
+            // If another thread was faster, it has halved this very rate.
+            let order = Ordering::Relaxed;
+            let _ = self.rate.compare_exchange(rate, half, order, order);
         }
     }
 }
@@ -113,7 +173,7 @@ impl Choice {
 
     /// Whether record `id` is traced.
     pub fn traces(self, id: i64) -> bool {
-        self.is_all() || mixed(id) < self.threshold
+        self.is_all() || mixed(id as u64) < self.threshold
     }
 }
 
@@ -137,21 +197,39 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_falls_when_recording_takes_more_than_its_budget() {
+    fn the_rate_falls_until_recording_takes_no_more_than_its_budget() {
+        const BATCH: u64 = 1_000_000;
+        // Of each batch's time, recording takes a fixed part and one that follows the rate.
+        let settled = |fixed: f64, of_rate: f64| {
+            let sampling = Sampling::new(1.0, Some(0.05));
+            assert!(!sampling.is_complete());
+            for batch in 1..=1_000 {
+                let share = fixed + of_rate * sampling.rate();
+                sampling.spend_at(batch * BATCH, (share * BATCH as f64) as u64);
+            }
+            sampling.rate()
+        };
+        assert_eq!(settled(0.0, 0.04), 1.0);
+        // The least rate that is needed, and not one below it.
+        assert_eq!(settled(0.0, 0.39), 0.125);
+        assert_eq!(settled(0.01, 0.3), 0.125);
+        assert!(settled(0.2, 0.3) < 1e-12, "nothing would be little enough");
+    }
+
+    #[test]
+    fn many_threads_that_overspend_at_once_halve_the_rate_once() {
         let sampling = Sampling::new(1.0, Some(0.01));
-        assert!(!sampling.is_complete());
-        assert_eq!(sampling.rate(), 1.0);
-        sampling.spend(Duration::from_nanos(100));
-        assert_eq!(sampling.rate(), 1.0, "that is nothing");
-        // More than the query has taken until now, and so more than its hundredth.
-        for halved in 1..=4 {
-            sampling.spend(Duration::from_secs(3600));
-            assert!((sampling.rate() - 0.5_f64.powi(halved)).abs() < 1e-9);
-        }
-        for _ in 0..64 {
-            sampling.spend(Duration::from_secs(3600));
-        }
-        assert!(sampling.choice().is_none());
+        let all = std::sync::Barrier::new(8);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    sampling.spend_at(10, 0);
+                    all.wait();
+                    sampling.spend_at(1_000_000, 1_000_000);
+                });
+            }
+        });
+        assert_eq!(sampling.rate(), 0.5);
     }
 
     #[test]

@@ -137,8 +137,8 @@ impl SysTables {
         Arc::new(SysSchema::new(Arc::clone(&self.store)))
     }
 
-    /// Adds the table functions `backward_trace(query_id, output_row)` and
-    /// `forward_trace(query_id, table_name, row_id)` to a session.
+    /// Adds to a session the table functions `backward_trace(query_id, output_row)` and
+    /// `forward_trace(query_id, table_name, row_id)`, and the function `is_sampled(row_id, rate)`.
     pub fn register_functions(&self, context: &SessionContext) {
         functions::register(&self.store, context);
     }

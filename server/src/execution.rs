@@ -90,17 +90,6 @@ impl Connection {
                 self.text_row(&value).await?;
                 "SHOW".to_owned()
             }
-            Command::Profile { query_id } => {
-                let report = self.report_on(*query_id).await?;
-                let formats = [Format::Text];
-                if describe {
-                    self.describe_rows(&text_column(REPORT), &formats).await?;
-                }
-                for row in Rows::new(&report, &formats).map_err(unwritable)? {
-                    self.socket.feed(Backend::DataRow(row)).await?;
-                }
-                "SHOW".to_owned()
-            }
             Command::Declare(declare) => {
                 let values = bound.map_or(&[][..], |(values, _)| values);
                 self.declare(declare, values, sql).await?;
@@ -138,25 +127,6 @@ impl Connection {
             Command::Nothing { tag } => (*tag).to_owned(),
         };
         self.complete(tag).await
-    }
-
-    /// What EXPLAIN PROFILE would say of a query that has ended.
-    async fn report_on(&self, query_id: Option<i64>) -> Result<RecordBatch, Failure> {
-        let Some(query_id) = query_id.or_else(|| self.session.last_query_id()) else {
-            let text = "no query has run yet in this session";
-            return Err(SqlError::new("55000", text).into());
-        };
-        // With a session of its own, so that the user's last query stays what it is.
-        let questions = self.session.database().session();
-        let known = format!("SELECT 1 FROM sys.queries WHERE query_id = {query_id}");
-        let found = async { questions.sql(&known).await?.collect().await }.await;
-        let found = found.map_err(|error| SqlError::of(&error, ""))?;
-        if found.iter().all(|batch| batch.num_rows() == 0) {
-            let text = format!("sys.queries has no query {query_id}");
-            return Err(SqlError::new("22023", text).into());
-        }
-        let report = skewer::report::of_query(&self.session, query_id).await;
-        Ok(report.map_err(|error| SqlError::of(&error, ""))?)
     }
 
     async fn no_block(&mut self) -> Result<(), Broken> {
@@ -492,9 +462,6 @@ pub(crate) fn tag_text(tag: &Tag, rows: u64) -> String {
         Tag::Prepare(..) => "PREPARE".to_owned(),
     }
 }
-
-/// The column of EXPLAIN PROFILE's report.
-pub(crate) const REPORT: &str = "EXPLAIN PROFILE";
 
 /// The column of SHOW.
 pub(crate) fn text_column(name: &str) -> Schema {

@@ -20,7 +20,7 @@ use crate::decode;
 use crate::encode::Format;
 use crate::encode::types::{PgType, kinds};
 use crate::error::SqlError;
-use crate::execution::{Cursor, REPORT, changed, tag_text, text_column};
+use crate::execution::{Cursor, changed, tag_text, text_column};
 use crate::statement::{Command, Tag};
 
 /// A statement that has been parsed and described.
@@ -143,9 +143,6 @@ impl Connection {
             }
             Some(Command::Show { name }) => {
                 return Ok((Vec::new(), Some(Arc::new(text_column(name)))));
-            }
-            Some(Command::Profile { .. }) => {
-                return Ok((Vec::new(), Some(Arc::new(text_column(REPORT)))));
             }
             _ => return Ok((Vec::new(), None)),
         };

@@ -25,8 +25,6 @@ pub(crate) enum Command {
     Set { name: String, value: String },
     /// SHOW of such a thing.
     Show { name: String },
-    /// SHOW PROFILE: the report on the query with this id, or on the session's last one.
-    Profile { query_id: Option<i64> },
     /// DECLARE of a cursor.
     Declare(Box<Declare>),
     /// FETCH and MOVE.
@@ -100,10 +98,6 @@ impl Command {
                 Some((name, value)) => Ok(Self::Set { name, value }),
                 None => Self::sql(sql),
             },
-            ("SHOW", "PROFILE") if words.0.len() == 2 => Ok(Self::Profile { query_id: None }),
-            ("SHOW", "PROFILE") if words.number(2).is_some() => Ok(Self::Profile {
-                query_id: words.number(2),
-            }),
             ("SHOW", _) => match settings::parse_show(&words.0) {
                 Some(name) => Ok(Self::Show { name }),
                 None => Self::sql(sql),
@@ -160,6 +154,8 @@ impl Tag {
             Statement::Query(_) => Self::Rows,
             Statement::Explain(_) | Statement::ExplainProfile(_) => Self::Look("EXPLAIN"),
             Statement::Rebalance { .. } => Self::Look("REBALANCE"),
+            Statement::ExportProfile { .. } => Self::Look("EXPORT"),
+            Statement::ImportProfile { .. } => Self::Look("IMPORT"),
             Statement::CreateTable(table) if table.query.is_some() => Self::Changed("SELECT"),
             Statement::CreateTable(_) | Statement::CreateExternalTable(_) => {
                 Self::Done("CREATE TABLE")
@@ -223,14 +219,6 @@ impl Words {
         (word(0).unwrap_or(""), word(1).unwrap_or(""))
     }
 
-    /// The number that is the last token, at this place.
-    fn number(&self, place: usize) -> Option<i64> {
-        match &self.0[place..] {
-            [Token::Number(digits, _)] => digits.parse().ok(),
-            _ => None,
-        }
-    }
-
     fn has(&self, wanted: &str) -> bool {
         self.0.iter().any(|token| {
             matches!(token, Token::Word(word)
@@ -291,11 +279,9 @@ mod tests {
             value: "x".to_owned(),
         };
         assert_eq!(parse("SET application_name = 'x'"), set);
-        assert_eq!(
-            parse("show profile 12;"),
-            Command::Profile { query_id: Some(12) }
-        );
-        assert_eq!(parse("SHOW PROFILE"), Command::Profile { query_id: None });
+        for show in ["show profile 12;", "SHOW PROFILE"] {
+            assert!(matches!(parse(show), Command::Sql { .. }), "{show}");
+        }
         assert!(matches!(parse("SHOW profile.level"), Command::Sql { .. }));
         assert!(matches!(
             parse("SET profile.level = 'calls'"),

@@ -144,7 +144,12 @@ pub(crate) fn parse_diff(parser: &mut DFParser<'_>) -> Result<Statement, ParserE
 
 /// What follows SHOW PROFILE.
 pub(crate) fn parse_show(parser: &mut DFParser<'_>) -> Result<Statement, ParserError> {
+    let at = parser.parser.peek_token();
     let options = parse_options(parser)?;
+    if options.level.is_some() || options.sample.is_some() {
+        let expected = "FORMAT or AS SQL (LEVEL and SAMPLE are of statements that run a query)";
+        return parser.parser.expected(expected, at);
+    }
     let query_id = match parser.parser.peek_token().token {
         Token::EOF | Token::SemiColon => None,
         _ => Some(query_id(parser)?),

@@ -541,6 +541,7 @@ mod tests {
         ));
         for (sql, expected) in [
             ("EXPLAIN PROFILE DIFF 3", "Expected: ,"),
+            ("SHOW PROFILE (LEVEL calls) 7", "FORMAT or AS SQL"),
             ("EXPORT PROFILE x TO 'a'", "the id of a query"),
             (
                 "EXPORT PROFILE 1 TO 'a' (FORMAT csv)",

@@ -249,13 +249,22 @@ impl StatementCatalog {
             let resolved = reference.clone().resolve(CATALOG, self.default_schema());
             matches!(&*resolved.schema, SYS | INFORMATION_SCHEMA)
                 || self.extra.contains_key(&*resolved.schema)
-                || (self.base.table_functions().contains_key(&*resolved.table)
-                    && (resolved.table.ends_with("_trace") || &*resolved.table == "blame"))
+                || self.is_system_function(&Name {
+                    schema: resolved.schema.to_string(),
+                    table: resolved.table.to_string(),
+                })
         });
         match system.next() {
             None => false,
             Some(first) => first && system.all(|is| is),
         }
+    }
+
+    /// A table function over schema `sys` and no table of the same name.
+    fn is_system_function(&self, name: &Name) -> bool {
+        self.base.table_functions().contains_key(&name.table)
+            && (name.table.ends_with("_trace") || name.table == "blame")
+            && !self.exists(name)
     }
 
     fn must_exist(&self, state: &SessionState, reference: &TableReference) -> Result<(), Error> {

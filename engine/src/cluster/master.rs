@@ -268,11 +268,12 @@ impl Inner {
                 if self.members.incarnation_of(number) != Some(incarnation) {
                     return exec_err!("{peer} takes no part, and has to register");
                 }
+                // Without the list there is no answer: an empty one would let everybody in again.
                 let revoked = || {
-                    let entries = self.revocations.entries().unwrap_or_default();
-                    entries.iter().map(ToString::to_string).collect()
+                    let entries = self.revocations.entries().map_err(external)?;
+                    Ok(entries.iter().map(ToString::to_string).collect())
                 };
-                calls::encode(&self.members.after(known, revoked).await)
+                calls::encode(&self.members.after(known, revoked).await?)
             }
             calls::LEAVE => {
                 let Leave { incarnation } = calls::decode(body)?;

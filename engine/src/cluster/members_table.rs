@@ -1,76 +1,31 @@
 //! `sys.cluster`: the nodes of a cluster as they are now.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::{Arc, Weak};
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use async_trait::async_trait;
 use datafusion::arrow::array::{
     ArrayRef, Int64Array, RecordBatch, StringArray, TimestampNanosecondArray,
 };
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
-use datafusion::catalog::{SchemaProvider, TableProvider};
-use datafusion::common::{DataFusionError, Result};
-use datafusion::datasource::MemTable;
+use datafusion::catalog::SchemaProvider;
+use datafusion::common::Result;
 use skewer_storage::Snapshot;
 
 use super::master::Inner;
 use super::members::MemberState;
+use crate::one_more_table::OneMoreTable;
+use crate::record::nanos_since_epoch;
 
-/// The table's name in schema `sys`.
-const CLUSTER: &str = "cluster";
-
-/// Schema `sys` of a master: with one more table.
-pub(crate) struct SysOfMaster {
+/// `sys` of a master, with the nodes of the cluster and what they have in `snapshot`.
+pub(crate) fn with_cluster(
     sys: Arc<dyn SchemaProvider>,
     master: Weak<Inner>,
     snapshot: Arc<Snapshot>,
-}
-
-impl fmt::Debug for SysOfMaster {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("schema sys of a master")
-    }
-}
-
-impl SysOfMaster {
-    /// `sys`, and the nodes of the cluster with what they have in `snapshot`.
-    pub(crate) fn new(
-        sys: Arc<dyn SchemaProvider>,
-        master: Weak<Inner>,
-        snapshot: Arc<Snapshot>,
-    ) -> Self {
-        Self {
-            sys,
-            master,
-            snapshot,
-        }
-    }
-}
-
-#[async_trait]
-impl SchemaProvider for SysOfMaster {
-    fn table_names(&self) -> Vec<String> {
-        let mut names = self.sys.table_names();
-        names.push(CLUSTER.to_owned());
-        names
-    }
-
-    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>, DataFusionError> {
-        match (name, self.master.upgrade()) {
-            (CLUSTER, Some(master)) => {
-                let rows = rows(&master, &self.snapshot)?;
-                let table = MemTable::try_new(rows.schema(), vec![vec![rows]])?;
-                Ok(Some(Arc::new(table)))
-            }
-            _ => self.sys.table(name).await,
-        }
-    }
-
-    fn table_exist(&self, name: &str) -> bool {
-        name == CLUSTER || self.sys.table_exist(name)
-    }
+) -> OneMoreTable {
+    OneMoreTable::new(sys, "cluster", move || {
+        let master = master.upgrade();
+        master.map(|master| rows(&master, &snapshot)).transpose()
+    })
 }
 
 /// A node's part of the tables.
@@ -97,11 +52,6 @@ fn shares_of(snapshot: &Snapshot) -> HashMap<u32, Share> {
         }
     }
     shares
-}
-
-fn nanos(time: SystemTime) -> i64 {
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
 }
 
 fn rows(master: &Inner, snapshot: &Snapshot) -> Result<RecordBatch> {
@@ -152,11 +102,19 @@ fn rows(master: &Inner, snapshot: &Snapshot) -> Result<RecordBatch> {
         ),
         (
             "since",
-            times(each.clone().map(|m| Some(nanos(m.since))).collect()),
+            times(
+                each.clone()
+                    .map(|m| Some(nanos_since_epoch(m.since)))
+                    .collect(),
+            ),
         ),
         (
             "last_heartbeat",
-            times(each.clone().map(|m| m.last_heartbeat.map(nanos)).collect()),
+            times(
+                each.clone()
+                    .map(|m| m.last_heartbeat.map(nanos_since_epoch))
+                    .collect(),
+            ),
         ),
         (
             "clock_offset_ns",

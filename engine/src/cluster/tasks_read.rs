@@ -35,6 +35,10 @@ struct Scans {
 impl TasksRead {
     /// A task of a query is about to run.
     pub(crate) fn watch(&self, query_id: i64, plan: &Arc<dyn ExecutionPlan>) {
+        // Merges in the background have no number: nobody asks how far they are.
+        if query_id == 0 {
+            return;
+        }
         let now = Instant::now();
         let leaves = leaves(plan).into_iter();
         let leaves = leaves.map(|scan| (Arc::downgrade(&scan.plan), scan.rows));

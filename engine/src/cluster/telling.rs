@@ -6,6 +6,8 @@
 
 use std::time::{Duration, Instant};
 
+use datafusion::common::Result;
+
 use super::calls::{MemberAt, MemberList};
 use super::members::{Entries, MemberState, Members};
 
@@ -27,13 +29,13 @@ pub enum Answer {
 impl Members {
     /// What a worker is told now that knows version `known`, 0 if it knows nothing; `revoked` are
     /// the certificates that are not valid any more.
-    pub fn answer(&self, known: u64, revoked: impl Fn() -> Vec<String>) -> Answer {
+    pub fn answer(&self, known: u64, revoked: impl Fn() -> Result<Vec<String>>) -> Result<Answer> {
         let now = self.clocks.now().steady;
         let entries = self.entries.read();
         let version = *self.version.borrow();
         let complete = known == 0 || known > version;
         if !complete && known == version {
-            return Answer::Nothing;
+            return Ok(Answer::Nothing);
         }
         let since = if complete { 0 } else { known };
         let news = entries.log.range(since + 1..).map(|(_, number)| number);
@@ -42,14 +44,14 @@ impl Members {
             let oldest = news.clone().map(|entry| entry.changed.0).min();
             let pause = self.pause(&entries, oldest, now);
             if !pause.is_zero() {
-                return Answer::Later(pause);
+                return Ok(Answer::Later(pause));
             }
         }
         let mut list = MemberList {
             version,
             present: Vec::new(),
             lost: Vec::new(),
-            revoked: (entries.revoked > since).then(revoked),
+            revoked: (entries.revoked > since).then(revoked).transpose()?,
         };
         let mut tell = |member: &super::members::Member| match (&member.state, member.address) {
             (MemberState::Lost(reason), _) => list.lost.push((member.number, reason.to_string())),
@@ -68,7 +70,7 @@ impl Members {
                 .for_each(|entry| tell(&entry.member)),
             false => news.for_each(|entry| tell(&entry.member)),
         }
-        Answer::News(list)
+        Ok(Answer::News(list))
     }
 
     /// How long news that are as old as this may still wait for others.
@@ -81,15 +83,19 @@ impl Members {
     }
 
     /// What a worker is told that knows version `known`, as soon as there is something to tell.
-    pub(crate) async fn after(&self, known: u64, revoked: impl Fn() -> Vec<String>) -> MemberList {
+    pub(crate) async fn after(
+        &self,
+        known: u64,
+        revoked: impl Fn() -> Result<Vec<String>>,
+    ) -> Result<MemberList> {
         // The senders are ours: they are there as long as we are.
         let mut version = self.version.subscribe();
         let mut urgent = self.urgent.subscribe();
         loop {
             version.mark_unchanged();
             urgent.mark_unchanged();
-            match self.answer(known, &revoked) {
-                Answer::News(list) => return list,
+            match self.answer(known, &revoked)? {
+                Answer::News(list) => return Ok(list),
                 Answer::Nothing => {
                     let _ = version.changed().await;
                 }
@@ -145,8 +151,18 @@ mod tests {
         (clocks, members)
     }
 
+    fn nobody() -> Result<Vec<String>> {
+        Ok(Vec::new())
+    }
+
+    #[test]
+    fn without_the_list_of_the_revoked_there_is_no_answer() {
+        let unreadable = || datafusion::common::exec_err!("too many open files");
+        assert!(Members::new([]).answer(0, unreadable).is_err());
+    }
+
     fn news(members: &Members, known: u64) -> MemberList {
-        match members.answer(known, Vec::new) {
+        match members.answer(known, nobody).unwrap() {
             Answer::News(list) => list,
             other => panic!("{other:?}"),
         }
@@ -159,19 +175,20 @@ mod tests {
     #[tokio::test]
     async fn who_knows_the_present_list_is_told_of_the_next() {
         let members = Members::new([(3, "host-3".to_owned())]);
-        let first = members.after(0, || vec!["node 4".to_owned()]).await;
+        let first = members.after(0, || Ok(vec!["node 4".to_owned()]));
+        let first = first.await.unwrap();
         assert_eq!(first.lost, [(3, ABSENT.to_owned())]);
         assert_eq!(first.revoked, Some(vec!["node 4".to_owned()]));
-        let next = members.after(first.version, Vec::new);
+        let next = members.after(first.version, nobody);
         let mut next = std::pin::pin!(next);
         let wait = Duration::from_millis(30);
         assert!(tokio::time::timeout(wait, &mut next).await.is_err());
         members.register(arrival(3, 1), drop);
-        let next = next.await;
+        let next = next.await.unwrap();
         assert_eq!((next.present.len(), next.lost.len()), (1, 0));
         assert_eq!(next.revoked, None);
         members.revocations_changed();
-        let last = members.after(next.version, Vec::new).await;
+        let last = members.after(next.version, nobody).await.unwrap();
         assert_eq!((last.present.len(), last.revoked), (0, Some(vec![])));
     }
 
@@ -183,7 +200,10 @@ mod tests {
         }
         let all = news(&members, 0);
         assert_eq!(numbers(&all), [1, 2, 3, 4, 5]);
-        assert_eq!(members.answer(all.version, Vec::new), Answer::Nothing);
+        assert_eq!(
+            members.answer(all.version, nobody).unwrap(),
+            Answer::Nothing
+        );
         members.lose(2, 1, "it ended", || {});
         let change = news(&members, all.version);
         assert_eq!((numbers(&change), change.lost.len()), (vec![], 1));
@@ -204,11 +224,11 @@ mod tests {
         let known = news(&members, 0).version;
         members.register(arrival(3, 1), drop);
         let pause = PAUSE * 3;
-        assert_eq!(members.answer(known, Vec::new), Answer::Later(pause));
+        assert_eq!(members.answer(known, nobody).unwrap(), Answer::Later(pause));
         clocks.go_on(pause / 3);
         members.register(arrival(4, 1), drop);
         // It waits for the first of them.
-        assert_eq!(members.answer(known, Vec::new), Answer::Later(pause));
+        assert_eq!(members.answer(known, nobody).unwrap(), Answer::Later(pause));
         members.lose(1, 1, "it ended", || {});
         let list = news(&members, known);
         assert_eq!((numbers(&list), list.lost.len()), (vec![3, 4], 1));

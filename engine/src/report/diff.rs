@@ -9,7 +9,7 @@ use super::details::table_name;
 use super::header::Header;
 use super::layout::{WIDTH, item, left, right, shortened};
 use super::plan_tree::{Operator, Plan};
-use super::units::{count, duration, times};
+use super::units::{NO_DIFFERENCE, count, duration, times};
 use super::{COLUMN, Options, as_sql};
 use crate::error::Error;
 use crate::session::Session;
@@ -22,9 +22,6 @@ const FORMAT_VERSION: i64 = 1;
 /// this many nanoseconds.
 const NOTABLE_SHARE: f64 = 0.01;
 const NOTABLE_NS: i64 = 1_000_000;
-
-/// Times that are nearer to each other than this are the same.
-const NO_DIFFERENCE: f64 = 1.05;
 
 /// Of tasks and of records so many are named.
 const NAMED: usize = 5;
@@ -218,7 +215,7 @@ impl Diff {
         }
         let operators = aligned(&plans.0.operators, &plans.1.operators);
         Ok(Self {
-            same_plan: fingerprint(&plans.0.operators) == fingerprint(&plans.1.operators),
+            same_plan: are_the_same(&plans.0.operators, &plans.1.operators),
             asked: inquiry.asked(),
             before,
             after,
@@ -515,32 +512,26 @@ impl Diff {
     }
 }
 
-/// What two plans must have in common to be the same: their operators, what those read and how
-/// they hang together.
-fn fingerprint(operators: &[Operator]) -> Vec<(i64, Option<i64>, &str, Option<&str>)> {
-    let parts = operators.iter().map(|operator| {
-        (
-            operator.operator_id,
-            operator.parent_operator_id,
-            operator.name.as_str(),
-            operator.table.as_deref(),
-        )
-    });
-    parts.collect()
+/// Whether operators do the same. At lower levels scans do not say which table they read.
+fn do_the_same(a: &Operator, b: &Operator) -> bool {
+    let tables = a.table.as_ref().zip(b.table.as_ref());
+    a.name == b.name && tables.is_none_or(|(a, b)| a == b)
+}
+
+/// Whether plans are the same: their operators do the same, and hang together alike.
+fn are_the_same(before: &[Operator], after: &[Operator]) -> bool {
+    let place = |operator: &Operator| (operator.operator_id, operator.parent_operator_id);
+    before.len() == after.len()
+        && (before.iter().zip(after)).all(|(a, b)| place(a) == place(b) && do_the_same(a, b))
 }
 
 /// Pairs the operators of two plans: as many as have the same name and, of scans, table, in the
 /// same order (the longest common subsequence); of equal plans all.
 fn aligned(before: &[Operator], after: &[Operator]) -> Vec<Pair> {
-    let same = |a: &Operator, b: &Operator| {
-        // At lower levels scans do not say which table they read.
-        let tables = a.table.as_ref().zip(b.table.as_ref());
-        a.name == b.name && tables.is_none_or(|(a, b)| a == b)
-    };
     let mut longest = vec![vec![0_usize; after.len() + 1]; before.len() + 1];
     for i in (0..before.len()).rev() {
         for j in (0..after.len()).rev() {
-            longest[i][j] = match same(&before[i], &after[j]) {
+            longest[i][j] = match do_the_same(&before[i], &after[j]) {
                 true => longest[i + 1][j + 1] + 1,
                 false => longest[i + 1][j].max(longest[i][j + 1]),
             };
@@ -550,7 +541,7 @@ fn aligned(before: &[Operator], after: &[Operator]) -> Vec<Pair> {
     let (mut i, mut j) = (0, 0);
     while i < before.len() || j < after.len() {
         let (one, other) = (before.get(i), after.get(j));
-        let both = one.zip(other).is_some_and(|(a, b)| same(a, b));
+        let both = one.zip(other).is_some_and(|(a, b)| do_the_same(a, b));
         let only_before =
             other.is_none() || (one.is_some() && longest[i + 1][j] >= longest[i][j + 1]);
         let (take_before, take_after) = match both {

@@ -8,13 +8,10 @@ use super::base_record::table_sql;
 use super::details::table_name;
 use super::header::Header;
 use super::layout::item;
-use super::units::{count, counted, duration, percent, times};
+use super::units::{NO_DIFFERENCE, count, counted, duration, percent, times};
 use crate::error::Error;
 
 const SECTION: &str = "Left out";
-
-/// Times that are nearer to each other than this are the same.
-const NO_DIFFERENCE: f64 = 1.05;
 
 /// The rows of a table that fulfil a predicate.
 #[derive(Debug, Clone)]

@@ -1,5 +1,8 @@
 //! Numbers as a person reads them.
 
+/// Times that are nearer to each other than this are the same.
+pub(super) const NO_DIFFERENCE: f64 = 1.05;
+
 /// Nanoseconds with three digits and a unit: `431 ns`, `28.9 s`, `2 min 05 s`.
 pub(super) fn duration(nanoseconds: i64) -> String {
     let ns = nanoseconds as f64;

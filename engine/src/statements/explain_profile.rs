@@ -97,7 +97,8 @@ impl Work {
     fn recorded_sql(&self) -> String {
         let clauses = self.without.iter().map(|without| without.clause.as_str());
         let parts: Vec<&str> = [self.sql.as_str()].into_iter().chain(clauses).collect();
-        parts.join(" ")
+        // The text may end in a comment that goes to the end of its line.
+        parts.join("\n")
     }
 }
 
@@ -201,7 +202,8 @@ struct Recorded {
 /// What query `query_id` was, if running it again changes nothing.
 async fn recorded(session: &Session, query_id: i64) -> Result<Recorded, Error> {
     let ask = format!(
-        "SELECT sql, profile_level, sample_rate FROM sys.queries WHERE query_id = {query_id}"
+        "SELECT sql, profile_level, sample_rate, imported_from \
+         FROM sys.queries WHERE query_id = {query_id}"
     );
     let batches = untraced_query(session, &ask).await?;
     let Some(found) = batches.iter().find(|batch| batch.num_rows() > 0) else {
@@ -212,6 +214,13 @@ async fn recorded(session: &Session, query_id: i64) -> Result<Recorded, Error> {
         text.map(|text| text.as_string::<i32>().value(0).to_owned())
             .map_err(|error| Error::Internal(error.to_string()))
     };
+    if found.column(3).is_valid(0) {
+        return Err(Error::Unsupported(format!(
+            "EXPLAIN PROFILE QUERY {query_id}, since query {query_id} was imported from '{}' and its \
+             tables are elsewhere; SHOW PROFILE {query_id} reports on it",
+            text(3)?
+        )));
+    }
     let sample_rate = found.column(2).as_primitive_opt::<Float64Type>();
     let sample_rate = sample_rate.filter(|rate| rate.is_valid(0));
     let settings = ProfileSettings {

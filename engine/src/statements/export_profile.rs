@@ -6,9 +6,12 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
-use datafusion::parquet::arrow::ArrowWriter;
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::parquet::arrow::AsyncArrowWriter;
 use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use datafusion::physical_plan::SendableRecordBatchStream;
 use futures::StreamExt;
@@ -58,18 +61,38 @@ pub(crate) async fn export(
         ExportFormat::Perfetto => trace_events::write(session, query_id, &target).await?,
     };
     let written = i64::try_from(written).unwrap_or(i64::MAX);
-    let columns: [(&str, ArrayRef); 2] = [
-        ("path", std::sync::Arc::new(StringArray::from(vec![path]))),
-        (
-            match format {
-                ExportFormat::Parquet => "rows",
-                ExportFormat::Perfetto => "events",
-            },
-            std::sync::Arc::new(Int64Array::from(vec![written])),
-        ),
-    ];
+    answer(
+        exported_columns(format),
+        vec![
+            Arc::new(StringArray::from(vec![path])),
+            Arc::new(Int64Array::from(vec![written])),
+        ],
+    )
+}
+
+/// The columns of the answer to EXPORT PROFILE.
+pub(crate) fn exported_columns(format: ExportFormat) -> SchemaRef {
+    let counted = match format {
+        ExportFormat::Parquet => "rows",
+        ExportFormat::Perfetto => "events",
+    };
+    Arc::new(Schema::new(vec![
+        Field::new("path", DataType::Utf8, false),
+        Field::new(counted, DataType::Int64, false),
+    ]))
+}
+
+/// The columns of the answer to IMPORT PROFILE.
+pub(crate) fn imported_columns() -> SchemaRef {
+    Arc::new(Schema::new(vec![
+        Field::new("query_id", DataType::Int64, false),
+        Field::new("sql", DataType::Utf8, false),
+    ]))
+}
+
+fn answer(schema: SchemaRef, columns: Vec<ArrayRef>) -> Result<QueryStream, Error> {
     Ok(QueryStream::ready(
-        RecordBatch::try_from_iter(columns)?,
+        RecordBatch::try_new(schema, columns)?,
         None,
     ))
 }
@@ -83,8 +106,11 @@ pub(super) struct Unfinished {
 
 impl Unfinished {
     pub(super) fn beside(target: &Path) -> Self {
+        /// Two sessions may write to one target: each has a name of its own.
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let mut name = target.file_name().unwrap_or_default().to_os_string();
-        name.push(format!(".{}.tmp", std::process::id()));
+        name.push(format!(".{}-{number}.tmp", std::process::id()));
         Self {
             temporary: target.with_file_name(name),
             target: target.to_owned(),
@@ -184,25 +210,58 @@ fn text_of(batches: &[RecordBatch], column: &str) -> Option<String> {
 
 /// Writes the rows; gives their number.
 async fn write_parquet(path: &Path, mut rows: SendableRecordBatchStream) -> Result<u64, Error> {
-    let file = File::create(path).map_err(|e| at(path, &e))?;
+    let file = tokio::fs::File::create(path).await;
+    let file = file.map_err(|e| at(path, &e))?;
     let failed =
         |error: datafusion::parquet::errors::ParquetError| file_error(path, error.to_string());
-    let mut writer = ArrowWriter::try_new(file, rows.schema(), None).map_err(failed)?;
+    let mut writer = AsyncArrowWriter::try_new(file, rows.schema(), None).map_err(failed)?;
     let mut written = 0;
     while let Some(batch) = rows.next().await {
         let batch = batch?;
         written += batch.num_rows() as u64;
-        writer.write(&batch).map_err(failed)?;
+        writer.write(&batch).await.map_err(failed)?;
     }
-    let file = writer.into_inner().map_err(failed)?;
-    file.sync_all().map_err(|e| at(path, &e))?;
+    writer.finish().await.map_err(failed)?;
+    let synced = writer.into_inner().sync_all().await;
+    synced.map_err(|e| at(path, &e))?;
     Ok(written)
 }
 
 /// Makes what EXPORT PROFILE wrote a query of schema `sys`, under a new id, with which it answers.
 pub(crate) async fn import(session: &Session, path: &str) -> Result<QueryStream, Error> {
     let directory = PathBuf::from(path);
-    let manifest = manifest(&directory)?;
+    let database = session.database_inner();
+    let query_id = database.storage.next_query_id();
+    let sys = Arc::clone(&database.sys);
+    // Files are read and written: that must not hold up a thread that runs queries.
+    let imported = tokio::task::spawn_blocking(move || {
+        let (manifest, tables) = read_directory(&directory)?;
+        let imported = sys.import(query_id, tables);
+        imported.map_err(|error| match error {
+            ImportError::Rows { table, .. } => {
+                file_error(&directory.join(file_name(table)), error.to_string())
+            }
+            ImportError::Write(error) => {
+                Error::Io(format!("schema sys could not be written: {error}"))
+            }
+        })?;
+        Ok::<_, Error>(manifest)
+    });
+    let manifest = imported
+        .await
+        .map_err(|error| Error::Internal(error.to_string()))??;
+    answer(
+        imported_columns(),
+        vec![
+            Arc::new(Int64Array::from(vec![query_id])),
+            Arc::new(StringArray::from(vec![manifest.sql])),
+        ],
+    )
+}
+
+/// What is in a directory that EXPORT PROFILE wrote.
+fn read_directory(directory: &Path) -> Result<(Manifest, Vec<(Table, Vec<RecordBatch>)>), Error> {
+    let manifest = manifest(directory)?;
     let mut tables = Vec::new();
     for table in Table::ALL {
         let Some(rows) = manifest.tables.get(table.name()) else {
@@ -216,44 +275,18 @@ pub(crate) async fn import(session: &Session, path: &str) -> Result<QueryStream,
             return Err(file_error(&file, message));
         }
         if table == Table::Queries {
+            let path = directory.display().to_string();
             batches = batches
                 .iter()
-                .map(|batch| from_elsewhere(batch, path))
+                .map(|batch| from_elsewhere(batch, &path))
                 .collect::<Result<_, _>>()?;
         }
         tables.push((table, batches));
     }
     if !manifest.tables.contains_key(Table::Queries.name()) {
-        return Err(file_error(&directory, "it has no row of sys.queries"));
+        return Err(file_error(directory, "it has no row of sys.queries"));
     }
-    let database = session.database_inner();
-    let query_id = database.storage.next_query_id();
-    let sys = std::sync::Arc::clone(&database.sys);
-    let imported = tokio::task::spawn_blocking(move || sys.import(query_id, tables)).await;
-    imported
-        .map_err(|error| Error::Internal(error.to_string()))?
-        .map_err(|error| match error {
-            ImportError::Rows { table, .. } => {
-                file_error(&directory.join(file_name(table)), error.to_string())
-            }
-            ImportError::Write(error) => {
-                Error::Io(format!("schema sys could not be written: {error}"))
-            }
-        })?;
-    let columns: [(&str, ArrayRef); 2] = [
-        (
-            "query_id",
-            std::sync::Arc::new(Int64Array::from(vec![query_id])),
-        ),
-        (
-            "sql",
-            std::sync::Arc::new(StringArray::from(vec![manifest.sql])),
-        ),
-    ];
-    Ok(QueryStream::ready(
-        RecordBatch::try_from_iter(columns)?,
-        None,
-    ))
+    Ok((manifest, tables))
 }
 
 fn manifest(directory: &Path) -> Result<Manifest, Error> {
@@ -297,10 +330,10 @@ fn from_elsewhere(batch: &RecordBatch, path: &str) -> Result<RecordBatch, Error>
     let columns = schema.fields().iter().zip(batch.columns());
     let mut named: Vec<(&str, ArrayRef)> = columns
         .filter(|(field, _)| field.name() != "imported_from")
-        .map(|(field, column)| (field.name().as_str(), std::sync::Arc::clone(column)))
+        .map(|(field, column)| (field.name().as_str(), Arc::clone(column)))
         .collect();
     let from = StringArray::from(vec![path; batch.num_rows()]);
-    named.push(("imported_from", std::sync::Arc::new(from)));
+    named.push(("imported_from", Arc::new(from)));
     let nullable = named.into_iter().map(|(name, column)| (name, column, true));
     Ok(RecordBatch::try_from_iter_with_nullable(nullable)?)
 }

@@ -373,6 +373,7 @@ impl Context {
         };
         let turn = self.session.database_inner().turns.take(statement).await;
         if turn.has_waited {
+            self.record.has_its_turn();
             self.catalog = self.session.catalog();
         }
         self.turn = Some(turn);

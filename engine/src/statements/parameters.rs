@@ -141,6 +141,10 @@ async fn columns(
         Statement::ExplainProfile(_) | Statement::ShowProfile { .. } => text(&[report::COLUMN]),
         Statement::Explain(_) => text(&["plan_type", "plan"]),
         Statement::Rebalance { .. } => Some(super::rebalance::columns()),
+        Statement::ExportProfile { format, .. } => {
+            Some(super::export_profile::exported_columns(format))
+        }
+        Statement::ImportProfile { .. } => Some(super::export_profile::imported_columns()),
         // What an EXECUTE stands for may change when it is run again.
         Statement::Execute { .. } => {
             let mut resolved = super::prepare::resolve(session, statement)?;

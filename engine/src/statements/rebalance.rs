@@ -39,13 +39,14 @@ pub(crate) async fn execute(
         ));
     }
     context.record.planned();
-    let names = match names.is_empty() {
+    let all = names.is_empty();
+    let names = match all {
         true => all_tables(context),
         false => names,
     };
     let mut report = Report::default();
     for name in names {
-        rebalance(context, &name, &mut report).await?;
+        rebalance(context, &name, all, &mut report).await?;
     }
     Ok(Outcome::Batch(report.batch()?))
 }
@@ -60,19 +61,23 @@ fn all_tables(context: &Context) -> Vec<ObjectName> {
         .collect()
 }
 
+/// Spreads one table, which may be gone if it `was_there`: when the statement began, or before.
 async fn rebalance(
     context: &mut Context,
     name: &ObjectName,
+    mut was_there: bool,
     report: &mut Report,
 ) -> Result<(), Error> {
     let mut before = None;
     let mut conflicts = 0;
     loop {
         let locked = match context.lock(name).await {
-            // It was there when the statement began.
-            Err(Error::UnknownTable { .. }) if before.is_some() => return Ok(()),
+            Err(Error::UnknownTable { .. } | Error::UnknownSchema { .. }) if was_there => {
+                return Ok(());
+            }
             locked => locked?,
         };
+        was_there = true;
         let table = &locked.table;
         let rows = rows_by_owner(table);
         let before = before.get_or_insert_with(|| rows.clone());
@@ -109,7 +114,10 @@ async fn rebalance(
         };
         match published {
             Ok(()) => {}
-            Err(Error::Conflict(_)) if conflicts < ATTEMPTS => conflicts += 1,
+            // Others have changed it meanwhile, or dropped it.
+            Err(Error::Conflict(_) | Error::UnknownTable { .. }) if conflicts < ATTEMPTS => {
+                conflicts += 1;
+            }
             Err(error) => return Err(error),
         }
     }
@@ -156,21 +164,9 @@ fn by_rows(table: &TableMeta, present: &[u32]) -> Option<Step> {
     let share = total / workers;
     let near = (share / NEAR_PART).max(NEAR_ROWS);
     let has = |owner: u32| rows.get(&owner).copied().unwrap_or(0);
-    // The master keeps nothing.
-    let excess = |owner: &u32| match *owner {
-        MASTER => has(MASTER),
-        owner => has(owner).saturating_sub(share),
-    };
-    let giver = rows.keys().copied().max_by_key(excess)?;
-    let excess = excess(&giver);
-    let is_near = if giver == MASTER {
-        excess == 0
-    } else {
-        excess <= near
-    };
-    if is_near {
-        return None;
-    }
+    let lacks = |worker: &u32| share.saturating_sub(has(*worker));
+    let lacking = present.iter().map(lacks).max().unwrap_or(0);
+    let (giver, excess) = giver(&rows, share, near, lacking)?;
     let mut candidates: Vec<_> = table.segments.iter().filter(|s| s.owner == giver).collect();
     candidates.sort_by_key(|segment| std::cmp::Reverse(segment.rows));
     let mut left = excess;
@@ -185,7 +181,7 @@ fn by_rows(table: &TableMeta, present: &[u32]) -> Option<Step> {
     }
     let fitting = whole.len();
     let mut segments = up_to_a_batch(whole.into_iter());
-    if segments.len() == fitting && left > near {
+    if segments.len() == fitting && (left > near || segments.is_empty()) {
         // One is divided; what is left of it comes back.
         segments.extend(larger.pop());
     }
@@ -211,6 +207,17 @@ fn by_rows(table: &TableMeta, present: &[u32]) -> Option<Step> {
         segments,
         division: Division::Quotas(quotas),
     })
+}
+
+/// Who gives rows, and how many: the master all that it has, then whoever has most, as long as that
+/// is far above the share or somebody is far below it, `lacking` so many.
+fn giver(rows: &BTreeMap<u32, u64>, share: u64, near: u64, lacking: u64) -> Option<(u32, u64)> {
+    if let Some(rows) = rows.get(&MASTER).filter(|rows| **rows > 0) {
+        return Some((MASTER, *rows));
+    }
+    let (giver, rows) = rows.iter().max_by_key(|(_, rows)| **rows)?;
+    let excess = rows.saturating_sub(share);
+    (excess > near || (lacking > near && excess > 0)).then_some((*giver, excess))
 }
 
 /// The first of `segments`, as many as are moved at once.
@@ -296,5 +303,31 @@ impl Report {
             Arc::new(StringArray::from(self.notes)),
         ];
         Ok(RecordBatch::try_new(self::columns(), columns)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_master_gives_all_that_it_has_also_where_workers_have_about_their_share() {
+        let gives =
+            |rows: &[(u32, u64)]| giver(&rows.iter().copied().collect(), 2_550, NEAR_ROWS, 2_550);
+        assert_eq!(
+            gives(&[(MASTER, 100), (1, 5_000), (2, 0)]),
+            Some((MASTER, 100))
+        );
+        assert_eq!(gives(&[(MASTER, 0), (1, 5_000), (2, 100)]), None);
+        assert_eq!(gives(&[(1, 50_000), (2, 60_000)]), Some((2, 57_450)));
+        assert_eq!(gives(&[]), None);
+    }
+
+    #[test]
+    fn workers_that_have_a_little_too_much_give_to_one_that_has_far_too_little() {
+        let rows = [(1, 37_500), (2, 37_501), (3, 37_500), (4, 17_656)];
+        let rows: BTreeMap<u32, u64> = rows.into_iter().collect();
+        assert_eq!(giver(&rows, 32_539, NEAR_ROWS, 14_883), Some((2, 4_962)));
+        assert_eq!(giver(&rows, 32_539, NEAR_ROWS, 5_000), None);
     }
 }

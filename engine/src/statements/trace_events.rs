@@ -2,14 +2,15 @@
 //! show: workers are processes, and each partition of a fragment is a thread.
 
 use std::collections::BTreeMap;
-use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use datafusion::arrow::array::{Array, AsArray, RecordBatch};
 use datafusion::arrow::datatypes::Int64Type;
+use futures::TryStreamExt;
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
 
-use super::explain_profile::untraced_query;
+use super::explain_profile::{untraced_query, untraced_stream};
 use super::export_profile::{Unfinished, at};
 use crate::error::Error;
 use crate::report::operator_title;
@@ -36,24 +37,40 @@ const LANES: i64 = 1000;
 
 /// Writes the file; gives the number of calls.
 pub(super) async fn write(session: &Session, query_id: i64, target: &Path) -> Result<u64, Error> {
-    let sql = SQL.replace("$query_id", &query_id.to_string());
-    let batches = untraced_query(session, &sql).await?;
-    if batches.iter().all(|batch| batch.num_rows() == 0) {
+    let first = format!(
+        "SELECT CAST(min(started_at) AS BIGINT) AS started_at \
+         FROM sys.operator_calls WHERE query_id = {query_id}"
+    );
+    let first = untraced_query(session, &first).await?;
+    let Some(origin) = first.first().and_then(|batch| first_number(batch)) else {
         return Err(Error::Invalid(format!(
             "no calls of operators were recorded of query {query_id}, as from level calls on: \
              EXPLAIN PROFILE (LEVEL calls) QUERY {query_id} runs it again at that level"
         )));
-    }
+    };
+    let sql = SQL.replace("$query_id", &query_id.to_string());
+    let mut batches = untraced_stream(session, &sql).await?;
     let unfinished = Unfinished::beside(target);
     let path = unfinished.path();
-    let file = std::fs::File::create(path).map_err(|e| at(path, &e))?;
-    let mut out = BufWriter::new(file);
-    let written = write_events(&mut out, &batches, query_id);
-    let written = written.map_err(|e| at(path, &e))?;
-    let file = out.into_inner().map_err(|e| at(path, e.error()))?;
-    file.sync_all().map_err(|e| at(path, &e))?;
+    let failed = |error: std::io::Error| at(path, &error);
+    let mut file = tokio::fs::File::create(path).await.map_err(failed)?;
+    let mut events = Events::new(query_id, origin);
+    while let Some(batch) = batches.try_next().await? {
+        let text = events.of(&batch);
+        file.write_all(text.as_bytes()).await.map_err(failed)?;
+    }
+    file.write_all(events.end().as_bytes())
+        .await
+        .map_err(failed)?;
+    file.sync_all().await.map_err(failed)?;
+    let written = events.written;
     unfinished.finish()?;
     Ok(written)
+}
+
+fn first_number(batch: &RecordBatch) -> Option<i64> {
+    let numbers = batch.column(0).as_primitive_opt::<Int64Type>()?;
+    numbers.iter().next()?
 }
 
 /// One call.
@@ -68,51 +85,68 @@ struct Call {
     title: String,
 }
 
-fn write_events(
-    out: &mut impl Write,
-    batches: &[RecordBatch],
-    query_id: i64,
-) -> std::io::Result<u64> {
-    write!(
-        out,
-        "{{\"displayTimeUnit\":\"ns\",\"otherData\":{},\"traceEvents\":[",
-        json!({"query_id": query_id, "writer": concat!("skewer ", env!("CARGO_PKG_VERSION"))})
-    )?;
-    let origin = batches
-        .iter()
-        .flat_map(|batch| numbers(batch, "started_at"))
-        .min();
-    let origin = origin.unwrap_or(0);
-    let mut threads = Threads::default();
-    let mut separator = "\n";
-    let mut written = 0;
-    for call in batches.iter().flat_map(calls) {
-        let thread = threads.of(&call);
-        let event = json!({
-            "name": call.title,
-            "cat": "operator",
-            "ph": "X",
-            "ts": (call.started - origin) as f64 / MICROSECOND,
-            "dur": (call.ended - call.started).max(0) as f64 / MICROSECOND,
-            "pid": call.worker,
-            "tid": thread,
-            "args": {
-                "operator_id": call.operator,
-                "fragment_id": call.fragment,
-                "partition": call.partition,
-                "rows": call.rows,
-            },
-        });
-        write!(out, "{separator}{event}")?;
-        separator = ",\n";
-        written += 1;
+/// The file's text, piece by piece.
+struct Events {
+    /// When the first call began.
+    origin: i64,
+    threads: Threads,
+    /// What is to be written before the next event.
+    before: String,
+    /// How many calls there were.
+    written: u64,
+}
+
+impl Events {
+    fn new(query_id: i64, origin: i64) -> Self {
+        let writer = concat!("skewer ", env!("CARGO_PKG_VERSION"));
+        let other = json!({"query_id": query_id, "writer": writer});
+        Self {
+            origin,
+            threads: Threads::default(),
+            before: format!(
+                "{{\"displayTimeUnit\":\"ns\",\"otherData\":{other},\"traceEvents\":[\n"
+            ),
+            written: 0,
+        }
     }
-    for event in threads.names() {
-        write!(out, "{separator}{event}")?;
-        separator = ",\n";
+
+    fn of(&mut self, batch: &RecordBatch) -> String {
+        let mut text = String::new();
+        for call in calls(batch) {
+            let event = json!({
+                "name": call.title,
+                "cat": "operator",
+                "ph": "X",
+                "ts": (call.started - self.origin) as f64 / MICROSECOND,
+                "dur": (call.ended - call.started).max(0) as f64 / MICROSECOND,
+                "pid": call.worker,
+                "tid": self.threads.of(&call),
+                "args": {
+                    "operator_id": call.operator,
+                    "fragment_id": call.fragment,
+                    "partition": call.partition,
+                    "rows": call.rows,
+                },
+            });
+            self.add(&mut text, &event);
+            self.written += 1;
+        }
+        text
     }
-    writeln!(out, "\n]}}")?;
-    Ok(written)
+
+    fn add(&mut self, text: &mut String, event: &Value) {
+        text.push_str(&std::mem::replace(&mut self.before, ",\n".to_owned()));
+        text.push_str(&event.to_string());
+    }
+
+    /// What comes after the last call.
+    fn end(&mut self) -> String {
+        let mut text = String::new();
+        for event in self.threads.names() {
+            self.add(&mut text, &event);
+        }
+        text + "\n]}\n"
+    }
 }
 
 fn numbers<'a>(batch: &'a RecordBatch, column: &str) -> impl Iterator<Item = i64> + 'a {

@@ -1,7 +1,8 @@
 -- What is conspicuous about a query: one row for each rule that holds, with SQL that shows why,
 -- the time that it costs (NULL where that cannot be told) and what to do. The severity follows
 -- from the share of the query's execution time: `critical` from a half, `warning` from a tenth.
--- `zoom_sql` looks more closely: it runs a query again, at level `records`, that was only counted.
+-- `zoom_sql` looks more closely: it runs a query again, at level `records`, that was only counted. Of
+-- a query that ran elsewhere it is NULL: the tables are there.
 SELECT
   found.query_id, found.rule,
   CASE
@@ -12,6 +13,7 @@ SELECT
   END AS severity,
   found.subject, found.evidence_sql, found.wasted_ns, found.advice,
   CASE
+    WHEN queries.imported_from IS NOT NULL THEN NULL
     WHEN found.rule = 'expensive input' THEN 'SELECT * FROM sys.blame(' || found.query_id || ')'
     WHEN found.rule IN ('slow rows', 'task imbalance', 'data skew', 'spilling')
       AND queries.profile_level IN ('counters', 'calls')

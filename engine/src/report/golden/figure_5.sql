@@ -144,6 +144,8 @@ FROM judged
 ORDER BY anomaly IS NULL, impact_ns DESC, self_ns DESC, row_id, table_name;
 
 -- About how long the query would have taken without some input records, and without the profiler.
+-- Where the sample rate fell while it ran, other records count that the last rate admits: they have
+-- been traced from the first to the last.
 -- 1. What part of each task's time in each operator was the records' (`shares`).
 -- 2. How much shorter that makes the longest task of each fragment (`longest`).
 -- 3. The query's time, put together from its longest tasks, with and without it (`parts`).
@@ -155,7 +157,10 @@ own AS (
 query AS (
   SELECT
     coalesce(planning_ns, 0) AS planning_ns, coalesce(execution_ns, 0) AS execution_ns,
-    sample_rate
+    coalesce(least(
+      sample_rate,
+      (SELECT min(sample_rate) FROM sys.profiler_overhead WHERE query_id = 12)
+    ), sample_rate) AS sample_rate
   FROM sys.queries WHERE query_id = 12
 ),
 operators AS (
@@ -167,14 +172,17 @@ operators AS (
 measured AS (
   SELECT
     operator_id, partition,
-    own_ns / nullif(own_ns + (all_ns - own_ns) / sample_rate, 0) AS share
+    own_ns / nullif(own_ns + others_ns / sample_rate, 0) AS share
   FROM (
     SELECT
-      operator_id, partition, CAST(sum(latency_ns) AS DOUBLE) AS all_ns,
+      operator_id, partition,
+      CAST(sum(CASE WHEN own.id IS NULL THEN latency_ns ELSE 0 END) AS DOUBLE) AS others_ns,
       CAST(sum(CASE WHEN own.id IS NOT NULL THEN latency_ns ELSE 0 END) AS DOUBLE) AS own_ns
     FROM sys.record_latency
+    CROSS JOIN query
     LEFT JOIN own ON row_id = own.id
     WHERE query_id = 12 AND table_name = 'main.input' AND kind = 'computation'
+      AND (own.id IS NOT NULL OR is_sampled(row_id, sample_rate))
     GROUP BY operator_id, partition
   ) AS latencies
   CROSS JOIN query
@@ -187,8 +195,10 @@ arrived AS (
     CAST(count(*) AS DOUBLE) AS all_rows,
     CAST(count(own.id) AS DOUBLE) AS own_rows
   FROM sys.lineage
+  CROSS JOIN query
   LEFT JOIN own ON input_id = own.id
   WHERE query_id = 12 AND table_name = 'main.input'
+    AND (own.id IS NOT NULL OR is_sampled(input_id, sample_rate))
   GROUP BY input_operator_id, operator_id, partition
   UNION ALL
   SELECT
@@ -196,8 +206,10 @@ arrived AS (
     CAST(count(*) AS DOUBLE),
     CAST(count(own.id) AS DOUBLE)
   FROM sys.output_records
+  CROSS JOIN query
   LEFT JOIN own ON record_id = own.id
   WHERE query_id = 12 AND table_name = 'main.input'
+    AND (own.id IS NOT NULL OR is_sampled(record_id, sample_rate))
   GROUP BY operator_id
 ),
 tuples AS (
@@ -420,6 +432,8 @@ WHERE query_id = 12 AND table_name IS NOT NULL
 ORDER BY operator_id;
 
 -- About how long the query would have taken without some input records, and without the profiler.
+-- Where the sample rate fell while it ran, other records count that the last rate admits: they have
+-- been traced from the first to the last.
 -- 1. What part of each task's time in each operator was the records' (`shares`).
 -- 2. How much shorter that makes the longest task of each fragment (`longest`).
 -- 3. The query's time, put together from its longest tasks, with and without it (`parts`).
@@ -431,7 +445,10 @@ own AS (
 query AS (
   SELECT
     coalesce(planning_ns, 0) AS planning_ns, coalesce(execution_ns, 0) AS execution_ns,
-    sample_rate
+    coalesce(least(
+      sample_rate,
+      (SELECT min(sample_rate) FROM sys.profiler_overhead WHERE query_id = 12)
+    ), sample_rate) AS sample_rate
   FROM sys.queries WHERE query_id = 12
 ),
 operators AS (
@@ -443,14 +460,17 @@ operators AS (
 measured AS (
   SELECT
     operator_id, partition,
-    own_ns / nullif(own_ns + (all_ns - own_ns) / sample_rate, 0) AS share
+    own_ns / nullif(own_ns + others_ns / sample_rate, 0) AS share
   FROM (
     SELECT
-      operator_id, partition, CAST(sum(latency_ns) AS DOUBLE) AS all_ns,
+      operator_id, partition,
+      CAST(sum(CASE WHEN own.id IS NULL THEN latency_ns ELSE 0 END) AS DOUBLE) AS others_ns,
       CAST(sum(CASE WHEN own.id IS NOT NULL THEN latency_ns ELSE 0 END) AS DOUBLE) AS own_ns
     FROM sys.record_latency
+    CROSS JOIN query
     LEFT JOIN own ON row_id = own.id
     WHERE query_id = 12 AND table_name = 'main.input' AND kind = 'computation'
+      AND (own.id IS NOT NULL OR is_sampled(row_id, sample_rate))
     GROUP BY operator_id, partition
   ) AS latencies
   CROSS JOIN query
@@ -463,8 +483,10 @@ arrived AS (
     CAST(count(*) AS DOUBLE) AS all_rows,
     CAST(count(own.id) AS DOUBLE) AS own_rows
   FROM sys.lineage
+  CROSS JOIN query
   LEFT JOIN own ON input_id = own.id
   WHERE query_id = 12 AND table_name = 'main.input'
+    AND (own.id IS NOT NULL OR is_sampled(input_id, sample_rate))
   GROUP BY input_operator_id, operator_id, partition
   UNION ALL
   SELECT
@@ -472,8 +494,10 @@ arrived AS (
     CAST(count(*) AS DOUBLE),
     CAST(count(own.id) AS DOUBLE)
   FROM sys.output_records
+  CROSS JOIN query
   LEFT JOIN own ON record_id = own.id
   WHERE query_id = 12 AND table_name = 'main.input'
+    AND (own.id IS NOT NULL OR is_sampled(record_id, sample_rate))
   GROUP BY operator_id
 ),
 tuples AS (
@@ -629,6 +653,8 @@ SELECT
 FROM parts;
 
 -- About how long the query would have taken without some input records, and without the profiler.
+-- Where the sample rate fell while it ran, other records count that the last rate admits: they have
+-- been traced from the first to the last.
 -- 1. What part of each task's time in each operator was the records' (`shares`).
 -- 2. How much shorter that makes the longest task of each fragment (`longest`).
 -- 3. The query's time, put together from its longest tasks, with and without it (`parts`).
@@ -640,7 +666,10 @@ own AS (
 query AS (
   SELECT
     coalesce(planning_ns, 0) AS planning_ns, coalesce(execution_ns, 0) AS execution_ns,
-    sample_rate
+    coalesce(least(
+      sample_rate,
+      (SELECT min(sample_rate) FROM sys.profiler_overhead WHERE query_id = 12)
+    ), sample_rate) AS sample_rate
   FROM sys.queries WHERE query_id = 12
 ),
 operators AS (
@@ -652,14 +681,17 @@ operators AS (
 measured AS (
   SELECT
     operator_id, partition,
-    own_ns / nullif(own_ns + (all_ns - own_ns) / sample_rate, 0) AS share
+    own_ns / nullif(own_ns + others_ns / sample_rate, 0) AS share
   FROM (
     SELECT
-      operator_id, partition, CAST(sum(latency_ns) AS DOUBLE) AS all_ns,
+      operator_id, partition,
+      CAST(sum(CASE WHEN own.id IS NULL THEN latency_ns ELSE 0 END) AS DOUBLE) AS others_ns,
       CAST(sum(CASE WHEN own.id IS NOT NULL THEN latency_ns ELSE 0 END) AS DOUBLE) AS own_ns
     FROM sys.record_latency
+    CROSS JOIN query
     LEFT JOIN own ON row_id = own.id
     WHERE query_id = 12 AND table_name = 'main.input' AND kind = 'computation'
+      AND (own.id IS NOT NULL OR is_sampled(row_id, sample_rate))
     GROUP BY operator_id, partition
   ) AS latencies
   CROSS JOIN query
@@ -672,8 +704,10 @@ arrived AS (
     CAST(count(*) AS DOUBLE) AS all_rows,
     CAST(count(own.id) AS DOUBLE) AS own_rows
   FROM sys.lineage
+  CROSS JOIN query
   LEFT JOIN own ON input_id = own.id
   WHERE query_id = 12 AND table_name = 'main.input'
+    AND (own.id IS NOT NULL OR is_sampled(input_id, sample_rate))
   GROUP BY input_operator_id, operator_id, partition
   UNION ALL
   SELECT
@@ -681,8 +715,10 @@ arrived AS (
     CAST(count(*) AS DOUBLE),
     CAST(count(own.id) AS DOUBLE)
   FROM sys.output_records
+  CROSS JOIN query
   LEFT JOIN own ON record_id = own.id
   WHERE query_id = 12 AND table_name = 'main.input'
+    AND (own.id IS NOT NULL OR is_sampled(record_id, sample_rate))
   GROUP BY operator_id
 ),
 tuples AS (

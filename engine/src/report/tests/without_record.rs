@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use skewer_profiling::sampling::Choice;
 use skewer_profiling::{Level, SysTables};
 
 use super::case::{Case, MS, QUERY, did, waited};
@@ -202,8 +203,14 @@ async fn what_a_scan_waits_for_belongs_to_its_rows() {
 #[tokio::test(flavor = "multi_thread")]
 async fn records_that_were_not_traced_count_as_those_that_were() {
     let case = small(0.5, 0);
-    case.latency((1, 0), "main.t", &[(1, 600), (2, 100)]);
-    case.lineage((0, 0), (2, Some("main.t")), &[(1, 1, 600), (1, 2, 100)]);
+    let half = Choice::of_rate(0.5);
+    let other = (2..).find(|id| half.traces(*id)).unwrap();
+    // This one was traced before the rate fell to a half.
+    let earlier = (2..).find(|id| !half.traces(*id)).unwrap();
+    let latencies = [(1, 600), (other, 100), (earlier, 100)];
+    case.latency((1, 0), "main.t", &latencies);
+    let edges = latencies.map(|(id, ms)| (1, id, ms));
+    case.lineage((0, 0), (2, Some("main.t")), &edges);
     let tables = case.finish("SELECT …", (0, 1_000), 1);
     // 600 of 600 + 2 × 100; one edge of 1 + 2 × 1.
     let without = 1_000.0 - 800.0 * 600.0 / 800.0 - 200.0 / 3.0;
