@@ -98,6 +98,19 @@ pub fn blame_schema() -> SchemaRef {
     Arc::new(Schema::new(fields.to_vec()))
 }
 
+const OTHERS: &str = "
+### `is_sampled(row_id, rate)`
+
+Whether a record is traced at sample rate `rate`, 0 to 1. The records of a lower rate are among those
+of a higher one, on every worker and in every run.
+
+## Tables of what is now
+
+`sys.running` has the statements that run queries and those that wait for their turn
+([server.md](server.md)), `sys.cluster` on the master of a cluster its nodes
+([cluster.md](cluster.md)). Nothing of them is kept.
+";
+
 /// The page `docs/sys-tables.md`.
 pub fn sys_tables_page() -> String {
     let mut page = INTRODUCTION.to_owned();
@@ -159,6 +172,7 @@ pub fn sys_tables_page() -> String {
     }
     let _ = write!(page, "\n### `sys.blame(query_id)`\n\n{BLAME}");
     page.push_str(&columns(&blame_schema()));
+    page.push_str(OTHERS);
     page.push_str("\n## Views\n");
     for view in VIEWS {
         let sql: Vec<&str> = view

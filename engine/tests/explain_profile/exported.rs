@@ -101,6 +101,15 @@ async fn an_exported_profile_is_read_by_another_database() {
             .to_string()
             .contains("was imported from")
     );
+    // Its tables are elsewhere: nothing runs it again, and nothing offers to.
+    let error = other.sql(&format!("EXPLAIN PROFILE QUERY {new}")).await;
+    let error = error.err().unwrap().to_string();
+    assert!(
+        error.contains("its tables are elsewhere; SHOW PROFILE"),
+        "{error}"
+    );
+    let zooms = format!("SELECT count(zoom_sql) FROM sys.diagnoses WHERE query_id = {new}");
+    assert_eq!(number(&other, &zooms).await, 0);
     // It is there when the database is opened again, and new queries have ids of their own.
     drop(other);
     database.close().unwrap();
