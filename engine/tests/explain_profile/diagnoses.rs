@@ -22,7 +22,7 @@ async fn a_query_that_was_only_counted_has_a_diagnosis_and_the_way_to_look_close
         DataType::Int64,
         Volatility::Immutable,
         |arguments| {
-            if matches!(arguments[0], ScalarValue::Int64(Some(7..=9))) {
+            if matches!(arguments[0], ScalarValue::Int64(Some(7..=16))) {
                 std::thread::sleep(SLOW);
             }
             Ok(arguments[0].clone())
