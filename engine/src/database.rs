@@ -26,7 +26,7 @@ use crate::cluster::{ClusterOptions, Master, MemberState};
 use crate::compaction;
 use crate::environment::{self, THREAD};
 use crate::error::Error;
-use crate::memory::MemoryBudget;
+use crate::memory::{MemoryBudget, RaisedBy};
 use crate::progress::Elsewhere;
 use crate::running_table::with_running;
 use crate::session::Session;
@@ -233,8 +233,11 @@ impl DatabaseBuilder {
         let sys_directory = self.path.as_ref().map(|path| path.join("sys"));
         let sys = SysTables::open(sys_directory.as_deref(), self.retention);
 
-        let (runtime_env, memory) =
-            environment::build(self.memory_limit, self.temp_directory.as_deref())?;
+        let (runtime_env, memory) = environment::build(
+            self.memory_limit,
+            RaisedBy::Setting,
+            self.temp_directory.as_deref(),
+        )?;
         runtime_env
             .register_object_store(storage.object_store_url().as_ref(), storage.object_store());
 

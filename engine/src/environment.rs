@@ -7,7 +7,7 @@ use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use tokio::runtime::Runtime;
 
 use crate::error::Error;
-use crate::memory::MemoryBudget;
+use crate::memory::{MemoryBudget, RaisedBy};
 
 /// Planning recurses over expressions: in debug builds a deep one needs more than the usual 2 MiB.
 const STACK: usize = 16 << 20;
@@ -36,9 +36,10 @@ pub(crate) fn runtime(asked: Option<usize>) -> Result<Runtime, Error> {
 /// What operators run with: memory with a limit, and a directory to spill to.
 pub(crate) fn build(
     memory_limit: Option<usize>,
+    raised_by: RaisedBy,
     temp_directory: Option<&Path>,
 ) -> Result<(Arc<RuntimeEnv>, Arc<MemoryBudget>), Error> {
-    let memory = Arc::new(MemoryBudget::new(memory_limit));
+    let memory = Arc::new(MemoryBudget::new(memory_limit, raised_by));
     let mut environment = RuntimeEnvBuilder::new()
         // Directories are listed anew by each statement: files come and go.
         .with_object_list_cache_limit(0)

@@ -15,17 +15,41 @@ pub(crate) const LIMIT_REACHED: &str = "the memory limit of ";
 /// The build side of a hash join, as it registers itself: it cannot spill.
 const HASH_JOIN: &str = "HashJoinInput";
 
+/// Each output of an exchange within a process, as it registers itself.
+const EXCHANGE: &str = "RepartitionExec[";
+
+/// A sort-merge join, as it registers itself: as if it could not spill, but it does where it is
+/// refused.
+const MERGE_JOIN: &str = "SMJStream[";
+
 /// A sort, and with a suffix what it sets aside for merging what it spilled, as they register
 /// themselves.
 const SORT: &str = "ExternalSorter";
+const SORT_MERGE: &str = "ExternalSorterMerge[";
+
+/// Of the limit, the part that merges of what sorts have spilled leave to others as soon as they have
+/// more than a share: they take as much as they get, to merge more at once, and need less.
+const LEFT_BY_MERGES: usize = 8;
+
+/// What raises the limit of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RaisedBy {
+    /// `SET memory_limit`.
+    Setting,
+    /// The option with which a worker is started: settings are those of the master.
+    Option,
+}
 
 /// A memory pool whose limit can be changed while queries run.
 ///
 /// Below the limit, operators that can spill get an equal share each of what those that cannot
-/// spill leave, as in DataFusion's `FairSpillPool`. After the limit was lowered, nothing is taken
+/// spill leave, as in DataFusion's `FairSpillPool`. Exchanges have one share together: each has as
+/// many outputs as all workers together have partitions, and holds few batches. What takes as much as
+/// it gets, and can do with less, does not get all. After the limit was lowered, nothing is taken
 /// from anybody: operators spill, or fail, when they ask for more.
 #[derive(Debug)]
 pub(crate) struct MemoryBudget {
+    raised_by: RaisedBy,
     state: Mutex<State>,
 }
 
@@ -34,10 +58,14 @@ struct State {
     limit: Option<usize>,
     /// What operators that can spill hold.
     spillable: usize,
+    /// What exchanges hold of that.
+    exchanged: usize,
     /// What the others hold.
     unspillable: usize,
-    /// How many can spill.
+    /// How many can spill, but for exchanges.
     spillers: usize,
+    /// How many outputs exchanges have.
+    outputs: usize,
     consumers: HashMap<usize, Consumer>,
 }
 
@@ -47,10 +75,37 @@ struct Consumer {
     held: usize,
 }
 
+/// How a consumer has its share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// It has one of its own.
+    Spills,
+    /// All of them have one.
+    Exchange,
+    /// It takes what there is.
+    CannotSpill,
+    /// The same, but that it leaves some.
+    Merge,
+}
+
+impl Kind {
+    fn of(consumer: &MemoryConsumer) -> Self {
+        let name = consumer.name();
+        match consumer.can_spill() {
+            true if name.starts_with(EXCHANGE) => Self::Exchange,
+            true => Self::Spills,
+            false if name.starts_with(MERGE_JOIN) => Self::Spills,
+            false if name.starts_with(SORT_MERGE) => Self::Merge,
+            false => Self::CannotSpill,
+        }
+    }
+}
+
 impl MemoryBudget {
     /// `None` sets no limit.
-    pub(crate) fn new(limit: Option<usize>) -> Self {
+    pub(crate) fn new(limit: Option<usize>, raised_by: RaisedBy) -> Self {
         Self {
+            raised_by,
             state: Mutex::new(State {
                 limit,
                 ..State::default()
@@ -71,25 +126,56 @@ impl State {
     /// What `reservation` may hold at most now.
     fn most(&self, reservation: &MemoryReservation, limit: usize) -> usize {
         let spill_available = limit.saturating_sub(self.unspillable);
-        if reservation.consumer().can_spill() {
-            spill_available / self.spillers.max(1)
-        } else {
-            spill_available.saturating_sub(self.spillable) + reservation.size()
+        let sharers = self.spillers + usize::from(self.outputs > 0);
+        let share = spill_available / sharers.max(1);
+        match Kind::of(reservation.consumer()) {
+            Kind::Spills => share,
+            Kind::Exchange => share.saturating_sub(self.exchanged) + reservation.size(),
+            Kind::CannotSpill => {
+                spill_available.saturating_sub(self.spillable) + reservation.size()
+            }
+            Kind::Merge => {
+                let left = match reservation.size() > share {
+                    true => limit / LEFT_BY_MERGES,
+                    false => 0,
+                };
+                spill_available.saturating_sub(self.spillable + left) + reservation.size()
+            }
         }
     }
 
-    fn add(&mut self, reservation: &MemoryReservation, bytes: usize) {
-        match reservation.consumer().can_spill() {
-            true => self.spillable += bytes,
-            false => self.unspillable += bytes,
+    /// There is another consumer, or one less.
+    fn count(&mut self, consumer: &MemoryConsumer, change: impl Fn(&mut usize)) {
+        match Kind::of(consumer) {
+            Kind::Spills => change(&mut self.spillers),
+            Kind::Exchange => change(&mut self.outputs),
+            Kind::CannotSpill | Kind::Merge => {}
         }
-        if let Some(consumer) = self.consumers.get_mut(&reservation.consumer().id()) {
-            consumer.held += bytes;
+    }
+
+    /// A consumer holds more, or less.
+    fn hold(&mut self, consumer: &MemoryConsumer, change: impl Fn(&mut usize)) {
+        match Kind::of(consumer) {
+            Kind::Spills => change(&mut self.spillable),
+            Kind::Exchange => {
+                change(&mut self.spillable);
+                change(&mut self.exchanged);
+            }
+            Kind::CannotSpill | Kind::Merge => change(&mut self.unspillable),
+        }
+        if let Some(consumer) = self.consumers.get_mut(&consumer.id()) {
+            change(&mut consumer.held);
         }
     }
 
     /// Why `reservation` cannot have `additional` bytes, and what can be done.
-    fn refusal(&self, reservation: &MemoryReservation, additional: usize, limit: usize) -> String {
+    fn refusal(
+        &self,
+        reservation: &MemoryReservation,
+        additional: usize,
+        limit: usize,
+        raised_by: RaisedBy,
+    ) -> String {
         let name = reservation.consumer().name();
         let held = self
             .consumers
@@ -112,10 +198,13 @@ impl State {
         let needed = (self.spillable + self.unspillable).saturating_add(additional);
         let enough = needed.max(limit).saturating_add(1);
         let enough = enough.checked_next_power_of_two().unwrap_or(usize::MAX);
-        text.push_str(&format!(
-            "; raise it with SET memory_limit = '{}'",
-            size(enough)
-        ));
+        let enough = size(enough);
+        text.push_str(&match raised_by {
+            RaisedBy::Setting => format!("; raise it with SET memory_limit = '{enough}'"),
+            RaisedBy::Option => {
+                format!("; start the worker with --memory-limit '{enough}' to raise it")
+            }
+        });
         if name.starts_with(HASH_JOIN) {
             text.push_str(
                 ", or join by sorting, which spills to disk, with \
@@ -138,7 +227,7 @@ impl MemoryPool for MemoryBudget {
 
     fn register(&self, consumer: &MemoryConsumer) {
         let mut state = self.state.lock();
-        state.spillers += usize::from(consumer.can_spill());
+        state.count(consumer, |count| *count += 1);
         let name = consumer.name().to_owned();
         state
             .consumers
@@ -147,23 +236,18 @@ impl MemoryPool for MemoryBudget {
 
     fn unregister(&self, consumer: &MemoryConsumer) {
         let mut state = self.state.lock();
-        state.spillers -= usize::from(consumer.can_spill());
+        state.count(consumer, |count| *count -= 1);
         state.consumers.remove(&consumer.id());
     }
 
     fn grow(&self, reservation: &MemoryReservation, additional: usize) {
-        self.state.lock().add(reservation, additional);
+        let mut state = self.state.lock();
+        state.hold(reservation.consumer(), |held| *held += additional);
     }
 
     fn shrink(&self, reservation: &MemoryReservation, bytes: usize) {
         let mut state = self.state.lock();
-        match reservation.consumer().can_spill() {
-            true => state.spillable -= bytes,
-            false => state.unspillable -= bytes,
-        }
-        if let Some(consumer) = state.consumers.get_mut(&reservation.consumer().id()) {
-            consumer.held -= bytes;
-        }
+        state.hold(reservation.consumer(), |held| *held -= bytes);
     }
 
     fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
@@ -176,9 +260,10 @@ impl MemoryPool for MemoryBudget {
                 reservation,
                 additional,
                 limit,
+                self.raised_by,
             )));
         }
-        state.add(reservation, additional);
+        state.hold(reservation.consumer(), |held| *held += additional);
         Ok(())
     }
 
@@ -231,7 +316,7 @@ mod tests {
 
     #[test]
     fn those_that_can_spill_share_what_the_others_leave() {
-        let pool: Arc<dyn MemoryPool> = Arc::new(MemoryBudget::new(Some(100)));
+        let pool: Arc<dyn MemoryPool> = Arc::new(MemoryBudget::new(Some(100), RaisedBy::Setting));
         let join = reservation(&pool, "HashJoinInput", false);
         join.try_grow(20).unwrap();
         let one = reservation(&pool, "one", true);
@@ -249,8 +334,49 @@ mod tests {
     }
 
     #[test]
+    fn exchanges_have_one_share_however_many_outputs_they_have() {
+        let pool: Arc<dyn MemoryPool> = Arc::new(MemoryBudget::new(Some(100), RaisedBy::Setting));
+        let sort = reservation(&pool, "ExternalSorter[0]", true);
+        let outputs: Vec<_> = (0..30)
+            .map(|output| reservation(&pool, &format!("RepartitionExec[{output}]"), true))
+            .collect();
+        for output in &outputs[..10] {
+            output.try_grow(5).unwrap();
+        }
+        assert!(outputs[0].try_grow(1).is_err());
+        assert!(outputs[20].try_grow(1).is_err());
+        sort.try_grow(50).unwrap();
+        assert!(sort.try_grow(1).is_err());
+        outputs[0].shrink(3);
+        outputs[20].try_grow(3).unwrap();
+        drop(outputs);
+        sort.try_grow(50).unwrap();
+        drop(sort);
+        assert_eq!(pool.reserved(), 0);
+    }
+
+    #[test]
+    fn what_takes_all_it_gets_and_needs_less_leaves_some_to_others() {
+        let pool: Arc<dyn MemoryPool> = Arc::new(MemoryBudget::new(Some(100), RaisedBy::Setting));
+        let merge = reservation(&pool, "ExternalSorterMerge[0]", false);
+        let sort = reservation(&pool, "ExternalSorter[0]", true);
+        merge.try_grow(60).unwrap();
+        merge.try_grow(28).unwrap();
+        assert!(merge.try_grow(1).is_err());
+        // It does spill.
+        let join = reservation(&pool, "SMJStream[0]", false);
+        join.try_grow(6).unwrap();
+        assert!(join.try_grow(1).is_err());
+        let other = reservation(&pool, "AggregateStream[0]", false);
+        other.try_grow(6).unwrap();
+        assert!(other.try_grow(1).is_err());
+        drop((merge, join, sort, other));
+        assert_eq!(pool.reserved(), 0);
+    }
+
+    #[test]
     fn the_limit_can_be_changed_while_memory_is_held() {
-        let budget = Arc::new(MemoryBudget::new(None));
+        let budget = Arc::new(MemoryBudget::new(None, RaisedBy::Setting));
         let pool: Arc<dyn MemoryPool> = Arc::clone(&budget) as _;
         let held = reservation(&pool, "held", false);
         held.try_grow(1 << 30).unwrap();
@@ -262,7 +388,8 @@ mod tests {
 
     #[test]
     fn a_refusal_names_the_limit_who_holds_what_and_the_ways_out() {
-        let pool: Arc<dyn MemoryPool> = Arc::new(MemoryBudget::new(Some(2 << 20)));
+        let pool: Arc<dyn MemoryPool> =
+            Arc::new(MemoryBudget::new(Some(2 << 20), RaisedBy::Setting));
         let sort = reservation(&pool, "sort", true);
         sort.try_grow(3 << 19).unwrap();
         let join = reservation(&pool, "HashJoinInput", false);
@@ -275,6 +402,18 @@ mod tests {
             "the memory limit of 2 MiB is reached: HashJoinInput holds 1 KiB and needs 1 MiB more, \
              while sort holds 1.5 MiB; raise it with SET memory_limit = '4 MiB', or join by \
              sorting, which spills to disk, with SET datafusion.optimizer.prefer_hash_join = false"
+        );
+    }
+
+    #[test]
+    fn the_limit_of_a_worker_is_raised_where_it_is_started() {
+        let pool: Arc<dyn MemoryPool> =
+            Arc::new(MemoryBudget::new(Some(2 << 20), RaisedBy::Option));
+        let held = reservation(&pool, "held", false);
+        let error = held.try_grow(3 << 20).unwrap_err().to_string();
+        assert!(
+            error.ends_with("; start the worker with --memory-limit '4 MiB' to raise it"),
+            "{error}"
         );
     }
 

@@ -33,6 +33,7 @@ use super::tasks_read::TasksRead;
 use crate::cooperation::cooperative;
 use crate::environment;
 use crate::error::Error;
+use crate::memory::RaisedBy;
 use crate::progress::Read;
 
 /// Within a worker's directory: its certificate and key, and the master's address.
@@ -140,8 +141,9 @@ impl Worker {
     /// that is another worker's or a database.
     pub fn start(options: WorkerOptions) -> Result<Self, Error> {
         let runtime = environment::runtime(options.threads)?;
+        let temp_directory = options.temp_directory.as_deref();
         let (environment, _) =
-            environment::build(options.memory_limit, options.temp_directory.as_deref())?;
+            environment::build(options.memory_limit, RaisedBy::Option, temp_directory)?;
         let identity = options.data.join(IDENTITY);
         if options.data.join("catalog.redb").exists() {
             let data = options.data.display();

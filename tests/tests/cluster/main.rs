@@ -7,5 +7,6 @@ mod failures;
 mod placement;
 mod profiles;
 mod reads;
+mod spilling;
 mod sys_tables;
 mod trust;
