@@ -95,10 +95,17 @@ struct Work {
 impl Work {
     /// The text under which schema `sys` knows it.
     fn recorded_sql(&self) -> String {
-        let clauses = self.without.iter().map(|without| without.clause.as_str());
-        let parts: Vec<&str> = [self.sql.as_str()].into_iter().chain(clauses).collect();
-        // The text may end in a comment that goes to the end of its line.
-        parts.join("\n")
+        let mut sql = self.sql.clone();
+        for without in &self.without {
+            // The text may end in a comment that goes to the end of its line.
+            let comments = sql
+                .lines()
+                .next_back()
+                .is_some_and(|line| line.contains("--"));
+            sql.push(if comments { '\n' } else { ' ' });
+            sql.push_str(&without.clause);
+        }
+        sql
     }
 }
 

@@ -82,11 +82,19 @@ async fn a_category_whose_records_are_expensive_is_named() {
 #[tokio::test(flavor = "multi_thread")]
 async fn records_that_cost_alike_are_not_blamed() {
     let session = documents().await;
-    let query = "SELECT sum(length(md5(line))) FROM documents WHERE id <> 1700";
+    // Each takes 5 ms, which is all of the query's time.
+    let query = "SELECT sum(parse(repeat(' ', id % 3), 'pdf')) FROM documents WHERE id % 20 = 1";
     let all = lines(&session, &format!("EXPLAIN PROFILE {query}"))
         .await
         .join("\n");
     assert!(!all.contains("What tells them apart"), "{all}");
+    let id = number(&session, "SELECT last_query_id()").await;
+    let measured = format!(
+        "SELECT CAST(sum(latency_ns) AS BIGINT) FROM sys.record_latency WHERE query_id = {id}"
+    );
+    assert!(number(&session, &measured).await > 106 * 5_000_000);
+    let blamed = format!("SELECT count(*) FROM sys.blame({id})");
+    assert_eq!(number(&session, &blamed).await, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -143,3 +143,14 @@ async fn show_create_view_prints_the_sql_behind_a_view_which_gives_the_same() {
     let by_view = "SELECT row_id FROM sys.expensive_inputs WHERE query_id = last_query_id()";
     assert_eq!(by_text, ids(by_view.to_owned()).await);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_stay_left_out_of_a_query_that_ends_in_a_comment() {
+    let (session, _) = slow_on_one_record().await;
+    let query = "EXPLAIN PROFILE SELECT sum(v) FROM measurements -- all of them\nWITHOUT (v > 10)";
+    lines(&session, query).await;
+    let id = number(&session, "SELECT last_query_id()").await;
+    let again = lines(&session, &format!("EXPLAIN PROFILE QUERY {id}")).await;
+    let again = again.join("\n");
+    assert!(again.contains("v > 10: 2,990 rows of 3,000"), "{again}");
+}

@@ -1,5 +1,6 @@
 //! What is wrong with a host, a directory or a command, and what is said about it.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
@@ -22,9 +23,9 @@ async fn rows(session: &Session, sql: &str) -> Vec<String> {
     }
 }
 
-/// Says, loudly, that something was not tested.
+/// Says, past libtest's capture, that something was not tested.
 fn skip(what: &str, why: &str) {
-    eprintln!("SKIPPED: {what}: {why}");
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {what}: {why}");
 }
 
 const COPY: &str = "INSERT INTO t SELECT id + 100000, v FROM t";

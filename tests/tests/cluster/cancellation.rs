@@ -100,6 +100,7 @@ fn report(how: &str, stopped: &[(Duration, Duration)]) {
             "{how}: worker {worker} had stopped after {after:.0?}, in which it used {used:.0?} of a \
              processor"
         );
+        assert!(*used < Duration::from_secs(3), "{how}: {used:?}");
     }
 }
 
