@@ -19,11 +19,11 @@ use datafusion_proto::protobuf::PhysicalExprNode;
 use prost::Message;
 use serde::{Deserialize, Serialize};
 use skewer_exec::{
-    Exchange, LineageCapture, MeasuredRecords, NumberedExec, Observed, ProfiledExec, SampledRowId,
-    SingleValue, TimedEvaluationExec, TimedExpressions,
+    Exchange, LineageCapture, MeasuredRecords, NumberedExec, Observed, OutputRecordsExec,
+    ProfiledExec, SampledRowId, SingleValue, TimedEvaluationExec, TimedExpressions,
 };
 
-use crate::records::{EncodedCapture, EncodedSource};
+use crate::records::{EncodedCapture, EncodedOutputs, EncodedSource};
 use crate::sys::{self, EncodedScan};
 use crate::task::TaskPlace;
 use crate::write::{self, EncodedWrite};
@@ -140,6 +140,8 @@ enum Encoded {
         /// Sources, and the columns with the ids of their records.
         records: Vec<(EncodedSource, usize)>,
     },
+    /// [`OutputRecordsExec`].
+    OutputRecords(EncodedOutputs),
     /// One that writes.
     Write(EncodedWrite),
     /// One that reads schema `sys`.
@@ -190,6 +192,9 @@ impl SkewerCodec {
                 keys: keys.map(|keys| (keys.exchange_id(), keys.columns().to_vec())),
             });
         }
+        if let Some(outputs) = plan.downcast_ref::<OutputRecordsExec>() {
+            return Ok(Encoded::OutputRecords(outputs.into()));
+        }
         if let Some(write) = write::encode(plan)? {
             return Ok(Encoded::Write(write));
         }
@@ -227,6 +232,11 @@ impl SkewerCodec {
         };
         let place = self.place()?;
         match encoded {
+            Encoded::OutputRecords(outputs) => {
+                let (records, recorder) = (&place.records, &place.recorder);
+                let outputs = records.outputs(outputs, only_input()?, context, recorder)?;
+                Ok(Arc::new(outputs))
+            }
             Encoded::Write(write) => write::decode(write, inputs, context),
             Encoded::Sys(scan) => sys::decode(scan, self, context, converter),
             Encoded::Numbered {

@@ -63,6 +63,10 @@ impl Distribution for Distributed {
         }
     }
 
+    fn writes(&self, state: &SessionState) -> bool {
+        Writing::of(state.config()).is_some()
+    }
+
     fn cuts(&self) -> &dyn Cuts {
         &StageCuts
     }

@@ -9,11 +9,15 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use datafusion::common::{Result, exec_err};
+use datafusion::execution::TaskContext;
 use datafusion::logical_expr::AggregateUDF;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion_distributed::DistributedTaskContext;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use skewer_exec::{
-    AggregateSource, CapturedInput, KeySample, LineageCapture, RecordSource, ScanSource,
+    AggregateSource, CapturedInput, KeySample, LineageCapture, OutputRecordsExec, RecordSource,
+    ResultRecords, ResultTask, ScanSource,
 };
 use skewer_profiling::Recorder;
 
@@ -48,6 +52,36 @@ struct EncodedInput {
     source: EncodedSource,
     id_argument: usize,
     latency_arguments: Vec<usize>,
+}
+
+/// [`OutputRecordsExec`] without its input.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct EncodedOutputs {
+    /// How many columns the result has.
+    columns: usize,
+    records: Vec<EncodedRecords>,
+}
+
+/// [`ResultRecords`].
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct EncodedRecords {
+    source: EncodedSource,
+    id_column: usize,
+    latency_columns: Vec<usize>,
+}
+
+impl From<&OutputRecordsExec> for EncodedOutputs {
+    fn from(outputs: &OutputRecordsExec) -> Self {
+        let records = outputs.records().iter().map(|records| EncodedRecords {
+            source: (&records.source).into(),
+            id_column: records.id_column,
+            latency_columns: records.latency_columns.clone(),
+        });
+        Self {
+            columns: outputs.schema().fields().len(),
+            records: records.collect(),
+        }
+    }
 }
 
 impl From<&RecordSource> for EncodedSource {
@@ -140,6 +174,43 @@ impl QueryRecords {
             Arc::new(AggregateUDF::from(capture))
         });
         Ok(Arc::clone(known))
+    }
+
+    /// The operator of a definition on top of `input`, in the task of `context`, which logs to
+    /// `recorder`.
+    ///
+    /// # Errors
+    /// If no plan has such an operator.
+    pub(crate) fn outputs(
+        &self,
+        outputs: EncodedOutputs,
+        input: &Arc<dyn ExecutionPlan>,
+        context: &TaskContext,
+        recorder: &Arc<Recorder>,
+    ) -> Result<OutputRecordsExec> {
+        let hidden = input.schema();
+        if outputs.columns > hidden.fields().len() {
+            return exec_err!("{} columns of {hidden}", outputs.columns);
+        }
+        let schema = hidden.project(&(0..outputs.columns).collect::<Vec<_>>())?;
+        let records = outputs.records.into_iter().map(|records| {
+            Ok(ResultRecords {
+                source: self.source(records.source)?,
+                id_column: records.id_column,
+                latency_columns: records.latency_columns,
+            })
+        });
+        let records = records.collect::<Result<_>>()?;
+        let task = context
+            .session_config()
+            .get_extension::<DistributedTaskContext>();
+        let task = task.map_or(ResultTask::ALONE, |task| ResultTask {
+            index: task.task_index,
+            count: task.task_count,
+        });
+        let (input, recorder) = (Arc::clone(input), Arc::clone(recorder));
+        let logged = OutputRecordsExec::new(input, Arc::new(schema), records, recorder);
+        Ok(logged.in_task(task))
     }
 
     /// A sample of the keys in `columns` of what goes into exchange `exchange_id`.

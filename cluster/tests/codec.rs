@@ -22,8 +22,8 @@ use skewer_cluster::codec::{SkewerCodec, encode_plan};
 use skewer_cluster::{TaskPlace, WorkerQuery};
 use skewer_exec::{
     AggregateSource, CapturedInput, Exchange, KeySample, LineageCapture, MeasuredRecords,
-    NumberedExec, Observed, ProfiledExec, RecordSource, SampledRowId, ScanSource,
-    TimedEvaluationExec, TimedExpressions,
+    NumberedExec, Observed, OutputRecordsExec, ProfiledExec, RecordSource, ResultRecords,
+    SampledRowId, ScanSource, TimedEvaluationExec, TimedExpressions,
 };
 use skewer_profiling::{Level, Recorder, RecorderLimits};
 
@@ -101,6 +101,32 @@ fn a_numbered_operator_comes_back_observed_at_its_place_in_the_task() {
     assert_eq!(observed.recorder.worker_id(), 5);
     let keys = observed.keys.as_ref().expect("keys");
     assert_eq!((keys.exchange_id(), keys.columns()), (6, &[1, 0][..]));
+}
+
+#[test]
+fn what_logs_result_rows_comes_back_in_its_task() {
+    let scan = RecordSource::Scan(Arc::new(ScanSource::of("main.t", 9)));
+    let records = vec![ResultRecords {
+        source: scan,
+        id_column: 0,
+        latency_columns: vec![1],
+    }];
+    let schema = Arc::new(source().schema().project(&[0]).unwrap());
+    let plan = OutputRecordsExec::new(source(), schema, records, recorder());
+    let decoded = there_and_back(Arc::new(plan), &on_worker());
+    let outputs = decoded
+        .downcast_ref::<OutputRecordsExec>()
+        .expect("the operator");
+    assert_eq!(outputs.schema().fields().len(), 1);
+    let [records] = outputs.records() else {
+        panic!("{:?}", outputs.records());
+    };
+    assert_eq!(
+        (records.id_column, &records.latency_columns[..]),
+        (0, &[1][..])
+    );
+    assert_eq!(records.source.operator_of(5), 9);
+    assert_eq!(records.source.table_name().as_deref(), Some("main.t"));
 }
 
 #[test]

@@ -42,7 +42,7 @@ pub use capture::{CapturedInput, LineageCapture};
 pub use identity::{IdentifiedTable, ROW_ID};
 pub use key_sample::KeySample;
 pub use numbered::NumberedExec;
-pub use output_records::{OutputRecordsExec, ResultRecords};
+pub use output_records::{OutputRecordsExec, ResultRecords, ResultTask};
 pub use profiled::{Exchange, Observed, ProfiledExec, is_exchange};
 pub use row_function::{RowClosure, RowFunction};
 pub use sample::SampledRowId;

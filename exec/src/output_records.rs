@@ -1,5 +1,6 @@
-//! The root of a profiled plan: which records each result row was made from.
+//! Where the rows of a profiled result are complete: which records each was made from.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -11,9 +12,8 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
-    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, Distribution, ExecutionPlan,
-    ExecutionPlanProperties, InputDistributionRequirements, Partitioning, PlanProperties,
-    ReplaceChildrenOptions,
+    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties,
+    Partitioning, PlanProperties, ReplaceChildrenOptions,
 };
 use futures::StreamExt;
 use skewer_profiling::{Ids, Latencies, OutputChunk, Recorder};
@@ -32,21 +32,42 @@ pub struct ResultRecords {
     pub latency_columns: Vec<usize>,
 }
 
+/// Rows that one of several streams numbers in a row: so many that there are few chunks, and so few
+/// that numbers stay small.
+const BLOCK: i64 = 1 << 13;
+
+/// One of the tasks that make a result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ResultTask {
+    /// Its number, from 0.
+    pub index: usize,
+    /// How many there are. All have as many partitions.
+    pub count: usize,
+}
+
+impl ResultTask {
+    /// The only one.
+    pub const ALONE: ResultTask = ResultTask { index: 0, count: 1 };
+}
+
 /// Strips the hidden columns off the result and logs them with the numbers of the result rows.
 ///
 /// ```text
 /// result columns … │ hidden ids and latencies …   →   result columns …
 /// ```
+///
+/// It is the root of a plan, in one partition, unless the rows are written where they are made.
 #[derive(Debug)]
 pub struct OutputRecordsExec {
     input: Arc<dyn ExecutionPlan>,
     records: Vec<ResultRecords>,
     recorder: Arc<Recorder>,
+    task: ResultTask,
     properties: Arc<PlanProperties>,
 }
 
 impl OutputRecordsExec {
-    /// Keeps the first columns of `input`, as many as `schema` has. `input` has one partition.
+    /// Keeps the first columns of `input`, as many as `schema` has.
     pub fn new(
         input: Arc<dyn ExecutionPlan>,
         schema: SchemaRef,
@@ -55,7 +76,7 @@ impl OutputRecordsExec {
     ) -> Self {
         let properties = PlanProperties::new(
             EquivalenceProperties::new(schema),
-            Partitioning::UnknownPartitioning(1),
+            Partitioning::UnknownPartitioning(input.output_partitioning().partition_count()),
             input.pipeline_behavior(),
             input.boundedness(),
         );
@@ -63,8 +84,59 @@ impl OutputRecordsExec {
             input,
             records,
             recorder,
+            task: ResultTask::ALONE,
             properties: Arc::new(properties),
         }
+    }
+
+    /// The same in one of several tasks.
+    pub fn in_task(self, task: ResultTask) -> Self {
+        Self { task, ..self }
+    }
+
+    /// What it logs.
+    pub fn records(&self) -> &[ResultRecords] {
+        &self.records
+    }
+}
+
+/// Gives the rows of one of several streams numbers that no row of another has. Each takes the
+/// numbers of a block at a time, so those of a result are nearly without gaps if streams have about
+/// as many rows.
+#[derive(Debug)]
+struct RowNumbers {
+    next: i64,
+    /// How far it is from the end of a block to the next one of the stream.
+    others: i64,
+}
+
+impl RowNumbers {
+    /// Those of stream number `stream` of `streams`.
+    fn of(stream: usize, streams: usize) -> Self {
+        Self {
+            next: stream as i64 * BLOCK,
+            others: (streams as i64 - 1) * BLOCK,
+        }
+    }
+
+    /// The numbers of the next `rows` rows: of each run of consecutive numbers the first, and which
+    /// of the rows have them.
+    fn take(&mut self, rows: usize) -> Vec<(i64, Range<usize>)> {
+        let mut runs = Vec::new();
+        let mut taken = 0;
+        while taken < rows {
+            let left = match self.others {
+                0 => rows - taken,
+                _ => (rows - taken).min((BLOCK - self.next % BLOCK) as usize),
+            };
+            runs.push((self.next, taken..taken + left));
+            taken += left;
+            self.next += left as i64;
+            if self.next % BLOCK == 0 {
+                self.next += self.others;
+            }
+        }
+        runs
     }
 }
 
@@ -84,10 +156,6 @@ impl ExecutionPlan for OutputRecordsExec {
 
     fn properties(&self) -> &Arc<PlanProperties> {
         &self.properties
-    }
-
-    fn input_distribution_requirements(&self) -> InputDistributionRequirements {
-        InputDistributionRequirements::new(vec![Distribution::SinglePartition])
     }
 
     fn maintains_input_order(&self) -> Vec<bool> {
@@ -113,12 +181,13 @@ impl ExecutionPlan for OutputRecordsExec {
         if children.len() != 1 {
             return internal_err!("OutputRecordsExec has one input");
         }
-        Ok(Arc::new(Self::new(
+        let replaced = Self::new(
             children.swap_remove(0),
             self.schema(),
             self.records.clone(),
             Arc::clone(&self.recorder),
-        )))
+        );
+        Ok(Arc::new(replaced.in_task(self.task)))
     }
 
     fn with_new_children(
@@ -134,21 +203,25 @@ impl ExecutionPlan for OutputRecordsExec {
         partition: usize,
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
-        if partition != 0 {
-            return internal_err!("OutputRecordsExec has one partition, not {partition}");
+        let partitions = self.properties.output_partitioning().partition_count();
+        if partition >= partitions {
+            return internal_err!("OutputRecordsExec has {partitions} partitions: no {partition}");
         }
+        let ResultTask { index, count } = self.task;
+        let mut numbers = RowNumbers::of(index * partitions + partition, count * partitions);
         let schema = self.schema();
         let records = self.records.clone();
         let recorder = Arc::clone(&self.recorder);
-        let mut first_row = 0;
-        let stream = self.input.execute(0, context)?.map(move |batch| {
+        let stream = self.input.execute(partition, context)?.map(move |batch| {
             let batch = batch?;
             let started = Instant::now();
-            for records in &records {
-                log(&recorder, records, &batch, first_row);
+            for (first_row, rows) in numbers.take(batch.num_rows()) {
+                let run = batch.slice(rows.start, rows.len());
+                for records in &records {
+                    log(&recorder, records, &run, first_row);
+                }
             }
             recorder.overhead(started.elapsed());
-            first_row += batch.num_rows() as i64;
             let kept = batch.columns()[..schema.fields().len()].to_vec();
             let rows = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
             Ok(RecordBatch::try_new_with_options(
@@ -200,5 +273,50 @@ fn log(recorder: &Recorder, records: &ResultRecords, batch: &RecordBatch, first_
             record_ids: of_operator,
             latency: Latencies::encode(&latency),
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn the_rows_of_one_stream_are_numbered_one_after_the_other() {
+        let mut numbers = RowNumbers::of(0, 1);
+        assert_eq!(numbers.take(10_000), [(0, 0..10_000)]);
+        assert_eq!(numbers.take(0), []);
+        assert_eq!(numbers.take(2), [(10_000, 0..2)]);
+    }
+
+    #[test]
+    fn no_two_rows_of_several_streams_have_one_number() {
+        let mut seen = BTreeSet::new();
+        let mut given = 0;
+        for stream in 0..6 {
+            let mut numbers = RowNumbers::of(stream, 6);
+            for rows in [1, 8191, 0, 100, 20_000, stream * 5000] {
+                let mut covered = 0;
+                for (first, of_rows) in numbers.take(rows) {
+                    assert_eq!(of_rows.start, covered);
+                    covered = of_rows.end;
+                    seen.extend(first..first + of_rows.len() as i64);
+                }
+                assert_eq!(covered, rows);
+                given += rows;
+            }
+        }
+        assert_eq!(seen.len(), given);
+        // As long as streams have as many rows each there are no gaps.
+        let mut streams: Vec<_> = (0..3).map(|stream| RowNumbers::of(stream, 3)).collect();
+        let mut all: Vec<i64> = Vec::new();
+        for numbers in &mut streams {
+            for (first, rows) in numbers.take(2 * BLOCK as usize) {
+                all.extend(first..first + rows.len() as i64);
+            }
+        }
+        all.sort_unstable();
+        assert!(all.into_iter().eq(0..6 * BLOCK));
     }
 }

@@ -20,6 +20,9 @@ pub trait Distribution: fmt::Debug + Send + Sync {
         state: &SessionState,
     ) -> Result<Option<Arc<dyn ExecutionPlan>>>;
 
+    /// Whether such plans write their rows where they are made rather than return them.
+    fn writes(&self, state: &SessionState) -> bool;
+
     /// Where such plans are cut.
     fn cuts(&self) -> &dyn Cuts;
 

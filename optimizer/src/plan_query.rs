@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::{Field, Schema};
+use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::common::Result;
 use datafusion::common::format::ExplainFormat;
 use datafusion::common::tree_node::TreeNode;
@@ -18,7 +18,7 @@ use skewer_profiling::{Level, Recorder};
 
 use crate::distribution::Distribution;
 use crate::instrument::{Known, instrument, instrument_cut};
-use crate::lineage::{LineageRewrite, TrackedPlan};
+use crate::lineage::{LineageRewrite, TrackedPlan, TrackedRecord};
 use crate::timed_node::TimedEvaluationPlanner;
 
 /// Plans `optimized` so that its execution reports to `recorder` what the recorder's level
@@ -151,47 +151,65 @@ async fn plan_with_records(
         DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(TimedEvaluationPlanner {
             recorder: Arc::clone(recorder),
         })]);
-    let mut plan = planner.create_physical_plan(&tracked.plan, state).await?;
-    if !tracked.records.is_empty() {
-        plan = one_partition(plan);
-    }
-    let cut = distribute(&plan, state, distribution).await?;
-    let distribution = distribution.filter(|_| cut.is_some());
-    let mut plan = cut.unwrap_or(plan);
-    if !tracked.records.is_empty() {
-        let records = tracked
-            .records
-            .iter()
-            .map(|record| {
-                let column = |name: &String| plan.schema().index_of(name);
-                Ok(ResultRecords {
-                    source: record.source.clone(),
-                    id_column: column(&record.id)?,
-                    latency_columns: record
-                        .latencies
-                        .iter()
-                        .map(column)
-                        .collect::<Result<_, _>>()?,
-                })
-            })
-            .collect::<Result<_>>()?;
-        let mut schema = result_schema(optimized.schema().as_arrow(), &plan.schema());
-        if aggregates_all_rows(optimized)? {
-            // Without the profiler statistics may have the answer, and say that it is not NULL.
-            let planner = DefaultPhysicalPlanner::default();
-            let unprofiled = planner.create_physical_plan(optimized, state).await?;
-            schema = result_schema(&schema, &unprofiled.schema());
-        }
-        let schema = Arc::new(schema);
-        let recorder = Arc::clone(recorder);
-        plan = Arc::new(OutputRecordsExec::new(plan, schema, records, recorder));
-    }
+    let plan = planner.create_physical_plan(&tracked.plan, state).await?;
     let known = Known {
         scans: rewrite.scans,
         moved: rewrite.moved,
         ..Known::of(optimized)?
     };
-    instrument_cuts(plan, recorder, known, state, distribution)
+    if tracked.records.is_empty() {
+        return instrument_on(plan, recorder, known, state, distribution).await;
+    }
+    let mut schema = result_schema(optimized.schema().as_arrow(), &plan.schema());
+    if aggregates_all_rows(optimized)? {
+        // Without the profiler statistics may have the answer, and say that it is not NULL.
+        let planner = DefaultPhysicalPlanner::default();
+        let unprofiled = planner.create_physical_plan(optimized, state).await?;
+        schema = result_schema(&schema, &unprofiled.schema());
+    }
+    let schema = Arc::new(schema);
+    let logged = |plan| with_output_records(plan, &schema, &tracked.records, recorder);
+    if let Some(distribution) = distribution.filter(|distribution| distribution.writes(state)) {
+        // The rows do not come here: what they were made from is logged before they are written.
+        let cut = distribution
+            .distribute(&logged(Arc::clone(&plan))?, state)
+            .await?;
+        return match cut {
+            Some(cut) => instrument_cuts(cut, recorder, known, state, Some(distribution)),
+            None => instrument(logged(one_partition(plan))?, recorder, known),
+        };
+    }
+    let plan = one_partition(plan);
+    match distribute(&plan, state, distribution).await? {
+        Some(cut) => instrument_cuts(logged(cut)?, recorder, known, state, distribution),
+        None => instrument(logged(plan)?, recorder, known),
+    }
+}
+
+/// `plan`, whose hidden columns are logged and stripped.
+fn with_output_records(
+    plan: Arc<dyn ExecutionPlan>,
+    schema: &SchemaRef,
+    records: &[TrackedRecord],
+    recorder: &Arc<Recorder>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let hidden = plan.schema();
+    let column = |name: &String| hidden.index_of(name);
+    let records = records
+        .iter()
+        .map(|record| {
+            let latencies = record.latencies.iter().map(column);
+            Ok(ResultRecords {
+                source: record.source.clone(),
+                id_column: column(&record.id)?,
+                latency_columns: latencies.collect::<Result<_, _>>()?,
+            })
+        })
+        .collect::<Result<_>>()?;
+    let (schema, recorder) = (Arc::clone(schema), Arc::clone(recorder));
+    Ok(Arc::new(OutputRecordsExec::new(
+        plan, schema, records, recorder,
+    )))
 }
 
 /// The columns of `result`, of which those are never NULL that either says not to be; `other` may

@@ -224,7 +224,8 @@ sys_table! {
     const OUTPUT_RECORDS = "output_records" {
         /// The query.
         query_id: Int,
-        /// Number of the row in the result, from 0.
+        /// Number of the row in the result, from 0. Of rows that several tasks write where they are
+        /// made, no two have one number, and there are gaps.
         output_row: Int,
         /// The operator that `record_id` comes from: a scan, or one that captures lineage.
         operator_id: Int,
@@ -381,13 +382,14 @@ impl Table {
     /// the process alone that returned the query's rows.
     pub(crate) fn is_of_workers(self) -> bool {
         match self {
-            Table::Queries | Table::Fragments | Table::OutputRecords | Table::Workers => false,
+            Table::Queries | Table::Fragments | Table::Workers => false,
             Table::Operators
             | Table::OperatorStats
             | Table::OperatorCalls
             | Table::TuplesSent
             | Table::RecordLatency
             | Table::Lineage
+            | Table::OutputRecords
             | Table::KeyFrequencies
             | Table::WorkerMetrics
             | Table::ProfilerOverhead => true,

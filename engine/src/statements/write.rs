@@ -12,7 +12,6 @@ use futures::StreamExt;
 use parking_lot::Mutex;
 use skewer_cluster::Workers;
 use skewer_cluster::write::{Writing, conform, entered};
-use skewer_profiling::Level;
 use skewer_storage::{NewSegment, TableMeta};
 
 use super::Context;
@@ -53,12 +52,6 @@ impl Context {
             let stream = self.start(plan, state, workers).await?;
             return self.write_here(stream, table).await;
         };
-        // Result rows are logged where they arrive, so at this level they come here first.
-        if self.record.recorder().level() == Level::Records {
-            let workers = self.workers(false);
-            let stream = self.start(plan, state, workers).await?;
-            return self.write_on(on, stream, table).await;
-        }
         let writing = Writing::new(Arc::clone(&on.target));
         state.config_mut().set_extension(Arc::clone(&writing));
         let stream = self.start(plan, state, Some(on.workers.clone())).await?;

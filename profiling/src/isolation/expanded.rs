@@ -307,6 +307,18 @@ async fn of_workers(fetched: &Fetched, query_id: i64, shape: &mut Shape) -> bool
             });
         }
     }
+    let outputs = fetched
+        .rows(Table::OutputRecords, &query, AtMost::All)
+        .await;
+    for batch in &outputs.batches {
+        let origins = chunk_numbers(batch, ["operator_id"]);
+        shape
+            .outputs
+            .extend(origins.map(|([operator_id], table)| Origin {
+                operator_id,
+                table: table.map(str::to_owned),
+            }));
+    }
     let latencies = fetched
         .rows(Table::RecordLatency, &query, AtMost::All)
         .await;
@@ -318,7 +330,8 @@ async fn of_workers(fetched: &Fetched, query_id: i64, shape: &mut Shape) -> bool
             .into_iter()
             .any(|(([], table), kind)| table.is_some() && kind == Some(computation));
     }
-    edges.missing.is_empty() && latencies.missing.is_empty()
+    let parts = [&edges, &outputs, &latencies];
+    parts.iter().all(|part| part.missing.is_empty())
 }
 
 /// Rows of (operator, input operator, table).

@@ -24,6 +24,13 @@ async fn words(session: &Session) {
 
 const COMPARED: &str = "SELECT g, max(levenshtein(s, reverse(s))) FROM words GROUP BY g";
 
+async fn run(session: &Session, sql: &str) -> Vec<String> {
+    match query(session, sql).await {
+        Ok(rows) => rows,
+        Err(error) => panic!("{sql}: {error}"),
+    }
+}
+
 async fn at_level(session: &Session, level: &str) {
     let set = format!("SET profile.level = '{level}'");
     session.execute_script(&set).await.unwrap();
@@ -72,6 +79,60 @@ async fn the_same_record_is_isolated_on_three_processes_as_in_one() {
     let report = query(&three, &profile).await.unwrap().join("\n");
     assert!(report.contains("slow slow slow"), "{report}");
     assert!(!report.contains("missing"), "{report}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_statement_that_writes_is_traced_where_its_rows_are_made_and_written() {
+    let one = Database::in_memory().unwrap().session();
+    let cluster = Cluster::start(3);
+    let three = cluster.session();
+    let compared = "SELECT g, s, levenshtein(s, reverse(s)) AS d FROM words";
+    let mut found = Vec::new();
+    for session in [&one, &three] {
+        words(session).await;
+        at_level(session, "records").await;
+        run(session, &format!("CREATE TABLE compared AS {compared}")).await;
+        let traced = "SELECT count(*), count(DISTINCT output_row), count(DISTINCT record_id)
+                      FROM sys.output_records
+                      WHERE query_id = last_query_id() AND table_name = 'main.words'";
+        assert_eq!(run(session, traced).await, ["12001|12001|12001"]);
+        found.push(slow_word(session).await);
+        // The result row that waited for it is made of it alone.
+        let slowest = "SELECT output_row FROM sys.output_latency
+                       WHERE query_id = last_query_id() ORDER BY total_ns DESC LIMIT 1";
+        let slowest = run(session, slowest).await.remove(0);
+        let back = format!(
+            "SELECT left(s, 5) || length(s) FROM words JOIN backward_trace(last_query_id(), {slowest})
+             AS trace ON words._row_id = trace.row_id"
+        );
+        assert_eq!(run(session, &back).await, ["slow 6000"]);
+        let inserted = "INSERT INTO compared SELECT g, max(s), count(*) FROM words GROUP BY g";
+        run(session, inserted).await;
+        let traced = "SELECT count(DISTINCT output_row), count(DISTINCT record_id)
+                      FROM sys.output_records WHERE query_id = last_query_id()";
+        assert_eq!(run(session, traced).await, ["7|7"]);
+        let edges = "SELECT count(DISTINCT input_id) FROM sys.lineage
+                     WHERE query_id = last_query_id() AND table_name = 'main.words'";
+        assert_eq!(run(session, edges).await, ["12001"]);
+        let rows = "SELECT count(*), sum(g), sum(d), sum(length(s)) FROM compared";
+        found.push((run(session, rows).await.remove(0), String::new()));
+    }
+    assert_eq!(found[0], ("slow 6000".to_owned(), "1".to_owned()));
+    assert_eq!(found[..2], found[2..]);
+
+    let profile = format!("EXPLAIN PROFILE INSERT INTO compared {compared}");
+    let report = run(&three, &profile).await.join("\n");
+    assert!(report.contains("slow slow slow"), "{report}");
+    assert!(!report.contains("missing"), "{report}");
+    // All of them wrote, and nothing but what they wrote came to the master.
+    let writers = "SELECT DISTINCT s.worker_id FROM sys.operator_stats s JOIN sys.operators o
+                     ON s.query_id = o.query_id AND s.operator_id = o.operator_id
+                   WHERE s.query_id = last_query_id() AND o.name = 'WriteSegmentsExec'
+                   ORDER BY s.worker_id";
+    assert_eq!(run(&three, writers).await, ["1", "2", "3"]);
+    let came = "SELECT sum(tuples) BETWEEN 1 AND 30 FROM sys.tuples_sent
+                WHERE query_id = last_query_id() AND destination_worker = 0";
+    assert_eq!(run(&three, came).await, ["true"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
