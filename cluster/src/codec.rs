@@ -19,11 +19,12 @@ use datafusion_proto::protobuf::PhysicalExprNode;
 use prost::Message;
 use serde::{Deserialize, Serialize};
 use skewer_exec::{
-    Exchange, LineageCapture, MeasuredRecords, NumberedExec, Observed, OutputRecordsExec,
-    ProfiledExec, SampledRowId, SingleValue, TimedEvaluationExec, TimedExpressions,
+    CarriedLatency, Exchange, LineageCapture, MeasuredRecords, NumberedExec, Observed,
+    OutputRecordsExec, ProfiledExec, SampledRowId, SingleValue, TimedEvaluationExec,
+    TimedExpressions,
 };
 
-use crate::records::{EncodedCapture, EncodedOutputs, EncodedSource};
+use crate::records::{EncodedCapture, EncodedCarried, EncodedOutputs, EncodedSource};
 use crate::sys::{self, EncodedScan};
 use crate::task::TaskPlace;
 use crate::write::{self, EncodedWrite};
@@ -106,8 +107,7 @@ impl PhysicalExtensionCodec for WithoutOurFunctions {
     }
 
     fn try_encode_udaf(&self, function: &AggregateUDF, bytes: &mut Vec<u8>) -> Result<()> {
-        let inner = function.inner();
-        if inner.is::<LineageCapture>() || inner.is::<SingleValue>() {
+        if EncodedAggregate::of(function).is_some() {
             return not_impl_err!("{} is not its own", function.name());
         }
         DistributedCodec.try_encode_udaf(function, bytes)
@@ -117,8 +117,31 @@ impl PhysicalExtensionCodec for WithoutOurFunctions {
 /// Stands for [`SampledRowId`].
 const SAMPLED_ROW_ID: &[u8] = b"sampled";
 
-/// Stands for [`SingleValue`]; no encoded capture begins like this.
-const SINGLE_VALUE: &[u8] = b"single value";
+/// An aggregate function, without its name.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+enum EncodedAggregate {
+    /// [`LineageCapture`].
+    Capture(EncodedCapture),
+    /// [`CarriedLatency`].
+    Carried(Vec<EncodedCarried>),
+    /// [`SingleValue`].
+    SingleValue,
+}
+
+impl EncodedAggregate {
+    /// The function, if it is ours.
+    fn of(function: &AggregateUDF) -> Option<Self> {
+        let inner = function.inner();
+        if let Some(capture) = inner.downcast_ref::<LineageCapture>() {
+            return Some(Self::Capture(capture.into()));
+        }
+        if let Some(carried) = inner.downcast_ref::<CarriedLatency>() {
+            let inputs = carried.inputs().iter().map(Into::into);
+            return Some(Self::Carried(inputs.collect()));
+        }
+        inner.is::<SingleValue>().then_some(Self::SingleValue)
+    }
+}
 
 /// An operator without its inputs.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -336,23 +359,28 @@ impl PhysicalExtensionCodec for SkewerCodec {
     }
 
     fn try_encode_udaf(&self, function: &AggregateUDF, bytes: &mut Vec<u8>) -> Result<()> {
-        if let Some(capture) = function.inner().downcast_ref::<LineageCapture>() {
-            let encoded = EncodedCapture::from(capture);
+        if let Some(encoded) = EncodedAggregate::of(function) {
             bytes.extend(postcard::to_stdvec(&encoded).map_err(external)?);
-        }
-        if function.inner().is::<SingleValue>() {
-            bytes.extend(SINGLE_VALUE);
         }
         Ok(())
     }
 
     fn try_decode_udaf(&self, name: &str, bytes: &[u8]) -> Result<Arc<AggregateUDF>> {
-        if bytes == SINGLE_VALUE {
-            return Ok(Arc::new(AggregateUDF::from(SingleValue::default())));
-        }
-        let capture: EncodedCapture = postcard::from_bytes(bytes).map_err(external)?;
-        let place = self.place()?;
-        place.records.capture(name, capture, &place.recorder)
+        let encoded: EncodedAggregate = postcard::from_bytes(bytes).map_err(external)?;
+        let function = match encoded {
+            EncodedAggregate::SingleValue => AggregateUDF::from(SingleValue::default()),
+            EncodedAggregate::Capture(capture) => {
+                let place = self.place()?;
+                return place.records.capture(name, capture, &place.recorder);
+            }
+            EncodedAggregate::Carried(inputs) => {
+                let inputs = inputs.into_iter().map(Into::into);
+                let recorder = Arc::clone(&self.place()?.recorder);
+                let carried = CarriedLatency::new(name.to_owned(), recorder, inputs.collect());
+                AggregateUDF::from(carried)
+            }
+        };
+        Ok(Arc::new(function))
     }
 }
 

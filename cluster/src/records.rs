@@ -16,10 +16,10 @@ use datafusion_distributed::DistributedTaskContext;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use skewer_exec::{
-    AggregateSource, CapturedInput, KeySample, LineageCapture, OutputRecordsExec, RecordSource,
-    ResultRecords, ResultTask, ScanSource,
+    AggregateSource, CapturedInput, CarriedInput, Hidden, KeySample, LineageCapture,
+    OutputRecordsExec, RecordSource, ResultRecords, ResultTask, ScanSource,
 };
-use skewer_profiling::Recorder;
+use skewer_profiling::{Recorder, Sources};
 
 /// No aggregate has more operators than these: ids of records have no room for more.
 const MOST_OPERATORS: usize = 7;
@@ -59,7 +59,42 @@ struct EncodedInput {
 pub(crate) struct EncodedOutputs {
     /// How many columns the result has.
     columns: usize,
-    records: Vec<EncodedRecords>,
+    hidden: EncodedHidden,
+}
+
+/// [`Hidden`].
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+enum EncodedHidden {
+    Logged(Vec<EncodedRecords>),
+    Carried {
+        inputs: Vec<EncodedCarried>,
+        tables: Vec<String>,
+    },
+}
+
+/// [`CarriedInput`].
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct EncodedCarried {
+    records: usize,
+    latencies: Vec<usize>,
+}
+
+impl From<&CarriedInput> for EncodedCarried {
+    fn from(input: &CarriedInput) -> Self {
+        Self {
+            records: input.records,
+            latencies: input.latencies.clone(),
+        }
+    }
+}
+
+impl From<EncodedCarried> for CarriedInput {
+    fn from(input: EncodedCarried) -> Self {
+        Self {
+            records: input.records,
+            latencies: input.latencies,
+        }
+    }
 }
 
 /// [`ResultRecords`].
@@ -72,14 +107,22 @@ struct EncodedRecords {
 
 impl From<&OutputRecordsExec> for EncodedOutputs {
     fn from(outputs: &OutputRecordsExec) -> Self {
-        let records = outputs.records().iter().map(|records| EncodedRecords {
+        let logged = |records: &ResultRecords| EncodedRecords {
             source: (&records.source).into(),
             id_column: records.id_column,
             latency_columns: records.latency_columns.clone(),
-        });
+        };
         Self {
             columns: outputs.schema().fields().len(),
-            records: records.collect(),
+            hidden: match outputs.hidden() {
+                Hidden::Logged(records) => {
+                    EncodedHidden::Logged(records.iter().map(logged).collect())
+                }
+                Hidden::Carried(inputs, sources) => EncodedHidden::Carried {
+                    inputs: inputs.iter().map(Into::into).collect(),
+                    tables: sources.tables().iter().map(ToString::to_string).collect(),
+                },
+            },
         }
     }
 }
@@ -193,14 +236,24 @@ impl QueryRecords {
             return exec_err!("{} columns of {hidden}", outputs.columns);
         }
         let schema = hidden.project(&(0..outputs.columns).collect::<Vec<_>>())?;
-        let records = outputs.records.into_iter().map(|records| {
+        let logged = |records: EncodedRecords| {
             Ok(ResultRecords {
                 source: self.source(records.source)?,
                 id_column: records.id_column,
                 latency_columns: records.latency_columns,
             })
-        });
-        let records = records.collect::<Result<_>>()?;
+        };
+        let kept = match outputs.hidden {
+            EncodedHidden::Logged(records) => {
+                let records = records.into_iter().map(logged);
+                Hidden::Logged(records.collect::<Result<_>>()?)
+            }
+            EncodedHidden::Carried { inputs, tables } => {
+                let sources = Sources::new(tables.iter().map(String::as_str));
+                let inputs = inputs.into_iter().map(Into::into);
+                Hidden::Carried(inputs.collect(), Arc::new(sources))
+            }
+        };
         let task = context
             .session_config()
             .get_extension::<DistributedTaskContext>();
@@ -209,7 +262,7 @@ impl QueryRecords {
             count: task.task_count,
         });
         let (input, recorder) = (Arc::clone(input), Arc::clone(recorder));
-        let logged = OutputRecordsExec::new(input, Arc::new(schema), records, recorder);
+        let logged = OutputRecordsExec::new(input, Arc::new(schema), kept, recorder);
         Ok(logged.in_task(task))
     }
 

@@ -21,9 +21,9 @@ use datafusion_proto::physical_plan::DeduplicatingProtoConverter;
 use skewer_cluster::codec::{SkewerCodec, encode_plan};
 use skewer_cluster::{TaskPlace, WorkerQuery};
 use skewer_exec::{
-    AggregateSource, CapturedInput, Exchange, KeySample, LineageCapture, MeasuredRecords,
-    NumberedExec, Observed, OutputRecordsExec, ProfiledExec, RecordSource, ResultRecords,
-    SampledRowId, ScanSource, TimedEvaluationExec, TimedExpressions,
+    AggregateSource, CapturedInput, CarriedInput, CarriedLatency, Exchange, Hidden, KeySample,
+    LineageCapture, MeasuredRecords, NumberedExec, Observed, OutputRecordsExec, ProfiledExec,
+    RecordSource, ResultRecords, SampledRowId, ScanSource, TimedEvaluationExec, TimedExpressions,
 };
 use skewer_profiling::{Level, Recorder, RecorderLimits};
 
@@ -112,14 +112,17 @@ fn what_logs_result_rows_comes_back_in_its_task() {
         latency_columns: vec![1],
     }];
     let schema = Arc::new(source().schema().project(&[0]).unwrap());
-    let plan = OutputRecordsExec::new(source(), schema, records, recorder());
+    let plan = OutputRecordsExec::new(source(), schema, Hidden::Logged(records), recorder());
     let decoded = there_and_back(Arc::new(plan), &on_worker());
     let outputs = decoded
         .downcast_ref::<OutputRecordsExec>()
         .expect("the operator");
     assert_eq!(outputs.schema().fields().len(), 1);
-    let [records] = outputs.records() else {
-        panic!("{:?}", outputs.records());
+    let Hidden::Logged(records) = outputs.hidden() else {
+        panic!("{:?}", outputs.hidden());
+    };
+    let [records] = records.as_slice() else {
+        panic!("{records:?}");
     };
     assert_eq!(
         (records.id_column, &records.latency_columns[..]),
@@ -175,9 +178,18 @@ fn captured(mode: AggregateMode, input: Arc<dyn ExecutionPlan>) -> Arc<dyn Execu
         latency_arguments: vec![],
     }];
     let capture = LineageCapture::new("capture_1".to_owned(), recorder(), inputs, groups);
+    aggregated(AggregateUDF::from(capture), mode, input)
+}
+
+/// `function(id) GROUP BY a`.
+fn aggregated(
+    function: AggregateUDF,
+    mode: AggregateMode,
+    input: Arc<dyn ExecutionPlan>,
+) -> Arc<dyn ExecutionPlan> {
     let schema = source().schema();
     let id = col("id", &schema).unwrap();
-    let capture = AggregateExprBuilder::new(Arc::new(AggregateUDF::from(capture)), vec![id])
+    let capture = AggregateExprBuilder::new(Arc::new(function), vec![id])
         .schema(Arc::clone(&schema))
         .alias("group_id")
         .build()
@@ -189,10 +201,25 @@ fn captured(mode: AggregateMode, input: Arc<dyn ExecutionPlan>) -> Arc<dyn Execu
     Arc::new(plan.unwrap())
 }
 
-fn capture_of(plan: &Arc<dyn ExecutionPlan>) -> &LineageCapture {
+fn capture_of<F: AggregateUDFImpl>(plan: &Arc<dyn ExecutionPlan>) -> &F {
     let aggregate = plan.downcast_ref::<AggregateExec>().expect("an aggregate");
     let function = aggregate.aggr_expr()[0].fun().inner();
     function.downcast_ref().expect("a capture")
+}
+
+#[test]
+fn what_carries_latencies_comes_back_with_its_inputs() {
+    let inputs = vec![CarriedInput {
+        records: 0,
+        latencies: vec![],
+    }];
+    let name = "capture_2".to_owned();
+    let carried = AggregateUDF::from(CarriedLatency::new(name, recorder(), inputs.clone()));
+    let plan = aggregated(carried, AggregateMode::Partial, source());
+    let decoded = there_and_back(plan, &on_worker());
+    let carried: &CarriedLatency = capture_of(&decoded);
+    assert_eq!(carried.name(), "capture_2");
+    assert_eq!(carried.inputs(), inputs);
 }
 
 #[test]
@@ -200,7 +227,7 @@ fn a_capture_comes_back_with_its_inputs_and_one_aggregate_for_all_tasks_of_a_que
     let query = on_worker();
     let plan = captured(AggregateMode::Partial, source());
     let one = there_and_back(Arc::clone(&plan), &query);
-    let capture = capture_of(&one);
+    let capture: &LineageCapture = capture_of(&one);
     assert_eq!(capture.name(), "capture_1");
     assert_eq!(capture.groups().operators(), [(4, 5), (2, 3)]);
     let [input] = capture.inputs() else {
@@ -209,10 +236,12 @@ fn a_capture_comes_back_with_its_inputs_and_one_aggregate_for_all_tasks_of_a_que
     assert_eq!(input.source.operator_of(0), 6);
     assert_eq!(input.id_argument, 0);
     let other = there_and_back(Arc::clone(&plan), &query);
-    assert!(Arc::ptr_eq(capture.groups(), capture_of(&other).groups()));
+    let again: &LineageCapture = capture_of(&other);
+    assert!(Arc::ptr_eq(capture.groups(), again.groups()));
     // Another worker has its own, which knows the same operators.
     let elsewhere = there_and_back(plan, &on_worker());
-    let groups = capture_of(&elsewhere).groups();
+    let elsewhere: &LineageCapture = capture_of(&elsewhere);
+    let groups = elsewhere.groups();
     assert!(!Arc::ptr_eq(capture.groups(), groups));
     assert_eq!(groups.operators(), capture.groups().operators());
 }

@@ -56,7 +56,7 @@ pub use prepared::Description;
 pub use progress::{Progress, ProgressHandle};
 pub use query_stream::QueryStream;
 pub use session::Session;
-pub use skewer_profiling::{Level, Retention};
+pub use skewer_profiling::{Level, LineageMode, Retention};
 pub use skewer_sql::{Piece, is_complete, split};
 
 /// The README's program, compiled and run with the other examples.

@@ -89,6 +89,7 @@ impl StatementRecord {
             ..RecorderLimits::default()
         };
         let recorder = Recorder::new(query_id, settings.level, settings.sample_rate, limits);
+        recorder.set_lineage_mode(settings.lineage);
         let mut record = Self::of(recorder);
         record.sys = Some(sys);
         record.last_query_id = last_query_id;
@@ -124,6 +125,7 @@ impl StatementRecord {
         let recorder = &self.recorder;
         let (level, rate) = (recorder.level(), recorder.sample_rate());
         let mut anew = Self::of(Recorder::new(query_id, level, rate, recorder.limits()));
+        anew.recorder.set_lineage_mode(recorder.lineage_mode());
         anew.sys = self.sys.clone();
         anew.last_query_id = Arc::clone(&self.last_query_id);
         anew._running = Arc::clone(&self._running);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use datafusion::arrow::array::timezone::Tz;
 use datafusion::common::config::ConfigOptions;
-use skewer_profiling::{Level, Retention};
+use skewer_profiling::{Level, LineageMode, Retention};
 use skewer_sql::nearest;
 
 use crate::error::Error;
@@ -14,6 +14,8 @@ use crate::error::Error;
 pub struct ProfileSettings {
     /// How much is recorded (`profile.level`).
     pub level: Level,
+    /// How level `records` keeps what it learns (`profile.lineage`).
+    pub lineage: LineageMode,
     /// The share of base records that are traced, in (0, 1] (`profile.sample_rate`).
     pub sample_rate: f64,
     /// The share of a query's time that recording may take, in (0, 1] (`profile.budget`): then it
@@ -26,6 +28,7 @@ impl Default for ProfileSettings {
     fn default() -> Self {
         Self {
             level: Level::Counters,
+            lineage: LineageMode::Log,
             sample_rate: 1.0,
             budget: None,
         }
@@ -54,7 +57,7 @@ pub(crate) const UNLIMITED: &str = "unlimited";
 pub(crate) const RUNTIME: &str = "datafusion.runtime.";
 
 /// Our settings and what they are about; DataFusion's are beside them.
-pub(crate) const OWN_SETTINGS: [(&str, &str); 8] = [
+pub(crate) const OWN_SETTINGS: [(&str, &str); 9] = [
     (
         MAX_RUNNING_QUERIES,
         "How many statements run queries at once, or unlimited: the others wait for their turn; of \
@@ -78,6 +81,11 @@ pub(crate) const OWN_SETTINGS: [(&str, &str); 8] = [
     (
         "profile.level",
         "How much is recorded of each query: off, counters, calls or records",
+    ),
+    (
+        "profile.lineage",
+        "How level records keeps what it learns: log, every edge of lineage and every latency; or \
+         piggyback, only the most impactful sources of result rows",
     ),
     (
         "profile.retention_age",
@@ -203,6 +211,18 @@ pub(crate) fn parse_level(name: &str, value: &str) -> Result<Level, Error> {
             value: value.to_owned(),
             expected: format!("it is one of {}", Level::ALL.map(Level::name).join(", ")),
         })
+}
+
+/// A mode's name.
+pub(crate) fn parse_lineage_mode(name: &str, value: &str) -> Result<LineageMode, Error> {
+    value.parse().map_err(|_| Error::InvalidValue {
+        name: name.to_owned(),
+        value: value.to_owned(),
+        expected: format!(
+            "it is one of {}",
+            LineageMode::ALL.map(LineageMode::name).join(", ")
+        ),
+    })
 }
 
 /// A share above 0 and at most 1.
@@ -417,7 +437,7 @@ mod tests {
         else {
             panic!()
         };
-        assert_eq!(suggestions, ["profile.level"]);
+        assert_eq!(suggestions, ["profile.level", "profile.lineage"]);
         let Error::UnknownSetting { suggestions, .. } =
             unknown("batch_size", &ConfigOptions::new())
         else {

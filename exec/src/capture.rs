@@ -321,7 +321,7 @@ struct Edges {
 
 /// The group of each row of a batch.
 #[derive(Debug, Clone, Copy)]
-enum Groups<'a> {
+pub(crate) enum Groups<'a> {
     /// As the caller says.
     Listed(&'a [usize]),
     /// All rows are of group 0.
@@ -331,7 +331,7 @@ enum Groups<'a> {
 }
 
 impl Groups<'_> {
-    fn of(self, row: usize) -> usize {
+    pub(crate) fn of(self, row: usize) -> usize {
         match self {
             Groups::Listed(groups) => groups[row],
             Groups::One => 0,
@@ -351,14 +351,14 @@ impl Groups<'_> {
 }
 
 /// Latencies of a batch's records, in picoseconds.
-enum Latency {
+pub(crate) enum Latency {
     None,
     One(Int64Array),
     Sum(Vec<i64>),
 }
 
 impl Latency {
-    fn new(values: &[ArrayRef], arguments: &[usize]) -> Result<Self> {
+    pub(crate) fn new(values: &[ArrayRef], arguments: &[usize]) -> Result<Self> {
         Ok(match arguments {
             [] => Latency::None,
             [one] => Latency::One(int64(values, *one)?.clone()),
@@ -379,7 +379,7 @@ impl Latency {
         })
     }
 
-    fn of(&self, row: usize) -> i64 {
+    pub(crate) fn of(&self, row: usize) -> i64 {
         match self {
             Latency::None => 0,
             Latency::One(array) if array.is_null(row) => 0,
@@ -403,13 +403,13 @@ impl Latency {
     }
 }
 
-fn int64(values: &[ArrayRef], argument: usize) -> Result<&Int64Array> {
+pub(crate) fn int64(values: &[ArrayRef], argument: usize) -> Result<&Int64Array> {
     match values
         .get(argument)
         .and_then(|array| array.as_primitive_opt::<Int64Type>())
     {
         Some(array) => Ok(array),
-        None => internal_err!("lineage_capture: argument {argument} is no BIGINT"),
+        None => internal_err!("record level: argument {argument} is no BIGINT"),
     }
 }
 

@@ -9,6 +9,7 @@
 //! * [`numbered`]: the same in plans that are sent to workers
 //! * [`key_sample`]: which keys an exchange hashes most
 //! * [`capture`]: the aggregate function that logs which records went into which group
+//! * [`carry`]: the aggregate function that carries latencies on where no log is kept
 //! * [`timed_evaluation`]: evaluating expressions and timing records
 //! * [`pacing`]: how single slow records are found without timing each
 //! * `confirm`: the same of rows that functions have timed one by one
@@ -21,6 +22,7 @@
 
 mod batch_bytes;
 pub mod capture;
+pub mod carry;
 mod confirm;
 pub mod identity;
 pub mod key_sample;
@@ -39,10 +41,11 @@ pub mod timed_evaluation;
 
 pub use batch_bytes::batch_bytes;
 pub use capture::{CapturedInput, LineageCapture};
+pub use carry::{CarriedInput, CarriedLatency};
 pub use identity::{IdentifiedTable, ROW_ID};
 pub use key_sample::KeySample;
 pub use numbered::NumberedExec;
-pub use output_records::{OutputRecordsExec, ResultRecords, ResultTask};
+pub use output_records::{Hidden, OutputRecordsExec, ResultRecords, ResultTask};
 pub use profiled::{Exchange, Observed, ProfiledExec, is_exchange};
 pub use row_function::{RowClosure, RowFunction};
 pub use sample::SampledRowId;

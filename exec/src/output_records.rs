@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use datafusion::arrow::array::{AsArray, Int64Array, RecordBatch, RecordBatchOptions};
+use datafusion::arrow::array::{Array, AsArray, Int64Array, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{Int64Type, SchemaRef};
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, internal_err};
@@ -16,8 +16,9 @@ use datafusion::physical_plan::{
     Partitioning, PlanProperties, ReplaceChildrenOptions,
 };
 use futures::StreamExt;
-use skewer_profiling::{Ids, Latencies, OutputChunk, Recorder};
+use skewer_profiling::{Ids, Latencies, OutputChunk, Recorder, Sources};
 
+use crate::carry::{Blamed, CarriedInput};
 use crate::source::RecordSource;
 
 /// A kind of record that result rows are made from.
@@ -50,7 +51,17 @@ impl ResultTask {
     pub const ALONE: ResultTask = ResultTask { index: 0, count: 1 };
 }
 
-/// Strips the hidden columns off the result and logs them with the numbers of the result rows.
+/// What becomes of the hidden columns of a result.
+#[derive(Debug, Clone)]
+pub enum Hidden {
+    /// They are logged.
+    Logged(Vec<ResultRecords>),
+    /// What rows carry of these columns, and the sources that it names, is kept in sum.
+    Carried(Arc<[CarriedInput]>, Arc<Sources>),
+}
+
+/// Strips the hidden columns off the result, and logs them with the numbers of the result rows or
+/// keeps what they say of their sources.
 ///
 /// ```text
 /// result columns … │ hidden ids and latencies …   →   result columns …
@@ -60,7 +71,7 @@ impl ResultTask {
 #[derive(Debug)]
 pub struct OutputRecordsExec {
     input: Arc<dyn ExecutionPlan>,
-    records: Vec<ResultRecords>,
+    hidden: Hidden,
     recorder: Arc<Recorder>,
     task: ResultTask,
     properties: Arc<PlanProperties>,
@@ -71,7 +82,7 @@ impl OutputRecordsExec {
     pub fn new(
         input: Arc<dyn ExecutionPlan>,
         schema: SchemaRef,
-        records: Vec<ResultRecords>,
+        hidden: Hidden,
         recorder: Arc<Recorder>,
     ) -> Self {
         let properties = PlanProperties::new(
@@ -82,7 +93,7 @@ impl OutputRecordsExec {
         );
         Self {
             input,
-            records,
+            hidden,
             recorder,
             task: ResultTask::ALONE,
             properties: Arc::new(properties),
@@ -94,9 +105,9 @@ impl OutputRecordsExec {
         Self { task, ..self }
     }
 
-    /// What it logs.
-    pub fn records(&self) -> &[ResultRecords] {
-        &self.records
+    /// What becomes of the hidden columns.
+    pub fn hidden(&self) -> &Hidden {
+        &self.hidden
     }
 }
 
@@ -184,7 +195,7 @@ impl ExecutionPlan for OutputRecordsExec {
         let replaced = Self::new(
             children.swap_remove(0),
             self.schema(),
-            self.records.clone(),
+            self.hidden.clone(),
             Arc::clone(&self.recorder),
         );
         Ok(Arc::new(replaced.in_task(self.task)))
@@ -210,16 +221,21 @@ impl ExecutionPlan for OutputRecordsExec {
         let ResultTask { index, count } = self.task;
         let mut numbers = RowNumbers::of(index * partitions + partition, count * partitions);
         let schema = self.schema();
-        let records = self.records.clone();
         let recorder = Arc::clone(&self.recorder);
+        let mut keeping = Keeping::new(&self.hidden, &self.recorder);
         let stream = self.input.execute(partition, context)?.map(move |batch| {
             let batch = batch?;
             let started = Instant::now();
-            for (first_row, rows) in numbers.take(batch.num_rows()) {
-                let run = batch.slice(rows.start, rows.len());
-                for records in &records {
-                    log(&recorder, records, &run, first_row);
+            match &mut keeping {
+                Keeping::Log(records) => {
+                    for (first_row, rows) in numbers.take(batch.num_rows()) {
+                        let run = batch.slice(rows.start, rows.len());
+                        for records in records.iter() {
+                            log(&recorder, records, &run, first_row);
+                        }
+                    }
                 }
+                Keeping::Sum(blamed) => blamed.add(&batch)?,
             }
             recorder.overhead(started.elapsed());
             let kept = batch.columns()[..schema.fields().len()].to_vec();
@@ -234,6 +250,25 @@ impl ExecutionPlan for OutputRecordsExec {
             self.schema(),
             stream,
         )))
+    }
+}
+
+/// [`Hidden`], while the rows of a partition pass.
+enum Keeping {
+    Log(Vec<ResultRecords>),
+    Sum(Blamed),
+}
+
+impl Keeping {
+    fn new(hidden: &Hidden, recorder: &Arc<Recorder>) -> Self {
+        match hidden {
+            Hidden::Logged(records) => Self::Log(records.clone()),
+            Hidden::Carried(inputs, sources) => Self::Sum(Blamed::new(
+                Arc::clone(inputs),
+                Arc::clone(sources),
+                Arc::clone(recorder),
+            )),
+        }
     }
 }
 
@@ -260,17 +295,20 @@ fn log(recorder: &Recorder, records: &ResultRecords, batch: &RecordBatch, first_
         }
     }
     for operator_id in operators.iter().copied() {
-        let of_operator = if operators.len() == 1 {
-            Ids::encode_nullable(ids)
-        } else {
-            let made = |id: &i64| records.source.operator_of(*id) == operator_id;
-            Ids::encode_nullable(&ids.iter().map(|id| id.filter(made)).collect())
+        let made = |id: &i64| records.source.operator_of(*id) == operator_id;
+        let of_operator: Int64Array = match operators.len() {
+            1 => ids.clone(),
+            _ => ids.iter().map(|id| id.filter(made)).collect(),
         };
+        // A latency may be shared by all records of a row; no record has none.
+        let latency = latency.iter().enumerate();
+        let latency = latency.map(|(row, ps)| if of_operator.is_valid(row) { *ps } else { 0 });
+        let latency: Vec<i64> = latency.collect();
         recorder.output_records(OutputChunk {
             first_output_row: first_row,
             operator_id,
             table_name: records.source.table_name(),
-            record_ids: of_operator,
+            record_ids: Ids::encode_nullable(&of_operator),
             latency: Latencies::encode(&latency),
         });
     }

@@ -7,6 +7,8 @@
 
 use std::cell::RefCell;
 
+use skewer_profiling::ticks::Ticks;
+
 /// An operator's place in the plan and the partition it works on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Position {
@@ -30,13 +32,32 @@ pub struct Inside {
     pub rows: u64,
 }
 
+/// A call that is under way.
+#[derive(Debug, Clone, Copy)]
+struct Call {
+    position: Position,
+    inside: Inside,
+    began: Ticks,
+    /// The operator's own ticks in the calls before.
+    own_before: u64,
+}
+
 thread_local! {
-    static STACK: RefCell<Vec<(Position, Inside)>> = const { RefCell::new(Vec::new()) };
+    static STACK: RefCell<Vec<Call>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The innermost position on this thread, or `None` outside every instrumented operator.
 pub fn current() -> Option<Position> {
-    STACK.with_borrow(|stack| stack.last().map(|(position, _)| *position))
+    STACK.with_borrow(|stack| stack.last().map(|call| call.position))
+}
+
+/// Ticks that the innermost operator has spent in itself, in this partition, until now.
+pub fn own_ticks() -> u64 {
+    let Some(call) = STACK.with_borrow(|stack| stack.last().copied()) else {
+        return 0;
+    };
+    let in_this_call = Ticks::now().since(call.began);
+    call.own_before + in_this_call.saturating_sub(call.inside.ticks)
 }
 
 /// A position being inside of which is left when this is dropped, also by a panic.
@@ -45,10 +66,16 @@ pub struct Entered {
     depth: usize,
 }
 
-/// Enters `position` on this thread.
-pub fn enter(position: Position) -> Entered {
+/// Enters `position` on this thread with a call that began at `began`, before which the operator
+/// has spent `own_before` ticks in itself.
+pub fn enter(position: Position, began: Ticks, own_before: u64) -> Entered {
     STACK.with_borrow_mut(|stack| {
-        stack.push((position, Inside::default()));
+        stack.push(Call {
+            position,
+            inside: Inside::default(),
+            began,
+            own_before,
+        });
         Entered { depth: stack.len() }
     })
 }
@@ -58,13 +85,17 @@ impl Entered {
     /// Returns what the calls inside it added up to.
     pub fn leave(self, ticks: u64, rows: u64) -> Inside {
         STACK.with_borrow_mut(|stack| {
-            let Some((position, inside)) = stack.get(self.depth - 1).copied() else {
+            let Some(Call {
+                position, inside, ..
+            }) = stack.get(self.depth - 1).copied()
+            else {
                 return Inside::default();
             };
             let caller = self.depth.checked_sub(2).and_then(|i| stack.get_mut(i));
-            if let Some((caller, outer)) = caller {
+            if let Some(caller) = caller {
+                let outer = &mut caller.inside;
                 outer.ticks += ticks;
-                outer.in_other_fragments += if caller.fragment_id == position.fragment_id {
+                outer.in_other_fragments += if caller.position.fragment_id == position.fragment_id {
                     inside.in_other_fragments
                 } else {
                     ticks
@@ -92,6 +123,22 @@ mod tests {
             operator_id,
             partition: 0,
         }
+    }
+
+    fn enter(position: Position) -> Entered {
+        super::enter(position, Ticks::now(), 0)
+    }
+
+    #[test]
+    fn an_operator_s_own_ticks_are_those_of_all_its_calls_without_the_calls_inside() {
+        let began = Ticks::now();
+        let outer = super::enter(at(1), began, 1_000);
+        assert!(own_ticks() >= 1_000);
+        let inner = enter(at(2));
+        inner.leave(u64::MAX / 2, 0);
+        assert_eq!(own_ticks(), 1_000);
+        outer.leave(0, 0);
+        assert_eq!(own_ticks(), 0);
     }
 
     #[test]

@@ -5,7 +5,9 @@
 //! One reading of the thread's processor time per evaluation (about 0.2 µs) tells whether time
 //! passed elsewhere; only then the counts of context switches are read, which tell why.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use skewer_profiling::ticks::Stopwatch;
 
 /// What is lost elsewhere is looked into from here on; below, it blames nobody.
 const WORTH_ASKING: Duration = Duration::from_micros(50);
@@ -37,8 +39,11 @@ impl OwnTime {
 
     /// How long what has run since `started` took, without the time that the processor was taken
     /// away from this thread. Evaluations follow each other without a break.
-    pub fn since(&mut self, started: Instant) -> Duration {
+    pub fn since(&mut self, started: Stopwatch) -> Duration {
         let elapsed = started.elapsed();
+        if started.is_simulated() {
+            return elapsed;
+        }
         let before = std::mem::replace(&mut self.processor, thread::processor_time());
         let (Some(before), Some(after)) = (before, self.processor) else {
             return elapsed;
@@ -135,7 +140,7 @@ mod tests {
     fn sleeping_counts() {
         let mut time = OwnTime::of_this_thread();
         for ms in [1, 3, 20] {
-            let started = Instant::now();
+            let started = Stopwatch::start();
             std::thread::sleep(Duration::from_millis(ms));
             assert!(time.since(started) >= Duration::from_millis(ms));
         }
@@ -153,7 +158,7 @@ mod tests {
         let threads = std::thread::available_parallelism().map_or(2, usize::from) * 4;
         let work = || {
             let mut time = OwnTime::of_this_thread();
-            let started = Instant::now();
+            let started = Stopwatch::start();
             let from = thread::processor_time().unwrap();
             while thread::processor_time().unwrap() - from < Duration::from_millis(60) {
                 std::hint::spin_loop();

@@ -107,8 +107,8 @@ impl Observed {
             operator_id: self.operator_id,
             partition: (before + partition) as i64,
         };
-        let entered = position::enter(position);
         let started = Ticks::now();
+        let entered = position::enter(position, started, 0);
         let stream = self.inner.execute(partition, context)?;
         let elapsed = Ticks::now().since(started);
         let inside = entered.leave(elapsed, 0);
@@ -387,7 +387,7 @@ impl Stream for ProfiledStream {
             }
             None => {}
         }
-        let entered = position::enter(this.position);
+        let entered = position::enter(this.position, started, this.totals.own);
         let polled = this.stream.as_mut().poll_next(cx);
         let ended = Ticks::now();
         if polled.is_ready() {

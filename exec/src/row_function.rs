@@ -3,13 +3,13 @@
 use std::cell::RefCell;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
-use std::time::Instant;
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
 };
+use skewer_profiling::ticks::Stopwatch;
 
 /// A function of one row's arguments.
 pub type RowClosure = dyn Fn(&[ScalarValue]) -> Result<ScalarValue> + Send + Sync;
@@ -127,7 +127,7 @@ impl ScalarUDFImpl for RowFunction {
                     ColumnarValue::Array(array) => ScalarValue::try_from_array(array, row)?,
                 });
             }
-            let started = timed.then(Instant::now);
+            let started = timed.then(Stopwatch::start);
             results.push((self.closure)(&row_args)?);
             if let Some(started) = started {
                 took.push(started.elapsed().as_nanos() as f64);

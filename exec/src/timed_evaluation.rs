@@ -28,6 +28,7 @@ use datafusion::physical_plan::{
     PlanProperties, ReplaceChildrenOptions,
 };
 use futures::StreamExt;
+use skewer_profiling::ticks::Stopwatch;
 use skewer_profiling::{Ids, Latencies, LatencyChunk, LatencyKind, Method, Recorder};
 
 use crate::batch_bytes::estimated_array_bytes;
@@ -372,7 +373,7 @@ impl Evaluation {
     fn by_row_functions(&mut self, batch: &RecordBatch) -> Result<(Vec<Piece>, Vec<Run>)> {
         let rows = batch.num_rows();
         let mut own = OwnTime::of_this_thread();
-        let started = Instant::now();
+        let started = Stopwatch::start();
         let (values, times) = with_row_times(rows, || self.evaluate(batch));
         let took = started.elapsed();
         let lost = took.saturating_sub(own.since(started));
@@ -583,7 +584,7 @@ struct BatchEvaluator<'a> {
 impl EvaluateRows for BatchEvaluator<'_> {
     fn evaluate(&mut self, rows: Range<usize>, keep: bool) -> Result<f64> {
         let slice = self.batch.slice(rows.start, rows.len());
-        let started = Instant::now();
+        let started = Stopwatch::start();
         let values = self
             .expressions
             .iter()

@@ -11,6 +11,10 @@
 //! root        ids and latencies are stripped and logged
 //! ```
 //!
+//! Where no log is kept (`profile.lineage = 'piggyback'`) the same columns travel the same way, but
+//! what they have is another: a base record's id is its number among all sources, and an aggregate
+//! returns, by `carried_latency`, what its groups carry on.
+//!
 //! Subtrees without identified tables, and nodes that this rewrite does not know (recursive
 //! queries), stay as they are: their rows have no records.
 
@@ -26,12 +30,12 @@ use datafusion::logical_expr::logical_plan::{
     TableScanBuilder, Union, Unnest,
 };
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
-use datafusion::logical_expr::{AggregateUDF, Expr, LogicalPlan, ScalarUDF, lit};
+use datafusion::logical_expr::{AggregateUDF, Expr, ExprSchemable, LogicalPlan, ScalarUDF, lit};
 use skewer_exec::{
-    AggregateSource, CapturedInput, IdentifiedTable, LineageCapture, ROW_ID, RecordSource,
-    SampledRowId, ScanSource,
+    AggregateSource, CapturedInput, CarriedInput, CarriedLatency, IdentifiedTable, LineageCapture,
+    ROW_ID, RecordSource, SampledRowId, ScanSource,
 };
-use skewer_profiling::Recorder;
+use skewer_profiling::{Recorder, Sources};
 
 use crate::costly::is_costly;
 use crate::timed_node::TimedEvaluation;
@@ -42,9 +46,9 @@ pub const HIDDEN: &str = "__skewer_";
 /// A kind of record that the rows of a plan stem from.
 #[derive(Debug, Clone)]
 pub struct TrackedRecord {
-    /// Where the records come from.
-    pub source: RecordSource,
-    /// The column with their ids, NULL where a row has none.
+    /// Where the records come from; `None` if nothing is logged of them.
+    pub source: Option<RecordSource>,
+    /// The column with their ids, or with what they carry; NULL where a row has none.
     pub id: String,
     /// The columns whose sum is the latency since the record was made, in picoseconds.
     pub latencies: Vec<String>,
@@ -96,10 +100,17 @@ fn hidden_column(schema: &DFSchema, name: &str) -> Result<Expr> {
     }
 }
 
+/// The type of hidden column `name`.
+fn hidden_type(schema: &DFSchema, name: &str) -> Result<DataType> {
+    hidden_column(schema, name)?.get_type(schema)
+}
+
 /// Rewrites one plan.
 #[derive(Debug)]
 pub struct LineageRewrite {
     recorder: Arc<Recorder>,
+    /// What base records are called, if latencies are carried instead of being logged.
+    sources: Option<Arc<Sources>>,
     columns: usize,
     /// The scans met, with the names of their id columns.
     pub scans: Vec<(String, Arc<ScanSource>)>,
@@ -108,10 +119,12 @@ pub struct LineageRewrite {
 }
 
 impl LineageRewrite {
-    /// A rewrite whose captures log to `recorder`.
-    pub fn new(recorder: Arc<Recorder>) -> Self {
+    /// A rewrite whose captures log to `recorder`, or carry the latencies of the records of
+    /// `sources`.
+    pub fn new(recorder: Arc<Recorder>, sources: Option<Arc<Sources>>) -> Self {
         Self {
             recorder,
+            sources,
             columns: 0,
             scans: vec![],
             moved: vec![],
@@ -194,6 +207,14 @@ impl LineageRewrite {
             let sampled = SampledRowId::new(Arc::clone(&self.recorder));
             id = ScalarUDF::from(sampled).call(vec![id]);
         }
+        if let Some(sources) = &self.sources {
+            let Some((factor, offset)) = sources.number(&table.log_name) else {
+                return internal_err!("{} is none of the sources", table.log_name);
+            };
+            if factor > 1 {
+                id = id * lit(factor) + lit(offset);
+            }
+        }
         let name = self.name("id");
         let mut columns: Vec<Expr> = scan
             .projected_schema
@@ -204,10 +225,14 @@ impl LineageRewrite {
         columns.push(id.alias(&name));
         let source = Arc::new(ScanSource::new(&table.log_name));
         self.scans.push((name.clone(), Arc::clone(&source)));
+        let source = match &self.sources {
+            None => Some(RecordSource::Scan(source)),
+            Some(_) => None,
+        };
         Ok(TrackedPlan {
             plan: LogicalPlan::Projection(Projection::try_new(columns, Arc::new(rewritten))?),
             records: vec![TrackedRecord {
-                source: RecordSource::Scan(source),
+                source,
                 id: name,
                 latencies: vec![],
             }],
@@ -246,7 +271,7 @@ impl LineageRewrite {
         let earlier = last.filter(|last| records.iter().all(|r| r.latencies.last() == Some(last)));
         let measured = records
             .iter()
-            .map(|record| (record.source.clone(), record.id.clone()))
+            .filter_map(|record| Some((record.source.clone()?, record.id.clone())))
             .collect();
         let node =
             TimedEvaluation::try_new(plan, moved, latency.clone(), earlier.clone(), measured)?;
@@ -388,38 +413,9 @@ impl LineageRewrite {
             ));
         }
         let (input, group_expr, mut aggr_expr) = self.hoist_arguments(input, aggregate)?;
-        let schema = input.plan.schema();
-        let mut arguments = Vec::new();
-        let mut captured = Vec::new();
-        for record in &input.records {
-            let id_argument = arguments.len();
-            arguments.push(hidden_column(schema, &record.id)?);
-            let mut latency_arguments = Vec::new();
-            for latency in &record.latencies {
-                latency_arguments.push(arguments.len());
-                arguments.push(hidden_column(schema, latency)?);
-            }
-            captured.push(CapturedInput {
-                source: record.source.clone(),
-                id_argument,
-                latency_arguments,
-            });
-        }
-        let groups = Arc::new(AggregateSource::default());
-        let capture = LineageCapture::new(
-            self.name("capture"),
-            Arc::clone(&self.recorder),
-            captured,
-            Arc::clone(&groups),
-        );
-        let capture = AggregateFunction::new_udf(
-            Arc::new(AggregateUDF::from(capture)),
-            arguments,
-            false,
-            None,
-            vec![],
-            None,
-        );
+        let (function, arguments, source) = self.capture(&input)?;
+        let capture =
+            AggregateFunction::new_udf(Arc::new(function), arguments, false, None, vec![], None);
         let id = self.name("id");
         aggr_expr.push(Expr::AggregateFunction(capture).alias(&id));
         Ok(TrackedPlan {
@@ -429,11 +425,52 @@ impl LineageRewrite {
                 aggr_expr,
             )?),
             records: vec![TrackedRecord {
-                source: RecordSource::Aggregate(groups),
+                source,
                 id,
                 latencies: vec![],
             }],
         })
+    }
+
+    /// The function that logs the records of `input`, or carries their latencies on; its arguments;
+    /// and where the records come from that an aggregate with it makes.
+    fn capture(
+        &mut self,
+        input: &TrackedPlan,
+    ) -> Result<(AggregateUDF, Vec<Expr>, Option<RecordSource>)> {
+        let schema = input.plan.schema();
+        let mut arguments = Vec::new();
+        let (mut captured, mut carried) = (Vec::new(), Vec::new());
+        for record in &input.records {
+            let id_argument = arguments.len();
+            arguments.push(hidden_column(schema, &record.id)?);
+            let mut latency_arguments = Vec::new();
+            for latency in &record.latencies {
+                latency_arguments.push(arguments.len());
+                arguments.push(hidden_column(schema, latency)?);
+            }
+            match &record.source {
+                Some(source) => captured.push(CapturedInput {
+                    source: source.clone(),
+                    id_argument,
+                    latency_arguments,
+                }),
+                None => carried.push(CarriedInput {
+                    records: id_argument,
+                    latencies: latency_arguments,
+                }),
+            }
+        }
+        let name = self.name("capture");
+        let recorder = Arc::clone(&self.recorder);
+        if self.sources.is_some() {
+            let function = CarriedLatency::new(name, recorder, carried);
+            return Ok((AggregateUDF::from(function), arguments, None));
+        }
+        let groups = Arc::new(AggregateSource::default());
+        let function = LineageCapture::new(name, recorder, captured, Arc::clone(&groups));
+        let source = RecordSource::Aggregate(groups);
+        Ok((AggregateUDF::from(function), arguments, Some(source)))
     }
 
     /// Hoists costly group keys and costly arguments of aggregate functions; the columns of the
@@ -496,7 +533,13 @@ impl LineageRewrite {
             .iter()
             .map(|input| self.rewrite(input))
             .collect::<Result<Vec<_>>>()?;
-        let hidden: Vec<String> = branches.iter().flat_map(TrackedPlan::hidden).collect();
+        let mut hidden: Vec<(String, DataType)> = Vec::new();
+        for branch in &branches {
+            for name in branch.hidden() {
+                let data_type = hidden_type(branch.plan.schema(), &name)?;
+                hidden.push((name, data_type));
+            }
+        }
         let mut inputs = Vec::with_capacity(branches.len());
         let mut records = Vec::new();
         for (branch, original) in branches.into_iter().zip(&union.inputs) {
@@ -507,11 +550,11 @@ impl LineageRewrite {
                 .into_iter()
                 .map(Expr::Column)
                 .collect();
-            for name in &hidden {
+            for (name, data_type) in &hidden {
                 columns.push(if own.contains(name) {
                     hidden_column(branch.plan.schema(), name)?.alias(name)
                 } else {
-                    lit(ScalarValue::Int64(None)).alias(name)
+                    lit(ScalarValue::try_from(data_type)?).alias(name)
                 });
             }
             let projection = Projection::try_new(columns, Arc::new(branch.plan))?;
@@ -523,8 +566,8 @@ impl LineageRewrite {
             .iter()
             .map(|(qualifier, field)| (qualifier.cloned(), Arc::clone(field)))
             .collect();
-        for name in &hidden {
-            let field = Field::new(name, DataType::Int64, true);
+        for (name, data_type) in &hidden {
+            let field = Field::new(name, data_type.clone(), true);
             fields.push((None, Arc::new(field)));
         }
         let schema = DFSchema::new_with_metadata(fields, union.schema.metadata().clone())?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
+use datafusion::arrow::datatypes::{Field, Schema};
 use datafusion::common::Result;
 use datafusion::common::format::ExplainFormat;
 use datafusion::common::tree_node::TreeNode;
@@ -13,8 +13,8 @@ use datafusion::physical_plan::explain::ExplainExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
-use skewer_exec::{OutputRecordsExec, ResultRecords};
-use skewer_profiling::{Level, Recorder};
+use skewer_exec::{CarriedInput, Hidden, OutputRecordsExec, ResultRecords};
+use skewer_profiling::{Level, LineageMode, Recorder, Sources};
 
 use crate::distribution::Distribution;
 use crate::instrument::{Known, instrument, instrument_cut};
@@ -144,7 +144,13 @@ async fn plan_with_records(
     recorder: &Arc<Recorder>,
     distribution: Option<&dyn Distribution>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
-    let mut rewrite = LineageRewrite::new(Arc::clone(recorder));
+    let known = Known::of(optimized)?;
+    let tables = known.tables.iter().map(|(name, _)| name.as_str());
+    let sources = match recorder.lineage_mode() {
+        LineageMode::Log => None,
+        LineageMode::Piggyback => Some(Arc::new(Sources::new(tables))),
+    };
+    let mut rewrite = LineageRewrite::new(Arc::clone(recorder), sources.clone());
     let tracked = rewrite.rewrite(optimized)?;
     let tracked = result_columns_first(optimized, tracked)?;
     let planner =
@@ -155,7 +161,7 @@ async fn plan_with_records(
     let known = Known {
         scans: rewrite.scans,
         moved: rewrite.moved,
-        ..Known::of(optimized)?
+        ..known
     };
     if tracked.records.is_empty() {
         return instrument_on(plan, recorder, known, state, distribution).await;
@@ -168,7 +174,13 @@ async fn plan_with_records(
         schema = result_schema(&schema, &unprofiled.schema());
     }
     let schema = Arc::new(schema);
-    let logged = |plan| with_output_records(plan, &schema, &tracked.records, recorder);
+    let logged = |plan: Arc<dyn ExecutionPlan>| -> Result<Arc<dyn ExecutionPlan>> {
+        let hidden = hidden(&tracked.records, sources.clone(), &plan.schema())?;
+        let (schema, recorder) = (Arc::clone(&schema), Arc::clone(recorder));
+        Ok(Arc::new(OutputRecordsExec::new(
+            plan, schema, hidden, recorder,
+        )))
+    };
     if let Some(distribution) = distribution.filter(|distribution| distribution.writes(state)) {
         // The rows do not come here: what they were made from is logged before they are written.
         let cut = distribution
@@ -186,30 +198,35 @@ async fn plan_with_records(
     }
 }
 
-/// `plan`, whose hidden columns are logged and stripped.
-fn with_output_records(
-    plan: Arc<dyn ExecutionPlan>,
-    schema: &SchemaRef,
+/// What becomes of the columns that `records` has in a plan of schema `schema`: they are logged, or
+/// kept in sum if base records are called as `sources` says.
+fn hidden(
     records: &[TrackedRecord],
-    recorder: &Arc<Recorder>,
-) -> Result<Arc<dyn ExecutionPlan>> {
-    let hidden = plan.schema();
-    let column = |name: &String| hidden.index_of(name);
-    let records = records
-        .iter()
-        .map(|record| {
-            let latencies = record.latencies.iter().map(column);
-            Ok(ResultRecords {
-                source: record.source.clone(),
-                id_column: column(&record.id)?,
-                latency_columns: latencies.collect::<Result<_, _>>()?,
-            })
-        })
-        .collect::<Result<_>>()?;
-    let (schema, recorder) = (Arc::clone(schema), Arc::clone(recorder));
-    Ok(Arc::new(OutputRecordsExec::new(
-        plan, schema, records, recorder,
-    )))
+    sources: Option<Arc<Sources>>,
+    schema: &Schema,
+) -> Result<Hidden> {
+    let column = |name: &String| schema.index_of(name);
+    let (mut logged, mut carried) = (Vec::new(), Vec::new());
+    for record in records {
+        let id_column = column(&record.id)?;
+        let latency_columns = record.latencies.iter().map(column);
+        let latency_columns = latency_columns.collect::<Result<_, _>>()?;
+        match &record.source {
+            Some(source) => logged.push(ResultRecords {
+                source: source.clone(),
+                id_column,
+                latency_columns,
+            }),
+            None => carried.push(CarriedInput {
+                records: id_column,
+                latencies: latency_columns,
+            }),
+        }
+    }
+    Ok(match sources {
+        Some(sources) => Hidden::Carried(carried.into(), sources),
+        None => Hidden::Logged(logged),
+    })
 }
 
 /// The columns of `result`, of which those are never NULL that either says not to be; `other` may

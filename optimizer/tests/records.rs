@@ -16,7 +16,9 @@ use datafusion::physical_plan::{collect, displayable};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use skewer_exec::{IdentifiedTable, ROW_ID};
 use skewer_optimizer::plan_query;
-use skewer_profiling::{Level, QueryRow, Recorder, RecorderLimits, Retention, SysTables};
+use skewer_profiling::{
+    Level, LineageMode, QueryRow, Recorder, RecorderLimits, Retention, SysTables,
+};
 
 /// Tables `a(k, v, s)` and `b(k, w)`, whose row ids are 100, 101, … and 500, 501, …
 fn tables(rows: i64) -> BTreeMap<&'static str, RecordBatch> {
@@ -86,6 +88,24 @@ struct Options {
     skip_partial: bool,
     memory: Option<usize>,
     sample_rate: Option<f64>,
+    piggyback: bool,
+}
+
+impl Options {
+    /// Both ways of keeping what is learned of records, with partial aggregation and without.
+    fn all() -> Vec<Options> {
+        let mut all = Vec::new();
+        for skip_partial in [false, true] {
+            for piggyback in [false, true] {
+                all.push(Options {
+                    skip_partial,
+                    piggyback,
+                    ..Options::default()
+                });
+            }
+        }
+        all
+    }
 }
 
 fn context(tables: &BTreeMap<&'static str, RecordBatch>, options: Options) -> SessionContext {
@@ -138,6 +158,8 @@ struct Profiled {
     rows: Vec<String>,
     /// For each result row, the base rows in its lineage.
     lineage: Vec<BTreeSet<(String, i64)>>,
+    /// Where no lineage is kept: the base rows that result rows come from, and of how many.
+    sources: BTreeMap<(String, i64), i64>,
     plan: String,
     spilled_bytes: i64,
 }
@@ -148,6 +170,9 @@ async fn run_profiled(context: &SessionContext, sql: &str, options: Options) -> 
     let optimized = state.optimize(&logical).unwrap();
     let rate = options.sample_rate.unwrap_or(1.0);
     let recorder = Recorder::new(1, Level::Records, rate, RecorderLimits::default());
+    if options.piggyback {
+        recorder.set_lineage_mode(LineageMode::Piggyback);
+    }
     let plan = plan_query(&optimized, &state, &recorder)
         .await
         .unwrap_or_else(|e| panic!("{sql}: {e}"));
@@ -193,9 +218,17 @@ async fn run_profiled(context: &SessionContext, sql: &str, options: Options) -> 
     let lineage = lineage(&sys, rows.len()).await;
     let sql = "SELECT CAST(NULL AS VARCHAR), sum(spilled_bytes) FROM sys.operator_stats";
     let spilled_bytes = int_rows(&sys, sql).await[0].0[0];
+    let sql = "SELECT table_name, row_id, outputs FROM sys.expensive_inputs WHERE query_id = 1";
+    let sources = match options.piggyback {
+        true => int_rows(&sys, sql).await,
+        false => Vec::new(),
+    };
+    let sources = sources.into_iter();
+    let sources = sources.map(|(numbers, table)| ((table.unwrap(), numbers[0]), numbers[1]));
     Profiled {
         rows,
         lineage,
+        sources: sources.collect(),
         plan: text,
         spilled_bytes,
     }
@@ -345,17 +378,15 @@ const SAME_RESULT: &[&str] = &[
 #[tokio::test]
 async fn the_result_is_the_unprofiled_one() {
     let tables = tables(60);
-    for options in [
-        Options::default(),
-        Options {
-            skip_partial: true,
-            ..Options::default()
-        },
-    ] {
+    for options in Options::all() {
         let context = context(&tables, options);
         for sql in REPLAYABLE.iter().chain(SAME_RESULT) {
             let expected = run_plain(&context, sql).await;
             let profiled = run_profiled(&context, sql, options).await;
+            if options.piggyback && REPLAYABLE.contains(sql) {
+                let outputs: i64 = profiled.sources.values().sum();
+                assert_eq!(outputs, expected.len() as i64, "{sql}: rows with a source");
+            }
             if sql.contains("LIMIT 3") {
                 assert_eq!(profiled.rows.len(), expected.len(), "{sql}");
                 continue;
@@ -444,6 +475,14 @@ async fn lineage_survives_spilled_groups() {
     let all: usize = profiled.lineage.iter().map(BTreeSet::len).sum();
     assert!(profiled.spilled_bytes > 0, "nothing was spilled");
     assert_eq!(all, 20_000, "every row is in the lineage of one group");
+    let options = Options {
+        piggyback: true,
+        ..options
+    };
+    let profiled = run_profiled(&context, sql, options).await;
+    assert_eq!(profiled.rows.len(), expected);
+    assert!(profiled.spilled_bytes > 0, "nothing was spilled");
+    assert!(!profiled.sources.is_empty());
 }
 
 #[tokio::test]
@@ -467,6 +506,18 @@ async fn a_sample_traces_the_same_records_every_time_and_no_others() {
         seen.push(records);
     }
     assert_eq!(seen[0], seen[1]);
+    let options = Options {
+        piggyback: true,
+        ..options
+    };
+    let profiled = run_profiled(&context, sql, options).await;
+    assert!(!profiled.sources.is_empty());
+    assert!(
+        profiled
+            .sources
+            .keys()
+            .all(|source| seen[0].contains(source))
+    );
 }
 
 /// The joins of a plan, in order: their modes and types.

@@ -115,6 +115,8 @@ pub struct Origin {
     pub profile_level: String,
     /// Share of base records that were traced, 0 to 1.
     pub sample_rate: f64,
+    /// Name of the mode in which the query kept what it learned of records; `None` below that level.
+    pub lineage: Option<String>,
 }
 
 /// A row of a table of schema `sys`, without the columns that [`Origin`] gives.

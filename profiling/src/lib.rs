@@ -5,6 +5,8 @@
 //! engine hands finished recorders to [`SysTables`] and registers its schema.
 //!
 //! - [`level`]: how much is recorded
+//! - [`lineage_mode`]: whether what is learned of records is logged or carried in their rows
+//! - [`carried`]: what records carry instead of a log
 //! - [`definition`]: one definition per table: row struct, Arrow schema, documentation
 //! - [`tables`]: the tables themselves
 //! - [`ids`], [`latencies`]: compact columns of the record-level log
@@ -31,6 +33,7 @@
 //! - [`sys_tables`]: all of it, for the engine
 
 mod byte_string;
+pub mod carried;
 mod chunk_columns;
 mod chunk_filter;
 pub mod chunks;
@@ -44,6 +47,7 @@ mod imported;
 mod isolation;
 pub mod latencies;
 pub mod level;
+pub mod lineage_mode;
 mod metrics;
 mod packed;
 mod part;
@@ -67,11 +71,13 @@ pub mod tables;
 pub mod ticks;
 pub mod views;
 
+pub use carried::{Carried, Gathering, Impacts, Sources};
 pub use chunk_columns::ChunkError;
 pub use chunks::{LatencyChunk, LatencyKind, LineageChunk, Method, OutputChunk};
 pub use ids::Ids;
 pub use latencies::Latencies;
 pub use level::{Level, LevelError};
+pub use lineage_mode::{LineageMode, LineageModeError};
 pub use placed::{PlacedScan, ScanDescription};
 pub use recorder::{OpenStream, Recorder, RecorderLimits};
 pub use remote::{FinishRequest, RemoteSys, RemoteSysError};
@@ -82,7 +88,7 @@ pub use segment::SegmentError;
 pub use sys_table::reads_sys;
 pub use sys_tables::{ImportError, SysTables};
 pub use tables::{
-    Fragment, KeyFrequency, Operator, OperatorCall, OperatorStats, QueryRow, Table, TuplesSent,
-    WorkerMetric, WorkerRow,
+    Fragment, ImpactfulSource, KeyFrequency, Operator, OperatorCall, OperatorStats, QueryRow,
+    Table, TuplesSent, WorkerMetric, WorkerRow,
 };
 pub use views::{VIEWS, View};

@@ -11,8 +11,8 @@ use crate::definition::{Origin, SysRow};
 use crate::packed;
 use crate::recorder::{Events, Recorder};
 use crate::tables::{
-    Fragment, KeyFrequency, Operator, OperatorCall, OperatorStats, ProfilerOverhead, QueryRow,
-    Table, TuplesSent, WorkerMetric, WorkerRow,
+    Fragment, ImpactfulSource, KeyFrequency, Operator, OperatorCall, OperatorStats,
+    ProfilerOverhead, QueryRow, Table, TuplesSent, WorkerMetric, WorkerRow,
 };
 
 /// The events of one finished query on one worker.
@@ -98,6 +98,7 @@ impl QueryLog {
             Table::Fragments => one(events.fragments.len()),
             Table::Operators => one(events.operators.len()),
             Table::OperatorStats => one(events.operator_stats.len()),
+            Table::ImpactfulSources => one(events.impactful_sources.len()),
             Table::KeyFrequencies => one(events.key_frequencies.len()),
             Table::WorkerMetrics => one(events.worker_metrics.len()),
             Table::OperatorCalls => events.operator_calls.iter().map(Vec::len).collect(),
@@ -217,6 +218,7 @@ impl QueryLog {
             Table::Fragments => Fragment::batch(origin, &events.fragments),
             Table::Operators => Operator::batch(origin, &events.operators),
             Table::OperatorStats => OperatorStats::batch(origin, &events.operator_stats),
+            Table::ImpactfulSources => ImpactfulSource::batch(origin, &events.impactful_sources),
             Table::KeyFrequencies => KeyFrequency::batch(origin, &events.key_frequencies),
             Table::WorkerMetrics => WorkerMetric::batch(origin, &events.worker_metrics),
             Table::OperatorCalls => OperatorCall::batch(origin, &events.operator_calls[piece]),

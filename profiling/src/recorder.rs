@@ -9,11 +9,12 @@ use parking_lot::Mutex;
 use crate::chunks::{LatencyChunk, LineageChunk, MAX_RECORDS, OutputChunk};
 use crate::definition::{Origin, SysRow};
 use crate::level::Level;
+use crate::lineage_mode::LineageMode;
 use crate::metrics::{self, Baseline};
 use crate::sampling::Sampling;
 use crate::tables::{
-    Fragment, KeyFrequency, Operator, OperatorCall, OperatorStats, ProfilerOverhead, TuplesSent,
-    WorkerMetric, WorkerRow,
+    Fragment, ImpactfulSource, KeyFrequency, Operator, OperatorCall, OperatorStats,
+    ProfilerOverhead, TuplesSent, WorkerMetric, WorkerRow,
 };
 use crate::ticks::Scale;
 
@@ -49,6 +50,8 @@ pub struct Recorder {
     query_id: i64,
     worker_id: i64,
     level: Level,
+    /// Set before the query is planned: plans say themselves what they do.
+    piggyback: AtomicBool,
     /// Shared by all workers of this process.
     sampling: Arc<Sampling>,
     limits: RecorderLimits,
@@ -82,6 +85,7 @@ pub(crate) struct Events {
     pub(crate) lineage: Vec<LineageChunk>,
     pub(crate) record_latency: Vec<LatencyChunk>,
     pub(crate) output_records: Vec<OutputChunk>,
+    pub(crate) impactful_sources: Vec<ImpactfulSource>,
     pub(crate) key_frequencies: Vec<KeyFrequency>,
     pub(crate) worker_metrics: Vec<WorkerMetric>,
     /// Workers in processes of their own.
@@ -139,6 +143,7 @@ impl Recorder {
             query_id,
             worker_id,
             level,
+            piggyback: AtomicBool::new(false),
             sampling: Arc::new(Sampling::new(sample_rate, limits.time_share)),
             limits,
             memory: AtomicUsize::new(0),
@@ -172,6 +177,7 @@ impl Recorder {
             query_id: self.query_id,
             worker_id,
             level: self.level,
+            piggyback: AtomicBool::new(self.piggyback.load(Ordering::Relaxed)),
             sampling: Arc::clone(&self.sampling),
             limits: self.limits,
             memory: AtomicUsize::new(0),
@@ -231,6 +237,20 @@ impl Recorder {
     /// How much is recorded.
     pub fn level(&self) -> Level {
         self.level
+    }
+
+    /// Sets how level `records` keeps what it learns, before the query is planned.
+    pub fn set_lineage_mode(&self, mode: LineageMode) {
+        let piggyback = mode == LineageMode::Piggyback;
+        self.piggyback.store(piggyback, Ordering::Relaxed);
+    }
+
+    /// How level `records` keeps what it learns.
+    pub fn lineage_mode(&self) -> LineageMode {
+        match self.piggyback.load(Ordering::Relaxed) {
+            true => LineageMode::Piggyback,
+            false => LineageMode::Log,
+        }
     }
 
     /// Share of base records that are traced, 0 to 1; with a budget of time it may fall.
@@ -326,6 +346,16 @@ impl Recorder {
         }
     }
 
+    /// Takes over the sources of result rows, and how many result rows' sources were forgotten.
+    pub fn impactful_sources(&self, sources: Vec<ImpactfulSource>, forgotten: u64) {
+        let texts: usize = sources.iter().map(SysRow::text_bytes).sum();
+        let bytes = sources.capacity() * size_of::<ImpactfulSource>() + texts;
+        self.dropped.fetch_add(forgotten, Ordering::Relaxed);
+        if self.admit(sources.len(), bytes) {
+            self.events.lock().impactful_sources.extend(sources);
+        }
+    }
+
     /// Records a heavy key of an exchange.
     pub fn key_frequency(&self, key: KeyFrequency) {
         self.reserve(size_of::<KeyFrequency>() + key.text_bytes());
@@ -358,6 +388,7 @@ impl Recorder {
             worker_id: self.worker_id(),
             profile_level: self.level.name().to_owned(),
             sample_rate: self.sample_rate(),
+            lineage: (self.level == Level::Records).then(|| self.lineage_mode().name().to_owned()),
         }
     }
 

@@ -193,6 +193,7 @@ pub(crate) fn now(workers: &[WorkerRow]) -> Result<RecordBatch> {
         worker_id: 0,
         profile_level: String::new(),
         sample_rate: 1.0,
+        lineage: None,
     };
     let rows = WorkerRow::batch(&nobody, workers);
     let mut columns = rows.columns().to_vec();

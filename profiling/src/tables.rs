@@ -19,6 +19,8 @@ sys_table! {
         given profile_level: Text,
         /// Share of the base records that were traced, 0 to 1; 1 means all of them.
         given sample_rate: Float,
+        /// How level `records` kept what it learned of records: `log` or `piggyback`; NULL below it.
+        given lineage: OptText,
         /// When the statement arrived.
         row started_at: Time,
         /// When its last row had been returned.
@@ -240,6 +242,28 @@ sys_table! {
 }
 
 sys_table! {
+    /// One row per base record that is the most impactful source of result rows, of queries that ran
+    /// with `profile.lineage = 'piggyback'`: what `sys.expensive_inputs` needs of it, since there is
+    /// no log to compute that from. At most 4,096 of a query; `events_dropped` in
+    /// `sys.profiler_overhead` counts the result rows of others. Of rows that several tasks write
+    /// where they are made, one row per task.
+    struct ImpactfulSource = "impactful_sources" {
+        /// The query.
+        given query_id: Int,
+        /// The table that the record belongs to.
+        row table_name: Text,
+        /// The record: `_row_id` of the table.
+        row row_id: Int,
+        /// The greatest total latency of the result rows that it is the source of, in nanoseconds.
+        row max_total_ns: Int,
+        /// Their greatest remediated latency, in nanoseconds.
+        row max_remediated_ns: Int,
+        /// How many result rows.
+        row outputs: Int,
+    }
+}
+
+sys_table! {
     /// One row per heavy key of an exchange that hashes rows to partitions: a key with at least
     /// 1 % of its rows. Estimated from a few rows of every batch. Level `counters` and above.
     struct KeyFrequency = "key_frequencies" {
@@ -330,6 +354,7 @@ pub enum Table {
     RecordLatency,
     Lineage,
     OutputRecords,
+    ImpactfulSources,
     KeyFrequencies,
     Workers,
     WorkerMetrics,
@@ -338,7 +363,7 @@ pub enum Table {
 
 impl Table {
     /// All tables.
-    pub const ALL: [Table; 13] = [
+    pub const ALL: [Table; 14] = [
         Table::Queries,
         Table::Fragments,
         Table::Operators,
@@ -348,6 +373,7 @@ impl Table {
         Table::RecordLatency,
         Table::Lineage,
         Table::OutputRecords,
+        Table::ImpactfulSources,
         Table::KeyFrequencies,
         Table::Workers,
         Table::WorkerMetrics,
@@ -366,6 +392,7 @@ impl Table {
             Table::RecordLatency => &RECORD_LATENCY,
             Table::Lineage => &LINEAGE,
             Table::OutputRecords => &OUTPUT_RECORDS,
+            Table::ImpactfulSources => &ImpactfulSource::TABLE,
             Table::KeyFrequencies => &KeyFrequency::TABLE,
             Table::Workers => &WorkerRow::TABLE,
             Table::WorkerMetrics => &WorkerMetric::TABLE,
@@ -390,6 +417,7 @@ impl Table {
             | Table::RecordLatency
             | Table::Lineage
             | Table::OutputRecords
+            | Table::ImpactfulSources
             | Table::KeyFrequencies
             | Table::WorkerMetrics
             | Table::ProfilerOverhead => true,

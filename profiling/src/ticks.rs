@@ -5,7 +5,7 @@
 //! nanoseconds by a [`Scale`], of which a query has one: its times are as consistent as its ticks.
 
 use std::sync::LazyLock;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// A moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,6 +18,7 @@ impl Ticks {
         let start = &*START;
         Self(match counter(start.counts) {
             Some(ticks) => ticks,
+            None if start.simulated => simulated::now(),
             None => start.at.elapsed().as_nanos() as u64,
         })
     }
@@ -26,6 +27,72 @@ impl Ticks {
     #[inline]
     pub fn since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
+    }
+}
+
+/// Measures what something takes on one thread.
+#[derive(Debug, Clone, Copy)]
+pub struct Stopwatch {
+    started: Instant,
+    /// In [`simulated`] time.
+    simulated: Option<u64>,
+}
+
+impl Stopwatch {
+    /// From now on.
+    pub fn start() -> Self {
+        Self {
+            started: Instant::now(),
+            simulated: START.simulated.then(simulated::now),
+        }
+    }
+
+    /// How long it has been running.
+    pub fn elapsed(&self) -> Duration {
+        match self.simulated {
+            Some(started) => Duration::from_nanos(simulated::now() - started),
+            None => self.started.elapsed(),
+        }
+    }
+
+    /// Whether the time is not the system's.
+    pub fn is_simulated(&self) -> bool {
+        self.simulated.is_some()
+    }
+}
+
+/// Time that passes only when it is told to, on each thread by itself: what is measured in it is
+/// the same on every run.
+pub mod simulated {
+    use std::cell::Cell;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
+
+    pub(super) static WANTED: AtomicBool = AtomicBool::new(false);
+
+    thread_local! {
+        static NOW: Cell<u64> = const { Cell::new(0) };
+    }
+
+    /// Time is simulated in this process, from its first moment on.
+    ///
+    /// # Panics
+    /// If the clock has been read before.
+    pub fn begin() {
+        WANTED.store(true, Ordering::SeqCst);
+        assert!(
+            super::START.simulated,
+            "the clock has been read: simulated time begins before that"
+        );
+    }
+
+    /// So much time passes on this thread.
+    pub fn pass(time: Duration) {
+        NOW.set(NOW.get() + time.as_nanos() as u64);
+    }
+
+    pub(super) fn now() -> u64 {
+        NOW.get()
     }
 }
 
@@ -74,17 +141,21 @@ impl Scale {
 struct Start {
     /// Whether ticks are the processor's.
     counts: bool,
+    /// Whether they are nobody's.
+    simulated: bool,
     ticks: Ticks,
     at: Instant,
     wall_ns: i64,
 }
 
 static START: LazyLock<Start> = LazyLock::new(|| {
-    let counts = system_counts_ticks();
+    let simulated = simulated::WANTED.load(std::sync::atomic::Ordering::SeqCst);
+    let counts = !simulated && system_counts_ticks();
     let (ticks, at) = both(counts);
     let wall = SystemTime::now().duration_since(UNIX_EPOCH);
     Start {
         counts,
+        simulated,
         ticks,
         at,
         wall_ns: wall.map_or(0, |since| since.as_nanos() as i64),

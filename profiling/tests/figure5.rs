@@ -7,10 +7,11 @@
 
 mod support;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use skewer_profiling::{Retention, SysTables};
+use skewer_profiling::{Carried, Gathering, Impacts, LineageMode, Retention, Sources, SysTables};
 use support::processes::Processes;
 use support::*;
 use tokio::runtime::Handle;
@@ -42,49 +43,24 @@ fn record(tables: &SysTables, on: On, processes: &Processes) {
     recorder.operator(operator(STAGE_2, Some(0), "AggregateExec", true));
     recorder.operator(operator(STAGE_1, Some(STAGE_2), "AggregateExec", true));
     recorder.operator(operator(SCAN, Some(STAGE_1), "DataSourceExec", false));
-    for (operator_id, partition, shuffle_ms) in [
-        (STAGE_1, 0, 60),
-        (STAGE_1, 1, 70),
-        (STAGE_2, 0, 60),
-        (STAGE_2, 1, 120),
-    ] {
-        of(partition).operator_stats(stats(operator_id, partition, ms(shuffle_ms)));
+    for (operator_id, shuffle_ms) in [(STAGE_1, STAGE_1_MS), (STAGE_2, STAGE_2_MS)] {
+        for (partition, shuffle_ms) in (0..).zip(shuffle_ms) {
+            of(partition).operator_stats(stats(operator_id, partition, ms(shuffle_ms)));
+        }
     }
-    let input = (SCAN, Some("input"));
-    let stage_1_partition_0 = [
-        (1, 1, 486),
-        (1, 2, 28848),
-        (2, 1, 486),
-        (2, 2, 28848),
-        (3, 1, 486),
-        (3, 2, 28848),
-        (3, 3, 611),
-        (4, 1, 486),
-        (4, 2, 28848),
-        (5, 1, 239),
-    ];
-    let stage_1_partition_1 = [
-        (6, 5, 264),
-        (7, 5, 264),
-        (8, 4, 160),
-        (8, 5, 264),
-        (9, 4, 160),
-        (9, 5, 264),
-        (10, 4, 160),
-    ];
-    lineage(&of(0), (STAGE_1, 0), input, &in_ns(&stage_1_partition_0));
-    lineage(&of(1), (STAGE_1, 1), input, &in_ns(&stage_1_partition_1));
-    let stage_2_partition_0 = [(1, 1, 0), (1, 6, 0), (2, 2, 0), (2, 7, 0)];
-    let stage_2_partition_1 = [
-        (3, 3, 0),
-        (3, 8, 0),
-        (4, 4, 0),
-        (4, 9, 0),
-        (5, 5, 0),
-        (5, 10, 0),
-    ];
-    lineage(&of(0), (STAGE_2, 0), (STAGE_1, None), &stage_2_partition_0);
-    lineage(&of(1), (STAGE_2, 1), (STAGE_1, None), &stage_2_partition_1);
+    for (partition, edges) in stage_1().iter().enumerate() {
+        let partition = partition as i64;
+        lineage(
+            &of(partition),
+            (STAGE_1, partition),
+            (SCAN, Some("input")),
+            edges,
+        );
+    }
+    for (partition, edges) in stage_2().iter().enumerate() {
+        let partition = partition as i64;
+        lineage(&of(partition), (STAGE_2, partition), (STAGE_1, None), edges);
+    }
     let results: Vec<(i64, i64)> = (1..=5).map(|record| (record, 0)).collect();
     outputs(&recorder, 0, (STAGE_2, None), &results);
     if on == On::Processes {
@@ -92,6 +68,51 @@ fn record(tables: &SysTables, on: On, processes: &Processes) {
         tokio::task::block_in_place(|| Handle::current().block_on(workers));
     }
     tables.finish(&recorder, finished("SELECT … GROUP BY word"));
+}
+
+/// What each partition spent on bringing records together.
+const STAGE_1_MS: [i64; 2] = [60, 70];
+const STAGE_2_MS: [i64; 2] = [60, 120];
+
+/// Of each partition the edges (output, input, nanoseconds).
+fn stage_1() -> [Vec<(i64, i64, i64)>; 2] {
+    [
+        in_ns(&[
+            (1, 1, 486),
+            (1, 2, 28848),
+            (2, 1, 486),
+            (2, 2, 28848),
+            (3, 1, 486),
+            (3, 2, 28848),
+            (3, 3, 611),
+            (4, 1, 486),
+            (4, 2, 28848),
+            (5, 1, 239),
+        ]),
+        in_ns(&[
+            (6, 5, 264),
+            (7, 5, 264),
+            (8, 4, 160),
+            (8, 5, 264),
+            (9, 4, 160),
+            (9, 5, 264),
+            (10, 4, 160),
+        ]),
+    ]
+}
+
+fn stage_2() -> [Vec<(i64, i64, i64)>; 2] {
+    [
+        in_ns(&[(1, 1, 0), (1, 6, 0), (2, 2, 0), (2, 7, 0)]),
+        in_ns(&[
+            (3, 3, 0),
+            (3, 8, 0),
+            (4, 4, 0),
+            (4, 9, 0),
+            (5, 5, 0),
+            (5, 10, 0),
+        ]),
+    ]
 }
 
 fn ms(milliseconds: i64) -> i64 {
@@ -267,5 +288,66 @@ async fn traces_follow_the_lineage_in_both_directions() {
         assert_eq!(rows(&context, forward).await, [["2"], ["3"], ["4"]]);
         let forward = "SELECT * FROM forward_trace(7, 'other', 4)";
         assert_eq!(rows(&context, forward).await, [[""; 0]; 0]);
+    }
+}
+
+/// The records of a stage, put together in the rows of its inputs instead of in the log.
+fn carried(
+    edges: [Vec<(i64, i64, i64)>; 2],
+    spent_ms: [i64; 2],
+    input: impl Fn(i64) -> Carried,
+) -> BTreeMap<i64, Carried> {
+    let mut records = BTreeMap::new();
+    for (edges, spent) in edges.into_iter().zip(spent_ms) {
+        let outputs: BTreeSet<i64> = edges.iter().map(|(output, ..)| *output).collect();
+        let outputs: Vec<i64> = outputs.into_iter().collect();
+        let mut gathering = Gathering::default();
+        gathering.resize(outputs.len());
+        for (output, record, ns) in edges {
+            let group = outputs.binary_search(&output).unwrap();
+            gathering.add(group, input(record).after(ns * 1000));
+        }
+        let emitted = gathering.emit(outputs.len(), ms(spent));
+        records.extend(outputs.into_iter().zip(emitted.map(|(carried, _)| carried)));
+    }
+    records
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn latencies_carried_in_rows_give_the_same_expensive_inputs() {
+    let pre_shuffle = carried(stage_1(), STAGE_1_MS, Carried::base);
+    let outputs = carried(stage_2(), STAGE_2_MS, |record| pre_shuffle[&record]);
+    let mut impacts = Impacts::default();
+    outputs.into_values().for_each(|output| impacts.add(output));
+    let tables = SysTables::open(None, Retention::default());
+    let recorder = recorder(QUERY);
+    recorder.set_lineage_mode(LineageMode::Piggyback);
+    recorder.impactful_sources(impacts.rows(&Sources::new(["input"])), impacts.forgotten());
+    tables.finish(&recorder, finished("SELECT … GROUP BY word"));
+    let numbers = [28237, 28906, 669, 75, 285, 210].map(|value| ms(value).to_string());
+    let [impact, total, remediated, impact_1, total_1, remediated_1] = numbers.each_ref();
+    let h2 = ["1", "input", "2", impact, total, remediated, "4", ""];
+    let h1 = ["2", "input", "1", impact_1, total_1, remediated_1, "1", ""];
+    for written in [false, true] {
+        if written {
+            tables.flush().unwrap();
+        }
+        let context = session(&tables);
+        for filter in ["WHERE query_id = 7", ""] {
+            let sql = format!(
+                "SELECT rank, table_name, row_id, impact_ns, max_total_ns, max_remediated_ns,
+                        outputs, self_ns
+                 FROM sys.expensive_inputs {filter} ORDER BY rank"
+            );
+            assert_eq!(rows(&context, &sql).await, [h2, h1], "{filter}");
+        }
+        let trace = context
+            .sql("SELECT * FROM backward_trace(7, 0)")
+            .await
+            .unwrap();
+        let error = trace.collect().await.unwrap_err().to_string();
+        let expected = "backward_trace needs the lineage of query 7, which ran with profile.lineage = \
+                        'piggyback' and kept none: SET profile.lineage = 'log' and run it again";
+        assert!(error.contains(expected), "{error}");
     }
 }

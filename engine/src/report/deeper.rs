@@ -1,5 +1,7 @@
 //! Statements to go on with.
 
+use skewer_profiling::LineageMode;
+
 use super::base_record::table_sql;
 use super::blame::Predicates;
 use super::expensive_inputs::ExpensiveInputs;
@@ -29,11 +31,19 @@ pub(super) fn statements(
         .slowest
         .as_ref()
         .map_or(0, |slowest| slowest.output_row);
-    let mut statements = vec![
-        format!("SELECT * FROM sys.expensive_inputs WHERE query_id = {query_id} ORDER BY rank;"),
-        format!("SELECT * FROM backward_trace({query_id}, {output_row}) ORDER BY latency_ns DESC;"),
-    ];
     let here = header.imported_from.is_none();
+    let mut statements = vec![format!(
+        "SELECT * FROM sys.expensive_inputs WHERE query_id = {query_id} ORDER BY rank;"
+    )];
+    if header.has_log() {
+        statements.push(format!(
+            "SELECT * FROM backward_trace({query_id}, {output_row}) ORDER BY latency_ns DESC;"
+        ));
+    } else if here {
+        // What else there is to ask needs the log.
+        statements.push(format!("SET profile.lineage = '{}';", LineageMode::Log));
+        statements.push(format!("EXPLAIN PROFILE QUERY {query_id};"));
+    }
     statements.extend(inputs.anomalous().next().filter(|_| here).map(|input| {
         format!(
             "SELECT _row_id, * FROM {} WHERE _row_id = {};",

@@ -201,7 +201,7 @@ impl Diff {
             })
             .collect();
         let mut records = None;
-        if before.has_records() && after.has_records() {
+        if before.has_log() && after.has_log() {
             let sql = of_both(include_str!("sql/diff_records.sql"));
             let answer = inquiry.ask("Records", sql).await?;
             let found = rows(&answer).filter_map(|row| {

@@ -71,9 +71,15 @@ impl ExpensiveInput {
     /// The finding in one sentence.
     pub(super) fn sentence(&self, header: &Header) -> String {
         let query = duration(header.query_ns());
-        let without = duration(self.without_ns.unwrap_or(header.query_ns()));
         let named = self.named();
         let named = named.strip_prefix('r').unwrap_or(&named);
+        let Some(without) = self.without_ns else {
+            return format!(
+                "R{named} kept a result row waiting for {}, of {query} that the query takes.",
+                duration(self.impact_ns)
+            );
+        };
+        let without = duration(without);
         let without = format!("without it the query takes about {without} instead of {query}.");
         match self.anomaly {
             Some(Anomaly::SelfTime) => format!(
@@ -123,10 +129,12 @@ impl ExpensiveInput {
             let factor = times(self.self_ns as f64 / median as f64);
             format!(", {factor} the median record's {}", duration(median))
         });
-        fact(
-            "self time",
-            format!("{}{}", duration(self.self_ns), median.unwrap_or_default()),
-        );
+        if header.has_log() {
+            fact(
+                "self time",
+                format!("{}{}", duration(self.self_ns), median.unwrap_or_default()),
+            );
+        }
         lines
     }
 }
@@ -248,11 +256,13 @@ impl ExpensiveInput {
             .replace("$query_id", &header.query_id.to_string())
             .replace("$row_id", &self.row_id.to_string())
             .replace("$table_name", &base_record::literal(&self.table));
-        let answer = inquiry.ask(SECTION, without).await?;
-        self.without_ns = rows(&answer)
-            .next()
-            .and_then(|row| row.integer("without_ns"))
-            .map(|without| without.clamp(0, header.query_ns()));
+        if header.has_log() {
+            let answer = inquiry.ask(SECTION, without).await?;
+            self.without_ns = rows(&answer)
+                .next()
+                .and_then(|row| row.integer("without_ns"))
+                .map(|without| without.clamp(0, header.query_ns()));
+        }
         if self.result_rows.is_none() {
             let answer = inquiry.ask(SECTION, affected).await?;
             self.result_rows = rows(&answer).next().map(|row| row.sum("result_rows"));

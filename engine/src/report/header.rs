@@ -1,5 +1,7 @@
 //! The query itself: how it ended, how long it took, how much of it was recorded.
 
+use skewer_profiling::LineageMode;
+
 use super::answer::{Inquiry, rows};
 use super::layout::{WIDTH, shortened};
 use super::units::{count, counted, duration, percent};
@@ -14,6 +16,8 @@ pub(super) struct Header {
     pub(super) status: String,
     pub(super) error: Option<String>,
     pub(super) level: String,
+    /// How level `records` kept what it learned.
+    pub(super) lineage: Option<String>,
     pub(super) sample_rate: f64,
     pub(super) planning_ns: i64,
     pub(super) execution_ns: i64,
@@ -46,6 +50,7 @@ impl Header {
             status: row.text("status").unwrap_or_default(),
             error: row.text("error"),
             level: row.text("profile_level").unwrap_or_default(),
+            lineage: row.text("lineage"),
             sample_rate: row.float("sample_rate").unwrap_or(1.0),
             planning_ns: row.sum("planning_ns"),
             execution_ns: row.sum("execution_ns"),
@@ -66,6 +71,16 @@ impl Header {
     /// Whether record-level events were recorded.
     pub(super) fn has_records(&self) -> bool {
         self.level == "records"
+    }
+
+    /// Whether there is a log of lineage and of latencies of records.
+    pub(super) fn has_log(&self) -> bool {
+        self.has_records() && !self.has_carried()
+    }
+
+    /// Whether records carried their latencies instead of being logged.
+    pub(super) fn has_carried(&self) -> bool {
+        self.lineage.as_deref() == Some(LineageMode::Piggyback.name())
     }
 
     /// What limits the numbers of this report, one sentence each.
@@ -90,7 +105,12 @@ impl Header {
                 percent(self.sample_rate)
             ));
         }
-        if self.events_dropped > 0 {
+        if self.events_dropped > 0 && self.has_carried() {
+            reservations.push(format!(
+                "The most impactful sources of {} were forgotten, of the least impact so far.",
+                counted(self.events_dropped, "result row")
+            ));
+        } else if self.events_dropped > 0 {
             reservations.push(format!(
                 "{} dropped since the profiler's memory was full: numbers are lower bounds.",
                 match self.events_dropped {
@@ -126,7 +146,10 @@ impl Header {
             ),
         ];
         facts.extend(self.rows_returned.map(|rows| counted(rows, "row")));
-        facts.push(format!("level {}", self.level));
+        facts.push(match self.has_carried() {
+            true => format!("level {}, {}", self.level, LineageMode::Piggyback),
+            false => format!("level {}", self.level),
+        });
         let mut lines = vec![facts.join(" · ")];
         let sql: Vec<&str> = self.sql.split_whitespace().collect();
         lines.push(format!("  {}", shortened(&sql.join(" "), WIDTH - 2)));

@@ -152,7 +152,7 @@ fn input(report: &Report, input: &ExpensiveInput) -> Value {
         "total_ns": input.total_ns,
         "remediated_ns": input.remediated_ns,
         "result_rows": input.result_rows,
-        "self_ns": input.self_ns,
+        "self_ns": report.header.has_log().then_some(input.self_ns),
         "median_self_ns": input.median_ns,
         "query_without_ns": input.without_ns,
         "record": record,

@@ -122,7 +122,7 @@ impl TimeSpent {
             return Ok(spent);
         }
         spent.uneven = uneven_tasks(inquiry, header).await?;
-        if header.has_records() {
+        if header.has_log() {
             spent.slowest = slowest_row(inquiry, header).await?;
         }
         spent.say_operators(header, plan);

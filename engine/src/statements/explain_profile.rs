@@ -42,12 +42,12 @@ pub(crate) async fn execute(
         .as_ref()
         .map(|level| parse_level("LEVEL", level));
     let given = given.transpose()?;
+    let of_session = *session.inner().profile.lock();
     let mut settings = ProfileSettings {
         level: given.unwrap_or(Level::Records),
-        sample_rate: explain
-            .sample
-            .unwrap_or(session.inner().profile.lock().sample_rate),
+        sample_rate: explain.sample.unwrap_or(of_session.sample_rate),
         budget: None,
+        ..of_session
     };
     let mut work = Work {
         sql: explain.sql,
@@ -233,7 +233,7 @@ async fn recorded(session: &Session, query_id: i64) -> Result<Recorded, Error> {
     let settings = ProfileSettings {
         level: parse_level("level", &text(1)?)?.max(Level::Counters),
         sample_rate: sample_rate.map_or(1.0, |rate| rate.value(0)),
-        budget: None,
+        ..ProfileSettings::default()
     };
     let sql = text(0)?;
     // It may have been run with rows left out.

@@ -25,6 +25,10 @@ pub(crate) async fn set(session: &Session, name: &str, value: &str) -> Result<Ou
             let level = settings::parse_level(name, value)?;
             session.inner().profile.lock().level = level;
         }
+        "profile.lineage" => {
+            let mode = settings::parse_lineage_mode(name, value)?;
+            session.inner().profile.lock().lineage = mode;
+        }
         "profile.sample_rate" => {
             let rate = settings::parse_sample_rate(name, value)?;
             session.inner().profile.lock().sample_rate = rate;
@@ -119,6 +123,7 @@ fn reset_own(session: &Session, name: &str) -> Result<bool, Error> {
     let database = session.database_inner();
     match name {
         "profile.level" => session.inner().profile.lock().level = default.level,
+        "profile.lineage" => session.inner().profile.lock().lineage = default.lineage,
         "profile.sample_rate" => session.inner().profile.lock().sample_rate = default.sample_rate,
         "profile.budget" => session.inner().profile.lock().budget = default.budget,
         "profile.retention_bytes" | "profile.retention_age" => {

@@ -27,6 +27,7 @@ pub(crate) fn setting(session: &Session, name: Option<&str>) -> Result<Outcome, 
         .map(|(name, description)| {
             let value = match *name {
                 "profile.level" => profile.level.to_string(),
+                "profile.lineage" => profile.lineage.to_string(),
                 "profile.sample_rate" => profile.sample_rate.to_string(),
                 "profile.budget" => settings::show_budget(profile.budget),
                 "profile.retention_bytes" => bytes.clone(),

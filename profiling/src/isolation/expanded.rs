@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use datafusion::arrow::array::{Array, AsArray, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::{Column, Result};
+use datafusion::common::{Column, Result, plan_err};
 use datafusion::logical_expr::{
     Expr, LogicalPlan, LogicalPlanBuilder, TableProviderFilterPushDown, TableType, cast,
 };
@@ -18,6 +18,7 @@ use super::steps::Stepwise;
 use super::trace;
 use crate::chunks::LatencyKind;
 use crate::fetched::{AtMost, Fetched, chunk_numbers};
+use crate::lineage_mode::LineageMode;
 use crate::planner::Planner;
 use crate::query_ids::{QueryIds, concerns_only_query_ids};
 use crate::store::Store;
@@ -71,7 +72,8 @@ impl Expansion {
             Expansion::OutputLatency => {
                 "One row per result row: its total latency, of which `computation_ns` and\n\
                  `shuffle_ns` along the slowest way, the base record that it came from, and what the\n\
-                 total would be without that record."
+                 total would be without that record. Of a query that ran with\n\
+                 `profile.lineage = 'piggyback'` there are none."
             }
             Expansion::IntermediateLatency => {
                 "The same for each record that an operator which captures lineage (an aggregate)\n\
@@ -83,7 +85,8 @@ impl Expansion {
                  total and remediated latency. `self_ns` is a second attribution: the sum of all\n\
                  computation latencies of the record, on the slowest way or not (from\n\
                  `sys.record_latency`, or where that has nothing for the query, from the edges of\n\
-                 lineage)."
+                 lineage). Of a query that ran with `profile.lineage = 'piggyback'` the answer is in\n\
+                 `sys.impactful_sources`, and `self_ns` is NULL."
             }
             Expansion::BackwardTrace { .. } => {
                 "The base records that a result row was computed from, and the computation latency\n\
@@ -163,10 +166,28 @@ impl Expansion {
         }
     }
 
+    /// The query for one query, of what was kept of it.
+    async fn of_query(&self, planner: &Planner, query_id: i64) -> Result<Stepwise> {
+        let shape = shape(planner, query_id).await?;
+        if shape.is_empty() && kept_no_log(planner, query_id).await? {
+            match self {
+                Expansion::ExpensiveInputs => return Ok(latency::of_carried(query_id)),
+                Expansion::BackwardTrace { .. } | Expansion::ForwardTrace { .. } => {
+                    return plan_err!(
+                        "{} needs the lineage of query {query_id}, which ran with profile.lineage = \
+                         'piggyback' and kept none: SET profile.lineage = 'log' and run it again",
+                        self.name()
+                    );
+                }
+                Expansion::OutputLatency | Expansion::IntermediateLatency => {}
+            }
+        }
+        self.stepwise(query_id, &shape)
+    }
+
     /// The SQL of this table for one query, standing on its own.
     pub(crate) async fn sql(&self, planner: &Planner, query_id: i64) -> Result<String> {
-        let shape = shape(planner, query_id).await?;
-        Ok(self.stepwise(query_id, &shape)?.text())
+        Ok(self.of_query(planner, query_id).await?.text())
     }
 
     /// The same SQL for some queries as a plan.
@@ -181,8 +202,8 @@ impl Expansion {
         };
         let mut all: Option<LogicalPlan> = None;
         for id in ids {
-            let shape = shape(planner, id).await?;
-            let plan = self.fit(self.stepwise(id, &shape)?.plan(planner).await?)?;
+            let stepwise = self.of_query(planner, id).await?;
+            let plan = self.fit(stepwise.plan(planner).await?)?;
             all = Some(match all {
                 None => plan,
                 Some(all) => LogicalPlanBuilder::from(all).union(plan)?.build()?,
@@ -225,6 +246,16 @@ async fn newest_traced(planner: &Planner, ids: &QueryIds) -> Result<Vec<i64>> {
         .flat_map(|batch| batch.column(0).as_primitive::<Int64Type>().values().iter())
         .copied()
         .collect())
+}
+
+/// Whether the records of a query carried their latencies instead of being logged.
+async fn kept_no_log(planner: &Planner, query_id: i64) -> Result<bool> {
+    let sql = format!(
+        "SELECT 1 FROM sys.queries WHERE query_id = {query_id} AND lineage = '{}'",
+        LineageMode::Piggyback
+    );
+    let batches = run(planner, &sql).await?;
+    Ok(batches.iter().any(|batch| batch.num_rows() > 0))
 }
 
 /// Which operators of a query captured lineage: from its events if they are in memory, from the

@@ -75,6 +75,24 @@ pub(crate) fn stepwise(question: Question, query_id: i64, shape: &Shape) -> Resu
     Ok(Stepwise { steps, answer })
 }
 
+/// The base records of a query whose records carried their latencies: what was kept of them.
+pub(crate) fn of_carried(query_id: i64) -> Stepwise {
+    Stepwise::simple(format!(
+        "-- It ran with profile.lineage = 'piggyback': what result rows carried was kept, no log.\n\
+         SELECT\n  {query_id} AS query_id, table_name, row_id, impact_ns, max_total_ns, max_remediated_ns,\n  \
+         outputs, CAST(NULL AS BIGINT) AS self_ns,\n  \
+         CAST(row_number() OVER (ORDER BY impact_ns DESC, row_id, table_name) AS BIGINT) AS rank\n\
+         FROM (\n  \
+         SELECT\n    \
+         table_name, row_id, max(max_total_ns) - max(max_remediated_ns) AS impact_ns,\n    \
+         max(max_total_ns) AS max_total_ns, max(max_remediated_ns) AS max_remediated_ns,\n    \
+         sum(outputs) AS outputs\n  \
+         FROM sys.impactful_sources WHERE query_id = {query_id}\n  \
+         GROUP BY table_name, row_id\n\
+         ) AS sources"
+    ))
+}
+
 /// The answer for a query of which nothing was captured: no row.
 fn nothing(question: Question, query_id: i64) -> String {
     let columns = match question {

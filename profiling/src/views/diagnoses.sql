@@ -14,6 +14,7 @@ SELECT
   found.subject, found.evidence_sql, found.wasted_ns, found.advice,
   CASE
     WHEN queries.imported_from IS NOT NULL THEN NULL
+    WHEN found.rule = 'expensive input' AND queries.lineage = 'piggyback' THEN NULL
     WHEN found.rule = 'expensive input' THEN 'SELECT * FROM sys.blame(' || found.query_id || ')'
     WHEN found.rule IN ('slow rows', 'task imbalance', 'data skew', 'spilling')
       AND queries.profile_level IN ('counters', 'calls')

@@ -11,6 +11,7 @@ use datafusion::catalog::{
 use datafusion::common::{Result, ScalarValue, plan_err};
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
+use skewer_profiling::LineageMode;
 use skewer_profiling::documentation::blame_schema;
 
 use super::super::answer::Inquiry;
@@ -101,6 +102,14 @@ async fn read(session: &Session, query_id: i64) -> std::result::Result<RecordBat
             "query {query_id} was recorded at level {}, which keeps no latencies of records: \
              EXPLAIN PROFILE QUERY {query_id} runs it again at level records",
             header.level
+        )));
+    }
+    if header.has_carried() {
+        return Err(Error::Invalid(format!(
+            "query {query_id} ran with profile.lineage = '{}', which keeps no latencies of single \
+             records: SET profile.lineage = '{}' and run it again",
+            LineageMode::Piggyback,
+            LineageMode::Log
         )));
     }
     if let Some(directory) = &header.imported_from {

@@ -176,7 +176,7 @@ pub(super) async fn find(
     least_ns: i64,
     at_most: usize,
 ) -> Result<Vec<Blamed>, Error> {
-    if !header.has_records() || header.imported_from.is_some() {
+    if !header.has_log() || header.imported_from.is_some() {
         return Ok(Vec::new());
     }
     let sql =

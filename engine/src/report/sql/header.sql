@@ -1,7 +1,7 @@
 -- The query, how it ended, how long it took, and how much of it was recorded.
 SELECT
   queries.query_id, queries.sql, queries.status, queries.error,
-  queries.profile_level, coalesce(overhead.sample_rate, queries.sample_rate) AS sample_rate,
+  queries.profile_level, queries.lineage, coalesce(overhead.sample_rate, queries.sample_rate) AS sample_rate,
   queries.planning_ns, queries.execution_ns, queries.rows_returned,
   coalesce(work.busy_ns, 0) AS busy_ns,
   coalesce(overhead.events_dropped, 0) AS events_dropped,
