@@ -429,7 +429,7 @@ impl Cluster {
         let Some(known) = self.workers[&number].waits else {
             return Ok(());
         };
-        let answer = self.logic(|members| match members.answer(known, || Ok(Vec::new())) {
+        let answer = self.logic(|members| match members.answer(known, || Ok(Vec::new()))? {
             Answer::News(list) => encode(&list).map(Ok),
             other => Ok(Err(other)),
         })?;
