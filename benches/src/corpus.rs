@@ -78,6 +78,13 @@ impl Corpus {
         Ok(())
     }
 
+    /// Each table's name and the directory of its Parquet files, which have a column more than it:
+    /// `_row_id`.
+    pub fn tables(&self) -> impl Iterator<Item = (&str, &Path)> {
+        let tables = self.tables.iter();
+        tables.map(|(name, directory)| (name.as_str(), directory.as_path()))
+    }
+
     /// Writes what schema `sys` holds in memory; other measurements are not to be disturbed by it.
     pub async fn flush(&self) -> Result<(), BenchError> {
         let database = self.database.clone();

@@ -32,6 +32,9 @@ pub enum BenchError {
     /// A node could not do its part.
     #[error("{0}")]
     Net(#[from] skewer_net::NetError),
+    /// A server refused a statement, or is gone.
+    #[error("the server: {}", .0.as_db_error().map_or_else(|| .0.to_string(), |told| told.message().to_owned()))]
+    Server(#[from] tokio_postgres::Error),
     /// The terminal or a worker process is gone.
     #[error("{0}")]
     Io(#[from] std::io::Error),

@@ -1,7 +1,7 @@
 //! Worker processes, and sessions that use them.
 
+use std::ffi::OsString;
 use std::path::Path;
-use std::process::Stdio;
 use std::time::{Duration, Instant, SystemTime};
 
 use datafusion::common::DataFusionError;
@@ -12,10 +12,9 @@ use skewer_net::identity::{Authority, Credentials, NodeId};
 use skewer_net::transport::worker_url;
 use skewer_net::{Node, PeerAddress};
 use tempfile::TempDir;
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
-use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use url::Url;
 
+use super::process::Process;
 use super::worker::{FORGET, Tuning, network, node};
 use crate::corpus::Corpus;
 use crate::error::BenchError;
@@ -58,25 +57,16 @@ impl Transport {
 const SETTLED: Duration = Duration::from_secs(5);
 
 /// How many worker processes there are.
-const WORKERS: u32 = 2;
+pub const WORKERS: u32 = 2;
 
 /// Two worker processes. They end with this.
 #[derive(Debug)]
 pub struct Cluster {
     /// The certificates.
     home: TempDir,
+    /// Each has an address for each transport.
     workers: Vec<Process>,
     coordinator: Node,
-}
-
-#[derive(Debug)]
-struct Process {
-    child: Child,
-    /// Closed, it tells the process to end.
-    input: ChildStdin,
-    output: Lines<BufReader<ChildStdout>>,
-    /// One for each transport.
-    addresses: Vec<String>,
 }
 
 impl Cluster {
@@ -99,8 +89,13 @@ impl Cluster {
         let mut workers = Vec::new();
         for number in 1..=WORKERS {
             let identity = home.path().join(number.to_string());
-            let ledger = ledgers.map(|directory| directory.join(format!("worker-{number}.txt")));
-            workers.push(Process::start(&identity, tuning, ledger.as_deref()).await?);
+            let mut arguments = vec!["worker".into(), "--identity".into(), identity.into()];
+            arguments.extend(tuning.arguments().into_iter().map(OsString::from));
+            if let Some(directory) = ledgers {
+                let ledger = directory.join(format!("worker-{number}.txt"));
+                arguments.extend(["--ledger".into(), ledger.into()]);
+            }
+            workers.push(Process::start(arguments).await?);
         }
         let coordinator = node(&home.path().join("0"), tuning)?;
         let addresses: Vec<_> = workers.iter().map(|w| w.addresses[0].clone()).collect();
@@ -188,19 +183,15 @@ impl Cluster {
             tokio::time::sleep(SETTLED / 10).await;
         }
         for worker in &mut self.workers {
-            worker
-                .input
-                .write_all(format!("{FORGET}\n").as_bytes())
-                .await?;
+            worker.say(FORGET).await?;
         }
         self.pids().try_for_each(forget_peak_of)
     }
 
     /// Ends the processes, so that they can write their ledgers.
     pub async fn stop(self) -> Result<(), BenchError> {
-        for mut worker in self.workers {
-            drop(worker.input);
-            worker.child.wait().await?;
+        for worker in self.workers {
+            worker.stop().await?;
         }
         Ok(())
     }
@@ -212,53 +203,7 @@ impl Cluster {
     }
 
     fn pids(&self) -> impl Iterator<Item = u32> {
-        self.workers.iter().filter_map(|w| w.child.id())
-    }
-}
-
-impl Process {
-    async fn start(
-        identity: &Path,
-        tuning: Tuning,
-        ledger: Option<&Path>,
-    ) -> Result<Self, BenchError> {
-        let program = std::env::current_exe()?;
-        let mut child = Command::new(program)
-            .arg("worker")
-            .arg("--identity")
-            .arg(identity)
-            .args(tuning.arguments())
-            .args(
-                ledger
-                    .iter()
-                    .flat_map(|path| ["--ledger".as_ref(), path.as_os_str()]),
-            )
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()?;
-        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(BenchError::Unexpected("a worker without pipes".to_owned()));
-        };
-        let mut output = BufReader::new(output).lines();
-        let addresses = output.next_line().await?.unwrap_or_default();
-        let addresses = addresses.split_whitespace().map(str::to_owned).collect();
-        Ok(Self {
-            child,
-            input,
-            output,
-            addresses,
-        })
-    }
-
-    async fn tell(&mut self, peers: &str) -> Result<(), BenchError> {
-        self.input
-            .write_all(format!("{peers}\n").as_bytes())
-            .await?;
-        match self.output.next_line().await? {
-            Some(line) if line == "ready" => Ok(()),
-            other => Err(BenchError::Unexpected(format!("a worker said {other:?}"))),
-        }
+        self.workers.iter().filter_map(Process::id)
     }
 }
 

@@ -1,28 +1,40 @@
-//! The shuffle over QUIC against `datafusion-distributed`'s own over gRPC.
+//! The shuffle over QUIC against `datafusion-distributed`'s own over gRPC, and against Ballista.
 //!
 //! Two worker processes, and this one as coordinator. Everything but the transport is the same:
-//! planner, tasks, files, partitions. Runs are interleaved: each round runs every variant.
+//! planner, tasks, files, partitions. Ballista has a planner and a shuffle of its own; the files
+//! are the same, and it has as many places for tasks and partitions. Runs are interleaved: each
+//! round runs every variant.
 //!
 //! * the 22 queries of TPC-H at scale factor 1;
 //! * a shuffle of all columns of `lineitem` by its order's key, with processor time;
 //! * the same of four times `lineitem`, to a consumer that is slow: memory of the workers;
-//! * the first query of fresh workers.
+//! * the first query of fresh processes, also of the product's own: `skewer serve` and workers;
+//! * how soon the product's workers stop when a query is cancelled.
 //!
 //! gRPC is there with the cargo feature `grpc`, in plaintext as `datafusion-distributed` ships it,
-//! and with mutual TLS, which QUIC always has.
+//! and with mutual TLS, which QUIC always has; Ballista with the feature `ballista`.
 //!
 //! Modules:
 //!
 //! * [`cluster`]: worker processes, and sessions that use them
 //! * [`worker`]: a worker process
+//! * [`process`]: processes of this program
+//! * [`product`]: processes of the product
+//! * [`cancellation`]: cancelling a query of theirs
 //! * [`plans`]: physical plans that shuffle
 //! * [`results`]: what was measured, as tables
 //! * `grpc`: the other transport
+//! * `ballista`: scheduler, executors, and a session that uses them
 
+#[cfg(feature = "ballista")]
+pub mod ballista;
+pub mod cancellation;
 pub mod cluster;
 #[cfg(feature = "grpc")]
 pub mod grpc;
 pub mod plans;
+pub mod process;
+pub mod product;
 pub mod results;
 pub mod worker;
 
@@ -43,9 +55,10 @@ use crate::error::BenchError;
 use crate::measure::timed;
 use crate::workload::{CorpusName, tpch_query};
 use cluster::{Cluster, Transport};
-use results::{Memory, Results, Round, Shuffle};
+use product::Installation;
+use results::{First, Memory, Results, Round, Shuffle};
 
-/// Compares the shuffle over QUIC with that over gRPC.
+/// Compares the shuffle over QUIC with that over gRPC, and with Ballista.
 #[derive(Debug, Parser)]
 pub struct Arguments {
     #[command(subcommand)]
@@ -56,12 +69,18 @@ pub struct Arguments {
     /// Fresh clusters, for the first query.
     #[arg(long, default_value_t = 3)]
     fresh: usize,
+    /// Queries that are cancelled.
+    #[arg(long, default_value_t = 20)]
+    cancellations: u32,
     /// Only these queries of TPC-H.
     #[arg(long, value_delimiter = ',')]
     queries: Vec<i32>,
     /// Where generated databases are kept.
     #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/benchmarks"))]
     data: PathBuf,
+    /// The `skewer` binary [default: the one beside this program]
+    #[arg(long)]
+    skewer: Option<PathBuf>,
     /// Only these parts.
     #[arg(long, value_delimiter = ',')]
     parts: Vec<Part>,
@@ -85,20 +104,41 @@ enum Part {
     Shuffle,
     /// A slow consumer
     Memory,
-    /// The first query of fresh workers
+    /// The first query of fresh processes
     First,
+    /// Cancelling a query
+    Cancel,
 }
 
 impl Arguments {
     fn has(&self, part: Part) -> bool {
         self.parts.is_empty() || self.parts.contains(&part)
     }
+
+    /// The product's cluster, with the tables of `corpus`.
+    async fn product(&self, corpus: &Corpus) -> Result<Installation, BenchError> {
+        let program = match &self.skewer {
+            Some(program) => program.clone(),
+            None => std::env::current_exe()?.with_file_name("skewer"),
+        };
+        Installation::load(&program, corpus).await
+    }
 }
 
+/// Processes that the experiment starts.
 #[derive(Debug, Subcommand)]
 enum Process {
-    /// A worker; started by the experiment
+    /// A worker
+    #[command(hide = true)]
     Worker(worker::Arguments),
+    /// Ballista's scheduler
+    #[cfg(feature = "ballista")]
+    #[command(hide = true)]
+    BallistaScheduler,
+    /// One of Ballista's executors
+    #[cfg(feature = "ballista")]
+    #[command(hide = true)]
+    BallistaExecutor(ballista::ExecutorArguments),
 }
 
 /// Milliseconds that the slow consumer takes for a batch.
@@ -107,13 +147,22 @@ const SLOW: Duration = Duration::from_millis(4);
 /// How often `lineitem` is sent to the slow consumer.
 const COPIES: usize = 4;
 
-/// Runs the experiment and publishes its results, or is one of its workers.
+/// Runs the experiment and publishes its results, or is one of its processes.
 pub fn run(arguments: &Arguments) -> Result<(), BenchError> {
     let runtime = tokio::runtime::Runtime::new()?;
-    match &arguments.process {
-        Some(Process::Worker(worker)) => runtime.block_on(worker::run(worker)),
-        None => runtime.block_on(experiment(arguments)),
-    }
+    let outcome = runtime.block_on(async {
+        match &arguments.process {
+            Some(Process::Worker(worker)) => worker::run(worker).await,
+            #[cfg(feature = "ballista")]
+            Some(Process::BallistaScheduler) => ballista::schedule().await,
+            #[cfg(feature = "ballista")]
+            Some(Process::BallistaExecutor(executor)) => ballista::execute(executor).await,
+            None => experiment(arguments).await,
+        }
+    });
+    // A thread may still wait for input.
+    runtime.shutdown_background();
+    outcome
 }
 
 async fn experiment(arguments: &Arguments) -> Result<(), BenchError> {
@@ -122,12 +171,28 @@ async fn experiment(arguments: &Arguments) -> Result<(), BenchError> {
     let embedded = corpus.database.session();
     embedded.sql("SET profile.level = 'off'").await?;
     let cluster = Cluster::start(arguments.tuning, None).await?;
-    let mut variants = vec![(None, corpus.plain().await?)];
+    let mut variants = vec![Variant {
+        name: "plain DataFusion",
+        transport: None,
+        context: corpus.plain().await?,
+    }];
     for transport in Transport::ALL {
-        variants.push((Some(transport), cluster.session(transport, &corpus).await?));
+        variants.push(Variant {
+            name: transport.name(),
+            transport: Some(transport),
+            context: cluster.session(transport, &corpus).await?,
+        });
     }
     let mut results = Results::default();
     if arguments.has(Part::Tpch) {
+        #[cfg(feature = "ballista")]
+        let ballista = ballista::Ballista::start().await?;
+        #[cfg(feature = "ballista")]
+        variants.push(Variant {
+            name: ballista::NAME,
+            transport: None,
+            context: ballista.session(&corpus).await?,
+        });
         tpch(arguments, &embedded, &variants, &mut results).await?;
     }
     if arguments.has(Part::Shuffle) {
@@ -137,13 +202,27 @@ async fn experiment(arguments: &Arguments) -> Result<(), BenchError> {
     if arguments.has(Part::Memory) {
         slow_consumer(arguments, &corpus, &mut results).await?;
     }
-    if arguments.has(Part::First) {
-        first_query(arguments, &corpus, &mut results).await?;
+    if arguments.has(Part::First) || arguments.has(Part::Cancel) {
+        let product = arguments.product(&corpus).await?;
+        if arguments.has(Part::First) {
+            first_query(arguments, &corpus, &product, &mut results).await?;
+        }
+        if arguments.has(Part::Cancel) {
+            let running = product.start().await?;
+            results.cancellations =
+                cancellation::measure(&running, arguments.cancellations).await?;
+            running.stop().await?;
+        }
     }
     publish("transport", &results.to_string(), arguments.write)
 }
 
-type Variant = (Option<Transport>, SessionContext);
+/// What runs the queries, beside the database itself.
+struct Variant {
+    name: &'static str,
+    transport: Option<Transport>,
+    context: SessionContext,
+}
 
 async fn tpch(
     arguments: &Arguments,
@@ -156,18 +235,20 @@ async fn tpch(
         true => &all,
         false => &arguments.queries,
     };
+    results.variants = vec!["Skewer embedded"];
+    results.variants.extend(variants.iter().map(|v| v.name));
     // The first round warms up.
     for round in 0..=arguments.rounds {
         for &number in numbers {
             let query = tpch_query(number)?;
             let (rows, took) = timed(rows_of_skewer(embedded, &query)).await?;
             let mut walls = vec![took.wall];
-            for (transport, context) in variants {
-                let (given, took) = timed(rows_of(context, &query)).await?;
+            for variant in variants {
+                let (given, took) = timed(rows_of(&variant.context, &query)).await?;
                 if given != rows {
-                    let by = transport.map_or("plain DataFusion", Transport::name);
                     return Err(BenchError::Unexpected(format!(
-                        "TPC-H Q{number} has {rows} rows, and {given} over {by}"
+                        "TPC-H Q{number} has {rows} rows, and {given} by {}",
+                        variant.name
                     )));
                 }
                 walls.push(took.wall);
@@ -227,9 +308,12 @@ async fn shuffle(
     variants: &[Variant],
     results: &mut Results,
 ) -> Result<(), BenchError> {
-    results.shuffled_bytes = plans::bytes_of_lineitem(&variants[0].1).await?;
+    results.shuffled_bytes = plans::bytes_of_lineitem(&variants[0].context).await?;
     for round in 0..=arguments.rounds {
-        for (transport, context) in variants {
+        for Variant {
+            transport, context, ..
+        } in variants
+        {
             let Some(transport) = transport else { continue };
             let plan = plans::counted_shuffle(context).await?;
             let before = cluster.cpu_seconds();
@@ -287,6 +371,7 @@ async fn slow_consumer(
 async fn first_query(
     arguments: &Arguments,
     corpus: &Corpus,
+    product: &Installation,
     results: &mut Results,
 ) -> Result<(), BenchError> {
     let query = tpch_query(3)?;
@@ -294,10 +379,39 @@ async fn first_query(
         for transport in Transport::ALL {
             let cluster = Cluster::start(arguments.tuning, None).await?;
             let context = cluster.session(transport, corpus).await?;
-            let (_, first) = timed(rows_of(&context, &query)).await?;
-            let (_, second) = timed(rows_of(&context, &query)).await?;
-            results.first.push((transport, first.wall, second.wall));
+            let run = || rows_of(&context, &query);
+            results.first.push(first(transport.name(), run).await?);
         }
+        #[cfg(feature = "ballista")]
+        {
+            let ballista = ballista::Ballista::start().await?;
+            let context = ballista.session(corpus).await?;
+            let run = || rows_of(&context, &query);
+            results.first.push(first(ballista::NAME, run).await?);
+        }
+        let running = product.start().await?;
+        let run = || running.rows(&query);
+        results.first.push(first(product::NAME, run).await?);
+        running.stop().await?;
     }
     Ok(())
+}
+
+/// The first and the second run of a query.
+async fn first<F: Future<Output = Result<usize, BenchError>>>(
+    name: &'static str,
+    run: impl Fn() -> F,
+) -> Result<First, BenchError> {
+    let (rows, first) = timed(run()).await?;
+    let (again, second) = timed(run()).await?;
+    if rows == 0 || rows != again {
+        return Err(BenchError::Unexpected(format!(
+            "TPC-H Q3 has {rows} rows by {name}, and then {again}"
+        )));
+    }
+    Ok(First {
+        name,
+        first: first.wall,
+        second: second.wall,
+    })
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::cancellation::Cancellation;
 use super::cluster::Transport;
 use crate::measure::median;
 use crate::table::{Table, count};
@@ -11,7 +12,7 @@ use crate::table::{Table, count};
 pub struct Round {
     /// Of TPC-H.
     pub number: i32,
-    /// Seconds: Skewer embedded, plain DataFusion, then the transports.
+    /// Seconds of each variant.
     pub walls: Vec<f64>,
 }
 
@@ -41,9 +42,22 @@ pub struct Memory {
     pub peak_bytes: u64,
 }
 
+/// Queries of fresh processes.
+#[derive(Debug)]
+pub struct First {
+    /// Of whom.
+    pub name: &'static str,
+    /// Seconds of the first.
+    pub first: f64,
+    /// Seconds of the second.
+    pub second: f64,
+}
+
 /// All results.
 #[derive(Debug, Default)]
 pub struct Results {
+    /// Who ran the queries: Skewer embedded first.
+    pub variants: Vec<&'static str>,
     /// The queries.
     pub tpch: Vec<Round>,
     /// Bytes of the rows that are shuffled.
@@ -52,8 +66,10 @@ pub struct Results {
     pub shuffles: Vec<Shuffle>,
     /// The shuffles to a slow consumer.
     pub memory: Vec<Memory>,
-    /// Seconds of the first and the second query of fresh workers.
-    pub first: Vec<(Transport, f64, f64)>,
+    /// The first and the second query of fresh processes.
+    pub first: Vec<First>,
+    /// Queries that were cancelled.
+    pub cancellations: Vec<Cancellation>,
 }
 
 impl Results {
@@ -64,23 +80,24 @@ impl Results {
     }
 
     fn tpch(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut head = vec!["query", "Skewer embedded, ms", "plain DataFusion, ms"];
-        let names: Vec<_> = Transport::ALL
-            .iter()
-            .map(|transport| format!("{}, ms", transport.name()))
-            .collect();
-        head.extend(names.iter().map(String::as_str));
-        let ratios: Vec<_> = Transport::ALL[1..]
-            .iter()
-            .map(|transport| format!("QUIC ÷ {}", transport.name()))
-            .collect();
-        head.extend(ratios.iter().map(String::as_str));
+        writeln!(f, "TPC-H at scale factor 1, medians:\n")?;
+        let ours = Transport::Quic.name();
+        let ours = self.variants.iter().position(|name| *name == ours);
+        let ours = ours.unwrap_or_default();
+        let others = ours + 1..self.variants.len();
+        let mut head = vec!["query".to_owned()];
+        head.extend(self.variants.iter().map(|name| format!("{name}, ms")));
+        head.extend(
+            others
+                .clone()
+                .map(|n| format!("QUIC ÷ {}", self.variants[n])),
+        );
+        let head: Vec<_> = head.iter().map(String::as_str).collect();
         let mut table = Table::new(&head);
         let mut numbers: Vec<_> = self.tpch.iter().map(|round| round.number).collect();
         numbers.sort_unstable();
         numbers.dedup();
-        let columns = 2 + Transport::ALL.len();
-        let mut sums = vec![0.0; columns];
+        let mut sums = vec![0.0; self.variants.len()];
         for &number in &numbers {
             let mut row = vec![format!("Q{number}")];
             for (column, sum) in sums.iter_mut().enumerate() {
@@ -88,20 +105,26 @@ impl Results {
                 *sum += wall;
                 row.push(format!("{:.0}", wall * 1e3));
             }
-            for other in 3..columns {
-                let ratio = self.of_query(number, |walls| walls[2] / walls[other]);
+            for other in others.clone() {
+                let ratio = self.of_query(number, |walls| walls[ours] / walls[other]);
                 row.push(format!("{ratio:.2}"));
             }
             table.row(row);
         }
         let mut row = vec!["all".to_owned()];
         row.extend(sums.iter().map(|sum| format!("{:.0}", sum * 1e3)));
-        row.extend(sums[3..].iter().map(|sum| format!("{:.2}", sums[2] / sum)));
+        row.extend(others.map(|other| format!("{:.2}", sums[ours] / sums[other])));
         table.row(row);
         writeln!(f, "{table}")
     }
 
     fn shuffles(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mega = self.shuffled_bytes as f64 / 1e6;
+        writeln!(
+            f,
+            "A shuffle of all columns of `lineitem`, {mega:.0} MB in memory, of which about half \
+             stay with their worker:\n"
+        )?;
         let mut table = Table::new(&["transport", "MB/s", "processor seconds a GB"]);
         for transport in Transport::ALL {
             let runs = || {
@@ -118,19 +141,8 @@ impl Results {
         }
         writeln!(f, "{table}")
     }
-}
 
-impl fmt::Display for Results {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "TPC-H at scale factor 1, medians:\n")?;
-        self.tpch(f)?;
-        let mega = self.shuffled_bytes as f64 / 1e6;
-        writeln!(
-            f,
-            "A shuffle of all columns of `lineitem`, {mega:.0} MB in memory, of which about half \
-             stay with their worker:\n"
-        )?;
-        self.shuffles(f)?;
+    fn memory(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
             "Four times `lineitem` to a consumer that takes 4 ms a batch:\n"
@@ -151,21 +163,115 @@ impl fmt::Display for Results {
                 format!("{:.0}", run.fast_peak_bytes as f64 / 1e6),
             ]);
         }
-        writeln!(f, "{table}")?;
+        writeln!(f, "{table}")
+    }
+
+    fn first(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "TPC-H Q3 as the first and as the second query of fresh workers:\n"
+            "TPC-H Q3 as the first and as the second query of fresh processes:\n"
         )?;
-        let mut table = Table::new(&["transport", "first, ms", "second, ms", "difference, ms"]);
-        for transport in Transport::ALL {
-            let runs = || self.first.iter().filter(|run| run.0 == transport);
+        let mut table = Table::new(&["processes", "first, ms", "second, ms", "difference, ms"]);
+        let mut names: Vec<&str> = Vec::new();
+        for run in &self.first {
+            if !names.contains(&run.name) {
+                names.push(run.name);
+            }
+        }
+        for name in names {
+            let of = |of: fn(&First) -> f64| {
+                let runs = self.first.iter().filter(|run| run.name == name);
+                format!("{:.0}", median(runs.map(of)) * 1e3)
+            };
             table.row(vec![
-                transport.name().to_owned(),
-                format!("{:.0}", median(runs().map(|run| run.1)) * 1e3),
-                format!("{:.0}", median(runs().map(|run| run.2)) * 1e3),
-                format!("{:.0}", median(runs().map(|run| run.1 - run.2)) * 1e3),
+                name.to_owned(),
+                of(|run| run.first),
+                of(|run| run.second),
+                of(|run| run.first - run.second),
             ]);
         }
-        write!(f, "{table}")
+        writeln!(f, "{table}")
+    }
+
+    fn cancellations(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let runs = self.cancellations.len();
+        writeln!(
+            f,
+            "A query of `skewer serve` that shuffles `lineitem` twice, cancelled {runs} times \
+             through PostgreSQL's protocol; after the request to cancel:\n"
+        )?;
+        let mut table = Table::new(&["", "median, ms", "worst, ms"]);
+        let mut row = |name: &str, of: fn(&Cancellation) -> f64| {
+            let times: Vec<f64> = self.cancellations.iter().map(of).collect();
+            let worst = times.iter().copied().fold(0.0, f64::max);
+            table.row(vec![
+                name.to_owned(),
+                format!("{:.0}", median(times) * 1e3),
+                format!("{:.0}", worst * 1e3),
+            ]);
+        };
+        row("the client has its answer", |run| run.answered);
+        row("no worker uses a processor any more", |run| run.stopped);
+        writeln!(f, "{table}")
+    }
+}
+
+impl fmt::Display for Results {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.tpch.is_empty() {
+            self.tpch(f)?;
+        }
+        if !self.shuffles.is_empty() {
+            self.shuffles(f)?;
+        }
+        if !self.memory.is_empty() {
+            self.memory(f)?;
+        }
+        if !self.first.is_empty() {
+            self.first(f)?;
+        }
+        if !self.cancellations.is_empty() {
+            self.cancellations(f)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ours_is_divided_by_each_that_comes_after_it() {
+        let results = Results {
+            variants: vec!["Skewer embedded", Transport::Quic.name(), "another"],
+            tpch: vec![Round {
+                number: 3,
+                walls: vec![0.1, 0.2, 0.4],
+            }],
+            ..Results::default()
+        };
+        let text = results.to_string();
+        assert!(text.contains("| QUIC ÷ another |"), "{text}");
+        assert!(text.contains("| Q3 | 100 | 200 | 400 | 0.50 |"), "{text}");
+        assert!(text.contains("| all | 100 | 200 | 400 | 0.50 |"), "{text}");
+        assert!(!text.contains("shuffle"), "only what was measured: {text}");
+    }
+
+    #[test]
+    fn a_cancelled_query_has_a_median_and_a_worst() {
+        let cancellation = |stopped| Cancellation {
+            answered: stopped / 2.0,
+            stopped,
+        };
+        let results = Results {
+            cancellations: [0.02, 0.3, 0.04].map(cancellation).to_vec(),
+            ..Results::default()
+        };
+        let text = results.to_string();
+        assert!(
+            text.contains("| no worker uses a processor any more | 40 | 300 |"),
+            "{text}"
+        );
     }
 }

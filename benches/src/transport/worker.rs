@@ -12,6 +12,7 @@ use skewer_net::identity::{Credentials, NodeId, Revocations, Trust};
 use skewer_net::{NetOptions, Node, PeerAddress, Services};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
+use super::process::READY;
 use crate::allocator::ALLOCATOR;
 use crate::error::BenchError;
 
@@ -104,7 +105,7 @@ pub async fn run(arguments: &Arguments) -> Result<(), BenchError> {
         worker: Some(worker),
         ..Services::default()
     });
-    writeln!(std::io::stdout(), "ready")?;
+    writeln!(std::io::stdout(), "{READY}")?;
     // Whoever started it is gone when its input ends.
     while let Some(line) = input.next_line().await? {
         if line == FORGET {

@@ -1,0 +1,179 @@
+//! How soon workers stop when nobody wants their query any more.
+
+use std::time::{Duration, Instant};
+
+use tokio_postgres::NoTls;
+use tokio_postgres::error::SqlState;
+
+use super::product::Running;
+use crate::error::BenchError;
+use crate::measure::cpu_seconds_of;
+
+/// Joins each row of `lineitem` with six hundred others, which are sent to it: it takes minutes.
+const LONG: &str = "SELECT a.l_quantity + b.l_discount AS s, count(*) \
+                    FROM lineitem a JOIN lineitem b ON a.l_suppkey = b.l_suppkey GROUP BY s";
+
+/// A process that runs a part of the query uses more of a processor than this, also where many
+/// share it.
+const BUSY: f64 = 0.05;
+
+/// One that has stopped uses less than this: it still answers its master.
+const IDLE: f64 = 0.01;
+
+/// For how many seconds it must have stopped.
+const QUIET: f64 = 1.0;
+
+const LOOK: Duration = Duration::from_millis(2);
+
+/// How long the query may take to begin, or to end.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Between the moments at which queries are cancelled, from when both workers work.
+const STEP: Duration = Duration::from_millis(100);
+
+/// Seconds since the request to cancel.
+#[derive(Debug, Clone, Copy)]
+pub struct Cancellation {
+    /// The client was told that its query is cancelled.
+    pub answered: f64,
+    /// The last worker stopped.
+    pub stopped: f64,
+}
+
+/// Cancels the query `runs` times, each time a little later, so that it is in another place.
+pub async fn measure(running: &Running, runs: u32) -> Result<Vec<Cancellation>, BenchError> {
+    let mut all = Vec::new();
+    for run in 1..=runs {
+        all.push(cancel(running, STEP * run).await?);
+    }
+    Ok(all)
+}
+
+/// Cancels the query when all workers have worked on it for so long.
+async fn cancel(running: &Running, after: Duration) -> Result<Cancellation, BenchError> {
+    let workers = running.workers();
+    let asking = async {
+        let outcome = running.client.simple_query(LONG).await;
+        (outcome, Instant::now())
+    };
+    let cancelling = async {
+        all_work(&workers).await?;
+        tokio::time::sleep(after).await;
+        let since = Instant::now();
+        let token = running.client.cancel_token();
+        token.cancel_query(NoTls).await?;
+        Ok::<_, BenchError>((since, all_stop(&workers, since).await?))
+    };
+    let ((outcome, answered), stopped) = tokio::join!(asking, cancelling);
+    let (since, stopped) = stopped?;
+    match outcome {
+        Err(error) if error.code() == Some(&SqlState::QUERY_CANCELED) => Ok(Cancellation {
+            answered: answered.duration_since(since).as_secs_f64(),
+            stopped,
+        }),
+        Err(error) => Err(error.into()),
+        Ok(_) => Err(BenchError::Unexpected(
+            "the query to cancel has ended before".to_owned(),
+        )),
+    }
+}
+
+async fn all_work(processes: &[u32]) -> Result<(), BenchError> {
+    const WHILE: f64 = 0.05;
+    let begun = Instant::now();
+    let now = || processes.iter().map(|process| cpu_seconds_of(*process));
+    while begun.elapsed() < PATIENCE {
+        let before: Vec<f64> = now().collect();
+        tokio::time::sleep(Duration::from_secs_f64(WHILE)).await;
+        if now()
+            .zip(before)
+            .all(|(now, before)| now - before > BUSY * WHILE)
+        {
+            return Ok(());
+        }
+    }
+    Err(BenchError::Unexpected(
+        "not all workers work on the query to cancel".to_owned(),
+    ))
+}
+
+/// Waits until none of these processes works any more; how many seconds after `since` that was.
+async fn all_stop(processes: &[u32], since: Instant) -> Result<f64, BenchError> {
+    let mut worked: Vec<Worked> = processes.iter().map(|_| Worked::default()).collect();
+    while since.elapsed() < PATIENCE {
+        for (worked, process) in worked.iter_mut().zip(processes) {
+            worked.look(since.elapsed().as_secs_f64(), cpu_seconds_of(*process));
+        }
+        let stopped: Option<Vec<f64>> = worked.iter().map(Worked::stopped).collect();
+        if let Some(stopped) = stopped {
+            return Ok(stopped.into_iter().fold(0.0, f64::max));
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+    Err(BenchError::Unexpected(format!(
+        "workers go on {PATIENCE:?} after their query was cancelled"
+    )))
+}
+
+/// Processor time of a process, as it grows.
+#[derive(Debug, Default)]
+struct Worked {
+    /// What the process said last.
+    said: Option<f64>,
+    /// When, and the processor time since the first look: both in seconds.
+    looks: Vec<(f64, f64)>,
+}
+
+impl Worked {
+    fn look(&mut self, at: f64, cpu: f64) {
+        // What threads have had goes with them when they end.
+        let grown = self.said.map_or(0.0, |before| (cpu - before).max(0.0));
+        let total = self.looks.last().map_or(0.0, |(_, total)| *total);
+        self.looks.push((at, total + grown));
+        self.said = Some(cpu);
+    }
+
+    /// When it had stopped, if that is long enough ago.
+    fn stopped(&self) -> Option<f64> {
+        let (now, total) = *self.looks.last()?;
+        let idle = |(at, before): &&(f64, f64)| total - before <= IDLE * (now - at);
+        let (at, _) = *self.looks.iter().find(idle)?;
+        (now - at >= QUIET).then_some(at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Looks every 10 ms for `seconds` at a process that has `cpu(t)` of processor time.
+    fn worked(seconds: f64, cpu: impl Fn(f64) -> f64) -> Worked {
+        let mut worked = Worked::default();
+        let looks = (seconds * 100.0).round() as u32;
+        for at in (0..=looks).map(|look| f64::from(look) / 100.0) {
+            worked.look(at, cpu(at));
+        }
+        worked
+    }
+
+    #[test]
+    fn a_process_has_stopped_when_its_processor_time_stops_growing() {
+        let cpu = |at: f64| at.min(0.15) + 0.001 * at;
+        let stopped = worked(1.5, cpu).stopped().unwrap();
+        assert!((0.13..=0.15).contains(&stopped), "{stopped}");
+        assert_eq!(worked(1.1, cpu).stopped(), None, "not long enough ago");
+    }
+
+    #[test]
+    fn a_process_that_works_once_more_had_not_stopped() {
+        let cpu = |at: f64| at.min(0.1) + (at - 0.6).clamp(0.0, 0.1);
+        let stopped = worked(2.0, cpu).stopped().unwrap();
+        assert!((0.67..=0.7).contains(&stopped), "{stopped}");
+    }
+
+    #[test]
+    fn threads_that_end_do_not_make_a_process_that_works_look_idle() {
+        let cpu = |at: f64| if at < 0.5 { 10.0 + at } else { at };
+        assert_eq!(worked(2.0, cpu).stopped(), None);
+    }
+}
