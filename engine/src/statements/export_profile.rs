@@ -32,6 +32,9 @@ const MANIFEST: &str = "manifest.json";
 /// Changes when files of an earlier version can no longer be read.
 const FORMAT_VERSION: u32 = 1;
 
+/// The rows of each table.
+type Rows = Vec<(Table, Vec<RecordBatch>)>;
+
 #[derive(Debug, Serialize, Deserialize)]
 struct Manifest {
     format_version: u32,
@@ -260,7 +263,7 @@ pub(crate) async fn import(session: &Session, path: &str) -> Result<QueryStream,
 }
 
 /// What is in a directory that EXPORT PROFILE wrote.
-fn read_directory(directory: &Path) -> Result<(Manifest, Vec<(Table, Vec<RecordBatch>)>), Error> {
+fn read_directory(directory: &Path) -> Result<(Manifest, Rows), Error> {
     let manifest = manifest(directory)?;
     let mut tables = Vec::new();
     for table in Table::ALL {

@@ -42,7 +42,7 @@ pub(super) async fn write(session: &Session, query_id: i64, target: &Path) -> Re
          FROM sys.operator_calls WHERE query_id = {query_id}"
     );
     let first = untraced_query(session, &first).await?;
-    let Some(origin) = first.first().and_then(|batch| first_number(batch)) else {
+    let Some(origin) = first.first().and_then(first_number) else {
         return Err(Error::Invalid(format!(
             "no calls of operators were recorded of query {query_id}, as from level calls on: \
              EXPLAIN PROFILE (LEVEL calls) QUERY {query_id} runs it again at that level"
