@@ -5,6 +5,7 @@
 //!
 //! * [`overhead`]: what each profile level costs
 //! * [`injected_delay`]: whether a delayed record is found
+//! * [`false_blame`]: whether a busy machine makes a profile blame a record
 //! * [`isolation`]: PerfDebug's table: accuracy, precision, overhead
 //! * [`sampling`]: what tracing a share of the records costs
 //! * [`many_segments`]: how long a database with many segments takes to open
@@ -25,6 +26,7 @@ pub mod corpus;
 pub mod data;
 pub mod document;
 pub mod error;
+pub mod false_blame;
 pub mod injected_delay;
 pub mod isolation;
 pub mod ledger;

@@ -43,6 +43,18 @@ pub fn cpu_seconds_of(process: u32) -> f64 {
     nanos as f64 / 1e9
 }
 
+/// Whether a process is there and has not ended.
+pub fn is_running(process: u32) -> bool {
+    // After the name, in parentheses: the state, Z or X of one that has ended.
+    let state = fs::read_to_string(format!("/proc/{process}/stat"))
+        .ok()
+        .and_then(|stat| {
+            let (_, rest) = stat.rsplit_once(')')?;
+            rest.trim_start().chars().next()
+        });
+    state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
+}
+
 /// Lets the peak of a process's resident memory begin anew with what it has now.
 pub fn forget_peak_of(process: u32) -> Result<(), BenchError> {
     let path = format!("/proc/{process}/clear_refs");
@@ -83,6 +95,18 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_that_has_ended_does_not_run() {
+        assert!(is_running(std::process::id()));
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let id = child.id();
+        while is_running(id) {
+            std::thread::yield_now();
+        }
+        child.wait().unwrap();
+        assert!(!is_running(id));
+    }
 
     #[test]
     fn the_median_is_in_the_middle() {

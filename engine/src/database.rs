@@ -26,6 +26,7 @@ use crate::cluster::{ClusterOptions, Master, MemberState};
 use crate::compaction;
 use crate::environment::{self, THREAD};
 use crate::error::Error;
+use crate::kept_snapshots::KeptSnapshots;
 use crate::memory::{MemoryBudget, RaisedBy};
 use crate::progress::Elsewhere;
 use crate::running_table::with_running;
@@ -94,6 +95,8 @@ pub(crate) struct DatabaseInner {
     distribution: Distribution,
     /// What statements took, for `profile.budget`.
     pub(crate) budgets: Arc<Budgets>,
+    /// What queries saw, for `EXPLAIN PROFILE QUERY n`.
+    pub(crate) snapshots: KeptSnapshots,
     /// Where statements write that this process runs.
     pub(crate) place: Arc<SegmentPlace>,
     /// Tables that have got new segments.
@@ -275,6 +278,7 @@ impl DatabaseBuilder {
                 opened_turns: turns,
                 distribution,
                 budgets: Arc::default(),
+                snapshots: KeptSnapshots::default(),
                 place,
                 grown,
                 running: Arc::default(),

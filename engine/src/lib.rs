@@ -33,6 +33,7 @@ mod cooperation;
 pub mod database;
 mod environment;
 pub mod error;
+mod kept_snapshots;
 mod last_query_id;
 mod memory;
 mod one_more_table;

@@ -13,6 +13,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use parking_lot::Mutex;
 use skewer_exec::row_function::RowFunction;
 use skewer_sql::Piece;
+use skewer_storage::Snapshot;
 
 use crate::catalog::{CATALOG, MAIN, StatementCatalog};
 use crate::database::{Database, DatabaseInner};
@@ -48,6 +49,8 @@ use crate::statements::prepare::Prepared;
 #[derive(Debug, Clone)]
 pub struct Session {
     inner: Arc<SessionInner>,
+    /// What statements see, if it is not what is there when they begin.
+    then: Option<Arc<Snapshot>>,
 }
 
 pub(crate) struct SessionInner {
@@ -77,7 +80,8 @@ pub(crate) struct WeakSession(Weak<SessionInner>);
 
 impl WeakSession {
     pub(crate) fn upgrade(&self) -> Option<Session> {
-        self.0.upgrade().map(|inner| Session { inner })
+        let inner = self.0.upgrade()?;
+        Some(Session { inner, then: None })
     }
 }
 
@@ -117,7 +121,15 @@ impl Session {
                 progress: Mutex::default(),
             }
         });
-        Self { inner }
+        Self { inner, then: None }
+    }
+
+    /// The same session, whose queries see the tables as they were in `snapshot`.
+    pub(crate) fn at(&self, snapshot: Arc<Snapshot>) -> Self {
+        Self {
+            inner: Arc::clone(&self.inner),
+            then: Some(snapshot),
+        }
     }
 
     /// Runs one statement.
@@ -303,10 +315,13 @@ impl Session {
     /// What a statement sees that begins now.
     pub(crate) fn catalog(&self) -> Arc<StatementCatalog> {
         let database = self.database_inner();
+        let then = self.then.clone();
+        let snapshot = then.unwrap_or_else(|| database.storage.snapshot());
         Arc::new(StatementCatalog::new(
             self.inner.context.state(),
             database.storage.clone(),
-            database.sys_schema(database.storage.snapshot()),
+            Arc::clone(&snapshot),
+            database.sys_schema(snapshot),
             self.inner.schemas.lock().clone(),
         ))
     }

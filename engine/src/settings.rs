@@ -47,6 +47,9 @@ const TEMP_DIRECTORY: &str = "datafusion.runtime.temp_directory";
 /// How many statements run queries at once.
 pub(crate) const MAX_RUNNING_QUERIES: &str = "max_running_queries";
 
+/// What replaced segments may take that queries saw.
+pub(crate) const SNAPSHOT_BYTES: &str = "profile.snapshot_bytes";
+
 /// No budget.
 const NO_BUDGET: &str = "none";
 
@@ -57,7 +60,7 @@ pub(crate) const UNLIMITED: &str = "unlimited";
 pub(crate) const RUNTIME: &str = "datafusion.runtime.";
 
 /// Our settings and what they are about; DataFusion's are beside them.
-pub(crate) const OWN_SETTINGS: [(&str, &str); 9] = [
+pub(crate) const OWN_SETTINGS: [(&str, &str); 10] = [
     (
         MAX_RUNNING_QUERIES,
         "How many statements run queries at once, or unlimited: the others wait for their turn; of \
@@ -98,6 +101,11 @@ pub(crate) const OWN_SETTINGS: [(&str, &str); 9] = [
     (
         "profile.sample_rate",
         "Share of base records that level records traces, above 0 and at most 1",
+    ),
+    (
+        SNAPSHOT_BYTES,
+        "Bytes of replaced rows that are kept, as '1 GB', so that EXPLAIN PROFILE QUERY runs on what \
+         the query saw; of the whole database",
     ),
 ];
 

@@ -5,6 +5,7 @@
 //! the same struct, so both steps of a two-step aggregation, early emission, spilling and skipped
 //! partial aggregation need nothing of their own.
 
+use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
 use std::mem::size_of_val;
 use std::sync::Arc;
@@ -57,26 +58,36 @@ fn for_each(
     let Some(records) = columns.get(input.records) else {
         return internal_err!("carried_latency: there is no column {}", input.records);
     };
-    let every = NullBuffer::new_valid(records.len());
-    let present = records.nulls().unwrap_or(&every).valid_indices();
-    let Some(records) = records.as_struct_opt() else {
+    let Some(carried) = records.as_struct_opt() else {
         let numbers = int64(columns, input.records)?.values();
-        present.for_each(|row| each(row, Carried::base(numbers[row]).after(latency.of(row))));
+        for_each_present(records, |row| {
+            each(row, Carried::base(numbers[row]).after(latency.of(row)));
+        });
         return Ok(());
     };
-    let number = |field: usize| int64(records.columns(), field);
+    let number = |field: usize| int64(carried.columns(), field);
     let (totals, sources, remediated) = (number(0)?, number(1)?, number(2)?);
-    present.for_each(|row| {
+    for_each_present(records, |row| {
         let numbers = [totals, sources, remediated].map(|numbers| numbers.value(row));
         each(row, Carried::of_numbers(numbers).after(latency.of(row)));
     });
     Ok(())
 }
 
+/// Calls `each` with the number of each row that is not NULL.
+fn for_each_present(records: &ArrayRef, each: impl FnMut(usize)) {
+    match records.nulls() {
+        Some(nulls) => nulls.valid_indices().for_each(each),
+        None => (0..records.len()).for_each(each),
+    }
+}
+
 /// What each row carries, if it has been made of traced records.
 fn struct_array(carried: impl Iterator<Item = (Carried, bool)>) -> StructArray {
+    let rows = carried.size_hint().0;
     let mut columns = [const { Vec::new() }; 3];
-    let mut present = Vec::new();
+    columns.iter_mut().for_each(|column| column.reserve(rows));
+    let mut present = Vec::with_capacity(rows);
     for (carried, is_traced) in carried {
         for (column, number) in columns.iter_mut().zip(carried.numbers()) {
             column.push(number);
@@ -99,6 +110,9 @@ pub struct CarriedLatency {
 struct Carry {
     recorder: Arc<Recorder>,
     inputs: Vec<CarriedInput>,
+    /// Of each partition's stream, the nanoseconds that groups have been charged with: an aggregate
+    /// may go on with another accumulator.
+    charged_ns: Mutex<HashMap<u64, f64>>,
 }
 
 impl CarriedLatency {
@@ -106,7 +120,11 @@ impl CarriedLatency {
     pub fn new(name: String, recorder: Arc<Recorder>, inputs: Vec<CarriedInput>) -> Self {
         Self {
             name,
-            carry: Arc::new(Carry { recorder, inputs }),
+            carry: Arc::new(Carry {
+                recorder,
+                inputs,
+                charged_ns: Mutex::default(),
+            }),
             signature: Signature::variadic_any(Volatility::Volatile),
         }
     }
@@ -183,11 +201,6 @@ impl Grouped {
         }
     }
 
-    /// What the operator that is executed on this thread, the accumulator's own, has spent so far.
-    fn spent_ns(&self) -> i64 {
-        self.carry.recorder.scale().ns(position::own_ticks())
-    }
-
     fn update(&mut self, values: &[ArrayRef], groups: Groups<'_>, count: usize) -> Result<()> {
         let started = Instant::now();
         let gathering = self.gathering.get_mut();
@@ -213,13 +226,14 @@ impl Grouped {
     }
 
     fn emit(&mut self, emit_to: EmitTo) -> StructArray {
-        let spent_ns = self.spent_ns();
         let gathering = self.gathering.get_mut();
         let count = match emit_to {
             EmitTo::All => gathering.len(),
             EmitTo::First(count) => count.min(gathering.len()),
         };
-        let emitted = gathering.emit(count, spent_ns);
+        let emitted = self
+            .carry
+            .charge(|spent_ns, charged_ns| gathering.emit(count, spent_ns, charged_ns));
         struct_array(self.carry.traced(emitted))
     }
 }
@@ -231,6 +245,14 @@ const STATE: CarriedInput = CarriedInput {
 };
 
 impl Carry {
+    /// Calls `emit` with what the operator that is executed on this thread, the accumulator's own,
+    /// has spent so far in its partition, and what of that groups have been charged with.
+    fn charge<T>(&self, emit: impl FnOnce(i64, &mut f64) -> T) -> T {
+        let (stream, ticks) = position::own_ticks();
+        let spent_ns = self.recorder.scale().ns(ticks);
+        emit(spent_ns, self.charged_ns.lock().entry(stream).or_default())
+    }
+
     /// Where only some base records are traced, groups without one of them carry nothing; where all
     /// are, a group of no records is a record all the same.
     fn traced(
@@ -276,15 +298,20 @@ impl GroupsAccumulator for Grouped {
         values: &[ArrayRef],
         _opt_filter: Option<&BooleanArray>,
     ) -> Result<Vec<ArrayRef>> {
+        let started = Instant::now();
         let rows = values.first().map_or(0, Array::len);
-        let spent_ns = self.spent_ns();
-        let passed = self.gathering.lock().pass(spent_ns, rows, |passing| {
-            self.carry.inputs.iter().try_for_each(|input| {
-                for_each(values, input, |row, carried| passing.add(row, carried))
+        let passed = self.carry.charge(|spent_ns, charged_ns| {
+            let mut gathering = self.gathering.lock();
+            gathering.pass(spent_ns, charged_ns, rows, |passing| {
+                self.carry.inputs.iter().try_for_each(|input| {
+                    for_each(values, input, |row, carried| passing.add(row, carried))
+                })
             })
         })?;
         let passed = self.carry.traced(passed.into_iter());
-        Ok(vec![Arc::new(struct_array(passed))])
+        let passed: ArrayRef = Arc::new(struct_array(passed));
+        self.carry.recorder.overhead(started.elapsed());
+        Ok(vec![passed])
     }
 
     fn size(&self) -> usize {

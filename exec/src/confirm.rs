@@ -9,7 +9,8 @@ use crate::pacing::{LONGEST_STALL_NS, REPLAY_SHARE, SUSPICIOUS_FACTOR, SUSPICIOU
 /// row that it was at. Returns the nanoseconds that proved to be nobody's.
 ///
 /// That a row was stalled costs next to nothing to find out, that it was not costs what it takes: so
-/// it ends when rows that really are slow have taken [`REPLAY_SHARE`] of the batch's time. Rows of
+/// it ends when rows that really are slow, beside the longest of them, have taken [`REPLAY_SHARE`] of
+/// the batch's time. Rows of
 /// [`LONGEST_STALL_NS`] and more are asked only if the thread is known to have lost its processor for
 /// about as long, `lost_ns`.
 ///
@@ -34,12 +35,13 @@ pub fn confirm_slow_rows(
     let mut rows: Vec<usize> = (0..times.len()).filter(|row| slow(times[*row])).collect();
     rows.sort_by(|a, b| times[*b].total_cmp(&times[*a]));
     let total: f64 = times.iter().sum();
-    let (mut stalls, mut wasted) = (0.0, 0.0);
+    let (mut stalls, mut wasted, mut longest) = (0.0, 0.0, 0.0_f64);
     for row in rows {
         let least = again(row)?.min(times[row]);
         stalls += times[row] - least;
         times[row] = least;
-        wasted += least;
+        wasted += least.min(longest);
+        longest = longest.max(least);
         if wasted > REPLAY_SHARE * total {
             break;
         }
@@ -87,6 +89,19 @@ mod tests {
         }
         let (_, asked) = confirmed(&mut times, &costs, 0.0);
         assert_eq!(asked.len(), 21, "20 stalls and the row itself");
+        assert_eq!(times, costs);
+    }
+
+    #[test]
+    fn stalls_shorter_than_the_row_that_is_slow_blame_nobody() {
+        let costs: Vec<f64> = (0..8_000)
+            .map(|row| if row == 70 { 40e6 } else { 100.0 })
+            .collect();
+        let mut times = costs.clone();
+        times[4_000] += 10e6;
+        times[4_001] += 2e6;
+        let (_, asked) = confirmed(&mut times, &costs, 0.0);
+        assert_eq!(asked, [70, 4_000, 4_001]);
         assert_eq!(times, costs);
     }
 

@@ -6,6 +6,7 @@
 //! a task of its own: there the nesting starts anew, and so does the fragment.
 
 use std::cell::RefCell;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use skewer_profiling::ticks::Ticks;
 
@@ -38,8 +39,27 @@ struct Call {
     position: Position,
     inside: Inside,
     began: Ticks,
+    stream: StreamTime,
+}
+
+/// A stream of an operator, one partition's, and what it has taken before the call under way.
+#[derive(Debug, Clone, Copy)]
+pub struct StreamTime {
+    /// Tells it from all other streams of the process.
+    pub number: u64,
     /// The operator's own ticks in the calls before.
-    own_before: u64,
+    pub own_before: u64,
+}
+
+impl StreamTime {
+    /// A stream that has taken nothing yet.
+    pub fn begin() -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        Self {
+            number: LAST.fetch_add(1, Ordering::Relaxed) + 1,
+            own_before: 0,
+        }
+    }
 }
 
 thread_local! {
@@ -51,13 +71,15 @@ pub fn current() -> Option<Position> {
     STACK.with_borrow(|stack| stack.last().map(|call| call.position))
 }
 
-/// Ticks that the innermost operator has spent in itself, in this partition, until now.
-pub fn own_ticks() -> u64 {
+/// The innermost operator's stream: its number, and the ticks that the operator has spent in itself
+/// until now. 0 and 0 outside every instrumented operator.
+pub fn own_ticks() -> (u64, u64) {
     let Some(call) = STACK.with_borrow(|stack| stack.last().copied()) else {
-        return 0;
+        return (0, 0);
     };
     let in_this_call = Ticks::now().since(call.began);
-    call.own_before + in_this_call.saturating_sub(call.inside.ticks)
+    let own = call.stream.own_before + in_this_call.saturating_sub(call.inside.ticks);
+    (call.stream.number, own)
 }
 
 /// A position being inside of which is left when this is dropped, also by a panic.
@@ -66,15 +88,14 @@ pub struct Entered {
     depth: usize,
 }
 
-/// Enters `position` on this thread with a call that began at `began`, before which the operator
-/// has spent `own_before` ticks in itself.
-pub fn enter(position: Position, began: Ticks, own_before: u64) -> Entered {
+/// Enters `position` on this thread with a call of `stream` that began at `began`.
+pub fn enter(position: Position, began: Ticks, stream: StreamTime) -> Entered {
     STACK.with_borrow_mut(|stack| {
         stack.push(Call {
             position,
             inside: Inside::default(),
             began,
-            own_before,
+            stream,
         });
         Entered { depth: stack.len() }
     })
@@ -126,19 +147,24 @@ mod tests {
     }
 
     fn enter(position: Position) -> Entered {
-        super::enter(position, Ticks::now(), 0)
+        super::enter(position, Ticks::now(), StreamTime::begin())
     }
 
     #[test]
     fn an_operator_s_own_ticks_are_those_of_all_its_calls_without_the_calls_inside() {
         let began = Ticks::now();
-        let outer = super::enter(at(1), began, 1_000);
-        assert!(own_ticks() >= 1_000);
+        let stream = StreamTime {
+            own_before: 1_000,
+            ..StreamTime::begin()
+        };
+        let outer = super::enter(at(1), began, stream);
+        assert!(own_ticks().1 >= 1_000);
         let inner = enter(at(2));
+        assert_ne!(own_ticks().0, stream.number);
         inner.leave(u64::MAX / 2, 0);
-        assert_eq!(own_ticks(), 1_000);
+        assert_eq!(own_ticks(), (stream.number, 1_000));
         outer.leave(0, 0);
-        assert_eq!(own_ticks(), 0);
+        assert_eq!(own_ticks(), (0, 0));
     }
 
     #[test]

@@ -17,6 +17,7 @@ const WORTH_ASKING: Duration = Duration::from_micros(50);
 pub struct OwnTime {
     processor: Option<Duration>,
     switches: Option<Switches>,
+    doubtful: Duration,
 }
 
 /// Context switches of a thread since it began.
@@ -34,6 +35,7 @@ impl OwnTime {
         Self {
             processor: thread::processor_time(),
             switches: thread::switches(),
+            doubtful: Duration::ZERO,
         }
     }
 
@@ -41,22 +43,35 @@ impl OwnTime {
     /// away from this thread. Evaluations follow each other without a break.
     pub fn since(&mut self, started: Stopwatch) -> Duration {
         let elapsed = started.elapsed();
+        self.doubtful = Duration::ZERO;
         if started.is_simulated() {
             return elapsed;
         }
         let before = std::mem::replace(&mut self.processor, thread::processor_time());
         let (Some(before), Some(after)) = (before, self.processor) else {
+            self.doubtful = elapsed;
             return elapsed;
         };
         let worked = after.saturating_sub(before).min(elapsed);
-        if elapsed - worked < WORTH_ASKING {
+        let elsewhere = elapsed - worked;
+        if elsewhere < WORTH_ASKING {
+            self.doubtful = elsewhere;
             return elapsed;
         }
         let before = std::mem::replace(&mut self.switches, thread::switches());
         match (before, self.switches) {
             (Some(before), Some(after)) if only_preempted(before, after) => worked,
-            _ => elapsed,
+            (Some(before), Some(after)) if after.involuntary == before.involuntary => elapsed,
+            _ => {
+                self.doubtful = elsewhere;
+                elapsed
+            }
         }
+    }
+
+    /// How much of what [`OwnTime::since`] said last the thread may have waited for a processor.
+    pub fn doubtful(&self) -> Duration {
+        self.doubtful
     }
 }
 
@@ -143,6 +158,7 @@ mod tests {
             let started = Stopwatch::start();
             std::thread::sleep(Duration::from_millis(ms));
             assert!(time.since(started) >= Duration::from_millis(ms));
+            assert!(time.doubtful() <= started.elapsed());
         }
     }
 

@@ -26,7 +26,7 @@ use skewer_profiling::{Level, OpenStream, OperatorCall, OperatorStats, Recorder,
 
 use crate::batch_bytes::{batch_bytes, estimated_batch_bytes};
 use crate::key_sample::KeySample;
-use crate::position::{self, Position};
+use crate::position::{self, Position, StreamTime};
 
 /// Calls kept by a stream before it hands them to the recorder: about 3 MB.
 const CALLS_PER_FLUSH: usize = 65_536;
@@ -108,7 +108,8 @@ impl Observed {
             partition: (before + partition) as i64,
         };
         let started = Ticks::now();
-        let entered = position::enter(position, started, 0);
+        let time = StreamTime::begin();
+        let entered = position::enter(position, started, time);
         let stream = self.inner.execute(partition, context)?;
         let elapsed = Ticks::now().since(started);
         let inside = entered.leave(elapsed, 0);
@@ -119,6 +120,7 @@ impl Observed {
             recorder: Arc::clone(&self.recorder),
             keys: self.keys.clone(),
             position,
+            time,
             own_partition: partition as i64,
             exchange: self.exchange,
             calls_are_kept,
@@ -322,6 +324,8 @@ struct ProfiledStream {
     recorder: Arc<Recorder>,
     keys: Option<Arc<KeySample>>,
     position: Position,
+    /// The operator's own ticks in it, but those of the call under way.
+    time: StreamTime,
     /// The number of the partition in its own task.
     own_partition: i64,
     exchange: Exchange,
@@ -387,7 +391,8 @@ impl Stream for ProfiledStream {
             }
             None => {}
         }
-        let entered = position::enter(this.position, started, this.totals.own);
+        this.time.own_before = this.totals.own;
+        let entered = position::enter(this.position, started, this.time);
         let polled = this.stream.as_mut().poll_next(cx);
         let ended = Ticks::now();
         if polled.is_ready() {

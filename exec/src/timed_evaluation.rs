@@ -13,8 +13,8 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{ColumnStatistics, Result, Statistics, internal_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::Volatility;
-use datafusion::physical_expr::expressions::Column;
+use datafusion::logical_expr::{Operator, Volatility};
+use datafusion::physical_expr::expressions::{BinaryExpr, CaseExpr, Column};
 use datafusion::physical_expr::projection::ProjectionMapping;
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_plan::execution_plan::CardinalityEffect;
@@ -34,7 +34,7 @@ use skewer_profiling::{Ids, Latencies, LatencyChunk, LatencyKind, Method, Record
 use crate::batch_bytes::estimated_array_bytes;
 use crate::confirm::confirm_slow_rows;
 use crate::long_values::rows_far_longer_than_the_mean;
-use crate::pacing::{EvaluateRows, Pacer, Run};
+use crate::pacing::{EvaluateRows, Pacer, Run, error_of_one};
 use crate::position;
 use crate::preemption::OwnTime;
 use crate::row_function::{RowFunction, with_row_times};
@@ -150,11 +150,17 @@ impl TimedEvaluationExec {
     }
 }
 
-/// Functions that see one row at a time are timed exactly; volatile ones must not be replayed.
+/// Functions that see one row at a time are timed exactly, where they see all rows: `CASE`, `AND` and
+/// `OR` may leave some out. Volatile ones must not be replayed.
 fn timing_of(expressions: &[(Arc<dyn PhysicalExpr>, String)]) -> Result<Timing> {
     let (mut row_functions, mut volatile, mut other_functions) = (false, false, false);
+    let mut leaves_rows_out = false;
     for (expression, _) in expressions {
         expression.apply(|node| {
+            leaves_rows_out |= node.is::<CaseExpr>()
+                || node
+                    .downcast_ref::<BinaryExpr>()
+                    .is_some_and(|binary| matches!(binary.op(), Operator::And | Operator::Or));
             if let Some(function) = node.downcast_ref::<ScalarFunctionExpr>() {
                 let udf = function.fun();
                 let by_row = udf.inner().is::<RowFunction>();
@@ -167,7 +173,7 @@ fn timing_of(expressions: &[(Arc<dyn PhysicalExpr>, String)]) -> Result<Timing> 
     }
     Ok(if volatile {
         Timing::OneByOne
-    } else if row_functions && !other_functions {
+    } else if row_functions && !other_functions && !leaves_rows_out {
         Timing::ByRowFunctions
     } else {
         Timing::InChunks
@@ -377,25 +383,33 @@ impl Evaluation {
         let (values, times) = with_row_times(rows, || self.evaluate(batch));
         let took = started.elapsed();
         let lost = took.saturating_sub(own.since(started));
+        let doubtful = own.doubtful().as_nanos() as f64;
         let total = took.as_nanos() as f64;
         let values = values?;
         let runs = match times {
             Some(mut times) => {
                 let stalls = self.confirm_slow_rows(batch, &mut times, lost)?;
                 let total = total - stalls;
-                let even = (total - times.iter().sum::<f64>()).max(0.0) / rows.max(1) as f64;
+                let rest = (total - times.iter().sum::<f64>()).max(0.0);
+                let even = rest / rows.max(1) as f64;
+                let lost = (lost.as_nanos() as f64 - stalls).max(0.0) + doubtful;
                 let each = times.into_iter().map(|ns| Run {
                     rows: 1,
                     ps: ((ns + even) * 1000.0) as u64,
+                    error_ps: (error_of_one(ns, rest - even + lost) * 1000.0) as u64,
                     method: Method::Measured,
                 });
                 each.collect()
             }
-            None => vec![Run {
-                rows,
-                ps: (total * 1000.0 / rows.max(1) as f64) as u64,
-                method: Method::Apportioned,
-            }],
+            None => {
+                let each = total / rows.max(1) as f64;
+                vec![Run {
+                    rows,
+                    ps: (each * 1000.0) as u64,
+                    error_ps: ((total - each) * 1000.0) as u64,
+                    method: Method::Apportioned,
+                }]
+            }
         };
         let all = Piece {
             rows: 0..rows,
@@ -505,7 +519,7 @@ impl Evaluation {
         for records in &self.timed.records {
             let ids: &Int64Array = batch.column(records.id_column).as_primitive();
             for method in [Method::Apportioned, Method::Measured, Method::Replayed] {
-                let (ids, latency) = rows_found_by(method, ids, runs)?;
+                let (ids, latency, error) = rows_found_by(method, ids, runs)?;
                 if ids.is_empty() {
                     continue;
                 }
@@ -518,6 +532,7 @@ impl Evaluation {
                     latency,
                     kind: LatencyKind::Computation,
                     method,
+                    error,
                 });
             }
         }
@@ -525,22 +540,30 @@ impl Evaluation {
     }
 }
 
-/// The records whose latency was found by `method`, leaving out absent ones.
-fn rows_found_by(method: Method, ids: &Int64Array, runs: &[Run]) -> Result<(Ids, Latencies)> {
+/// The records whose latency was found by `method`, leaving out absent ones; their latencies and
+/// by how much these may be off.
+fn rows_found_by(
+    method: Method,
+    ids: &Int64Array,
+    runs: &[Run],
+) -> Result<(Ids, Latencies, Latencies)> {
     let all = runs.iter().all(|run| run.method == method);
     if all && ids.null_count() == 0 {
-        let latency = if runs.len() * 4 > ids.len() {
-            let each: Vec<i64> = runs
-                .iter()
-                .flat_map(|run| std::iter::repeat_n(run.ps as i64, run.rows))
-                .collect();
-            Latencies::encode(&each)
-        } else {
-            Latencies::runs(runs.iter().map(|run| (run.rows as u32, run.ps)).collect())
+        let of_all = |ps: fn(&Run) -> u64| {
+            if runs.len() * 4 > ids.len() {
+                let each: Vec<i64> = runs
+                    .iter()
+                    .flat_map(|run| std::iter::repeat_n(ps(run) as i64, run.rows))
+                    .collect();
+                Latencies::encode(&each)
+            } else {
+                Latencies::runs(runs.iter().map(|run| (run.rows as u32, ps(run))).collect())
+            }
         };
-        return Ok((Ids::encode(ids.values()), latency));
+        let ids = Ids::encode(ids.values());
+        return Ok((ids, of_all(|run| run.ps), of_all(|run| run.error_ps)));
     }
-    let (mut rows, mut latency, mut row) = (Vec::new(), Vec::new(), 0);
+    let (mut rows, mut latency, mut error, mut row) = (vec![], vec![], vec![], 0);
     for run in runs {
         let found = row..row + run.rows;
         row = found.end;
@@ -548,6 +571,7 @@ fn rows_found_by(method: Method, ids: &Int64Array, runs: &[Run]) -> Result<(Ids,
             for row in found.filter(|row| ids.is_valid(*row)) {
                 rows.push(row as u64);
                 latency.push(run.ps as i64);
+                error.push(run.error_ps as i64);
             }
         }
     }
@@ -555,6 +579,7 @@ fn rows_found_by(method: Method, ids: &Int64Array, runs: &[Run]) -> Result<(Ids,
     Ok((
         Ids::encode(ids.as_primitive::<Int64Type>().values()),
         Latencies::encode(&latency),
+        Latencies::encode(&error),
     ))
 }
 
@@ -595,5 +620,10 @@ impl EvaluateRows for BatchEvaluator<'_> {
             self.chunks.push((Piece { rows, values }, ns));
         }
         Ok(ns)
+    }
+
+    /// Rounded up to microseconds: most are equal then, and take no room in the log.
+    fn doubtful_ns(&self) -> f64 {
+        self.time.doubtful().as_nanos().div_ceil(1_000) as f64 * 1_000.0
     }
 }

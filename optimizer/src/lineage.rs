@@ -250,7 +250,9 @@ impl LineageRewrite {
                 continue;
             }
             let bare = expr.unalias();
-            let name = match moved.iter().find(|(other, _)| *other == bare) {
+            let same = moved.iter().find(|(other, _)| *other == bare);
+            // Of a volatile expression each has a value of its own.
+            let name = match same.filter(|_| !bare.is_volatile()) {
                 Some((_, name)) => name.clone(),
                 None => {
                     let name = self.name("value");
@@ -313,16 +315,11 @@ impl LineageRewrite {
     /// Conjuncts before the first costly one filter first, as they would by short-circuit.
     fn filter(&mut self, filter: &Filter) -> Result<TrackedPlan> {
         let mut input = self.rewrite(&filter.input)?;
-        let mut cheap = split_conjunction_owned(filter.predicate.clone());
-        let mut costly = Vec::new();
-        if !input.records.is_empty() {
-            for (position, conjunct) in cheap.iter().enumerate() {
-                if is_costly(conjunct, input.plan.schema())? {
-                    costly = cheap.split_off(position);
-                    break;
-                }
-            }
-        }
+        let predicate = Some(filter.predicate.clone());
+        let (cheap, costly) = match input.records.is_empty() {
+            true => (predicate.into_iter().collect(), Vec::new()),
+            false => split_at_costly(predicate, input.plan.schema())?,
+        };
         if let Some(predicate) = conjunction(cheap) {
             input.plan = LogicalPlan::Filter(Filter::try_new(predicate, Arc::new(input.plan))?);
         }
@@ -361,24 +358,33 @@ impl LineageRewrite {
         let (left_keys, right_keys) = join.on.iter().cloned().unzip();
         let (left, left_keys) = self.hoist(left, left_keys)?;
         let (right, right_keys) = self.hoist(right, right_keys)?;
+        // Without keys there is one group, also of no rows, which nothing may be joined with.
+        let by_keys = join.filter.is_none() && !join.on.is_empty();
+        match join.join_type {
+            JoinType::LeftSemi if by_keys && !right.records.is_empty() => {
+                return self.semi_join((left, left_keys), (right, right_keys), join);
+            }
+            JoinType::RightSemi if by_keys && !left.records.is_empty() => {
+                return self.semi_join((right, right_keys), (left, left_keys), join);
+            }
+            _ => {}
+        }
         let (mut left_records, mut right_records) = (left.records, right.records);
-        // A semi, anti or mark join returns rows of one side: the other side's are no inputs.
+        // An anti or mark join returns rows of one side: the other side's are no inputs. A semi join
+        // on more than equal keys would have to look at every pair to say which.
         match join.join_type {
             JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark => right_records.clear(),
             JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark => left_records.clear(),
             JoinType::Inner | JoinType::Left | JoinType::Right | JoinType::Full => {}
         }
         left_records.append(&mut right_records);
-        // The costly condition of an inner join is a filter on top of it, where it can be timed.
+        // A costly condition of an inner join is a filter on top of it, where it can be timed.
         let mut above = None;
         let mut filter = join.filter.clone();
         if join.join_type == JoinType::Inner && !left_records.is_empty() {
             let both = left.plan.schema().join(right.plan.schema())?;
-            if let Some(condition) = &filter
-                && is_costly(condition, &both)?
-            {
-                above = filter.take();
-            }
+            let (first, rest) = split_at_costly(filter, &both)?;
+            (filter, above) = (conjunction(first), conjunction(rest));
         }
         let joined = LogicalPlan::Join(Join::try_new(
             Arc::new(left.plan),
@@ -404,6 +410,47 @@ impl LineageRewrite {
         Ok(joined)
     }
 
+    /// A semi join that knows what its rows were compared with: the rows of `tested` with the same
+    /// keys are a group each, which the one row of `kept` or several are joined with.
+    fn semi_join(
+        &mut self,
+        (kept, kept_keys): (TrackedPlan, Vec<Expr>),
+        (tested, tested_keys): (TrackedPlan, Vec<Expr>),
+        join: &Join,
+    ) -> Result<TrackedPlan> {
+        let mut columns: Vec<Expr> = kept
+            .plan
+            .schema()
+            .columns()
+            .into_iter()
+            .map(Expr::Column)
+            .collect();
+        let names: Vec<String> = tested_keys.iter().map(|_| self.name("key")).collect();
+        let keys = tested_keys.into_iter().zip(&names);
+        let keys = keys.map(|(key, name)| key.alias(name)).collect();
+        let tested = self.captured(tested, keys, Vec::new())?;
+        let keys = names
+            .into_iter()
+            .map(|name| Expr::Column(Column::new_unqualified(name)));
+        columns.extend(tested.hidden_columns()?);
+        let joined = LogicalPlan::Join(Join::try_new(
+            Arc::new(kept.plan),
+            Arc::new(tested.plan),
+            kept_keys.into_iter().zip(keys).collect(),
+            None,
+            JoinType::Inner,
+            join.join_constraint,
+            join.null_equality,
+            false,
+        )?);
+        let mut records = kept.records;
+        records.extend(tested.records);
+        Ok(TrackedPlan {
+            plan: LogicalPlan::Projection(Projection::try_new(columns, Arc::new(joined))?),
+            records,
+        })
+    }
+
     fn aggregate(&mut self, aggregate: &Aggregate) -> Result<TrackedPlan> {
         let input = self.rewrite(&aggregate.input)?;
         if input.records.is_empty() {
@@ -412,7 +459,17 @@ impl LineageRewrite {
                 plan.with_new_exprs(plan.expressions(), vec![input.plan])?,
             ));
         }
-        let (input, group_expr, mut aggr_expr) = self.hoist_arguments(input, aggregate)?;
+        let (input, group_expr, aggr_expr) = self.hoist_arguments(input, aggregate)?;
+        self.captured(input, group_expr, aggr_expr)
+    }
+
+    /// An aggregate whose groups are records, made of those of `input`.
+    fn captured(
+        &mut self,
+        input: TrackedPlan,
+        group_expr: Vec<Expr>,
+        mut aggr_expr: Vec<Expr>,
+    ) -> Result<TrackedPlan> {
         let (function, arguments, source) = self.capture(&input)?;
         let capture =
             AggregateFunction::new_udf(Arc::new(function), arguments, false, None, vec![], None);
@@ -486,8 +543,15 @@ impl LineageRewrite {
             candidates.extend(aggregate.group_expr.iter().cloned());
         }
         let keys = candidates.len();
+        // Without groups rows are filtered before arguments are evaluated, which may fail for
+        // those that are left out.
+        let is_hoisted = |function: &AggregateFunction| {
+            !aggregate.group_expr.is_empty() || function.params.filter.is_none()
+        };
         for expr in &aggregate.aggr_expr {
-            if let Expr::AggregateFunction(function) = unaliased(expr) {
+            if let Expr::AggregateFunction(function) = unaliased(expr)
+                && is_hoisted(function)
+            {
                 candidates.extend(function.params.args.iter().cloned());
             }
         }
@@ -505,7 +569,7 @@ impl LineageRewrite {
         let mut aggr_expr = Vec::with_capacity(aggregate.aggr_expr.len());
         for (position, expr) in aggregate.aggr_expr.iter().enumerate() {
             let replaced = expr.clone().transform_down(|node| match node {
-                Expr::AggregateFunction(mut function) => {
+                Expr::AggregateFunction(mut function) if is_hoisted(&function) => {
                     let count = function.params.args.len();
                     function.params.args = arguments.by_ref().take(count).collect();
                     Ok(Transformed::new(
@@ -579,6 +643,18 @@ impl LineageRewrite {
             records,
         })
     }
+}
+
+/// The conjuncts of a condition before the first costly one, and those from it on.
+fn split_at_costly(condition: Option<Expr>, schema: &DFSchema) -> Result<(Vec<Expr>, Vec<Expr>)> {
+    let mut cheap = condition.map(split_conjunction_owned).unwrap_or_default();
+    for (position, conjunct) in cheap.iter().enumerate() {
+        if is_costly(conjunct, schema)? {
+            let costly = cheap.split_off(position);
+            return Ok((cheap, costly));
+        }
+    }
+    Ok((cheap, Vec::new()))
 }
 
 fn unaliased(expr: &Expr) -> &Expr {

@@ -140,13 +140,13 @@ struct Group {
 ///
 /// The aggregate's time is charged to the groups that it emits, by their number of edges: with
 /// what is emitted at the end, all of it, as shuffle latency is defined; with what is emitted
-/// before, what has not been charged by then.
+/// before, what has not been charged by then. An aggregate that spills, or stops to aggregate, goes
+/// on with other groups of the same partition: what has been charged belongs to the partition.
 #[derive(Debug, Default)]
 pub struct Gathering {
     groups: Vec<Group>,
     /// Of `groups`.
     edges: u64,
-    charged_ns: f64,
 }
 
 impl Gathering {
@@ -173,7 +173,7 @@ impl Gathering {
 
     /// Bytes that they take.
     pub fn memory(&self) -> usize {
-        self.groups.len() * size_of::<Group>()
+        self.groups.capacity() * size_of::<Group>()
     }
 
     /// `input` goes into a group.
@@ -188,13 +188,15 @@ impl Gathering {
     }
 
     /// Takes out the first `count` groups, while the aggregate has worked for `spent_ns` in this
-    /// partition: what they carry, and whether anything went into them.
+    /// partition, of which `charged_ns` have been charged: what they carry, and whether anything
+    /// went into them.
     pub fn emit(
         &mut self,
         count: usize,
         spent_ns: i64,
+        charged_ns: &mut f64,
     ) -> impl Iterator<Item = (Carried, bool)> + use<> {
-        let open_ns = (spent_ns as f64 - self.charged_ns).max(0.0);
+        let open_ns = (spent_ns as f64 - *charged_ns).max(0.0);
         let ns_per_edge = match self.edges {
             0 => 0.0,
             edges => open_ns / edges as f64,
@@ -206,7 +208,7 @@ impl Gathering {
         };
         let edges: u64 = emitted.iter().map(|group| group.edges).sum();
         self.edges -= edges;
-        self.charged_ns += edges as f64 * ns_per_edge;
+        *charged_ns += edges as f64 * ns_per_edge;
         emitted.into_iter().map(move |group| {
             let shuffle_ns = (group.edges as f64 * ns_per_edge).round() as i64;
             (group.carried.after(shuffle_ns * PS_PER_NS), group.edges > 0)
@@ -221,6 +223,7 @@ impl Gathering {
     pub fn pass<E>(
         &mut self,
         spent_ns: i64,
+        charged_ns: &mut f64,
         rows: usize,
         fill: impl FnOnce(&mut Gathering) -> Result<(), E>,
     ) -> Result<Vec<(Carried, bool)>, E> {
@@ -228,7 +231,7 @@ impl Gathering {
         let edges = std::mem::take(&mut self.edges);
         self.resize(rows);
         let filled = fill(self);
-        let passed = self.emit(rows, spent_ns).collect();
+        let passed = self.emit(rows, spent_ns, charged_ns).collect();
         self.groups = waiting;
         self.edges = edges;
         filled.map(|()| passed)
@@ -390,21 +393,27 @@ mod tests {
                 .map(|(carried, _)| carried.total / 1000)
                 .collect()
         };
-        assert_eq!(totals(gathering.emit(1, 400).collect()), [300]);
+        let charged = &mut 0.0;
+        assert_eq!(totals(gathering.emit(1, 400, charged).collect()), [300]);
         // Of what was spent since then and what is left, all goes to the last group.
         gathering.resize(2);
         assert_eq!(
-            gathering.emit(2, 500).collect::<Vec<_>>()[1],
+            gathering.emit(2, 500, charged).collect::<Vec<_>>()[1],
             (Carried::OF_NOTHING, false)
         );
         gathering.resize(1);
         gathering.add(0, Carried::base(7));
-        let passed = gathering.pass(800, 2, |passing| {
+        let passed = gathering.pass(800, charged, 2, |passing| {
             (0..2).for_each(|row| passing.add(row, Carried::base(row as i64)));
             Ok::<_, ()>(())
         });
         assert_eq!(totals(passed.unwrap()), [150, 150]);
-        assert_eq!(totals(gathering.emit(1, 900).collect()), [100]);
+        assert_eq!(totals(gathering.emit(1, 900, charged).collect()), [100]);
+        // What was spilled is merged by other groups of the same partition.
+        let mut merging = Gathering::default();
+        merging.resize(1);
+        merging.add(0, Carried::base(7));
+        assert_eq!(totals(merging.emit(1, 950, charged).collect()), [50]);
     }
 
     #[test]

@@ -27,18 +27,30 @@ pub(crate) enum Form {
     Text,
     Ids,
     Latencies,
+    /// Latencies that are not known for logs of earlier versions.
+    OptLatencies,
 }
 
 /// The columns of a table whose rows come in chunks, in the order of its definition; `None` if
 /// the table is not of record level.
 pub(crate) fn forms(table: Table) -> Option<&'static [Form]> {
-    use Form::{Count, Ids, Latencies, Number, Text};
+    use Form::{Count, Ids, Latencies, Number, OptLatencies, Text};
     match table {
         Table::Lineage => Some(&[
             Number, Number, Number, Number, Number, Ids, Number, Text, Ids, Latencies,
         ]),
         Table::RecordLatency => Some(&[
-            Number, Number, Number, Number, Number, Text, Ids, Latencies, Text, Text,
+            Number,
+            Number,
+            Number,
+            Number,
+            Number,
+            Text,
+            Ids,
+            Latencies,
+            Text,
+            Text,
+            OptLatencies,
         ]),
         Table::OutputRecords => Some(&[Number, Count, Number, Text, Ids, Latencies]),
         _ => None,
@@ -53,6 +65,8 @@ pub(crate) enum Column<'a> {
     Text(Option<Cow<'a, str>>),
     Ids(Cow<'a, Ids>),
     Latencies(Cow<'a, Latencies>),
+    /// Not known for any record.
+    Unknown,
 }
 
 /// Why a chunk is none.
@@ -100,14 +114,14 @@ impl<'a> Column<'a> {
     /// Number of values, if the column does not have the same for any number of records.
     fn len(&self) -> Option<usize> {
         match self {
-            Column::Number(_) | Column::Count(_) | Column::Text(_) => None,
+            Column::Number(_) | Column::Count(_) | Column::Text(_) | Column::Unknown => None,
             Column::Ids(ids) => Some(ids.len()),
             Column::Latencies(latencies) => Some(latencies.len()),
         }
     }
 
     fn is_constant(&self) -> bool {
-        matches!(self, Column::Number(_) | Column::Text(_))
+        matches!(self, Column::Number(_) | Column::Text(_) | Column::Unknown)
     }
 
     fn expand(&self, records: usize) -> ArrayRef {
@@ -121,6 +135,7 @@ impl<'a> Column<'a> {
             Column::Text(None) => Arc::new(StringArray::new_null(records)),
             Column::Ids(ids) => Arc::new(ids.decode()),
             Column::Latencies(latencies) => Arc::new(latencies.decode_ns()),
+            Column::Unknown => Arc::new(Int64Array::new_null(records)),
         }
     }
 
@@ -131,6 +146,7 @@ impl<'a> Column<'a> {
             Column::Text(text) => Column::Text(text.map(|text| Cow::Owned(text.into_owned()))),
             Column::Ids(ids) => Column::Ids(Cow::Owned(ids.into_owned())),
             Column::Latencies(latencies) => Column::Latencies(Cow::Owned(latencies.into_owned())),
+            Column::Unknown => Column::Unknown,
         }
     }
 }
@@ -164,6 +180,7 @@ pub(crate) fn record_latency<'a>(origin: &Origin, chunk: &'a LatencyChunk) -> Ve
         Column::latencies(&chunk.latency),
         Column::text(Some(chunk.kind.name())),
         Column::text(Some(chunk.method.name())),
+        Column::latencies(&chunk.error),
     ]
 }
 

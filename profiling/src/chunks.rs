@@ -53,6 +53,8 @@ pub struct LatencyChunk {
     pub kind: LatencyKind,
     /// How the latencies were found.
     pub method: Method,
+    /// By how much each latency may be off.
+    pub error: Latencies,
 }
 
 /// Which records a run of result rows was made from. A result row of a join has several.
@@ -145,7 +147,10 @@ impl LatencyChunk {
 
     /// Bytes that the chunk occupies.
     pub fn memory(&self) -> usize {
-        size_of::<LatencyChunk>() + self.row_ids.memory() + self.latency.memory()
+        size_of::<LatencyChunk>()
+            + self.row_ids.memory()
+            + self.latency.memory()
+            + self.error.memory()
     }
 }
 

@@ -77,6 +77,7 @@ fn runs(forms: &[Form], rows: &RecordBatch) -> Vec<(usize, usize)> {
                 text(row) == text(row - 1)
             }
             Form::Ids | Form::Latencies => true,
+            Form::OptLatencies => column.is_null(row) == column.is_null(row - 1),
         })
     };
     let mut runs: Vec<(usize, usize)> = Vec::new();
@@ -104,7 +105,8 @@ fn chunk(forms: &[Form], rows: &RecordBatch) -> Vec<Column<'static>> {
             let ids = column.as_primitive::<Int64Type>();
             Column::Ids(std::borrow::Cow::Owned(Ids::encode_nullable(ids)))
         }
-        Form::Latencies => {
+        Form::OptLatencies if column.is_null(0) => Column::Unknown,
+        Form::Latencies | Form::OptLatencies => {
             let nanoseconds = column.as_primitive::<Int64Type>().values().iter();
             let picoseconds: Vec<i64> = nanoseconds
                 .map(|ns| ns.saturating_mul(PICOSECONDS))

@@ -40,6 +40,7 @@ pub(crate) fn schema(table: Table) -> Option<SchemaRef> {
             Form::Number | Form::Count => Field::new(column.name, DataType::Int64, false),
             Form::Text => Field::new(column.name, DataType::Utf8, true),
             Form::Ids | Form::Latencies => Field::new(column.name, DataType::Binary, false),
+            Form::OptLatencies => Field::new(column.name, DataType::Binary, true),
         })
         .collect();
     fields.push(Field::new(RECORDS, DataType::Int64, false));
@@ -116,11 +117,11 @@ fn stored<'a>(data_type: &DataType, column: impl Iterator<Item = &'a Column<'a>>
         }
         _ => {
             let blobs = column.map(|column| match column {
-                Column::Ids(ids) => bytes(ids.as_ref()),
-                Column::Latencies(latencies) => bytes(latencies.as_ref()),
-                _ => Vec::new(),
+                Column::Ids(ids) => Some(bytes(ids.as_ref())),
+                Column::Latencies(latencies) => Some(bytes(latencies.as_ref())),
+                _ => None,
             });
-            Arc::new(BinaryArray::from_iter_values(blobs))
+            Arc::new(blobs.collect::<BinaryArray>())
         }
     }
 }
@@ -203,7 +204,10 @@ fn unpack<'a>(
             Column::Text(text.map(Cow::Borrowed))
         }
         Form::Ids => Column::Ids(Cow::Owned(values::<Ids>(name, bytes())?)),
-        Form::Latencies => Column::Latencies(Cow::Owned(values::<Latencies>(name, bytes())?)),
+        Form::OptLatencies if column.is_null(chunk) => Column::Unknown,
+        Form::Latencies | Form::OptLatencies => {
+            Column::Latencies(Cow::Owned(values::<Latencies>(name, bytes())?))
+        }
     })
 }
 
@@ -266,10 +270,13 @@ mod tests {
                     Column::Ids(Cow::Owned(Ids::encode_nullable(&ids.collect())))
                 })
                 .boxed(),
-            Form::Latencies => {
+            Form::Latencies | Form::OptLatencies => {
                 let ps = prop_oneof![0i64..3, 0i64..1 << 50];
-                prop::collection::vec(ps, records)
-                    .prop_map(|ps| Column::Latencies(Cow::Owned(Latencies::encode(&ps))))
+                (prop::collection::vec(ps, records), 0u8..5)
+                    .prop_map(move |(ps, chance)| match kept(chance) {
+                        true => Column::Latencies(Cow::Owned(Latencies::encode(&ps))),
+                        false => Column::Unknown,
+                    })
                     .boxed()
             }
         }
@@ -341,14 +348,14 @@ mod tests {
             let stored = pack(&file, &chunks);
             let columns = stored.columns().iter().zip(file.fields()).map(|(column, field)| {
                 match column.as_binary_opt::<i32>() {
-                    Some(blobs) => Arc::new(BinaryArray::from_iter_values(blobs.iter().map(|blob| {
-                        let mut blob = blob.unwrap_or_default().to_vec();
+                    Some(blobs) => Arc::new(BinaryArray::from_iter(blobs.iter().map(|blob| {
+                        let mut blob = blob?.to_vec();
                         for (place, byte) in &noise {
                             let len = blob.len();
                             blob[*place % len] = *byte;
                         }
                         blob.truncate(blob.len().max(cut) - cut / 20);
-                        blob
+                        Some(blob)
                     }))) as ArrayRef,
                     None => match claimed.filter(|_| field.name() == RECORDS) {
                         Some(claimed) => Arc::new(Int64Array::from_value(claimed, chunks.len())),

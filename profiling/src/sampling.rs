@@ -67,12 +67,14 @@ pub struct Sampling {
     /// The share of the query's time that recording may take.
     budget: Option<f64>,
     started: Instant,
+    /// When the rate was last halved, in nanoseconds since then.
+    halved_at: AtomicU64,
     /// Each written by its thread alone.
     windows: ThreadLocal<Window>,
 }
 
 /// What a thread has spent on recording at the present rate.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Window {
     /// The rate, as the bits of a float.
     rate: AtomicU64,
@@ -90,6 +92,7 @@ impl Sampling {
             rate: AtomicU64::new(rate.to_bits()),
             budget,
             started: Instant::now(),
+            halved_at: AtomicU64::new(0),
             windows: ThreadLocal::new(),
         }
     }
@@ -122,7 +125,8 @@ impl Sampling {
         let rate = self.rate.load(Ordering::Relaxed);
         let window = self.windows.get_or(|| Window {
             rate: AtomicU64::new(rate),
-            ..Window::default()
+            began: AtomicU64::new(self.halved_at.load(Ordering::Relaxed)),
+            spent: AtomicU64::new(0),
         });
         if window.rate.swap(rate, Ordering::Relaxed) != rate {
             // Another thread has halved it: this may have been spent at the rate before.
@@ -137,7 +141,9 @@ impl Sampling {
             let half = (f64::from_bits(rate) / 2.0).to_bits();
             // If another thread was faster, it has halved this very rate.
             let order = Ordering::Relaxed;
-            let _ = self.rate.compare_exchange(rate, half, order, order);
+            if self.rate.compare_exchange(rate, half, order, order).is_ok() {
+                self.halved_at.store(now, order);
+            }
         }
     }
 }
@@ -214,6 +220,16 @@ mod tests {
         assert_eq!(settled(0.0, 0.39), 0.125);
         assert_eq!(settled(0.01, 0.3), 0.125);
         assert!(settled(0.2, 0.3) < 1e-12, "nothing would be little enough");
+    }
+
+    #[test]
+    fn a_thread_that_comes_late_has_no_share_of_what_passed_before() {
+        let sampling = Sampling::new(1.0, Some(0.01));
+        sampling.spend_at(1_000_000, 1_000_000);
+        assert_eq!(sampling.rate(), 0.5);
+        let late = || sampling.spend_at(1_100_000, 100_000);
+        std::thread::scope(|scope| scope.spawn(late).join()).unwrap();
+        assert_eq!(sampling.rate(), 0.25);
     }
 
     #[test]

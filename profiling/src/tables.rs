@@ -190,6 +190,11 @@ sys_table! {
         kind: Text,
         /// `measured` by itself, `apportioned` from a batch, or `replayed` to be found in one.
         method: Text,
+        /// By how much `latency_ns` may be off, in nanoseconds. `apportioned`: what the other records
+        /// of the batch were given, which this one may have taken. `replayed`: how much longer the
+        /// second shortest of its evaluations took. `measured`: the time in which its thread may have
+        /// waited for a processor. NULL in logs of versions that did not say.
+        error_ns: OptInt,
     }
 }
 
@@ -244,7 +249,8 @@ sys_table! {
 sys_table! {
     /// One row per base record that is the most impactful source of result rows, of queries that ran
     /// with `profile.lineage = 'piggyback'`: what `sys.expensive_inputs` needs of it, since there is
-    /// no log to compute that from. At most 4,096 of a query; `events_dropped` in
+    /// no log to compute that from. At most 4,096 of each task (of each partition where a statement
+    /// writes its rows); `events_dropped` in
     /// `sys.profiler_overhead` counts the result rows of others. Of rows that several tasks write
     /// where they are made, one row per task.
     struct ImpactfulSource = "impactful_sources" {

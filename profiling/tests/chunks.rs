@@ -43,6 +43,7 @@ fn run(tables: &SysTables, query_id: i64) {
             latency: Latencies::encode(&ids),
             kind: LatencyKind::Computation,
             method: [Method::Measured, Method::Apportioned][chunk as usize % 2],
+            error: Latencies::constant(3_000, ids.len()),
         });
         let ids = ids.iter().map(|id| (id % 5 > 0).then_some(*id));
         recorder.output_records(OutputChunk {

@@ -268,6 +268,7 @@ impl Log {
                 latency: Latencies::encode(&[*ns * 1000]),
                 kind: LatencyKind::Computation,
                 method: Method::Measured,
+                error: Latencies::constant(50_000, 1),
             });
         }
         tables.finish(&recorder, finished("SELECT"));

@@ -307,7 +307,7 @@ fn carried(
             let group = outputs.binary_search(&output).unwrap();
             gathering.add(group, input(record).after(ns * 1000));
         }
-        let emitted = gathering.emit(outputs.len(), ms(spent));
+        let emitted = gathering.emit(outputs.len(), ms(spent), &mut 0.0);
         records.extend(outputs.into_iter().zip(emitted.map(|(carried, _)| carried)));
     }
     records

@@ -152,7 +152,7 @@ impl Case {
                         gathering.add(group, arrives(input, &before));
                     }
                 }
-                let emitted = gathering.emit(work.groups.len(), work.self_ns);
+                let emitted = gathering.emit(work.groups.len(), work.self_ns, &mut 0.0);
                 made.extend(emitted.map(|(carried, _)| carried));
             }
             before = made;

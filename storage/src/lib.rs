@@ -48,7 +48,7 @@ pub use remote::{Membership, RemoteSegments, Writer};
 pub use snapshot::{ROW_ID, SegmentMeta, Snapshot, TableId, TableMeta, ViewMeta};
 pub use storage::{DEFAULT_SCHEMA, Storage, StorageOptions};
 pub use transaction::Transaction;
-pub use writer::{NewSegment, SegmentWriter};
+pub use writer::{NewSegment, RowIds, SegmentWriter};
 pub use writing::{ReserveRowIds, SEGMENTS_PER_WRITER, SegmentDescription, Write, WriteSpec};
 
 /// Result of everything in this crate.

@@ -388,6 +388,24 @@ impl Snapshot {
         self.schemas.get(schema)?.views.get(name).cloned()
     }
 
+    /// Segments of its tables that `now` does not have.
+    pub fn segments_not_in(&self, now: &Snapshot) -> Vec<Arc<SegmentMeta>> {
+        let mut gone = Vec::new();
+        for table in self.all_tables() {
+            let present = now.table_by_id(table.id);
+            let present: HashSet<(u32, u64)> = match &present {
+                Some(present) if Arc::ptr_eq(present, table) => continue,
+                Some(present) => present.segments.iter().map(|s| (s.owner, s.id)).collect(),
+                None => HashSet::new(),
+            };
+            let segments = table.segments.iter();
+            let missing =
+                segments.filter(|segment| !present.contains(&(segment.owner, segment.id)));
+            gone.extend(missing.cloned());
+        }
+        gone
+    }
+
     pub(crate) fn all_tables(&self) -> impl Iterator<Item = &Arc<TableMeta>> {
         self.schemas
             .values()

@@ -82,6 +82,53 @@ impl NewSegment {
     }
 }
 
+/// Row ids for one writer: reserved by the block where they are kept far away, but for the first
+/// rows, so that small statements leave no gaps.
+#[derive(Debug)]
+pub struct RowIds {
+    from: Arc<dyn ReserveRowIds>,
+    /// Those that are reserved.
+    spare: Range<i64>,
+    /// How many to reserve next, at least.
+    block: u64,
+}
+
+impl RowIds {
+    /// Ids that `from` reserves.
+    pub fn new(from: Arc<dyn ReserveRowIds>) -> Self {
+        Self {
+            from,
+            spare: 0..0,
+            block: 0,
+        }
+    }
+
+    /// Ids for so many rows, ascending.
+    ///
+    /// # Errors
+    /// If none can be reserved: the node that gives them out is not reached.
+    pub async fn next(&mut self, rows: u64) -> Result<Int64Array> {
+        if !self.from.is_far() {
+            let first = self.from.reserve(rows).await?;
+            return Ok(Int64Array::from_iter_values(
+                first..first + rows.cast_signed(),
+            ));
+        }
+        let mut ids = Vec::with_capacity(rows as usize);
+        loop {
+            ids.extend(self.spare.by_ref().take(rows as usize - ids.len()));
+            let missing = rows - ids.len() as u64;
+            if missing == 0 {
+                return Ok(Int64Array::from(ids));
+            }
+            let block = self.block.max(missing);
+            let first = self.from.reserve(block).await?;
+            self.spare = first..first + block.cast_signed();
+            self.block = (self.block * 2).clamp(ROW_ID_BLOCKS.start, ROW_ID_BLOCKS.end);
+        }
+    }
+}
+
 /// Writes rows of one table into new segments.
 ///
 /// Encoding runs on tokio's blocking threads, a few batches behind the caller; outside of a tokio
@@ -94,11 +141,7 @@ impl NewSegment {
 pub struct SegmentWriter {
     columns: SchemaRef,
     physical: SchemaRef,
-    row_ids: Arc<dyn ReserveRowIds>,
-    /// Row ids that are reserved.
-    spare: Range<i64>,
-    /// How many to reserve next.
-    block: u64,
+    row_ids: RowIds,
     state: State,
 }
 
@@ -123,9 +166,7 @@ impl SegmentWriter {
         Self {
             columns: Arc::clone(&spec.columns),
             physical: Arc::clone(&physical),
-            row_ids: Arc::clone(&spec.row_ids),
-            spare: 0..0,
-            block: ROW_ID_BLOCKS.start,
+            row_ids: RowIds::new(Arc::clone(&spec.row_ids)),
             state: State::Idle(Box::new(Encoder {
                 root,
                 table: spec.table,
@@ -149,29 +190,8 @@ impl SegmentWriter {
             return Ok(());
         }
         let mut columns = fit(batch, &self.columns)?;
-        columns.push(Arc::new(self.next_row_ids(batch.num_rows() as u64).await?));
+        columns.push(Arc::new(self.row_ids.next(batch.num_rows() as u64).await?));
         self.send(columns, batch.num_rows()).await
-    }
-
-    async fn next_row_ids(&mut self, rows: u64) -> Result<Int64Array> {
-        if !self.row_ids.is_far() {
-            let first = self.row_ids.reserve(rows).await?;
-            return Ok(Int64Array::from_iter_values(
-                first..first + rows.cast_signed(),
-            ));
-        }
-        let mut ids = Vec::with_capacity(rows as usize);
-        loop {
-            ids.extend(self.spare.by_ref().take(rows as usize - ids.len()));
-            let missing = rows - ids.len() as u64;
-            if missing == 0 {
-                return Ok(Int64Array::from(ids));
-            }
-            let block = self.block.max(missing);
-            let first = self.row_ids.reserve(block).await?;
-            self.spare = first..first + block.cast_signed();
-            self.block = (self.block * 2).min(ROW_ID_BLOCKS.end);
-        }
     }
 
     /// Writes rows that have ids: the table's columns and `_row_id` last. For rows that are

@@ -12,8 +12,9 @@ use ballista_scheduler::cluster::BallistaCluster;
 use ballista_scheduler::config::SchedulerConfig;
 use ballista_scheduler::scheduler_process::{create_scheduler, start_grpc_service_with_listener};
 use clap::Args;
+use datafusion::arrow::datatypes::{DataType, Fields, Schema};
 use datafusion::execution::SessionStateBuilder;
-use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion::prelude::{ParquetReadOptions, SessionConfig, SessionContext};
 use datafusion_proto::protobuf::{LogicalPlanNode, PhysicalPlanNode};
 use tempfile::TempDir;
 use tokio::io::AsyncReadExt;
@@ -88,9 +89,27 @@ impl Ballista {
             .build();
         let url = format!("df://{}", self.scheduler.addresses[0]);
         let context = SessionContext::remote_with_state(&url, state).await?;
-        corpus.register(&context).await?;
+        for (table, directory) in corpus.tables() {
+            let directory = format!("{}/", directory.display());
+            let options = ParquetReadOptions::default();
+            let read = context.read_parquet(&directory, options.clone()).await?;
+            let schema = without_views(read.schema().as_arrow());
+            context
+                .register_parquet(table, &directory, options.schema(&schema))
+                .await?;
+        }
         Ok(context)
     }
+}
+
+/// Strings instead of views of them, which the files say that they have: with each few rows of a
+/// result Ballista would send all that its views point into.
+fn without_views(schema: &Schema) -> Schema {
+    let fields = schema.fields().iter().map(|field| match field.data_type() {
+        DataType::Utf8View => Arc::new(field.as_ref().clone().with_data_type(DataType::Utf8)),
+        _ => Arc::clone(field),
+    });
+    Schema::new(fields.collect::<Fields>())
 }
 
 /// A scheduler process: prints where it listens, and serves until its input ends.

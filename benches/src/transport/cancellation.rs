@@ -7,7 +7,7 @@ use tokio_postgres::error::SqlState;
 
 use super::product::Running;
 use crate::error::BenchError;
-use crate::measure::cpu_seconds_of;
+use crate::measure::{cpu_seconds_of, is_running};
 
 /// Joins each row of `lineitem` with six hundred others, which are sent to it: it takes minutes.
 const LONG: &str = "SELECT a.l_quantity + b.l_discount AS s, count(*) \
@@ -102,6 +102,11 @@ async fn all_stop(processes: &[u32], since: Instant) -> Result<f64, BenchError> 
     let mut worked: Vec<Worked> = processes.iter().map(|_| Worked::default()).collect();
     while since.elapsed() < PATIENCE {
         for (worked, process) in worked.iter_mut().zip(processes) {
+            if !is_running(*process) {
+                return Err(BenchError::Unexpected(
+                    "a worker ended as its query was cancelled".to_owned(),
+                ));
+            }
             worked.look(since.elapsed().as_secs_f64(), cpu_seconds_of(*process));
         }
         let stopped: Option<Vec<f64>> = worked.iter().map(Worked::stopped).collect();

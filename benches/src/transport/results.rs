@@ -36,7 +36,7 @@ pub struct Memory {
     pub rows: usize,
     /// Seconds that it took.
     pub seconds: f64,
-    /// The most that one of the workers had resident in the fast shuffle before.
+    /// The most that one of the workers had resident in the shuffle before, which is only counted.
     pub fast_peak_bytes: u64,
     /// The most that one of the workers had resident.
     pub peak_bytes: u64,
@@ -152,7 +152,7 @@ impl Results {
             "rows",
             "s",
             "peak of a worker, MB",
-            "of the same without a slow consumer, once, MB",
+            "in a shuffle that is only counted, before, MB",
         ]);
         for run in &self.memory {
             table.row(vec![
@@ -169,7 +169,8 @@ impl Results {
     fn first(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "TPC-H Q3 as the first and as the second query of fresh processes:\n"
+            "TPC-H Q3 as the first and as the second query of fresh workers; of the product every \
+             process is fresh, of the others the coordinator is not, and has read the files' ends:\n"
         )?;
         let mut table = Table::new(&["processes", "first, ms", "second, ms", "difference, ms"]);
         let mut names: Vec<&str> = Vec::new();

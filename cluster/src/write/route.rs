@@ -18,7 +18,8 @@ use datafusion::physical_plan::{
 };
 use datafusion_distributed::DistributedTaskContext;
 use futures::{StreamExt, TryStreamExt};
-use skewer_storage::{ROW_ID, ReserveRowIds};
+use skewer_storage::{ROW_ID, RowIds};
+use tokio::sync::Mutex;
 
 use super::place::SegmentPlace;
 use super::rows::{conform, external};
@@ -251,7 +252,7 @@ impl ExecutionPlan for RouteExec {
             run: 0,
             target: Arc::clone(&target),
         };
-        let row_ids = place.row_ids(target.table());
+        let row_ids = Arc::new(Mutex::new(RowIds::new(place.row_ids(target.table()))));
         let schema = self.schema();
         let mut rows = 0;
         let conformed = self.input.execute(partition, context)?.map(move |batch| {
@@ -281,13 +282,14 @@ impl ExecutionPlan for RouteExec {
 async fn with_ids(
     batch: RecordBatch,
     has_ids: bool,
-    row_ids: Arc<dyn ReserveRowIds>,
+    row_ids: Arc<Mutex<RowIds>>,
 ) -> Result<(RecordBatch, Vec<ArrayRef>)> {
     let mut columns = batch.columns().to_vec();
     if !has_ids && batch.num_rows() > 0 {
-        let rows = batch.num_rows() as i64;
-        let first = row_ids.reserve(rows as u64).await.map_err(external)?;
-        columns.push(Arc::new(Int64Array::from_iter_values(first..first + rows)));
+        // Batches come one after the other.
+        let mut row_ids = row_ids.lock().await;
+        let ids = row_ids.next(batch.num_rows() as u64).await;
+        columns.push(Arc::new(ids.map_err(external)?));
     } else if !has_ids {
         columns.push(Arc::new(Int64Array::from(Vec::<i64>::new())));
     }

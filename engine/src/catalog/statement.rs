@@ -52,16 +52,17 @@ enum Relation {
 }
 
 impl StatementCatalog {
-    /// What a statement sees that begins now.
+    /// What a statement sees that reads `snapshot`.
     pub(crate) fn new(
         base: SessionState,
         storage: Storage,
+        snapshot: Arc<Snapshot>,
         sys: Arc<dyn SchemaProvider>,
         extra: BTreeMap<String, Arc<dyn SchemaProvider>>,
     ) -> Self {
         Self {
             base,
-            snapshot: storage.snapshot(),
+            snapshot,
             storage,
             sys,
             extra,

@@ -54,6 +54,10 @@ pub(super) struct ExpensiveInput {
     pub(super) remediated_ns: Option<i64>,
     pub(super) result_rows: Option<i64>,
     pub(super) self_ns: i64,
+    /// How most of `self_ns` was found, and by how much it may be off; `None` if the log does not
+    /// say.
+    pub(super) method: Option<String>,
+    pub(super) error_ns: Option<i64>,
     /// Median self time of the table's records, where measured.
     pub(super) median_ns: Option<i64>,
     /// About what the query would take without it; asked only if it is anomalous.
@@ -130,10 +134,13 @@ impl ExpensiveInput {
             format!(", {factor} the median record's {}", duration(median))
         });
         if header.has_log() {
-            fact(
-                "self time",
-                format!("{}{}", duration(self.self_ns), median.unwrap_or_default()),
-            );
+            let certainty = match (self.error_ns, self.method.as_deref()) {
+                (Some(error), Some(method)) => format!(" ± {} ({method})", duration(error)),
+                _ => String::new(),
+            };
+            let self_ns = duration(self.self_ns);
+            let median = median.unwrap_or_default();
+            fact("self time", format!("{self_ns}{certainty}{median}"));
         }
         lines
     }
@@ -172,6 +179,8 @@ impl ExpensiveInputs {
                 remediated_ns: row.integer("max_remediated_ns"),
                 result_rows: row.integer("outputs"),
                 self_ns: row.sum("self_ns"),
+                method: row.text("method"),
+                error_ns: row.integer("error_ns"),
                 median_ns: row.integer("median_ns"),
                 without_ns: None,
                 record: Err("not asked for".to_owned()),

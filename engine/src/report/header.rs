@@ -107,8 +107,12 @@ impl Header {
         }
         if self.events_dropped > 0 && self.has_carried() {
             reservations.push(format!(
-                "The most impactful sources of {} were forgotten, of the least impact so far.",
-                counted(self.events_dropped, "result row")
+                "{} dropped: sources of the least impact, where more than 4,096 have one, or what the \
+                 profiler's memory was full for.",
+                match self.events_dropped {
+                    1 => "1 event was".to_owned(),
+                    more => format!("{} events were", count(more)),
+                }
             ));
         } else if self.events_dropped > 0 {
             reservations.push(format!(

@@ -153,6 +153,8 @@ fn input(report: &Report, input: &ExpensiveInput) -> Value {
         "remediated_ns": input.remediated_ns,
         "result_rows": input.result_rows,
         "self_ns": report.header.has_log().then_some(input.self_ns),
+        "self_method": input.method,
+        "self_error_ns": input.error_ns,
         "median_self_ns": input.median_ns,
         "query_without_ns": input.without_ns,
         "record": record,

@@ -56,10 +56,19 @@ pub(crate) async fn execute(
     };
     let mut with = None;
     let mut reservations = Vec::new();
+    let mut session = session.clone();
     if let Statement::Recorded { query_id } = work.statement {
-        let recorded = recorded(session, query_id).await?;
-        reservations = changed_since(session, query_id).await?;
+        let recorded = recorded(&session, query_id).await?;
+        reservations = changed_since(&session, query_id).await?;
         work = recorded.work;
+        if let Some(then) = session.database_inner().snapshots.of(query_id) {
+            session = session.at(then);
+            if !reservations.is_empty() {
+                reservations.push(format!(
+                    "It ran on the tables as query {query_id} saw them."
+                ));
+            }
+        }
         if !explain.without.is_empty() {
             // Beside the time that was recorded: at the level that it was recorded at.
             with = Some(query_id);
@@ -68,18 +77,18 @@ pub(crate) async fn execute(
         }
     } else if !explain.without.is_empty() {
         must_be_query(&work.statement)?;
-        check(session, &work.statement, &explain.without).await?;
-        let (query_id, _) = profiled(session, work.clone(), settings).await?;
+        check(&session, &work.statement, &explain.without).await?;
+        let (query_id, _) = profiled(&session, work.clone(), settings).await?;
         with = Some(query_id);
     }
     work.without.extend(explain.without);
-    let (query_id, left_out) = profiled(session, work, settings).await?;
+    let (query_id, left_out) = profiled(&session, work, settings).await?;
     let circumstances = Circumstances {
         left_out,
         with,
         reservations,
     };
-    let batch = report::explain_profile(session, query_id, options, &circumstances).await?;
+    let batch = report::explain_profile(&session, query_id, options, &circumstances).await?;
     Ok(QueryStream::ready(batch, Some(query_id)))
 }
 
@@ -197,7 +206,9 @@ async fn begin_without(
     let state = context.catalog.planning_state();
     let schema = context.catalog.default_schema();
     let (plan, left_out) = leave_out(plan, clauses, &state, schema)?;
-    Ok((context.stream(&plan).await?, left_out))
+    let stream = context.stream(&plan).await?;
+    context.keep_snapshot();
+    Ok((stream, left_out))
 }
 
 /// A query that ran before.

@@ -394,8 +394,19 @@ impl Context {
             }
             started => started?,
         };
+        self.keep_snapshot();
         self.again = database.is_master().then_some(plan);
         Ok(Outcome::Rows(stream))
+    }
+
+    /// What the query reads can be read again by `EXPLAIN PROFILE QUERY n`.
+    fn keep_snapshot(&self) {
+        if let Some(query_id) = self.record.traced_id()
+            && !self.catalog.touched().tables.is_empty()
+        {
+            let database = self.session.database_inner();
+            database.snapshots.keep(query_id, self.catalog.snapshot());
+        }
     }
 
     /// Optimises a plan, makes operators of it and starts them.
@@ -503,10 +514,15 @@ impl Context {
     pub(crate) async fn commit(&self, transaction: Transaction) -> Result<Arc<Snapshot>, Error> {
         // A commit syncs the catalog: it must not hold up a thread that runs queries. Once begun
         // it goes through, even if the statement is cancelled meanwhile.
-        tokio::task::spawn_blocking(move || transaction.commit())
+        let database = Arc::clone(self.session.database_inner());
+        let commit = move || {
+            let now = transaction.commit()?;
+            database.snapshots.trim(&now);
+            Ok(now)
+        };
+        tokio::task::spawn_blocking(commit)
             .await
             .map_err(|error| Error::Internal(error.to_string()))?
-            .map_err(Error::from)
     }
 
     /// Gives the outcome to the reader; the record ends with it.

@@ -7,10 +7,11 @@ use skewer_sql::nearest;
 
 use super::Outcome;
 use crate::error::Error;
+use crate::kept_snapshots;
 use crate::session::Session;
 use crate::settings::{
     self, MAX_RUNNING_QUERIES, MAX_TEMP_DIRECTORY_SIZE, MEMORY_LIMIT, OWN_SETTINGS,
-    ProfileSettings, canonical,
+    ProfileSettings, SNAPSHOT_BYTES, canonical,
 };
 
 /// The schema of names without schema.
@@ -48,6 +49,11 @@ pub(crate) async fn set(session: &Session, name: &str, value: &str) -> Result<Ou
             let mut retention = database.retention.lock();
             retention.age = age;
             database.sys.set_retention(*retention);
+        }
+        SNAPSHOT_BYTES => {
+            let bytes = settings::parse_bytes(name, value)?;
+            let now = database.storage.snapshot();
+            database.snapshots.set_limit(bytes, &now);
         }
         MAX_RUNNING_QUERIES => {
             let limit = settings::parse_running_queries(value)?;
@@ -134,6 +140,11 @@ fn reset_own(session: &Session, name: &str) -> Result<bool, Error> {
                 retention.age = database.opened_retention.age;
             }
             database.sys.set_retention(*retention);
+        }
+        SNAPSHOT_BYTES => {
+            let now = database.storage.snapshot();
+            let bytes = kept_snapshots::DEFAULT_LIMIT;
+            database.snapshots.set_limit(bytes, &now);
         }
         MAX_RUNNING_QUERIES => database.turns.set_limit(database.opened_turns),
         MEMORY_LIMIT => database.memory.set_limit(database.opened_memory_limit),

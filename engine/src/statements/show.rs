@@ -13,8 +13,8 @@ use crate::catalog::{Name, SYS};
 use crate::error::Error;
 use crate::session::Session;
 use crate::settings::{
-    self, MAX_RUNNING_QUERIES, MAX_TEMP_DIRECTORY_SIZE, MEMORY_LIMIT, OWN_SETTINGS, UNLIMITED,
-    canonical, show_bytes, show_retention,
+    self, MAX_RUNNING_QUERIES, MAX_TEMP_DIRECTORY_SIZE, MEMORY_LIMIT, OWN_SETTINGS, SNAPSHOT_BYTES,
+    UNLIMITED, canonical, show_bytes, show_retention,
 };
 
 /// SHOW name, or ALL: `name`, `value`, and for ALL `description`.
@@ -31,6 +31,7 @@ pub(crate) fn setting(session: &Session, name: Option<&str>) -> Result<Outcome, 
                 "profile.sample_rate" => profile.sample_rate.to_string(),
                 "profile.budget" => settings::show_budget(profile.budget),
                 "profile.retention_bytes" => bytes.clone(),
+                SNAPSHOT_BYTES => show_bytes(database.snapshots.limit()),
                 MAX_RUNNING_QUERIES => match database.turns.limit() {
                     Some(limit) => limit.to_string(),
                     None => UNLIMITED.to_owned(),

@@ -54,7 +54,9 @@ impl Context {
         };
         let writing = Writing::new(Arc::clone(&on.target));
         state.config_mut().set_extension(Arc::clone(&writing));
-        let stream = self.start(plan, state, Some(on.workers.clone())).await?;
+        // Rows that come here enter with the master's part of the statement; the query needs none.
+        let workers = self.workers(skewer_profiling::reads_sys(plan));
+        let stream = self.start(plan, state, workers).await?;
         match writing.is_planned() {
             true => on.adopt(stream).await,
             false => self.write_on(on, stream, table).await,

@@ -118,16 +118,27 @@ async fn a_report_says_what_has_become_of_the_tables_since() {
         all.contains("(it is no longer in its table: deleted since"),
         "{all}"
     );
-    let again = lines(&session, &format!("EXPLAIN PROFILE QUERY {id}"))
-        .await
-        .join("\n");
+    let again_sql = format!("EXPLAIN PROFILE QUERY {id}");
+    let again = lines(&session, &again_sql).await.join("\n");
     assert!(again.contains(&said), "{again}");
+    let as_then = format!("! It ran on the tables as query {id} saw them.");
+    assert!(again.contains(&as_then), "{again}");
+    assert!(again.contains("line: 'xxxx"), "{again}");
     run("UPDATE documents SET kind = 'rtf' WHERE id = 7").await;
     run("CREATE OR REPLACE TABLE documents AS SELECT 1 AS id").await;
     let all = lines(&session, &show).await.join("\n");
     let said = "! Table documents is another than the one that query";
     assert!(all.contains(said), "{all}");
     run("DROP TABLE documents").await;
+    let again = lines(&session, &again_sql).await.join("\n");
+    assert!(again.contains(&as_then), "{again}");
+    assert!(again.contains("line: 'xxxx"), "{again}");
+    let without = format!("{again_sql} WITHOUT (length(line) > 1000000)");
+    let without = lines(&session, &without).await.join("\n");
+    assert!(without.contains("1 row of 2,103 of documents"), "{without}");
+    run("SET profile.snapshot_bytes = 0").await;
+    let error = session.sql(&again_sql).await.err().unwrap().to_string();
+    assert!(error.contains("documents"), "{error}");
     let all = lines(&session, &show).await.join("\n");
     assert!(
         all.contains("! There is no table documents any more"),

@@ -3,7 +3,7 @@
 use datafusion::arrow::array::{AsArray, RecordBatch};
 use datafusion::arrow::datatypes::Int64Type;
 
-use super::{QUERY, lines, number, slow_on_one_record};
+use super::{QUERY, column, lines, number, slow_on_one_record};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_record_that_makes_a_query_slow_is_named_and_shown() {
@@ -153,4 +153,28 @@ async fn rows_stay_left_out_of_a_query_that_ends_in_a_comment() {
     let again = lines(&session, &format!("EXPLAIN PROFILE QUERY {id}")).await;
     let again = again.join("\n");
     assert!(again.contains("v > 10: 2,990 rows of 3,000"), "{again}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_function_that_does_not_see_every_row_is_still_timed_by_record() {
+    let (session, slow) = slow_on_one_record().await;
+    let queries = [
+        "SELECT CASE WHEN k = 0 THEN 0 ELSE slow(v) END FROM measurements",
+        "SELECT count(*) FROM measurements WHERE slow(v) % 40 = 34 AND slow(k) >= 0",
+        "SELECT count(*) FROM measurements WHERE slow(v) % 40 <> 34 OR slow(k) < 0",
+    ];
+    for sql in queries {
+        let report = lines(&session, &format!("EXPLAIN PROFILE {sql}")).await;
+        let named = format!("● Row {slow} of measurements ");
+        let found = report.iter().any(|line| line.contains(&named));
+        assert!(found, "{sql}: {}", report.join("\n"));
+        let certain =
+            "SELECT method || CAST(error_ns < 200000000 AS VARCHAR) FROM sys.expensive_inputs
+                       WHERE query_id = last_query_id() AND rank = 1";
+        let certain = column(&session, certain).await;
+        assert!(
+            matches!(certain[0].as_str(), "replayedtrue" | "measuredtrue"),
+            "{sql}: {certain:?}"
+        );
+    }
 }

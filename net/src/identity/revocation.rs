@@ -58,7 +58,7 @@ impl Revocation {
 ///
 /// On the master it is a file, read again when it has changed, so that `skewer cluster revoke`
 /// works while the master runs; workers are given it with [`Revocations::replace`]. If the file
-/// cannot be read, nobody is let in.
+/// cannot be read, or was there and is gone, nobody is let in.
 #[derive(Debug, Default)]
 pub struct Revocations {
     path: Option<PathBuf>,
@@ -152,10 +152,15 @@ impl Revocations {
         if self.list.read().version == version {
             return Ok(());
         }
-        let text = match version {
-            Some(_) => std::fs::read_to_string(path).map_err(wrong)?,
-            None => String::new(),
-        };
+        // A list that was there does not disappear by itself: those on it are not let in again.
+        if version.is_none() {
+            return Err(IdentityError::file(
+                path,
+                "it is gone, and with it who was revoked; restore it, or make an empty file to revoke \
+                 nobody",
+            ));
+        }
+        let text = std::fs::read_to_string(path).map_err(wrong)?;
         let parse = |line: &str| {
             line.parse::<Revocation>()
                 .map_err(|_| IdentityError::file(path, format!("'{line}' revokes nothing")))
@@ -199,6 +204,26 @@ mod tests {
         ));
         assert_eq!(master.check(&peer(4, "aa")), Ok(()));
         assert_eq!(master.entries().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn a_list_that_disappears_lets_nobody_in() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("revoked");
+        let list = Revocations::in_file(&path);
+        list.add(Revocation::Node(NodeId(3))).unwrap();
+        assert_eq!(list.check(&peer(4, "aa")), Ok(()));
+        std::fs::remove_file(&path).unwrap();
+        for node in [3, 4] {
+            let refused = list.check(&peer(node, "aa"));
+            assert!(
+                matches!(refused, Err(IdentityError::File { .. })),
+                "{refused:?}"
+            );
+        }
+        assert!(list.entries().is_err());
+        std::fs::write(&path, "").unwrap();
+        assert_eq!(list.check(&peer(3, "aa")), Ok(()));
     }
 
     #[test]

@@ -85,8 +85,10 @@ impl Expansion {
                  total and remediated latency. `self_ns` is a second attribution: the sum of all\n\
                  computation latencies of the record, on the slowest way or not (from\n\
                  `sys.record_latency`, or where that has nothing for the query, from the edges of\n\
-                 lineage). Of a query that ran with `profile.lineage = 'piggyback'` the answer is in\n\
-                 `sys.impactful_sources`, and `self_ns` is NULL."
+                 lineage). `method` says how more than half of that was found, and `error_ns` by how\n\
+                 much it may be off. Of a query that ran with `profile.lineage = 'piggyback'` the\n\
+                 answer is in `sys.impactful_sources`, and `self_ns`, `method` and `error_ns` are\n\
+                 NULL."
             }
             Expansion::BackwardTrace { .. } => {
                 "The base records that a result row was computed from, and the computation latency\n\
@@ -132,6 +134,8 @@ impl Expansion {
                 ("max_remediated_ns", BIGINT),
                 ("outputs", BIGINT),
                 ("self_ns", BIGINT),
+                ("method", VARCHAR),
+                ("error_ns", BIGINT),
                 ("rank", BIGINT),
             ],
             Expansion::BackwardTrace { .. } => &[
@@ -179,7 +183,12 @@ impl Expansion {
                         self.name()
                     );
                 }
-                Expansion::OutputLatency | Expansion::IntermediateLatency => {}
+                Expansion::OutputLatency => {
+                    return Ok(latency::of_no_log(Question::Outputs, query_id));
+                }
+                Expansion::IntermediateLatency => {
+                    return Ok(latency::of_no_log(Question::Intermediates, query_id));
+                }
             }
         }
         self.stepwise(query_id, &shape)

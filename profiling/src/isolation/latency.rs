@@ -35,7 +35,7 @@ pub(crate) enum Question {
 /// The query that answers the question for one query, without `ORDER BY`.
 pub(crate) fn stepwise(question: Question, query_id: i64, shape: &Shape) -> Result<Stepwise> {
     if shape.is_empty() {
-        return Ok(Stepwise::simple(nothing(question, query_id)));
+        return Ok(Stepwise::simple(nothing(question, query_id, NOT_CAPTURED)));
     }
     let writer = Writer {
         query_id,
@@ -80,7 +80,8 @@ pub(crate) fn of_carried(query_id: i64) -> Stepwise {
     Stepwise::simple(format!(
         "-- It ran with profile.lineage = 'piggyback': what result rows carried was kept, no log.\n\
          SELECT\n  {query_id} AS query_id, table_name, row_id, impact_ns, max_total_ns, max_remediated_ns,\n  \
-         outputs, CAST(NULL AS BIGINT) AS self_ns,\n  \
+         outputs, CAST(NULL AS BIGINT) AS self_ns, CAST(NULL AS VARCHAR) AS method,\n  \
+         CAST(NULL AS BIGINT) AS error_ns,\n  \
          CAST(row_number() OVER (ORDER BY impact_ns DESC, row_id, table_name) AS BIGINT) AS rank\n\
          FROM (\n  \
          SELECT\n    \
@@ -93,8 +94,16 @@ pub(crate) fn of_carried(query_id: i64) -> Stepwise {
     ))
 }
 
-/// The answer for a query of which nothing was captured: no row.
-fn nothing(question: Question, query_id: i64) -> String {
+const NOT_CAPTURED: &str = "Nothing was captured for this query: it ran below level 'records'.";
+
+/// The answer where records carried their latencies, and no log was kept: no row.
+pub(crate) fn of_no_log(question: Question, query_id: i64) -> Stepwise {
+    let reason = "Of this query no log was kept: it ran with profile.lineage = 'piggyback'.";
+    Stepwise::simple(nothing(question, query_id, reason))
+}
+
+/// The answer for a query of which, for some reason, there is nothing: no row.
+fn nothing(question: Question, query_id: i64, reason: &str) -> String {
     let columns = match question {
         Question::Outputs => {
             "CAST(0 AS BIGINT) AS output_row, CAST(0 AS BIGINT) AS total_ns,\n  \
@@ -112,11 +121,12 @@ fn nothing(question: Question, query_id: i64) -> String {
             "CAST(NULL AS VARCHAR) AS table_name, CAST(NULL AS BIGINT) AS row_id,\n  \
              CAST(0 AS BIGINT) AS impact_ns, CAST(0 AS BIGINT) AS max_total_ns,\n  \
              CAST(0 AS BIGINT) AS max_remediated_ns, CAST(0 AS BIGINT) AS outputs,\n  \
-             CAST(0 AS BIGINT) AS self_ns, CAST(0 AS BIGINT) AS rank"
+             CAST(0 AS BIGINT) AS self_ns, CAST(NULL AS VARCHAR) AS method,\n  \
+             CAST(0 AS BIGINT) AS error_ns, CAST(0 AS BIGINT) AS rank"
         }
     };
     format!(
-        "-- Nothing was captured for this query: it ran below level 'records'.\n\
+        "-- {reason}\n\
          SELECT\n  CAST({query_id} AS BIGINT) AS query_id,\n  {columns}\nWHERE false"
     )
 }
@@ -365,7 +375,7 @@ impl Writer<'_> {
         });
         let all: Vec<String> = selects.collect();
         if all.is_empty() {
-            return nothing(Question::Intermediates, self.query_id);
+            return nothing(Question::Intermediates, self.query_id, NOT_CAPTURED);
         }
         all.join("\nUNION ALL\n")
     }
@@ -397,15 +407,17 @@ impl Writer<'_> {
         let query = self.query_id;
         let latencies = if self.shape.record_latency {
             format!(
-                "    SELECT table_name, row_id, latency_ns FROM sys.record_latency\n    \
+                "    SELECT table_name, row_id, latency_ns, method, error_ns FROM sys.record_latency\n    \
                  WHERE query_id = {query} AND table_name IS NOT NULL AND kind = 'computation'"
             )
         } else {
             format!(
-                "    SELECT table_name, input_id AS row_id, input_latency_ns AS latency_ns\n    \
+                "    SELECT\n      \
+                 table_name, input_id AS row_id, input_latency_ns AS latency_ns,\n      \
+                 CAST(NULL AS VARCHAR) AS method, CAST(NULL AS BIGINT) AS error_ns\n    \
                  FROM sys.lineage WHERE query_id = {query} AND table_name IS NOT NULL\n    \
                  UNION ALL\n    \
-                 SELECT table_name, record_id AS row_id, latency_ns\n    \
+                 SELECT table_name, record_id AS row_id, latency_ns, NULL, NULL\n    \
                  FROM sys.output_records WHERE query_id = {query} AND table_name IS NOT NULL"
             )
         };
@@ -417,7 +429,10 @@ impl Writer<'_> {
                 "  SELECT\n    \
              impacts.table_name, impacts.row_id, impacts.impact_ns, impacts.max_total_ns,\n    \
              impacts.max_remediated_ns, impacts.outputs,\n    \
-             coalesce(sum(latencies.latency_ns), 0) AS self_ns\n  \
+             coalesce(sum(latencies.latency_ns), 0) AS self_ns,\n    \
+             sum(CASE WHEN method = 'measured' THEN latencies.latency_ns END) AS measured_ns,\n    \
+             sum(CASE WHEN method = 'replayed' THEN latencies.latency_ns END) AS replayed_ns,\n    \
+             sum(latencies.error_ns) AS error_ns\n  \
              FROM impacts LEFT JOIN (\n{latencies}\n  ) AS latencies\n  \
              ON impacts.table_name = latencies.table_name AND impacts.row_id = latencies.row_id\n  \
              GROUP BY impacts.table_name, impacts.row_id, impacts.impact_ns, impacts.max_total_ns,\n    \
@@ -431,6 +446,12 @@ impl Writer<'_> {
             "SELECT\n  \
              {} AS query_id, table_name, row_id, impact_ns, max_total_ns, max_remediated_ns,\n  \
              outputs, self_ns,\n  \
+             CASE\n    \
+             WHEN 2 * replayed_ns > self_ns THEN 'replayed'\n    \
+             WHEN 2 * measured_ns > self_ns THEN 'measured'\n    \
+             WHEN error_ns IS NOT NULL THEN 'apportioned'\n  \
+             END AS method,\n  \
+             error_ns,\n  \
              CAST(row_number() OVER (ORDER BY impact_ns DESC, row_id, table_name) AS BIGINT) AS rank\n\
              FROM attributed",
             self.query_id

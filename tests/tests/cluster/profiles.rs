@@ -130,6 +130,13 @@ async fn a_statement_that_writes_is_traced_where_its_rows_are_made_and_written()
                    WHERE s.query_id = last_query_id() AND o.name = 'WriteSegmentsExec'
                    ORDER BY s.worker_id";
     assert_eq!(run(&three, writers).await, ["1", "2", "3"]);
+    let moved = "SELECT count(*) FROM sys.operators
+                 WHERE query_id = last_query_id() AND name = 'RouteExec'";
+    assert_eq!(
+        run(&three, moved).await,
+        ["0"],
+        "rows are written where they are made"
+    );
     let came = "SELECT sum(tuples) BETWEEN 1 AND 30 FROM sys.tuples_sent
                 WHERE query_id = last_query_id() AND destination_worker = 0";
     assert_eq!(run(&three, came).await, ["true"]);

@@ -228,6 +228,20 @@ impl Naive {
 
     /// The kinds of queries that this one is made of.
     pub fn kinds(&self, into: &mut BTreeSet<&'static str>) {
+        let (kind, inputs) = self.parts();
+        into.insert(kind);
+        inputs.iter().for_each(|input| input.kinds(into));
+    }
+
+    /// How many joins it takes.
+    pub fn joins(&self) -> usize {
+        let (_, inputs) = self.parts();
+        let own = usize::from(inputs.len() == 2 && !matches!(self, Self::UnionAll(..)));
+        own + inputs.iter().map(|input| input.joins()).sum::<usize>()
+    }
+
+    /// Its kind and its inputs.
+    fn parts(&self) -> (&'static str, Vec<&Self>) {
         let (kind, inputs): (_, &[&Self]) = match self {
             Self::Scan(_) => ("scan", &[]),
             Self::Filter(input, ..) => ("filter", &[input]),
@@ -247,8 +261,7 @@ impl Naive {
             Self::UnionAll(left, right) => ("union all", &[left, right]),
             Self::Distinct(input) => ("distinct", &[input]),
         };
-        into.insert(kind);
-        inputs.iter().for_each(|input| input.kinds(into));
+        (kind, inputs.to_vec())
     }
 
     fn width(&self) -> usize {
@@ -413,12 +426,11 @@ impl Naive {
             }
             Self::Tested(left, right, has, l, r) => {
                 let right = right.evaluate(tables);
-                let mut rows = left.evaluate(tables);
-                rows.retain(|(values, _)| {
-                    let equal = |(other, _): &Row| values[*l].is_some() && values[*l] == other[*r];
-                    right.iter().any(equal) == *has
-                });
-                rows
+                let rows = left.evaluate(tables);
+                let equal = |values: &[Value], other: &[Value]| {
+                    values[*l].is_some() && values[*l] == other[*r]
+                };
+                tested(rows, &right, *has, equal)
             }
             Self::GreaterThanAll(left, right, l, r) => {
                 let right = right.evaluate(tables);
@@ -468,9 +480,8 @@ impl Naive {
             }
             Self::InOther(left, right, is) => {
                 let right = right.evaluate(tables);
-                let mut rows = distinct(left.evaluate(tables));
-                rows.retain(|(values, _)| right.iter().any(|(other, _)| other == values) == *is);
-                rows
+                let rows = distinct(left.evaluate(tables));
+                tested(rows, &right, *is, |values, other| values == other)
             }
             Self::Aggregate(input, keys, folds) => {
                 let rows = input.evaluate(tables);
@@ -559,6 +570,22 @@ fn aggregate(rows: &[Row], keys: &[usize], folds: &[Fold]) -> Vec<Row> {
         (values, lineage(&rows))
     });
     groups.collect()
+}
+
+/// The rows that have, or have not, equal ones among `others`: made of these, too, if they have.
+fn tested(
+    rows: Vec<Row>,
+    others: &[Row],
+    has: bool,
+    equal: impl Fn(&[Value], &[Value]) -> bool,
+) -> Vec<Row> {
+    let tested = rows.into_iter().filter_map(|(values, mut from)| {
+        let equal = others.iter().filter(|(other, _)| equal(&values, other));
+        let equal: Vec<&Row> = equal.collect();
+        from.extend(lineage(&equal));
+        (equal.is_empty() != has).then_some((values, from))
+    });
+    tested.collect()
 }
 
 fn lineage(rows: &[&Row]) -> BTreeSet<Base> {

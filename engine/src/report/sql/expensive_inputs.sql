@@ -41,9 +41,26 @@ candidates AS (
   ) AS heavy
   ON critical.table_name = heavy.table_name AND critical.row_id = heavy.row_id
 ),
+-- How sure the self times of the candidates are.
+found AS (
+  SELECT
+    latencies.table_name, latencies.row_id, sum(latencies.error_ns) AS error_ns,
+    sum(CASE WHEN method = 'replayed' THEN latency_ns END) AS replayed_ns,
+    sum(CASE WHEN method = 'measured' THEN latency_ns END) AS measured_ns
+  FROM sys.record_latency AS latencies
+  JOIN candidates
+  ON latencies.table_name = candidates.table_name AND latencies.row_id = candidates.row_id
+  WHERE latencies.query_id = $query_id AND kind = 'computation'
+  GROUP BY latencies.table_name, latencies.row_id
+),
 judged AS (
   SELECT
-    candidates.*, usual.median_ns, query.query_ns,
+    candidates.*, usual.median_ns, query.query_ns, found.error_ns,
+    CASE
+      WHEN 2 * found.replayed_ns > candidates.self_ns THEN 'replayed'
+      WHEN 2 * found.measured_ns > candidates.self_ns THEN 'measured'
+      WHEN found.error_ns IS NOT NULL THEN 'apportioned'
+    END AS method,
     greatest(
       10 * coalesce(usual.median_ns, work.even_ns, 0), 2 * coalesce(work.even_ns, 0),
       CAST(0.05 * query.query_ns AS BIGINT), 1000000
@@ -52,10 +69,12 @@ judged AS (
   CROSS JOIN query
   CROSS JOIN work
   LEFT JOIN usual ON candidates.table_name = usual.table_name
+  LEFT JOIN found
+  ON candidates.table_name = found.table_name AND candidates.row_id = found.row_id
 )
 SELECT
   table_name, row_id, impact_ns, max_total_ns, max_remediated_ns, outputs, self_ns,
-  median_ns, query_ns, threshold_ns,
+  method, error_ns, median_ns, query_ns, threshold_ns,
   CASE
     WHEN impact_ns >= threshold_ns THEN 'critical path'
     WHEN self_ns >= threshold_ns THEN 'self time'

@@ -1,0 +1,182 @@
+//! What queries saw, kept for a while: `EXPLAIN PROFILE QUERY n` runs on the rows of then.
+//!
+//! A snapshot keeps its segments' files. Those that statements have replaced since would be gone
+//! otherwise, so what they take is limited (`profile.snapshot_bytes`).
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use skewer_storage::Snapshot;
+
+/// What replaced segments may take by default.
+pub(crate) const DEFAULT_LIMIT: u64 = 256 << 20;
+
+/// Versions of the database that are kept: every commit looks through them.
+const VERSIONS: usize = 16;
+
+/// Queries of one version that are known, the latest ones.
+const QUERIES: usize = 4096;
+
+/// The snapshots that the latest queries saw.
+#[derive(Debug)]
+pub(crate) struct KeptSnapshots(Mutex<Kept>);
+
+#[derive(Debug)]
+struct Kept {
+    limit: u64,
+    /// Oldest first.
+    versions: VecDeque<Version>,
+}
+
+#[derive(Debug)]
+struct Version {
+    snapshot: Arc<Snapshot>,
+    queries: VecDeque<i64>,
+}
+
+impl Default for KeptSnapshots {
+    fn default() -> Self {
+        Self(Mutex::new(Kept {
+            limit: DEFAULT_LIMIT,
+            versions: VecDeque::new(),
+        }))
+    }
+}
+
+impl KeptSnapshots {
+    /// Query `query_id` reads `snapshot`.
+    pub(crate) fn keep(&self, query_id: i64, snapshot: &Arc<Snapshot>) {
+        let mut kept = self.0.lock();
+        if kept.limit == 0 {
+            return;
+        }
+        let version = snapshot.version();
+        let place = kept
+            .versions
+            .partition_point(|kept| kept.snapshot.version() < version);
+        match kept.versions.get_mut(place) {
+            Some(same) if same.snapshot.version() == version => {
+                if same.queries.len() == QUERIES {
+                    same.queries.pop_front();
+                }
+                same.queries.push_back(query_id);
+            }
+            _ => {
+                let new = Version {
+                    snapshot: Arc::clone(snapshot),
+                    queries: [query_id].into(),
+                };
+                kept.versions.insert(place, new);
+            }
+        }
+        let too_many = kept.versions.len().saturating_sub(VERSIONS);
+        let forgotten: Vec<Version> = kept.versions.drain(..too_many).collect();
+        drop(kept);
+        // Files are removed with it.
+        drop(forgotten);
+    }
+
+    /// What query `query_id` saw, if that is still kept.
+    pub(crate) fn of(&self, query_id: i64) -> Option<Arc<Snapshot>> {
+        let kept = self.0.lock();
+        let version = kept
+            .versions
+            .iter()
+            .find(|version| version.queries.contains(&query_id))?;
+        Some(Arc::clone(&version.snapshot))
+    }
+
+    /// What replaced segments may take, in bytes.
+    pub(crate) fn limit(&self) -> u64 {
+        self.0.lock().limit
+    }
+
+    /// Changes that; 0 keeps nothing.
+    pub(crate) fn set_limit(&self, bytes: u64, now: &Snapshot) {
+        self.0.lock().limit = bytes;
+        self.trim(now);
+    }
+
+    /// Forgets the oldest versions until segments that `now` does not have any more are within the
+    /// limit.
+    pub(crate) fn trim(&self, now: &Snapshot) {
+        let mut kept = self.0.lock();
+        let mut counted = HashSet::new();
+        let mut bytes: u64 = 0;
+        let limit = kept.limit;
+        // Versions share segments: from the newest on, each adds what the later ones do not have.
+        let too_old = kept.versions.iter().rposition(|version| {
+            for segment in version.snapshot.segments_not_in(now) {
+                if counted.insert((segment.owner, segment.id)) {
+                    bytes += segment.bytes;
+                }
+            }
+            bytes > limit || limit == 0
+        });
+        let forgotten: Vec<Version> = match too_old {
+            Some(newest) => kept.versions.drain(..=newest).collect(),
+            None => Vec::new(),
+        };
+        drop(kept);
+        drop(forgotten);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Database, Session};
+
+    async fn run(session: &Session, sql: &str) -> Arc<Snapshot> {
+        session.sql(sql).await.unwrap().collect().await.unwrap();
+        session.database_inner().storage.snapshot()
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn the_latest_versions_are_kept_as_far_as_the_limit_allows() {
+        let session = Database::in_memory().unwrap().session();
+        let mut seen = vec![run(&session, "CREATE TABLE t AS SELECT 0 AS a").await];
+        for n in 1..4 {
+            seen.push(run(&session, &format!("UPDATE t SET a = {n}")).await);
+        }
+        let kept = KeptSnapshots::default();
+        for (query, snapshot) in seen.iter().enumerate() {
+            kept.keep(query as i64, snapshot);
+            kept.keep(query as i64 + 10, snapshot);
+        }
+        let version = |query| kept.of(query).map(|snapshot| snapshot.version());
+        for (query, snapshot) in seen.iter().enumerate() {
+            assert_eq!(version(query as i64), Some(snapshot.version()));
+            assert_eq!(version(query as i64 + 10), Some(snapshot.version()));
+        }
+        assert_eq!(version(99), None);
+
+        // Each version has one segment of its own; the latest is the present one.
+        let segment = |n: usize| seen[n].table("main", "t").unwrap().bytes();
+        kept.set_limit(segment(1) + segment(2), &seen[3]);
+        assert_eq!(version(0), None);
+        assert_eq!(version(11), Some(seen[1].version()));
+        kept.set_limit(segment(2), &seen[3]);
+        assert_eq!(version(1), None);
+        assert_eq!(version(2), Some(seen[2].version()));
+        assert_eq!(version(3), Some(seen[3].version()));
+        kept.set_limit(0, &seen[3]);
+        assert_eq!(version(3), None);
+        kept.keep(5, &seen[3]);
+        assert_eq!(version(5), None);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn only_so_many_versions_are_kept() {
+        let session = Database::in_memory().unwrap().session();
+        run(&session, "CREATE TABLE t (a INT)").await;
+        let kept = KeptSnapshots::default();
+        for query in 0..VERSIONS as i64 + 3 {
+            let snapshot = run(&session, &format!("INSERT INTO t VALUES ({query})")).await;
+            kept.keep(query, &snapshot);
+        }
+        assert!(kept.of(2).is_none());
+        assert_eq!(kept.of(3).unwrap().table("main", "t").unwrap().rows(), 4);
+    }
+}
