@@ -92,7 +92,8 @@ impl QueryProfile {
     }
 }
 
-/// Query, level, sample rate, bytes and share of the time, with spaces between them.
+/// Query, level, sample rate, bytes, of them those of records, and share of the time, with spaces
+/// between them.
 impl fmt::Display for QueryProfile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
@@ -101,8 +102,8 @@ impl fmt::Display for QueryProfile {
             sample_rate,
             limits,
         } = self;
-        let bytes = limits.memory_bytes;
-        write!(f, "{query_id} {level} {sample_rate} {bytes} ")?;
+        let (bytes, spill) = (limits.memory_bytes, limits.spill_bytes);
+        write!(f, "{query_id} {level} {sample_rate} {bytes} {spill} ")?;
         match limits.time_share {
             Some(share) => write!(f, "{share}"),
             None => f.write_str(UNLIMITED),
@@ -115,7 +116,15 @@ impl FromStr for QueryProfile {
 
     fn from_str(text: &str) -> Result<Self, ProfileError> {
         let values: Vec<&str> = text.split(' ').collect();
-        let [query_id, level, sample_rate, memory_bytes, time_share] = values[..] else {
+        let [
+            query_id,
+            level,
+            sample_rate,
+            memory_bytes,
+            spill_bytes,
+            time_share,
+        ] = values[..]
+        else {
             return Err(ProfileError::Values(text.to_owned()));
         };
         let sample_rate: f64 = sample_rate.parse()?;
@@ -135,6 +144,7 @@ impl FromStr for QueryProfile {
             sample_rate,
             limits: RecorderLimits {
                 memory_bytes: memory_bytes.parse()?,
+                spill_bytes: spill_bytes.parse()?,
                 time_share,
             },
         })
@@ -159,6 +169,7 @@ mod tests {
                 sample_rate,
                 limits: RecorderLimits {
                     memory_bytes: usize::MAX,
+                    spill_bytes: 64 << 20,
                     time_share: (sample_rate < 1.0).then_some(0.05),
                 },
             };
@@ -173,15 +184,15 @@ mod tests {
         assert!(matches!(missing, Err(ProfileError::Missing)));
         for text in [
             "",
-            "7 records 1 9",
-            "7 records 1 9 - 9",
-            "seven records 1 9 -",
-            "7 everything 1 9 -",
-            "7 records 1.5 9 -",
-            "7 records NaN 9 -",
-            "7 records 1 -9 -",
-            "7 records 1 9 0",
-            "7 records 1 9 NaN",
+            "7 records 1 9 9",
+            "7 records 1 9 9 - 9",
+            "seven records 1 9 9 -",
+            "7 everything 1 9 9 -",
+            "7 records 1.5 9 9 -",
+            "7 records NaN 9 9 -",
+            "7 records 1 -9 9 -",
+            "7 records 1 9 9 0",
+            "7 records 1 9 9 NaN",
         ] {
             assert!(text.parse::<QueryProfile>().is_err(), "{text}");
         }

@@ -66,7 +66,9 @@ impl WorkerQueries {
                 running.newest = now;
                 (running.query.clone(), forgotten)
             } else {
-                let query = WorkerQuery::new(profile.recorder(self.worker_id));
+                let recorder = profile.recorder(self.worker_id);
+                recorder.spill_to(&self.sys);
+                let query = WorkerQuery::new(recorder);
                 let late = state.ended.contains(&profile.query_id);
                 if profile.level > Level::Off && !late {
                     let running = Running {

@@ -15,7 +15,9 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::{ExecutionPlan, Partitioning, displayable};
 use datafusion::prelude::SessionContext;
-use datafusion_distributed::{DistributedCodec, DistributedExt, MaybeEncoded};
+use datafusion_distributed::{
+    DistributedCodec, DistributedExt, DistributedTaskContext, MaybeEncoded,
+};
 use datafusion_proto::bytes::physical_plan_from_bytes_with_proto_converter;
 use datafusion_proto::physical_plan::DeduplicatingProtoConverter;
 use skewer_cluster::codec::{SkewerCodec, encode_plan};
@@ -23,7 +25,8 @@ use skewer_cluster::{TaskPlace, WorkerQuery};
 use skewer_exec::{
     AggregateSource, CapturedInput, CarriedInput, CarriedLatency, Exchange, Hidden, KeySample,
     LineageCapture, MeasuredRecords, NumberedExec, Observed, OutputRecordsExec, ProfiledExec,
-    RecordSource, ResultRecords, SampledRowId, ScanSource, TimedEvaluationExec, TimedExpressions,
+    RecordSource, ResultRecords, ResultTask, SampledRowId, ScanSource, TimedEvaluationExec,
+    TimedExpressions,
 };
 use skewer_profiling::{Level, Recorder, RecorderLimits};
 
@@ -31,12 +34,17 @@ fn recorder() -> Arc<Recorder> {
     Recorder::new(1, Level::Calls, 1.0, RecorderLimits::default())
 }
 
-/// The session of task 2 on a worker, as it is in a process of its own: it shares nothing with
+/// The session of task 2 of 3 on a worker, as it is in a process of its own: it shares nothing with
 /// whoever made the plan.
 fn task(query: &WorkerQuery) -> Arc<TaskContext> {
     let context = SessionContext::new();
     let mut state = context.state();
     TaskPlace::new(query, 2).register(state.config_mut());
+    let place = DistributedTaskContext {
+        task_index: 2,
+        task_count: 3,
+    };
+    state.config_mut().set_extension(Arc::new(place));
     state.task_ctx()
 }
 
@@ -118,6 +126,7 @@ fn what_logs_result_rows_comes_back_in_its_task() {
         .downcast_ref::<OutputRecordsExec>()
         .expect("the operator");
     assert_eq!(outputs.schema().fields().len(), 1);
+    assert_eq!(outputs.task(), ResultTask { index: 2, count: 3 });
     let Hidden::Logged(records) = outputs.hidden() else {
         panic!("{:?}", outputs.hidden());
     };

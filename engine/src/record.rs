@@ -86,10 +86,12 @@ impl StatementRecord {
     ) -> Self {
         let limits = RecorderLimits {
             time_share: settings.budget,
+            spill_bytes: settings.spill_bytes,
             ..RecorderLimits::default()
         };
         let recorder = Recorder::new(query_id, settings.level, settings.sample_rate, limits);
         recorder.set_lineage_mode(settings.lineage);
+        recorder.spill_to(&sys);
         let mut record = Self::of(recorder);
         record.sys = Some(sys);
         record.last_query_id = last_query_id;
@@ -126,6 +128,9 @@ impl StatementRecord {
         let (level, rate) = (recorder.level(), recorder.sample_rate());
         let mut anew = Self::of(Recorder::new(query_id, level, rate, recorder.limits()));
         anew.recorder.set_lineage_mode(recorder.lineage_mode());
+        if let Some(sys) = &self.sys {
+            anew.recorder.spill_to(sys);
+        }
         anew.sys = self.sys.clone();
         anew.last_query_id = Arc::clone(&self.last_query_id);
         anew._running = Arc::clone(&self._running);

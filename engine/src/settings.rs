@@ -21,6 +21,9 @@ pub struct ProfileSettings {
     /// The share of a query's time that recording may take, in (0, 1] (`profile.budget`): then it
     /// decides how much is recorded of queries, unless the level is `off`.
     pub budget: Option<f64>,
+    /// Bytes of records' log that a query keeps in memory, on each worker (`profile.memory_bytes`):
+    /// what is more is written while it runs.
+    pub spill_bytes: usize,
 }
 
 impl Default for ProfileSettings {
@@ -31,6 +34,7 @@ impl Default for ProfileSettings {
             lineage: LineageMode::Log,
             sample_rate: 1.0,
             budget: None,
+            spill_bytes: 64 << 20,
         }
     }
 }
@@ -60,7 +64,7 @@ pub(crate) const UNLIMITED: &str = "unlimited";
 pub(crate) const RUNTIME: &str = "datafusion.runtime.";
 
 /// Our settings and what they are about; DataFusion's are beside them.
-pub(crate) const OWN_SETTINGS: [(&str, &str); 10] = [
+pub(crate) const OWN_SETTINGS: [(&str, &str); 11] = [
     (
         MAX_RUNNING_QUERIES,
         "How many statements run queries at once, or unlimited: the others wait for their turn; of \
@@ -89,6 +93,11 @@ pub(crate) const OWN_SETTINGS: [(&str, &str); 10] = [
         "profile.lineage",
         "How level records keeps what it learns: log, every edge of lineage and every latency; or \
          piggyback, only the most impactful sources of result rows",
+    ),
+    (
+        "profile.memory_bytes",
+        "Bytes of the log of records that a query keeps in memory, on each worker, as '64 MB': what is \
+         more is written while it runs",
     ),
     (
         "profile.retention_age",

@@ -105,6 +105,11 @@ impl OutputRecordsExec {
         Self { task, ..self }
     }
 
+    /// The task that it is in.
+    pub fn task(&self) -> ResultTask {
+        self.task
+    }
+
     /// What becomes of the hidden columns.
     pub fn hidden(&self) -> &Hidden {
         &self.hidden

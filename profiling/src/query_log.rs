@@ -26,7 +26,10 @@ pub(crate) struct QueryLog {
     query: Option<QueryRow>,
     /// Itself, unless it is one of a process of its own: then the master has the row.
     worker: Option<WorkerRow>,
-    cost: ProfilerOverhead,
+    /// `None` for what was handed over before the query had ended.
+    cost: Option<ProfilerOverhead>,
+    /// Whether all of the query's events on this worker are here.
+    is_whole: bool,
     bytes_written: AtomicI64,
     memory: usize,
     events: Events,
@@ -61,7 +64,8 @@ impl QueryLog {
         QueryLog {
             origin: recorder.origin(),
             worker,
-            cost: recorder.cost(),
+            cost: Some(recorder.cost()),
+            is_whole: !recorder.has_spilled(),
             bytes_written: AtomicI64::new(0),
             memory: recorder.memory()
                 + size_of::<QueryLog>()
@@ -69,6 +73,25 @@ impl QueryLog {
             events: recorder.take(),
             query,
         }
+    }
+
+    /// Events of a query that goes on, which take so many bytes.
+    pub(crate) fn spilled(recorder: &Recorder, events: Events, bytes: usize) -> QueryLog {
+        QueryLog {
+            origin: recorder.origin(),
+            query: None,
+            worker: None,
+            cost: None,
+            is_whole: false,
+            bytes_written: AtomicI64::new(0),
+            memory: bytes + size_of::<QueryLog>(),
+            events,
+        }
+    }
+
+    /// Whether all events of the query on its worker are here.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.is_whole
     }
 
     pub(crate) fn query_id(&self) -> i64 {
@@ -94,7 +117,7 @@ impl QueryLog {
         match table {
             Table::Queries => one(self.query.iter().len()),
             Table::Workers => one(self.worker.iter().len() + events.workers.len()),
-            Table::ProfilerOverhead => vec![1],
+            Table::ProfilerOverhead => one(self.cost.iter().len()),
             Table::Fragments => one(events.fragments.len()),
             Table::Operators => one(events.operators.len()),
             Table::OperatorStats => one(events.operator_stats.len()),
@@ -209,11 +232,11 @@ impl QueryLog {
                 WorkerRow::batch(origin, &workers)
             }
             Table::ProfilerOverhead => {
-                let cost = ProfilerOverhead {
+                let cost = self.cost.clone().map(|cost| ProfilerOverhead {
                     bytes_written: self.bytes_written.load(Ordering::Relaxed),
-                    ..self.cost.clone()
-                };
-                ProfilerOverhead::batch(origin, &[cost])
+                    ..cost
+                });
+                ProfilerOverhead::batch(origin, cost.as_slice())
             }
             Table::Fragments => Fragment::batch(origin, &events.fragments),
             Table::Operators => Operator::batch(origin, &events.operators),

@@ -1,7 +1,7 @@
 //! Collects the events of one query.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -11,7 +11,10 @@ use crate::definition::{Origin, SysRow};
 use crate::level::Level;
 use crate::lineage_mode::LineageMode;
 use crate::metrics::{self, Baseline};
+use crate::query_log::QueryLog;
 use crate::sampling::Sampling;
+use crate::store::Store;
+use crate::sys_tables::SysTables;
 use crate::tables::{
     Fragment, ImpactfulSource, KeyFrequency, Operator, OperatorCall, OperatorStats,
     ProfilerOverhead, TuplesSent, WorkerMetric, WorkerRow,
@@ -23,16 +26,21 @@ use crate::ticks::Scale;
 pub struct RecorderLimits {
     /// Bytes in memory after which chunks of events are dropped, and counted.
     pub memory_bytes: usize,
+    /// Bytes of chunks of records after which they are handed to schema `sys`, which writes them,
+    /// while the query runs.
+    pub spill_bytes: usize,
     /// The share of the query's time that recording may take, above 0: fewer records are traced
     /// when it takes more. `None`: as long as it takes.
     pub time_share: Option<f64>,
 }
 
 impl Default for RecorderLimits {
-    /// 1 GiB: some 200 million edges of lineage at their usual size.
+    /// 64 MiB are handed over: some 15 million edges of lineage at their usual size. 1 GiB, should
+    /// they not be written as fast as they come.
     fn default() -> Self {
         RecorderLimits {
             memory_bytes: 1 << 30,
+            spill_bytes: 64 << 20,
             time_share: None,
         }
     }
@@ -43,8 +51,9 @@ impl Default for RecorderLimits {
 /// A stream keeps a buffer of its own and hands it over when it is full or at its end: that
 /// takes a lock for as long as it takes to move one pointer. Nothing here is called per row.
 ///
-/// Events beyond the limits are dropped and counted in `sys.profiler_overhead`, except the few
-/// rows that describe the plan.
+/// Records that take more than a limit are handed to schema `sys` while the query runs. Events
+/// beyond the limits are dropped and counted in `sys.profiler_overhead`, except the few rows that
+/// describe the plan.
 #[derive(Debug)]
 pub struct Recorder {
     query_id: i64,
@@ -56,6 +65,13 @@ pub struct Recorder {
     sampling: Arc<Sampling>,
     limits: RecorderLimits,
     memory: AtomicUsize,
+    /// The most that it was.
+    peak: AtomicUsize,
+    /// Of `memory`, the chunks of records.
+    chunks: AtomicUsize,
+    /// Where chunks of records go while the query runs.
+    spill: OnceLock<Weak<Store>>,
+    spilled: AtomicBool,
     dropped: AtomicU64,
     overhead_ns: AtomicU64,
     /// Processor time at the start, at levels that read it.
@@ -93,6 +109,24 @@ pub(crate) struct Events {
 }
 
 impl Events {
+    /// Takes out the chunks of records.
+    fn take_chunks(&mut self) -> Events {
+        Events {
+            lineage: std::mem::take(&mut self.lineage),
+            record_latency: std::mem::take(&mut self.record_latency),
+            output_records: std::mem::take(&mut self.output_records),
+            ..Events::default()
+        }
+    }
+
+    /// What the chunks of records take.
+    fn chunk_bytes(&self) -> usize {
+        let lineage = self.lineage.iter().map(LineageChunk::memory);
+        let latencies = self.record_latency.iter().map(LatencyChunk::memory);
+        let outputs = self.output_records.iter().map(OutputChunk::memory);
+        lineage.chain(latencies).chain(outputs).sum()
+    }
+
     /// Sets all times back by `offset_ns`.
     pub(crate) fn correct_times(&mut self, offset_ns: i64) {
         if offset_ns == 0 {
@@ -147,6 +181,10 @@ impl Recorder {
             sampling: Arc::new(Sampling::new(sample_rate, limits.time_share)),
             limits,
             memory: AtomicUsize::new(0),
+            peak: AtomicUsize::new(0),
+            chunks: AtomicUsize::new(0),
+            spill: OnceLock::new(),
+            spilled: AtomicBool::new(false),
             dropped: AtomicU64::new(0),
             overhead_ns: AtomicU64::new(0),
             started: (level > Level::Off).then(Baseline::now),
@@ -181,6 +219,10 @@ impl Recorder {
             sampling: Arc::clone(&self.sampling),
             limits: self.limits,
             memory: AtomicUsize::new(0),
+            peak: AtomicUsize::new(0),
+            chunks: AtomicUsize::new(0),
+            spill: self.spill.clone(),
+            spilled: AtomicBool::new(false),
             dropped: AtomicU64::new(0),
             overhead_ns: AtomicU64::new(0),
             // Readings of the process are told once.
@@ -319,8 +361,9 @@ impl Recorder {
     pub fn lineage(&self, chunk: LineageChunk) {
         debug_assert_eq!(chunk.output_ids.len(), chunk.input_ids.len());
         debug_assert_eq!(chunk.output_ids.len(), chunk.latency.len());
-        if self.admit(chunk.len(), chunk.memory()) {
-            self.events.lock().lineage.push(chunk);
+        let bytes = chunk.memory();
+        if self.admit(chunk.len(), bytes) {
+            self.keep_chunk(bytes, |events| events.lineage.push(chunk));
         }
     }
 
@@ -330,8 +373,9 @@ impl Recorder {
     /// In debug builds, if the chunk's columns differ in length.
     pub fn record_latency(&self, chunk: LatencyChunk) {
         debug_assert_eq!(chunk.row_ids.len(), chunk.latency.len());
-        if self.admit(chunk.len(), chunk.memory()) {
-            self.events.lock().record_latency.push(chunk);
+        let bytes = chunk.memory();
+        if self.admit(chunk.len(), bytes) {
+            self.keep_chunk(bytes, |events| events.record_latency.push(chunk));
         }
     }
 
@@ -341,8 +385,9 @@ impl Recorder {
     /// In debug builds, if the chunk's columns differ in length.
     pub fn output_records(&self, chunk: OutputChunk) {
         debug_assert_eq!(chunk.record_ids.len(), chunk.latency.len());
-        if self.admit(chunk.len(), chunk.memory()) {
-            self.events.lock().output_records.push(chunk);
+        let bytes = chunk.memory();
+        if self.admit(chunk.len(), bytes) {
+            self.keep_chunk(bytes, |events| events.output_records.push(chunk));
         }
     }
 
@@ -396,7 +441,7 @@ impl Recorder {
     pub(crate) fn cost(&self) -> ProfilerOverhead {
         ProfilerOverhead {
             time_ns: as_i64(self.overhead_ns.load(Ordering::Relaxed)),
-            peak_memory_bytes: as_i64(self.memory() as u64),
+            peak_memory_bytes: as_i64(self.peak.load(Ordering::Relaxed) as u64),
             bytes_written: 0,
             events_dropped: as_i64(self.events_dropped()),
             sample_rate: Some(self.sample_rate()),
@@ -419,7 +464,44 @@ impl Recorder {
     }
 
     fn reserve(&self, bytes: usize) -> usize {
-        self.memory.fetch_add(bytes, Ordering::Relaxed) + bytes
+        let memory = self.memory.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        self.peak.fetch_max(memory, Ordering::Relaxed);
+        memory
+    }
+
+    /// From now on chunks of records that take more than the limit are handed to `sys`.
+    pub fn spill_to(&self, sys: &SysTables) {
+        // Of two, the first has what there is.
+        let _ = self.spill.set(Arc::downgrade(sys.store()));
+    }
+
+    /// Whether chunks were handed over while the query ran.
+    pub(crate) fn has_spilled(&self) -> bool {
+        self.spilled.load(Ordering::Relaxed)
+    }
+
+    /// Keeps a chunk of records of so many bytes, and hands all over if they are too many.
+    fn keep_chunk(&self, bytes: usize, push: impl FnOnce(&mut Events)) {
+        let chunks = self.chunks.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let mut events = self.events.lock();
+        push(&mut events);
+        if chunks < self.limits.spill_bytes {
+            return;
+        }
+        let Some(store) = self.spill.get().and_then(Weak::upgrade) else {
+            return;
+        };
+        // Written more slowly than they come: they wait here, and count as this query's.
+        if store.buffered_bytes() >= self.limits.memory_bytes / 2 {
+            return;
+        }
+        let spilled = events.take_chunks();
+        drop(events);
+        let bytes = spilled.chunk_bytes();
+        self.chunks.fetch_sub(bytes, Ordering::Relaxed);
+        self.memory.fetch_sub(bytes, Ordering::Relaxed);
+        self.spilled.store(true, Ordering::Relaxed);
+        store.push(vec![QueryLog::spilled(self, spilled, bytes)]);
     }
 
     /// Whether there is room for `events` events of together `bytes` bytes, at most as many as a

@@ -149,6 +149,11 @@ impl Store {
         }
     }
 
+    /// Bytes that are to be written.
+    pub(crate) fn buffered_bytes(&self) -> usize {
+        self.state.lock().buffered_bytes
+    }
+
     pub(crate) fn snapshot(&self) -> Snapshot {
         let state = self.state.lock();
         Snapshot {

@@ -348,3 +348,47 @@ async fn events_beyond_the_memory_limit_are_dropped_and_counted() {
         "1"
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn records_beyond_the_limit_are_written_while_the_query_runs_and_read_like_others() {
+    let directory = tempfile::tempdir().unwrap();
+    for path in [None, Some(directory.path())] {
+        let tables = SysTables::open(path, Retention::default());
+        let limits = RecorderLimits {
+            spill_bytes: 2_000,
+            ..RecorderLimits::default()
+        };
+        let recorder = Recorder::new(1, Level::Records, 1.0, limits);
+        recorder.spill_to(&tables);
+        recorder.operator(operator(0, None, "AggregateExec", true));
+        let edges: Vec<(i64, i64, i64)> = (0..200).map(|row| (row * 7 % 100, row, row)).collect();
+        for chunk in 0..50 {
+            lineage(&recorder, (0, chunk), (1, Some("t")), &edges);
+            assert!(recorder.memory() < 4_000, "{}", recorder.memory());
+            if chunk == 25 {
+                tables.flush().unwrap();
+            }
+        }
+        assert_eq!(recorder.events_dropped(), 0);
+        let rows: Vec<(i64, i64)> = (0..100).map(|row| (row, 0)).collect();
+        outputs(&recorder, 0, (0, None), &rows);
+        tables.finish(&recorder, finished("SELECT"));
+        let context = session(&tables);
+        for written in [false, true] {
+            if written {
+                tables.flush().unwrap();
+            }
+            let all = "SELECT count(*) || ' ' || count(DISTINCT input_id) FROM sys.lineage";
+            assert_eq!(value(&context, all).await, "10000 200");
+            let overheads = "SELECT count(*) FROM sys.profiler_overhead";
+            assert_eq!(value(&context, overheads).await, "1");
+            let sources = "SELECT count(*) FROM backward_trace(1, 7)";
+            assert_eq!(value(&context, sources).await, "2");
+            let inputs = "SELECT count(*) FROM sys.expensive_inputs WHERE query_id = 1";
+            assert_eq!(value(&context, inputs).await, "100");
+        }
+        let peak = "SELECT peak_memory_bytes FROM sys.profiler_overhead";
+        let peak: usize = value(&context, peak).await.parse().unwrap();
+        assert!((2_000..6_000).contains(&peak), "{peak}");
+    }
+}

@@ -2,12 +2,9 @@
 
 use std::time::Duration;
 
-use datafusion::arrow::datatypes::DataType;
-use datafusion::common::ScalarValue;
-use datafusion::logical_expr::Volatility;
 use skewer::Database;
 
-use super::{SLOW, column, lines, number, slow_on_one_record};
+use super::{column, lines, number, register_slow, slow_on_one_record};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_query_that_was_only_counted_has_a_diagnosis_and_the_way_to_look_closer() {
@@ -16,18 +13,7 @@ async fn a_query_that_was_only_counted_has_a_diagnosis_and_the_way_to_look_close
         .build()
         .unwrap()
         .session();
-    session.register_row_udf(
-        "slow",
-        vec![DataType::Int64],
-        DataType::Int64,
-        Volatility::Immutable,
-        |arguments| {
-            if matches!(arguments[0], ScalarValue::Int64(Some(7..=16))) {
-                std::thread::sleep(SLOW);
-            }
-            Ok(arguments[0].clone())
-        },
-    );
+    register_slow(&session, |value| (7..=16).contains(&value));
     let create = "CREATE TABLE t AS SELECT value AS v, \
                   CASE WHEN value % 10 > 0 THEN 0 ELSE value END AS k \
                   FROM generate_series(1, 300000)";

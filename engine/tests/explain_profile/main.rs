@@ -17,21 +17,26 @@ use skewer::{Database, Session};
 /// Much longer than any hiccup of a busy machine.
 const SLOW: Duration = Duration::from_millis(400);
 
-/// A table whose record with `v = 1234` takes `slow` long, and the id of that record.
-async fn slow_on_one_record() -> (Session, i64) {
-    let session = Database::in_memory().unwrap().session();
+/// Registers `slow`, which gives its argument back and takes `SLOW` for some.
+fn register_slow(session: &Session, is_slow: fn(i64) -> bool) {
     session.register_row_udf(
         "slow",
         vec![DataType::Int64],
         DataType::Int64,
         Volatility::Immutable,
-        |arguments| {
-            if arguments[0] == ScalarValue::Int64(Some(1234)) {
+        move |arguments| {
+            if matches!(arguments[0], ScalarValue::Int64(Some(value)) if is_slow(value)) {
                 std::thread::sleep(SLOW);
             }
             Ok(arguments[0].clone())
         },
     );
+}
+
+/// A table whose record with `v = 1234` takes `slow` long, and the id of that record.
+async fn slow_on_one_record() -> (Session, i64) {
+    let session = Database::in_memory().unwrap().session();
+    register_slow(&session, |value| value == 1234);
     let create = "CREATE TABLE measurements AS
                   SELECT value % 5 AS k, value AS v, 'note ' || value AS note
                   FROM generate_series(1, 3000)";

@@ -283,7 +283,7 @@ async fn shape(planner: &Planner, query_id: i64) -> Result<Arc<Shape>> {
     // Each worker has a log of its own.
     let mut logs = store.snapshot().buffered;
     logs.retain(|log| log.query_id() == query_id);
-    if !logs.is_empty() {
+    if !logs.is_empty() && logs.iter().all(|log| log.is_whole()) {
         for log in &logs {
             for (operator, input, table) in log.lineage_steps() {
                 shape
