@@ -547,32 +547,29 @@ fn rows_found_by(
     ids: &Int64Array,
     runs: &[Run],
 ) -> Result<(Ids, Latencies, Latencies)> {
+    let errors = errors(ids, runs);
     let all = runs.iter().all(|run| run.method == method);
     if all && ids.null_count() == 0 {
-        let of_all = |ps: fn(&Run) -> u64| {
-            if runs.len() * 4 > ids.len() {
-                let each: Vec<i64> = runs
-                    .iter()
-                    .flat_map(|run| std::iter::repeat_n(ps(run) as i64, run.rows))
-                    .collect();
-                Latencies::encode(&each)
-            } else {
-                Latencies::runs(runs.iter().map(|run| (run.rows as u32, ps(run))).collect())
-            }
-        };
-        let ids = Ids::encode(ids.values());
-        return Ok((ids, of_all(|run| run.ps), of_all(|run| run.error_ps)));
+        let latencies = runs.iter().map(|run| (run.rows, run.ps));
+        let latencies = encoded(latencies, runs.len(), ids.len());
+        let errors = encoded(errors.iter().copied(), errors.len(), ids.len());
+        return Ok((Ids::encode(ids.values()), latencies, errors));
     }
     let (mut rows, mut latency, mut error, mut row) = (vec![], vec![], vec![], 0);
+    let errors = errors.iter();
+    let mut errors = errors.flat_map(|(rows, ps)| std::iter::repeat_n(*ps as i64, *rows));
     for run in runs {
         let found = row..row + run.rows;
         row = found.end;
+        let errors = errors.by_ref().take(run.rows);
         if run.method == method {
-            for row in found.filter(|row| ids.is_valid(*row)) {
+            for (row, ps) in found.zip(errors).filter(|(row, _)| ids.is_valid(*row)) {
                 rows.push(row as u64);
                 latency.push(run.ps as i64);
-                error.push(run.error_ps as i64);
+                error.push(ps);
             }
+        } else {
+            errors.for_each(drop);
         }
     }
     let ids = take(ids, &UInt64Array::from(rows), None)?;
@@ -581,6 +578,52 @@ fn rows_found_by(
         Latencies::encode(&latency),
         Latencies::encode(&error),
     ))
+}
+
+/// Packs so many runs of so many rows in all.
+fn encoded(runs: impl Iterator<Item = (usize, u64)>, count: usize, rows: usize) -> Latencies {
+    if count * 4 > rows {
+        let each: Vec<i64> = runs
+            .flat_map(|(rows, ps)| std::iter::repeat_n(ps as i64, rows))
+            .collect();
+        Latencies::encode(&each)
+    } else {
+        Latencies::runs(runs.map(|(rows, ps)| (rows as u32, ps)).collect())
+    }
+}
+
+/// By how much the latency of each row may be off, as runs of rows.
+///
+/// What a chunk took may have gone into any of its records. Of one that has several of its rows (an
+/// array's elements, say) the errors of all of them add up to what the others were given.
+fn errors(ids: &Int64Array, runs: &[Run]) -> Vec<(usize, u64)> {
+    let mut errors: Vec<(usize, u64)> = Vec::with_capacity(runs.len());
+    let mut start = 0;
+    for run in runs {
+        let of_run = &ids.values()[start..start + run.rows];
+        start += run.rows;
+        let [first, .., last] = of_run else {
+            errors.push((run.rows, run.error_ps));
+            continue;
+        };
+        // Rows of a table, one after the other.
+        let are_consecutive = last.wrapping_sub(*first) == run.rows as i64 - 1;
+        if run.method != Method::Apportioned || are_consecutive {
+            errors.push((run.rows, run.error_ps));
+            continue;
+        }
+        let total = (run.error_ps + run.ps) as f64;
+        for record in of_run.chunk_by(|one, next| one == next) {
+            let rows = record.len();
+            let others = (run.rows - rows) as f64 / run.rows as f64;
+            let error = (total * others / rows as f64) as u64;
+            match errors.last_mut() {
+                Some((before, same)) if *same == error => *before += rows,
+                _ => errors.push((rows, error)),
+            }
+        }
+    }
+    errors
 }
 
 /// Joins the values of consecutive chunks, expression by expression.
@@ -625,5 +668,35 @@ impl EvaluateRows for BatchEvaluator<'_> {
     /// Rounded up to microseconds: most are equal then, and take no room in the log.
     fn doubtful_ns(&self) -> f64 {
         self.time.doubtful().as_nanos().div_ceil(1_000) as f64 * 1_000.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_chunk_took_is_in_doubt_between_its_records_and_not_within_one() {
+        let run = |rows, ps, error_ps, method| Run {
+            rows,
+            ps,
+            error_ps,
+            method,
+        };
+        // 1,000 ps that two records may have taken, with 3 rows and 1; then all of them one's; then
+        // rows of a table, and one that was timed by itself.
+        let runs = [
+            run(4, 250, 750, Method::Apportioned),
+            run(4, 250, 750, Method::Apportioned),
+            run(4, 250, 750, Method::Apportioned),
+            run(1, 9_000, 40, Method::Replayed),
+        ];
+        let ids = Int64Array::from(vec![5, 5, 5, 6, 7, 7, 7, 7, 8, 9, 10, 11, 3]);
+        let errors = errors(&ids, &runs);
+        assert_eq!(errors, [(3, 83), (1, 750), (4, 0), (4, 750), (1, 40)]);
+        let (ids, latencies, errors) = rows_found_by(Method::Apportioned, &ids, &runs).unwrap();
+        assert_eq!((ids.len(), latencies.len(), errors.len()), (12, 12, 12));
+        let sum: i64 = errors.decode_ns().values().iter().sum();
+        assert_eq!(sum, (3 * 83 + 750 + 4 * 750 + 500) / 1000);
     }
 }
