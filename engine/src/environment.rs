@@ -22,12 +22,18 @@ pub(crate) fn threads(asked: Option<usize>) -> usize {
     })
 }
 
+/// After so many polls of tasks a thread looks whether something has arrived. A slice of a join may
+/// take 150 ms in a poll: at tokio's default of 61, threads that are all busy would look every nine
+/// seconds, and connections would end since nobody answers, and nobody would hear who cancels a query.
+const EVENT_INTERVAL: u32 = 1;
+
 /// Threads that run statements and tasks.
 pub(crate) fn runtime(asked: Option<usize>) -> Result<Runtime, Error> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(threads(asked))
         .thread_name(THREAD)
         .thread_stack_size(STACK)
+        .event_interval(EVENT_INTERVAL)
         .enable_all()
         .build()
         .map_err(|e| Error::from_io(&e))

@@ -246,8 +246,9 @@ impl Session {
     /// Registers a scalar function as a closure over one row's arguments, for statements of this
     /// session. The profiler can time such a function row by row.
     ///
-    /// `volatility` says whether equal arguments give equal results
-    /// ([`Volatility::Immutable`]): only then may a call be evaluated ahead or again.
+    /// `volatility` says whether equal arguments give equal results, always
+    /// ([`Volatility::Immutable`]) or within a statement ([`Volatility::Stable`]): only then may a
+    /// call be evaluated again to confirm what it took, and only immutable ones ahead.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), skewer::Error> {
