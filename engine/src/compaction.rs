@@ -51,11 +51,14 @@ pub(crate) async fn run(
                 }
             }
             let _turn = writers.take(table).await;
-            let Some(on) = Remote::of(&database) else {
-                continue;
-            };
-            if let Err(error) = on.compact(&storage, table).await {
+            if let Some(on) = Remote::of(&database)
+                && let Err(error) = on.compact(&storage, table).await
+            {
                 tracing::warn!("table {table:?} could not be compacted on workers: {error}");
+            }
+            if let Some(database) = database.upgrade() {
+                // What queries saw may hold the segments that were merged.
+                database.snapshots.trim(&storage.snapshot());
             }
         }
     }

@@ -96,7 +96,7 @@ pub(crate) struct DatabaseInner {
     /// What statements took, for `profile.budget`.
     pub(crate) budgets: Arc<Budgets>,
     /// What queries saw, for `EXPLAIN PROFILE QUERY n`.
-    pub(crate) snapshots: KeptSnapshots,
+    pub(crate) snapshots: Arc<KeptSnapshots>,
     /// Where statements write that this process runs.
     pub(crate) place: Arc<SegmentPlace>,
     /// Tables that have got new segments.
@@ -278,7 +278,7 @@ impl DatabaseBuilder {
                 opened_turns: turns,
                 distribution,
                 budgets: Arc::default(),
-                snapshots: KeptSnapshots::default(),
+                snapshots: Arc::default(),
                 place,
                 grown,
                 running: Arc::default(),

@@ -45,8 +45,8 @@ impl Default for KeptSnapshots {
 }
 
 impl KeptSnapshots {
-    /// Query `query_id` reads `snapshot`.
-    pub(crate) fn keep(&self, query_id: i64, snapshot: &Arc<Snapshot>) {
+    /// Query `query_id` reads `snapshot`; the database is at `now`.
+    pub(crate) fn keep(&self, query_id: i64, snapshot: &Arc<Snapshot>, now: &Snapshot) {
         let mut kept = self.0.lock();
         if kept.limit == 0 {
             return;
@@ -75,6 +75,9 @@ impl KeptSnapshots {
         drop(kept);
         // Files are removed with it.
         drop(forgotten);
+        if version < now.version() {
+            self.trim(now);
+        }
     }
 
     /// What query `query_id` saw, if that is still kept.
@@ -142,8 +145,8 @@ mod tests {
         }
         let kept = KeptSnapshots::default();
         for (query, snapshot) in seen.iter().enumerate() {
-            kept.keep(query as i64, snapshot);
-            kept.keep(query as i64 + 10, snapshot);
+            kept.keep(query as i64, snapshot, snapshot);
+            kept.keep(query as i64 + 10, snapshot, snapshot);
         }
         let version = |query| kept.of(query).map(|snapshot| snapshot.version());
         for (query, snapshot) in seen.iter().enumerate() {
@@ -159,11 +162,14 @@ mod tests {
         assert_eq!(version(11), Some(seen[1].version()));
         kept.set_limit(segment(2), &seen[3]);
         assert_eq!(version(1), None);
+        // Nor is it when a query that began before comes late.
+        kept.keep(21, &seen[1], &seen[3]);
+        assert_eq!(version(21), None);
         assert_eq!(version(2), Some(seen[2].version()));
         assert_eq!(version(3), Some(seen[3].version()));
         kept.set_limit(0, &seen[3]);
         assert_eq!(version(3), None);
-        kept.keep(5, &seen[3]);
+        kept.keep(5, &seen[3], &seen[3]);
         assert_eq!(version(5), None);
     }
 
@@ -174,7 +180,7 @@ mod tests {
         let kept = KeptSnapshots::default();
         for query in 0..VERSIONS as i64 + 3 {
             let snapshot = run(&session, &format!("INSERT INTO t VALUES ({query})")).await;
-            kept.keep(query, &snapshot);
+            kept.keep(query, &snapshot, &snapshot);
         }
         assert!(kept.of(2).is_none());
         assert_eq!(kept.of(3).unwrap().table("main", "t").unwrap().rows(), 4);

@@ -207,6 +207,9 @@ impl Running {
             again: None,
         };
         let started = context.stream(&again.plan).await;
+        if started.is_ok() {
+            context.keep_snapshot();
+        }
         let first = std::mem::replace(&mut self.record, context.record);
         first.finish(Err(&error)).await;
         again.query_id.store(traced, Ordering::Release);

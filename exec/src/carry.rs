@@ -250,7 +250,11 @@ impl Carry {
     fn charge<T>(&self, emit: impl FnOnce(i64, &mut f64) -> T) -> T {
         let (stream, ticks) = position::own_ticks();
         let spent_ns = self.recorder.scale().ns(ticks);
-        emit(spent_ns, self.charged_ns.lock().entry(stream).or_default())
+        // Other partitions need not wait: nobody else charges this stream.
+        let mut charged_ns = *self.charged_ns.lock().entry(stream).or_default();
+        let emitted = emit(spent_ns, &mut charged_ns);
+        self.charged_ns.lock().insert(stream, charged_ns);
+        emitted
     }
 
     /// Where only some base records are traced, groups without one of them carry nothing; where all

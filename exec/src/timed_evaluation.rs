@@ -612,11 +612,11 @@ fn errors(ids: &Int64Array, runs: &[Run]) -> Vec<(usize, u64)> {
             errors.push((run.rows, run.error_ps));
             continue;
         }
-        let total = (run.error_ps + run.ps) as f64;
+        let total = run.error_ps + run.ps;
         for record in of_run.chunk_by(|one, next| one == next) {
             let rows = record.len();
-            let others = (run.rows - rows) as f64 / run.rows as f64;
-            let error = (total * others / rows as f64) as u64;
+            let own = run.ps.saturating_mul(rows as u64);
+            let error = total.saturating_sub(own) / rows as u64;
             match errors.last_mut() {
                 Some((before, same)) if *same == error => *before += rows,
                 _ => errors.push((rows, error)),
@@ -690,13 +690,16 @@ mod tests {
             run(4, 250, 750, Method::Apportioned),
             run(4, 250, 750, Method::Apportioned),
             run(1, 9_000, 40, Method::Replayed),
+            // Two of the rows of a chunk that the one before was found in.
+            run(2, 250, 750, Method::Apportioned),
         ];
-        let ids = Int64Array::from(vec![5, 5, 5, 6, 7, 7, 7, 7, 8, 9, 10, 11, 3]);
+        let ids = Int64Array::from(vec![5, 5, 5, 6, 7, 7, 7, 7, 8, 9, 10, 11, 3, 2, 2]);
         let errors = errors(&ids, &runs);
-        assert_eq!(errors, [(3, 83), (1, 750), (4, 0), (4, 750), (1, 40)]);
+        let expected = [(3, 83), (1, 750), (4, 0), (4, 750), (1, 40), (2, 250)];
+        assert_eq!(errors, expected);
         let (ids, latencies, errors) = rows_found_by(Method::Apportioned, &ids, &runs).unwrap();
-        assert_eq!((ids.len(), latencies.len(), errors.len()), (12, 12, 12));
+        assert_eq!((ids.len(), latencies.len(), errors.len()), (14, 14, 14));
         let sum: i64 = errors.decode_ns().values().iter().sum();
-        assert_eq!(sum, (3 * 83 + 750 + 4 * 750 + 500) / 1000);
+        assert_eq!(sum, (3 * 83 + 750 + 4 * 750 + 2 * 250 + 500) / 1000);
     }
 }

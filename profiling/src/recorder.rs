@@ -71,7 +71,8 @@ pub struct Recorder {
     chunks: AtomicUsize,
     /// Where chunks of records go while the query runs.
     spill: OnceLock<Weak<Store>>,
-    spilled: AtomicBool,
+    /// Bytes of them that have gone.
+    spilled: AtomicUsize,
     dropped: AtomicU64,
     overhead_ns: AtomicU64,
     /// Processor time at the start, at levels that read it.
@@ -184,7 +185,7 @@ impl Recorder {
             peak: AtomicUsize::new(0),
             chunks: AtomicUsize::new(0),
             spill: OnceLock::new(),
-            spilled: AtomicBool::new(false),
+            spilled: AtomicUsize::new(0),
             dropped: AtomicU64::new(0),
             overhead_ns: AtomicU64::new(0),
             started: (level > Level::Off).then(Baseline::now),
@@ -222,7 +223,7 @@ impl Recorder {
             peak: AtomicUsize::new(0),
             chunks: AtomicUsize::new(0),
             spill: self.spill.clone(),
-            spilled: AtomicBool::new(false),
+            spilled: AtomicUsize::new(0),
             dropped: AtomicU64::new(0),
             overhead_ns: AtomicU64::new(0),
             // Readings of the process are told once.
@@ -477,7 +478,7 @@ impl Recorder {
 
     /// Whether chunks were handed over while the query ran.
     pub(crate) fn has_spilled(&self) -> bool {
-        self.spilled.load(Ordering::Relaxed)
+        self.spilled.load(Ordering::Relaxed) > 0
     }
 
     /// Keeps a chunk of records of so many bytes, and hands all over if they are too many.
@@ -491,8 +492,12 @@ impl Recorder {
         let Some(store) = self.spill.get().and_then(Weak::upgrade) else {
             return;
         };
-        // Written more slowly than they come: they wait here, and count as this query's.
-        if store.buffered_bytes() >= self.limits.memory_bytes / 2 {
+        // Written more slowly than they come, or so many that the log would forget the first of them:
+        // they wait here, and count as this query's.
+        let spilled = self.spilled.load(Ordering::Relaxed) as u64;
+        if store.buffered_bytes() >= self.limits.memory_bytes / 2
+            || spilled + chunks as u64 > store.retention().bytes / 2
+        {
             return;
         }
         let spilled = events.take_chunks();
@@ -500,7 +505,7 @@ impl Recorder {
         let bytes = spilled.chunk_bytes();
         self.chunks.fetch_sub(bytes, Ordering::Relaxed);
         self.memory.fetch_sub(bytes, Ordering::Relaxed);
-        self.spilled.store(true, Ordering::Relaxed);
+        self.spilled.fetch_add(bytes, Ordering::Relaxed);
         store.push(vec![QueryLog::spilled(self, spilled, bytes)]);
     }
 

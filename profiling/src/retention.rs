@@ -5,8 +5,9 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 
 /// How long recorded events are kept: until they are too many bytes or too old, whichever
-/// comes first. The oldest go first, and of a query either everything is kept or nothing. In a
-/// cluster every process keeps so much.
+/// comes first. The oldest go first, and of a query either everything is kept or nothing, but for one
+/// that was written while it ran: what it recorded first may go first. In a cluster every process
+/// keeps so much.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Retention {
     /// Bytes that all tables of schema `sys` may take together (`profile.retention_bytes`).

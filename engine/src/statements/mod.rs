@@ -400,12 +400,14 @@ impl Context {
     }
 
     /// What the query reads can be read again by `EXPLAIN PROFILE QUERY n`.
-    fn keep_snapshot(&self) {
+    pub(crate) fn keep_snapshot(&self) {
         if let Some(query_id) = self.record.traced_id()
             && !self.catalog.touched().tables.is_empty()
         {
             let database = self.session.database_inner();
-            database.snapshots.keep(query_id, self.catalog.snapshot());
+            let now = database.storage.snapshot();
+            let seen = self.catalog.snapshot();
+            database.snapshots.keep(query_id, seen, &now);
         }
     }
 
@@ -514,10 +516,10 @@ impl Context {
     pub(crate) async fn commit(&self, transaction: Transaction) -> Result<Arc<Snapshot>, Error> {
         // A commit syncs the catalog: it must not hold up a thread that runs queries. Once begun
         // it goes through, even if the statement is cancelled meanwhile.
-        let database = Arc::clone(self.session.database_inner());
+        let snapshots = Arc::clone(&self.session.database_inner().snapshots);
         let commit = move || {
             let now = transaction.commit()?;
-            database.snapshots.trim(&now);
+            snapshots.trim(&now);
             Ok(now)
         };
         tokio::task::spawn_blocking(commit)

@@ -299,6 +299,10 @@ async fn shape(planner: &Planner, query_id: i64) -> Result<Arc<Shape>> {
             complete = of_workers(fetched, query_id, &mut shape).await;
         }
     } else {
+        // Of a query that runs, more may come.
+        let ended = format!("SELECT 1 FROM sys.queries WHERE query_id = {query_id}");
+        let ended = run(planner, &ended).await?;
+        complete = ended.iter().any(|batch| batch.num_rows() > 0);
         let lineage = format!(
             "SELECT DISTINCT operator_id, input_operator_id, table_name
              FROM sys.lineage WHERE query_id = {query_id}"
