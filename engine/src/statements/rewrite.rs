@@ -10,6 +10,8 @@ use datafusion::physical_plan::{SendableRecordBatchStream, execute_stream};
 use datafusion::sql::sqlparser::ast::ObjectName;
 use futures::StreamExt;
 use skewer_cluster::write::Changes;
+use skewer_net::LostWorker;
+use skewer_net::identity::NodeId;
 use skewer_storage::{MASTER, NewSegment, SegmentMeta, TableMeta};
 use tokio::sync::OwnedMutexGuard;
 
@@ -140,6 +142,7 @@ impl Context {
         changes: Option<Changed>,
         moved: bool,
     ) -> Result<Vec<NewSegment>, Error> {
+        self.must_be_there(&on, table, &segments)?;
         let mut state = self.catalog.planning_state();
         state.config_mut().options_mut().execution.target_partitions = 1;
         let state = self.on_workers(&on.workers, state)?;
@@ -149,6 +152,31 @@ impl Context {
         let (segments, _) = on.adopt(stream).await?;
         drop(entered);
         Ok(segments)
+    }
+
+    /// A worker that has one of the segments may have been lost since their rows were read.
+    fn must_be_there(
+        &self,
+        on: &OnWorkers,
+        table: &TableMeta,
+        segments: &[Arc<SegmentMeta>],
+    ) -> Result<(), Error> {
+        let there = |owner| on.workers.list().iter().any(|at| at.number == owner);
+        let mut owners = segments.iter().map(|segment| segment.owner);
+        let gone = owners.find(|owner| *owner != MASTER && !there(*owner));
+        let Some(owner) = gone.filter(|_| !on.workers.shares_segments()) else {
+            return Ok(());
+        };
+        let lost = self.session.database_inner().lost(owner);
+        let lost = lost.unwrap_or_else(|| LostWorker {
+            name: NodeId(owner).to_string(),
+            reason: "it took no part as the statement began to write".to_owned(),
+        });
+        Err(Error::WorkerLost {
+            name: lost.name,
+            reason: lost.reason,
+            tables: vec![table.qualified_name()],
+        })
     }
 
     /// How many rows of a segment have one of the ids, which are sorted. Notes who has them.

@@ -174,6 +174,8 @@ impl Processes {
 
     /// Waits until workers have no other segments than those of the catalog.
     pub async fn has_no_orphans(&mut self) {
+        // What queries saw is not kept any longer.
+        self.rows("SET profile.snapshot_bytes = 0").await;
         for number in 1..=self.workers.len() {
             self.kill(Node::Worker(number));
             self.restart(Node::Worker(number)).await;
