@@ -248,7 +248,7 @@ impl Session {
     ///
     /// `volatility` says whether equal arguments give equal results, always
     /// ([`Volatility::Immutable`]) or within a statement ([`Volatility::Stable`]): only then may a
-    /// call be evaluated again to confirm what it took, and only immutable ones ahead.
+    /// call be evaluated ahead or again.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), skewer::Error> {

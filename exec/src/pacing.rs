@@ -189,9 +189,9 @@ impl Pacer {
     /// any order, ln n in the mean.
     ///
     /// Those are evaluated twice more. The values of the first evaluation are kept, so the second
-    /// may be the first to touch other memory, which the system (or the host of a virtual machine,
-    /// in pieces of 2 MiB that take milliseconds) has to supply just then. Its values are dropped,
-    /// and the third has their memory.
+    /// may be the first to touch other memory, which the system has to supply just then, or the host
+    /// of a virtual machine, which may take milliseconds. Its values are dropped, and the third has
+    /// their memory.
     fn time_row(
         &mut self,
         row: usize,

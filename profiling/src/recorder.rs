@@ -35,7 +35,7 @@ pub struct RecorderLimits {
 }
 
 impl Default for RecorderLimits {
-    /// 64 MiB are handed over: some 15 million edges of lineage at their usual size. 1 GiB, should
+    /// 64 MiB are handed over: some 12 million edges of lineage at their usual size. 1 GiB, should
     /// they not be written as fast as they come.
     fn default() -> Self {
         RecorderLimits {
