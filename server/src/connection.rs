@@ -126,43 +126,41 @@ pub(crate) async fn serve(
 ) -> Result<(), Broken> {
     // A second handle on the socket, since the first is busy with the statement.
     let watched = stream.as_fd().try_clone_to_owned()?;
-    let dialogue = async {
+    // Who asks to cancel something is gone at once: until a client is let in, what it has sent is
+    // read first.
+    let Some(client) = begin(stream, &shared).await? else {
+        return Ok(());
+    };
+    tracing::info!(%peer, user = client.user, process = client.registered.process, "connected");
+    let process = client.registered.process;
+    tokio::select! {
+        outcome = Connection::new(client, shared).run() => {
+            tracing::info!(%peer, process, "disconnected");
+            outcome
+        }
+        () = gone(watched) => Ok(()),
+    }
+}
+
+/// Lets a client in, if it wants to come in, and is in time.
+async fn begin(stream: TcpStream, shared: &Shared) -> Result<Option<Client>, Broken> {
+    let begin = async {
         let acceptor = Some(shared.tls.acceptor.clone());
-        let begin = async {
-            let Some(mut socket) = negotiate_tls::<()>(stream, acceptor).await? else {
-                return Ok(None);
-            };
-            socket.set_backpressure_boundary(BUFFER);
-            startup::admit(socket, &shared).await
+        let Some(mut socket) = negotiate_tls::<()>(stream, acceptor).await? else {
+            return Ok(None);
         };
-        let mut draining = shared.draining.clone();
-        let too_late = async {
-            let late = async {
-                end_of(&mut draining).await;
-                tokio::time::sleep(LATE).await;
-            };
-            // Whichever is first.
-            tokio::select! {
-                () = late => {}
-                () = tokio::time::sleep(STARTUP) => {}
-            }
-        };
-        let admitted = tokio::select! {
-            admitted = begin => admitted,
-            () = too_late => return Ok(()),
-        };
-        let Some(client) = admitted? else {
-            return Ok(());
-        };
-        tracing::info!(%peer, user = client.user, process = client.registered.process, "connected");
-        let process = client.registered.process;
-        let outcome = Connection::new(client, Arc::clone(&shared)).run().await;
-        tracing::info!(%peer, process, "disconnected");
-        outcome
+        socket.set_backpressure_boundary(BUFFER);
+        startup::admit(socket, shared).await
+    };
+    let mut draining = shared.draining.clone();
+    let late = async {
+        end_of(&mut draining).await;
+        tokio::time::sleep(LATE).await;
     };
     tokio::select! {
-        outcome = dialogue => outcome,
-        () = gone(watched) => Ok(()),
+        admitted = begin => admitted,
+        () = late => Ok(None),
+        () = tokio::time::sleep(STARTUP) => Ok(None),
     }
 }
 

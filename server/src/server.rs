@@ -230,3 +230,45 @@ async fn listen(address: &str) -> Result<TcpListener, ServerError> {
             },
         })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use futures::poll;
+    use pgwire::messages::ProtocolVersion;
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::TcpStream;
+
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_request_to_cancel_counts_although_its_client_is_gone_by_then() {
+        /// The code of the message.
+        const CANCEL: i32 = 80_877_102;
+        let data = tempfile::tempdir().unwrap();
+        let mut options = ServerOptions::new(data.path());
+        options.listen = "127.0.0.1:0".to_owned();
+        let database = Database::in_memory().unwrap();
+        let server = Server::bind(database, options).await.unwrap();
+        let connections = &server.shared.connections;
+        let registered = connections.register(ProtocolVersion::PROTOCOL3_0);
+        let secret = registered.secret.as_i32().unwrap();
+        let request = [16, CANCEL, registered.process, secret].map(i32::to_be_bytes);
+        let request = request.concat();
+        for attempt in 0..1_000 {
+            let mut statement = std::pin::pin!(registered.canceller.guard(pending::<()>()));
+            assert!(poll!(&mut statement).is_pending());
+            let connecting = TcpStream::connect(server.local_addr().unwrap());
+            let mut client = connecting.await.unwrap();
+            client.write_all(&request).await.unwrap();
+            drop(client);
+            let (stream, peer) = server.listener.accept().await.unwrap();
+            let served = tokio::spawn(serve(stream, peer, Arc::clone(&server.shared)));
+            served.await.unwrap();
+            assert!(poll!(&mut statement).is_ready(), "attempt {attempt}");
+        }
+        // A runtime within a runtime must not be dropped here.
+        tokio::task::spawn_blocking(|| drop(server)).await.unwrap();
+    }
+}
