@@ -157,6 +157,7 @@ impl Worker {
                 let directory = directory()?;
                 // A token is good for one worker: it is not spent on one that cannot start.
                 directory.must_be_free()?;
+                options.net.can_listen(resolve(&options.listen)?)?;
                 runtime.block_on(enter(token, &options, &identity))?;
                 directory
             }

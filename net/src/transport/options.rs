@@ -140,6 +140,14 @@ impl NetOptions {
         config
     }
 
+    /// Whether a node could listen on `address` now.
+    ///
+    /// # Errors
+    /// [`NetError::Listen`] if it could not, with the reason.
+    pub fn can_listen(&self, address: SocketAddr) -> Result<(), NetError> {
+        self.socket(address).map(drop)
+    }
+
     /// A UDP socket with large buffers, and its receive buffer's size.
     pub(crate) fn socket(&self, address: SocketAddr) -> Result<(UdpSocket, usize), NetError> {
         let wrong = |error: std::io::Error| NetError::Listen {
