@@ -407,7 +407,11 @@ impl Evaluation {
                     rows,
                     ps: (each * 1000.0) as u64,
                     error_ps: ((total - each) * 1000.0) as u64,
-                    method: Method::Apportioned,
+                    // One row has all of the time.
+                    method: match rows {
+                        1 => Method::Measured,
+                        _ => Method::Apportioned,
+                    },
                 }]
             }
         };
