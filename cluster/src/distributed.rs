@@ -23,6 +23,7 @@ use crate::in_place::unwrapped;
 use crate::placement::Placement;
 use crate::task::TaskPlace;
 use crate::travel::{Stays, can_be_cut, can_travel};
+use crate::window_order::sorted_by_name;
 use crate::workers::Probe;
 use crate::write::Writing;
 
@@ -97,6 +98,7 @@ async fn cut_for(
             .await
             .map_err(refused);
     }
+    let plan = &sorted_by_name(plan).map_err(refused)?;
     can_be_cut(plan, placement.store())?;
     let writing = Writing::of(state.config());
     let plan = match &writing {

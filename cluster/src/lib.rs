@@ -24,6 +24,7 @@
 //! * [`workers`]: the workers of a database, and the session of a query
 //! * [`distributed`]: from a physical plan to a distributed one
 //! * [`travel`]: which plans can be sent
+//! * `window_order`: windows whose order is that of the columns they name
 //! * [`placement`]: which worker scans which segments and runs which task
 //! * `sys`: which node scans what of schema `sys`
 //! * [`colocation`]: which rows need not be sent to each other, since they are on one worker
@@ -56,6 +57,7 @@ pub mod sent;
 mod sys;
 pub mod task;
 pub mod travel;
+mod window_order;
 pub mod workers;
 pub mod write;
 

@@ -8,21 +8,27 @@ use datafusion::datasource::memory::{DataSourceExec, MemorySourceConfig};
 use datafusion::datasource::physical_plan::FileScanConfig;
 use datafusion::execution::TaskContext;
 use datafusion::execution::object_store::ObjectStoreUrl;
+use datafusion::physical_expr::window::SlidingAggregateWindowExpr;
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::analyze::AnalyzeExec;
 use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::explain::ExplainExec;
 use datafusion::physical_plan::placeholder_row::PlaceholderRowExec;
 use datafusion::physical_plan::recursive_query::RecursiveQueryExec;
-use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
-use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
+use datafusion::physical_plan::windows::{
+    BoundedWindowAggExec, PlainAggregateWindowExpr, WindowAggExec,
+};
 use datafusion_distributed::{
     DistributedCodec, DistributedExec, DistributedLeafExec, MaybeEncoded,
 };
 use datafusion_proto::bytes::physical_plan_from_bytes_with_proto_converter;
 use datafusion_proto::physical_plan::DeduplicatingProtoConverter;
 
+use skewer_exec::FrameCapture;
+
 use crate::codec::encode_plan;
 use crate::sys;
+use crate::window_order::is_sorted_otherwise;
 
 /// A leaf of a plan, as far as workers are concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,8 +115,14 @@ pub fn can_be_cut(plan: &Arc<dyn ExecutionPlan>, store: &ObjectStoreUrl) -> Resu
             stays = Some(Stays::Operator(node.name().to_owned()));
             return Ok(TreeNodeRecursion::Stop);
         }
-        if groups_by_a_constant(node) {
-            stays = Some(Stays::Operator("a window over a constant".to_owned()));
+        if loses_something(node) {
+            stays = Some(Stays::Operator(
+                "a window with FILTER or IGNORE NULLS".to_owned(),
+            ));
+            return Ok(TreeNodeRecursion::Stop);
+        }
+        if is_sorted_otherwise(node) {
+            stays = Some(Stays::Operator("a window over what is equal".to_owned()));
             return Ok(TreeNodeRecursion::Stop);
         }
         if node.children().is_empty() {
@@ -133,10 +145,10 @@ pub fn can_be_cut(plan: &Arc<dyn ExecutionPlan>, store: &ObjectStoreUrl) -> Resu
     }
 }
 
-/// Whether `plan` is a window whose rows need no sorting since what they are grouped by is the
-/// same for all of them: nobody knows that any more on the other side of an exchange, and windows
-/// insist on it when they run.
-fn groups_by_a_constant(plan: &Arc<dyn ExecutionPlan>) -> bool {
+/// Whether `plan` is a window of which DataFusion 55.2 does not encode everything: filters, whether
+/// NULLs are ignored, and whether a function is evaluated backwards would be gone on the other side.
+/// Only the text of a window function tells.
+fn loses_something(plan: &Arc<dyn ExecutionPlan>) -> bool {
     let windows = if let Some(window) = plan.downcast_ref::<WindowAggExec>() {
         window.window_expr()
     } else if let Some(window) = plan.downcast_ref::<BoundedWindowAggExec>() {
@@ -144,9 +156,22 @@ fn groups_by_a_constant(plan: &Arc<dyn ExecutionPlan>) -> bool {
     } else {
         return false;
     };
-    let known = plan.children()[0].equivalence_properties();
-    let mut keys = windows.iter().flat_map(|window| window.partition_by());
-    keys.any(|key| known.is_expr_constant(key).is_some())
+    windows.iter().any(|window| {
+        let function = window.as_any();
+        let aggregate = match function.downcast_ref::<PlainAggregateWindowExpr>() {
+            Some(plain) => Some(plain.get_aggregate_expr()),
+            None => function
+                .downcast_ref::<SlidingAggregateWindowExpr>()
+                .map(SlidingAggregateWindowExpr::get_aggregate_expr),
+        };
+        if aggregate.is_some_and(|aggregate| aggregate.fun().inner().is::<FrameCapture>()) {
+            return false;
+        }
+        let text = format!("{window:?}");
+        ["filter: Some(", "ignore_nulls: true", "is_reversed: true"]
+            .into_iter()
+            .any(|lost| text.contains(lost))
+    })
 }
 
 /// Whether the parts of a plan that has been cut come back from their bytes: what cannot be

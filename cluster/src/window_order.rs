@@ -1,0 +1,144 @@
+//! Windows whose input is sorted by the very columns that they name.
+//!
+//! The planner sorts by whichever of equal columns it comes to first, and by no constant. Why the
+//! rows are in the window's order then may be known only below an exchange: on the other side of it
+//! nobody knows any more, and windows insist on their order when they run.
+
+use std::sync::Arc;
+
+use datafusion::common::Result;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::physical_expr::{LexOrdering, LexRequirement, PhysicalSortExpr};
+use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
+use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
+use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, InputOrderMode};
+
+/// The order that a window insists on.
+fn required(plan: &Arc<dyn ExecutionPlan>) -> Option<LexRequirement> {
+    if let Some(window) = plan.downcast_ref::<BoundedWindowAggExec>() {
+        // Otherwise it looks for the groups itself.
+        if window.input_order_mode != InputOrderMode::Sorted {
+            return None;
+        }
+    } else if !plan.is::<WindowAggExec>() {
+        return None;
+    }
+    let required = plan.required_input_ordering().into_iter().next()??;
+    Some(required.into_single())
+}
+
+/// Whether `order` begins with the very columns of `required`.
+fn is_literally(order: &LexOrdering, required: &LexRequirement) -> bool {
+    order.len() >= required.len()
+        && order.iter().zip(required.iter()).all(|(by, required)| {
+            by.expr.eq(&required.expr) && required.options.is_none_or(|o| o == by.options)
+        })
+}
+
+/// `order` with the columns of `required` before its own: each sorted as the one of `order` that it is
+/// equal to in `input`, so that the rows come in the same order.
+fn with_names(
+    order: &LexOrdering,
+    required: &LexRequirement,
+    input: &Arc<dyn ExecutionPlan>,
+) -> Option<LexOrdering> {
+    let known = input.equivalence_properties();
+    let named = required.iter().map(|required| {
+        let class = known.eq_group().get_equivalence_class(&required.expr);
+        let is_same = |by: &&PhysicalSortExpr| {
+            by.expr.eq(&required.expr) || class.is_some_and(|class| class.contains(&by.expr))
+        };
+        let options = order.iter().find(is_same).map(|by| by.options);
+        let options = options.or(required.options).unwrap_or_default();
+        PhysicalSortExpr::new(Arc::clone(&required.expr), options)
+    });
+    LexOrdering::new(named.chain(order.iter().cloned()))
+}
+
+/// How the input of a window is sorted.
+enum Sorted {
+    /// As required.
+    Literally,
+    /// As required, now that this takes its place.
+    Replaced(Arc<dyn ExecutionPlan>),
+    /// By something else that comes to the same, or by no operator that could be changed.
+    Otherwise,
+}
+
+fn sorted(input: &Arc<dyn ExecutionPlan>, by: &LexRequirement) -> Result<Sorted> {
+    if let Some(sort) = input.downcast_ref::<SortExec>() {
+        if is_literally(sort.expr(), by) {
+            return Ok(Sorted::Literally);
+        }
+        // Of rows that are equal in its order a limit may take any; not of others.
+        let Some(order) = with_names(sort.expr(), by, sort.input()) else {
+            return Ok(Sorted::Otherwise);
+        };
+        if sort.fetch().is_some() {
+            return Ok(Sorted::Otherwise);
+        }
+        let replaced = SortExec::new(order, Arc::clone(sort.input()))
+            .with_preserve_partitioning(sort.preserve_partitioning());
+        return Ok(Sorted::Replaced(Arc::new(replaced)));
+    }
+    if let Some(merge) = input.downcast_ref::<SortPreservingMergeExec>() {
+        return Ok(match sorted(merge.input(), by)? {
+            Sorted::Replaced(input) if merge.fetch().is_none() => {
+                let order = with_names(merge.expr(), by, merge.input());
+                order.map_or(Sorted::Otherwise, |order| {
+                    Sorted::Replaced(Arc::new(SortPreservingMergeExec::new(order, input)))
+                })
+            }
+            Sorted::Literally if is_literally(merge.expr(), by) => Sorted::Literally,
+            _ => Sorted::Otherwise,
+        });
+    }
+    // Windows leave the order as it is: one below has seen to it already.
+    match required(input) {
+        Some(below) if is_literally(&LexOrdering::from(below.clone()), by) => {
+            match sorted(input.children()[0], &below)? {
+                Sorted::Literally => Ok(Sorted::Literally),
+                _ => Ok(Sorted::Otherwise),
+            }
+        }
+        _ => Ok(Sorted::Otherwise),
+    }
+}
+
+/// `plan` whose windows' inputs are sorted by the columns that the windows name, where they are
+/// sorted for a window.
+///
+/// # Errors
+/// Those of putting operators together.
+pub(crate) fn sorted_by_name(plan: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    let sorted = Arc::clone(plan).transform_up(|window| {
+        let Some(by) = required(&window) else {
+            return Ok(Transformed::no(window));
+        };
+        match sorted(window.children()[0], &by)? {
+            Sorted::Replaced(input) => Ok(Transformed::yes(replace_children_if_necessary(
+                window,
+                vec![input],
+            )?)),
+            Sorted::Literally | Sorted::Otherwise => Ok(Transformed::no(window)),
+        }
+    });
+    Ok(sorted?.data)
+}
+
+/// Whether `plan` is a window whose input has the right order only since columns are equal or
+/// constant.
+pub(crate) fn is_sorted_otherwise(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let Some(by) = required(plan) else {
+        return false;
+    };
+    let input = plan.children()[0];
+    let known = input.equivalence_properties();
+    let has_others = by.iter().any(|by| {
+        known.is_expr_constant(&by.expr).is_some()
+            || known.eq_group().get_equivalence_class(&by.expr).is_some()
+    });
+    has_others && !matches!(sorted(input, &by), Ok(Sorted::Literally))
+}
