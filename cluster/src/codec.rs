@@ -19,12 +19,14 @@ use datafusion_proto::protobuf::PhysicalExprNode;
 use prost::Message;
 use serde::{Deserialize, Serialize};
 use skewer_exec::{
-    CarriedLatency, Exchange, LineageCapture, MeasuredRecords, NumberedExec, Observed,
-    OutputRecordsExec, ProfiledExec, SampledRowId, SingleValue, TimedEvaluationExec,
+    CarriedLatency, Exchange, FrameCapture, LineageCapture, MeasuredRecords, NumberedExec,
+    Observed, OutputRecordsExec, ProfiledExec, SampledRowId, SingleValue, TimedEvaluationExec,
     TimedExpressions,
 };
 
-use crate::records::{EncodedCapture, EncodedCarried, EncodedOutputs, EncodedSource};
+use crate::records::{
+    EncodedCapture, EncodedCarried, EncodedFrames, EncodedOutputs, EncodedSource,
+};
 use crate::sys::{self, EncodedScan};
 use crate::task::TaskPlace;
 use crate::write::{self, EncodedWrite};
@@ -124,6 +126,8 @@ enum EncodedAggregate {
     Capture(EncodedCapture),
     /// [`CarriedLatency`].
     Carried(Vec<EncodedCarried>),
+    /// [`FrameCapture`].
+    Frames(EncodedFrames),
     /// [`SingleValue`].
     SingleValue,
 }
@@ -138,6 +142,9 @@ impl EncodedAggregate {
         if let Some(carried) = inner.downcast_ref::<CarriedLatency>() {
             let inputs = carried.inputs().iter().map(Into::into);
             return Some(Self::Carried(inputs.collect()));
+        }
+        if let Some(frames) = inner.downcast_ref::<FrameCapture>() {
+            return Some(Self::Frames(frames.into()));
         }
         inner.is::<SingleValue>().then_some(Self::SingleValue)
     }
@@ -372,6 +379,10 @@ impl PhysicalExtensionCodec for SkewerCodec {
             EncodedAggregate::Capture(capture) => {
                 let place = self.place()?;
                 return place.records.capture(name, capture, &place.recorder);
+            }
+            EncodedAggregate::Frames(frames) => {
+                let place = self.place()?;
+                AggregateUDF::from(place.records.frames(name, frames, &place.recorder)?)
             }
             EncodedAggregate::Carried(inputs) => {
                 let inputs = inputs.into_iter().map(Into::into);

@@ -16,8 +16,8 @@ use datafusion_distributed::DistributedTaskContext;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use skewer_exec::{
-    AggregateSource, CapturedInput, CarriedInput, Hidden, KeySample, LineageCapture,
-    OutputRecordsExec, RecordSource, ResultRecords, ResultTask, ScanSource,
+    AggregateSource, CapturedFrames, CapturedInput, CarriedInput, FrameCapture, Hidden, KeySample,
+    LineageCapture, OutputRecordsExec, RecordSource, ResultRecords, ResultTask, ScanSource,
 };
 use skewer_profiling::{Recorder, Sources};
 
@@ -44,6 +44,13 @@ pub(crate) enum EncodedSource {
 pub(crate) struct EncodedCapture {
     inputs: Vec<EncodedInput>,
     groups: Operators,
+}
+
+/// [`CapturedFrames`].
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum EncodedFrames {
+    Logged(EncodedCapture),
+    Carried(Vec<EncodedCarried>),
 }
 
 /// [`CapturedInput`].
@@ -139,16 +146,35 @@ impl From<&RecordSource> for EncodedSource {
     }
 }
 
-impl From<&LineageCapture> for EncodedCapture {
-    fn from(capture: &LineageCapture) -> Self {
-        let inputs = capture.inputs().iter().map(|input| EncodedInput {
+impl EncodedCapture {
+    fn new(inputs: &[CapturedInput], groups: &AggregateSource) -> Self {
+        let inputs = inputs.iter().map(|input| EncodedInput {
             source: (&input.source).into(),
             id_argument: input.id_argument,
             latency_arguments: input.latency_arguments.clone(),
         });
         Self {
             inputs: inputs.collect(),
-            groups: capture.groups().operators(),
+            groups: groups.operators(),
+        }
+    }
+}
+
+impl From<&LineageCapture> for EncodedCapture {
+    fn from(capture: &LineageCapture) -> Self {
+        Self::new(capture.inputs(), capture.groups())
+    }
+}
+
+impl From<&FrameCapture> for EncodedFrames {
+    fn from(capture: &FrameCapture) -> Self {
+        match capture.frames() {
+            CapturedFrames::Logged(inputs, frames) => {
+                Self::Logged(EncodedCapture::new(inputs, frames))
+            }
+            CapturedFrames::Carried(inputs) => {
+                Self::Carried(inputs.iter().map(Into::into).collect())
+            }
         }
     }
 }
@@ -190,6 +216,50 @@ impl QueryRecords {
         Ok(Arc::clone(known))
     }
 
+    /// What a definition says is captured, and what gives ids to what is made of it.
+    fn captured(
+        &self,
+        capture: EncodedCapture,
+    ) -> Result<(Vec<CapturedInput>, Arc<AggregateSource>)> {
+        let inputs = capture.inputs.into_iter().map(|input| {
+            Ok(CapturedInput {
+                source: self.source(input.source)?,
+                id_argument: input.id_argument,
+                latency_arguments: input.latency_arguments,
+            })
+        });
+        Ok((
+            inputs.collect::<Result<_>>()?,
+            self.aggregate(capture.groups)?,
+        ))
+    }
+
+    /// The function of a window's definition, called `name`, which logs to `recorder`.
+    ///
+    /// # Errors
+    /// If no plan has such a function.
+    pub(crate) fn frames(
+        &self,
+        name: &str,
+        frames: EncodedFrames,
+        recorder: &Arc<Recorder>,
+    ) -> Result<FrameCapture> {
+        let captured = match frames {
+            EncodedFrames::Logged(capture) => {
+                let (inputs, frames) = self.captured(capture)?;
+                CapturedFrames::Logged(inputs, frames)
+            }
+            EncodedFrames::Carried(inputs) => {
+                CapturedFrames::Carried(inputs.into_iter().map(Into::into).collect())
+            }
+        };
+        Ok(FrameCapture::new(
+            name.to_owned(),
+            Arc::clone(recorder),
+            captured,
+        ))
+    }
+
     /// The function of a definition, called `name`, which logs to `recorder`; always the same for
     /// a name.
     ///
@@ -201,15 +271,7 @@ impl QueryRecords {
         capture: EncodedCapture,
         recorder: &Arc<Recorder>,
     ) -> Result<Arc<AggregateUDF>> {
-        let inputs = capture.inputs.into_iter().map(|input| {
-            Ok(CapturedInput {
-                source: self.source(input.source)?,
-                id_argument: input.id_argument,
-                latency_arguments: input.latency_arguments,
-            })
-        });
-        let inputs = inputs.collect::<Result<_>>()?;
-        let groups = self.aggregate(capture.groups)?;
+        let (inputs, groups) = self.captured(capture)?;
         let mut captures = self.captures.lock();
         let known = captures.entry(name.to_owned()).or_insert_with(|| {
             let capture =

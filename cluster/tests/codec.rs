@@ -5,7 +5,9 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::Result;
 use datafusion::execution::TaskContext;
-use datafusion::logical_expr::{AggregateUDF, AggregateUDFImpl, Operator, ScalarUDF};
+use datafusion::logical_expr::{
+    AggregateUDF, AggregateUDFImpl, Operator, ScalarUDF, WindowFrame, WindowFunctionDefinition,
+};
 use datafusion::physical_expr::aggregate::AggregateExprBuilder;
 use datafusion::physical_expr::expressions::{binary, col, lit};
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
@@ -13,6 +15,9 @@ use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode, Physic
 use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::windows::{
+    PlainAggregateWindowExpr, WindowAggExec, create_window_expr,
+};
 use datafusion::physical_plan::{ExecutionPlan, Partitioning, displayable};
 use datafusion::prelude::SessionContext;
 use datafusion_distributed::{
@@ -23,10 +28,10 @@ use datafusion_proto::physical_plan::DeduplicatingProtoConverter;
 use skewer_cluster::codec::{SkewerCodec, encode_plan};
 use skewer_cluster::{TaskPlace, WorkerQuery};
 use skewer_exec::{
-    AggregateSource, CapturedInput, CarriedInput, CarriedLatency, Exchange, Hidden, KeySample,
-    LineageCapture, MeasuredRecords, NumberedExec, Observed, OutputRecordsExec, ProfiledExec,
-    RecordSource, ResultRecords, ResultTask, SampledRowId, ScanSource, TimedEvaluationExec,
-    TimedExpressions,
+    AggregateSource, CapturedFrames, CapturedInput, CarriedInput, CarriedLatency, Exchange,
+    FrameCapture, Hidden, KeySample, LineageCapture, MeasuredRecords, NumberedExec, Observed,
+    OutputRecordsExec, ProfiledExec, RecordSource, ResultRecords, ResultTask, SampledRowId,
+    ScanSource, TimedEvaluationExec, TimedExpressions,
 };
 use skewer_profiling::{Level, Recorder, RecorderLimits};
 
@@ -229,6 +234,75 @@ fn what_carries_latencies_comes_back_with_its_inputs() {
     let carried: &CarriedLatency = capture_of(&decoded);
     assert_eq!(carried.name(), "capture_2");
     assert_eq!(carried.inputs(), inputs);
+}
+
+/// `function(id, a) OVER (PARTITION BY a)`.
+fn over_partitions(function: FrameCapture) -> Arc<dyn ExecutionPlan> {
+    let schema = source().schema();
+    let [id, a] = ["id", "a"].map(|name| col(name, &schema).unwrap());
+    let name = function.name().to_owned();
+    let window = create_window_expr(
+        &WindowFunctionDefinition::AggregateUDF(Arc::new(AggregateUDF::from(function))),
+        name,
+        &[id, Arc::clone(&a)],
+        &[a],
+        &[],
+        Arc::new(WindowFrame::new(None)),
+        schema,
+        false,
+        false,
+        None,
+    );
+    let plan = WindowAggExec::try_new(vec![window.unwrap()], source(), false);
+    Arc::new(plan.unwrap())
+}
+
+fn frames_of(plan: &Arc<dyn ExecutionPlan>) -> &FrameCapture {
+    let window = plan.downcast_ref::<WindowAggExec>().expect("a window");
+    let function = window.window_expr()[0].as_any();
+    let function: &PlainAggregateWindowExpr = function.downcast_ref().expect("an aggregate");
+    let function = function.get_aggregate_expr().fun().inner();
+    function.downcast_ref().expect("a capture")
+}
+
+#[test]
+fn what_captures_frames_comes_back_with_its_inputs_and_operators() {
+    let frames = Arc::new(AggregateSource::default());
+    frames.add_operator(4, 5);
+    let inputs = vec![CapturedInput {
+        source: RecordSource::Scan(Arc::new(ScanSource::of("main.t", 6))),
+        id_argument: 0,
+        latency_arguments: vec![],
+    }];
+    let logged = CapturedFrames::Logged(inputs, frames);
+    let name = || "frame_1".to_owned();
+    let plan = over_partitions(FrameCapture::new(name(), recorder(), logged));
+    let query = on_worker();
+    let [one, other] = [(); 2].map(|()| there_and_back(Arc::clone(&plan), &query));
+    let (one, other) = (frames_of(&one), frames_of(&other));
+    assert_eq!(one.name(), "frame_1");
+    let (CapturedFrames::Logged(inputs, ids), CapturedFrames::Logged(_, others)) =
+        (one.frames(), other.frames())
+    else {
+        panic!("{:?} {:?}", one.frames(), other.frames());
+    };
+    assert_eq!(inputs[0].source.operator_of(0), 6);
+    assert_eq!(ids.operators(), [(4, 5)]);
+    // All tasks of a query on a worker take ids from the same place.
+    assert!(Arc::ptr_eq(ids, others));
+
+    let carried = vec![CarriedInput {
+        records: 0,
+        latencies: vec![],
+    }];
+    let function = CapturedFrames::Carried(carried.clone());
+    let plan = over_partitions(FrameCapture::new(name(), recorder(), function));
+    let decoded = there_and_back(plan, &query);
+    let decoded = frames_of(&decoded);
+    let CapturedFrames::Carried(inputs) = decoded.frames() else {
+        panic!("{:?}", decoded.frames());
+    };
+    assert_eq!(*inputs, carried);
 }
 
 #[test]

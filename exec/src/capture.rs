@@ -203,7 +203,7 @@ impl GroupedCapture {
     /// The accumulator's identity; the operator being executed on this thread is its own.
     fn identity(&mut self) -> Identity {
         *self.identity.get_or_insert_with(|| {
-            let position = here();
+            let position = position::here();
             Identity {
                 position,
                 operator_id: position.operator_id,
@@ -300,15 +300,6 @@ impl GroupedCapture {
             .map(|traced| NullBuffer::from_iter(traced.drain(..emitted)));
         Arc::new(Int64Array::new(ids.collect(), traced))
     }
-}
-
-/// The operator being executed on this thread.
-fn here() -> Position {
-    position::current().unwrap_or(Position {
-        fragment_id: -1,
-        operator_id: -1,
-        partition: -1,
-    })
 }
 
 /// Edges from the records of one operator.
@@ -512,7 +503,7 @@ impl GroupsAccumulator for GroupedCapture {
     ) -> Result<Vec<ArrayRef>> {
         let rows = values.first().map_or(0, Array::len);
         let mut alone = GroupedCapture::new(Arc::clone(&self.capture));
-        let position = here();
+        let position = position::here();
         let worker = self.capture.recorder.worker_id();
         let groups = &self.capture.groups;
         alone.identity = Some(Identity {

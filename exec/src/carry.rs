@@ -48,6 +48,32 @@ fn fields() -> Fields {
     ])
 }
 
+/// The type of what a record carries.
+pub(crate) fn data_type() -> DataType {
+    DataType::Struct(fields())
+}
+
+/// What each row carries of all its records together, if it has any.
+pub(crate) fn of_rows(
+    columns: &[ArrayRef],
+    inputs: &[CarriedInput],
+    count: usize,
+) -> Result<Vec<Option<Carried>>> {
+    let mut rows: Vec<Option<Carried>> = vec![None; count];
+    for input in inputs {
+        for_each(columns, input, |row, carried| {
+            rows[row] = Some(rows[row].map_or(carried, |others| others.and(carried)));
+        })?;
+    }
+    Ok(rows)
+}
+
+/// A value that carries a record's latencies, or none.
+pub(crate) fn scalar(carried: Option<Carried>) -> Result<ScalarValue> {
+    let row = (carried.unwrap_or(Carried::OF_NOTHING), carried.is_some());
+    ScalarValue::try_from_array(&struct_array(std::iter::once(row)), 0)
+}
+
 /// Calls `each` with the row and what it carries of each record of `input` among `columns`.
 fn for_each(
     columns: &[ArrayRef],
@@ -160,7 +186,7 @@ impl AggregateUDFImpl for CarriedLatency {
     }
 
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
-        Ok(DataType::Struct(fields()))
+        Ok(data_type())
     }
 
     fn accumulator(&self, _: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
@@ -169,7 +195,7 @@ impl AggregateUDFImpl for CarriedLatency {
 
     fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
         let name = format!("{}[carried]", args.name);
-        let field = Field::new(name, DataType::Struct(fields()), true);
+        let field = Field::new(name, data_type(), true);
         Ok(vec![Arc::new(field)])
     }
 
@@ -376,12 +402,7 @@ impl Blamed {
 
     /// More result rows, of which `inputs` are columns.
     pub(crate) fn add(&mut self, batch: &RecordBatch) -> Result<()> {
-        let mut rows: Vec<Option<Carried>> = vec![None; batch.num_rows()];
-        for input in self.inputs.iter() {
-            for_each(batch.columns(), input, |row, carried| {
-                rows[row] = Some(rows[row].map_or(carried, |others| others.and(carried)));
-            })?;
-        }
+        let rows = of_rows(batch.columns(), &self.inputs, batch.num_rows())?;
         rows.into_iter()
             .flatten()
             .for_each(|row| self.impacts.add(row));

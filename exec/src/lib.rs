@@ -9,6 +9,7 @@
 //! * [`numbered`]: the same in plans that are sent to workers
 //! * [`key_sample`]: which keys an exchange hashes most
 //! * [`capture`]: the aggregate function that logs which records went into which group
+//! * [`frames`]: the window function that makes a record of the rows in each row's frame
 //! * [`carry`]: the aggregate function that carries latencies on where no log is kept
 //! * [`timed_evaluation`]: evaluating expressions and timing records
 //! * [`pacing`]: how single slow records are found without timing each
@@ -24,6 +25,7 @@ mod batch_bytes;
 pub mod capture;
 pub mod carry;
 mod confirm;
+pub mod frames;
 pub mod identity;
 pub mod key_sample;
 pub mod long_values;
@@ -42,6 +44,7 @@ pub mod timed_evaluation;
 pub use batch_bytes::batch_bytes;
 pub use capture::{CapturedInput, LineageCapture};
 pub use carry::{CarriedInput, CarriedLatency};
+pub use frames::{CapturedFrames, FrameCapture};
 pub use identity::{IdentifiedTable, ROW_ID};
 pub use key_sample::KeySample;
 pub use numbered::NumberedExec;

@@ -71,6 +71,15 @@ pub fn current() -> Option<Position> {
     STACK.with_borrow(|stack| stack.last().map(|call| call.position))
 }
 
+/// The innermost position on this thread; one of no operator outside all of them.
+pub(crate) fn here() -> Position {
+    current().unwrap_or(Position {
+        fragment_id: -1,
+        operator_id: -1,
+        partition: -1,
+    })
+}
+
 /// The innermost operator's stream: its number, and the ticks that the operator has spent in itself
 /// until now. 0 and 0 outside every instrumented operator.
 pub fn own_ticks() -> (u64, u64) {

@@ -20,7 +20,8 @@ const SEQUENCE_BITS: u32 = 32;
 const ACCUMULATOR_BITS: u32 = 15;
 
 /// Bits that number the operators of an aggregate. There are at most three (partial, reduced,
-/// final), each with a second number for merging what it has spilled.
+/// final), each with a second number for merging what it has spilled; a window has frames, and the
+/// levels of their parts.
 const OPERATOR_BITS: u32 = 4;
 
 /// Bits of a worker's number.
@@ -43,7 +44,7 @@ const UNKNOWN: i64 = -1;
 pub enum RecordSource {
     /// Base records of a table.
     Scan(Arc<ScanSource>),
-    /// Groups of an aggregate.
+    /// Groups of an aggregate, or frames of a window.
     Aggregate(Arc<AggregateSource>),
 }
 
@@ -107,7 +108,8 @@ impl ScanSource {
 }
 
 /// An aggregate that gives its groups ids: one or more operators (partial and final), each with
-/// an accumulator for every partition. Every worker has its own.
+/// an accumulator for every partition. Every worker has its own. So has a window of the frames of
+/// its rows, whose operators are whole frames and the levels of their parts.
 #[derive(Debug, Default)]
 pub struct AggregateSource {
     /// Its operators, each with the operator number for merging groups that it had spilled:

@@ -7,13 +7,19 @@ use datafusion::catalog::default_table_source::source_as_provider;
 use datafusion::common::Result;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_expr::window::SlidingAggregateWindowExpr;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
+use datafusion::physical_plan::windows::{
+    BoundedWindowAggExec, PlainAggregateWindowExpr, WindowAggExec,
+};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, displayable};
+use skewer_exec::frames::OPERATOR_PAIRS;
 use skewer_exec::{
-    AggregateSource, Exchange, IdentifiedTable, KeySample, LineageCapture, NumberedExec, Observed,
-    OutputRecordsExec, ProfiledExec, ROW_ID, ScanSource, is_exchange,
+    AggregateSource, CapturedFrames, Exchange, FrameCapture, IdentifiedTable, KeySample,
+    LineageCapture, NumberedExec, Observed, OutputRecordsExec, ProfiledExec, ROW_ID, ScanSource,
+    is_exchange,
 };
 use skewer_profiling::{Fragment, Operator, Recorder};
 
@@ -215,6 +221,9 @@ impl Instrumentation<'_> {
             captures: captured.is_some(),
             table_name: self.scanned_table(shown.as_ref()),
         });
+        for frames in captured_frames(plan.as_ref()) {
+            self.number_frames(&frames, place.fragment_id, operator_id);
+        }
         let (plan, mut leaves) = self.wrap_children(plan, place, operator_id, cut.as_ref())?;
         if leaves.is_empty() && plan.children().is_empty() {
             leaves.push(operator_id);
@@ -238,6 +247,31 @@ impl Instrumentation<'_> {
             None => Arc::new(ProfiledExec::observing(observed)),
         };
         Ok((wrapped, leaves))
+    }
+
+    /// Gives numbers to what window `operator_id` makes of the frames of its rows.
+    fn number_frames(&mut self, frames: &AggregateSource, fragment_id: i64, operator_id: i64) {
+        for pair in 0..OPERATOR_PAIRS {
+            let numbers = [self.next_operator(), self.next_operator()];
+            frames.add_operator(numbers[0], numbers[1]);
+            for (of_pair, number) in numbers.into_iter().enumerate() {
+                let name = match 2 * pair + of_pair {
+                    0 => "frames of rows",
+                    _ => "parts of frames",
+                };
+                self.rows.push(Operator {
+                    fragment_id,
+                    operator_id: number,
+                    parent_operator_id: Some(operator_id),
+                    name: name.to_owned(),
+                    details: String::new(),
+                    estimated_rows: None,
+                    sql_span: None,
+                    captures: true,
+                    table_name: None,
+                });
+            }
+        }
     }
 
     /// Wraps what is below operator `operator_id`.
@@ -379,6 +413,35 @@ fn captured_groups(plan: &dyn ExecutionPlan) -> Option<Arc<AggregateSource>> {
         let capture = function.fun().inner().downcast_ref::<LineageCapture>()?;
         Some(Arc::clone(capture.groups()))
     })
+}
+
+/// The frames that a window's `frame_capture` gives ids to.
+fn captured_frames(plan: &dyn ExecutionPlan) -> Vec<Arc<AggregateSource>> {
+    let functions = match plan.downcast_ref::<BoundedWindowAggExec>() {
+        Some(window) => window.window_expr(),
+        None => plan
+            .downcast_ref::<WindowAggExec>()
+            .map_or(&[][..], |window| window.window_expr()),
+    };
+    let frames = functions.iter().filter_map(|function| {
+        let function = function.as_any();
+        let function = match function.downcast_ref::<SlidingAggregateWindowExpr>() {
+            Some(sliding) => sliding.get_aggregate_expr(),
+            None => function
+                .downcast_ref::<PlainAggregateWindowExpr>()?
+                .get_aggregate_expr(),
+        };
+        match function
+            .fun()
+            .inner()
+            .downcast_ref::<FrameCapture>()?
+            .frames()
+        {
+            CapturedFrames::Logged(_, frames) => Some(Arc::clone(frames)),
+            CapturedFrames::Carried(_) => None,
+        }
+    });
+    frames.collect()
 }
 
 fn estimated_rows(plan: &dyn ExecutionPlan) -> Option<i64> {

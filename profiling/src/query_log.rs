@@ -61,6 +61,8 @@ impl QueryLog {
     }
 
     fn new(recorder: &Recorder, query: Option<QueryRow>, worker: Option<WorkerRow>) -> QueryLog {
+        // First: edges that still wait for others are counted, and may be handed over, as it takes them.
+        let events = recorder.take();
         QueryLog {
             origin: recorder.origin(),
             worker,
@@ -70,7 +72,7 @@ impl QueryLog {
             memory: recorder.memory()
                 + size_of::<QueryLog>()
                 + query.as_ref().map_or(0, SysRow::text_bytes),
-            events: recorder.take(),
+            events,
             query,
         }
     }

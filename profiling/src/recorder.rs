@@ -1,5 +1,6 @@
 //! Collects the events of one query.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
@@ -8,6 +9,7 @@ use parking_lot::Mutex;
 
 use crate::chunks::{LatencyChunk, LineageChunk, MAX_RECORDS, OutputChunk};
 use crate::definition::{Origin, SysRow};
+use crate::edges::{Edges, EdgesOf};
 use crate::level::Level;
 use crate::lineage_mode::LineageMode;
 use crate::metrics::{self, Baseline};
@@ -20,6 +22,9 @@ use crate::tables::{
     ProfilerOverhead, TuplesSent, WorkerMetric, WorkerRow,
 };
 use crate::ticks::Scale;
+
+/// Edges that make a chunk of their own.
+const FULL_CHUNK: usize = 8192;
 
 /// What the events of one query may take.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -79,6 +84,8 @@ pub struct Recorder {
     started: Option<Baseline>,
     finished: AtomicBool,
     events: Mutex<Events>,
+    /// Edges that wait for others of their kind.
+    pending: Mutex<HashMap<EdgesOf, Edges>>,
     /// The recorders of other workers of this process.
     workers: Mutex<Vec<Arc<Recorder>>>,
     /// Held by what has something to hand over.
@@ -191,6 +198,7 @@ impl Recorder {
             started: (level > Level::Off).then(Baseline::now),
             finished: AtomicBool::new(false),
             events: Mutex::default(),
+            pending: Mutex::default(),
             workers: Mutex::default(),
             streams: OpenStream::default(),
             scale: OnceLock::new(),
@@ -230,6 +238,7 @@ impl Recorder {
             started: None,
             finished: AtomicBool::new(false),
             events: Mutex::default(),
+            pending: Mutex::default(),
             workers: Mutex::default(),
             streams: OpenStream::default(),
             scale: OnceLock::new(),
@@ -368,6 +377,30 @@ impl Recorder {
         }
     }
 
+    /// Takes over edges that come a few at a time: they become a chunk with others of their kind.
+    pub fn edges(&self, of: EdgesOf, edges: Edges) {
+        let full = {
+            let mut pending = self.pending.lock();
+            let waiting = pending.entry(of.clone()).or_default();
+            waiting.append(edges);
+            match waiting.len() >= FULL_CHUNK {
+                true => pending.remove(&of),
+                false => None,
+            }
+        };
+        if let Some(edges) = full {
+            self.lineage(edges.into_chunk(of));
+        }
+    }
+
+    /// Makes chunks of the edges that wait for others.
+    fn seal(&self) {
+        let pending = std::mem::take(&mut *self.pending.lock());
+        for (of, edges) in pending {
+            self.lineage(edges.into_chunk(of));
+        }
+    }
+
     /// Takes over latencies of records.
     ///
     /// # Panics
@@ -461,6 +494,7 @@ impl Recorder {
         {
             metrics::finish(self, started);
         }
+        self.seal();
         std::mem::take(&mut self.events.lock())
     }
 

@@ -200,7 +200,7 @@ sys_table! {
 
 sys_table! {
     /// One row per edge of lineage: a record made by an operator that captures lineage (an
-    /// aggregate), and a record it was made from. Level `records`.
+    /// aggregate, or a window of frames), and a record it was made from. Level `records`.
     const LINEAGE = "lineage" {
         /// The query.
         query_id: Int,

@@ -6,10 +6,12 @@
 //! - [`cases`]: the cases of a test, and the sessions that run them
 //! - [`generator`]: queries with everything
 //! - [`same_results`]: they return the same at every level
+//! - [`frames`]: window frames of these
 //! - [`naive`]: queries that a naive evaluator understands, and the evaluator
 //! - [`lineage`]: their lineage is what it says
 
 mod cases;
+mod frames;
 mod generator;
 mod lineage;
 mod naive;

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use rand::RngExt;
 
 use crate::cases::Random;
+use crate::frames::Over;
 
 pub type Value = Option<i64>;
 pub type Base = (&'static str, i64);
@@ -84,8 +85,8 @@ pub enum Naive {
     Rollup(Box<Naive>, Vec<usize>, Vec<Fold>),
     /// Of all rows with the same value in a column, the first in the order of all columns.
     DistinctOn(Box<Naive>, usize),
-    /// Appends the sum of a column over all rows with the same value in another.
-    Window(Box<Naive>, usize, usize),
+    /// Appends the sum of a column over the rows of a frame.
+    Window(Box<Naive>, usize, Over),
     /// Two rows of each: a column and one of two others.
     Unnest(Box<Naive>, usize, [usize; 2]),
     /// The first rows, in the order of all columns, of those that differ.
@@ -197,7 +198,7 @@ impl Naive {
                 Self::GreaterThanAll(input, other, l, r)
             }
             11 => Self::DistinctOn(input, column(random)),
-            12 => Self::Window(input, column(random), column(random)),
+            12 => Self::Window(input, column(random), Over::generate(random, width)),
             13 => Self::Unnest(input, column(random), [column(random), column(random)]),
             14 => Self::Limit(input, random.random_range(1..5)),
             15 => {
@@ -238,6 +239,13 @@ impl Naive {
         let (_, inputs) = self.parts();
         let own = usize::from(inputs.len() == 2 && !matches!(self, Self::UnionAll(..)));
         own + inputs.iter().map(|input| input.joins()).sum::<usize>()
+    }
+
+    /// How many windows it takes.
+    pub fn windows(&self) -> usize {
+        let (_, inputs) = self.parts();
+        let own = usize::from(matches!(self, Self::Window(..)));
+        own + inputs.iter().map(|input| input.windows()).sum::<usize>()
     }
 
     /// Its kind and its inputs.
@@ -342,10 +350,10 @@ impl Naive {
                     input.sql()
                 )
             }
-            Self::Window(input, sum, key) => {
-                let width = input.width();
+            Self::Window(input, sum, over) => {
+                let (width, over) = (input.width(), over.sql());
                 format!(
-                    "SELECT *, sum(c{sum}) OVER (PARTITION BY c{key}) AS c{width} FROM ({}) AS q",
+                    "SELECT *, sum(c{sum}) OVER ({over}) AS c{width} FROM ({}) AS q",
                     input.sql()
                 )
             }
@@ -455,14 +463,13 @@ impl Naive {
                     })
                     .collect()
             }
-            Self::Window(input, sum, key) => {
+            Self::Window(input, sum, over) => {
                 let rows = input.evaluate(tables);
-                let groups = grouped(&rows, &[*key]);
                 let appended = rows.iter().map(|(values, from)| {
-                    let frame = &groups[&vec![values[*key]]];
+                    let frame = over.frame(&rows, values);
                     let mut values = values.clone();
-                    values.push(Fold::Sum(*sum).evaluate(frame));
-                    (values, from.clone())
+                    values.push(Fold::Sum(*sum).evaluate(&frame));
+                    (values, from.union(&lineage(&frame)).copied().collect())
                 });
                 appended.collect()
             }

@@ -6,6 +6,9 @@
 #[path = "../generated_queries/cases.rs"]
 #[allow(dead_code, reason = "of the other tests")]
 mod cases;
+#[path = "../generated_queries/frames.rs"]
+#[allow(dead_code, reason = "of the other tests")]
+mod frames;
 #[path = "../generated_queries/naive.rs"]
 #[allow(dead_code, reason = "of the other tests")]
 mod naive;

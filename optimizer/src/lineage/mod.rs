@@ -4,36 +4,38 @@
 //!
 //! ```text
 //! scan        + the row's id                                          (a new column)
-//! projection, filter, sort, limit, unnest, window, join: ids ride along in the rows
+//! projection, filter, sort, limit, unnest, join: ids ride along in the rows
 //! costly expression → evaluated below, in a TimedEvaluation, + latency (a new column)
 //! union       ids of every branch, NULL in the other branches
 //! aggregate   + lineage_capture(ids, latencies), whose result is the id of the group
+//! window      + frame_capture(ids, latencies), whose result is the id of the frame
 //! root        ids and latencies are stripped and logged
 //! ```
 //!
 //! Where no log is kept (`profile.lineage = 'piggyback'`) the same columns travel the same way, but
 //! what they have is another: a base record's id is its number among all sources, and an aggregate
-//! returns, by `carried_latency`, what its groups carry on.
+//! returns, by `carried_latency`, what its groups carry on; a window, what its frames do.
 //!
 //! Subtrees without identified tables, and nodes that this rewrite does not know (recursive
 //! queries), stay as they are: their rows have no records.
+
+mod aggregates;
+mod joins;
+mod windows;
 
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::catalog::default_table_source::{provider_as_source, source_as_provider};
-use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{Column, DFSchema, JoinType, Result, ScalarValue, internal_err};
-use datafusion::logical_expr::expr::{AggregateFunction, Sort as SortExpr};
+use datafusion::common::{Column, DFSchema, Result, ScalarValue, internal_err};
+use datafusion::logical_expr::expr::Sort as SortExpr;
 use datafusion::logical_expr::logical_plan::{
-    Aggregate, Extension, Filter, Join, Projection, Sort, SubqueryAlias, TableScan,
-    TableScanBuilder, Union, Unnest,
+    Extension, Filter, Projection, Sort, SubqueryAlias, TableScan, TableScanBuilder, Union, Unnest,
 };
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
-use datafusion::logical_expr::{AggregateUDF, Expr, ExprSchemable, LogicalPlan, ScalarUDF, lit};
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, ScalarUDF, lit};
 use skewer_exec::{
-    AggregateSource, CapturedInput, CarriedInput, CarriedLatency, IdentifiedTable, LineageCapture,
-    ROW_ID, RecordSource, SampledRowId, ScanSource,
+    CapturedInput, CarriedInput, IdentifiedTable, ROW_ID, RecordSource, SampledRowId, ScanSource,
 };
 use skewer_profiling::{Recorder, Sources};
 
@@ -52,6 +54,18 @@ pub struct TrackedRecord {
     pub id: String,
     /// The columns whose sum is the latency since the record was made, in picoseconds.
     pub latencies: Vec<String>,
+    /// The window functions' columns that rows have it for, as long as nothing but windows is above
+    /// them; `None`: it is the row's.
+    of_columns: Option<Vec<String>>,
+}
+
+impl TrackedRecord {
+    /// Whether it belongs to a row of which only these columns are read.
+    fn is_read(&self, columns: &[String]) -> bool {
+        self.of_columns
+            .as_ref()
+            .is_none_or(|of| of.iter().any(|column| columns.contains(column)))
+    }
 }
 
 /// A plan whose rows carry the ids of their records.
@@ -90,6 +104,47 @@ impl TrackedPlan {
         let column = |name: &String| hidden_column(schema, name);
         self.hidden().iter().map(column).collect()
     }
+
+    /// The plan's records as arguments.
+    fn arguments(&self) -> Result<Arguments> {
+        let schema = self.plan.schema();
+        let mut exprs = Vec::new();
+        let (mut captured, mut carried) = (Vec::new(), Vec::new());
+        for record in &self.records {
+            let id_argument = exprs.len();
+            exprs.push(hidden_column(schema, &record.id)?);
+            let mut latency_arguments = Vec::new();
+            for latency in &record.latencies {
+                latency_arguments.push(exprs.len());
+                exprs.push(hidden_column(schema, latency)?);
+            }
+            match &record.source {
+                Some(source) => captured.push(CapturedInput {
+                    source: source.clone(),
+                    id_argument,
+                    latency_arguments,
+                }),
+                None => carried.push(CarriedInput {
+                    records: id_argument,
+                    latencies: latency_arguments,
+                }),
+            }
+        }
+        Ok(Arguments {
+            exprs,
+            captured,
+            carried,
+        })
+    }
+}
+
+/// The records of a plan as arguments of a function: the ids and latencies of each.
+struct Arguments {
+    exprs: Vec<Expr>,
+    /// Those that are logged.
+    captured: Vec<CapturedInput>,
+    /// Those whose latencies are carried.
+    carried: Vec<CarriedInput>,
 }
 
 /// A reference to hidden column `name`, which is unique in the plan.
@@ -138,12 +193,32 @@ impl LineageRewrite {
 
     /// Rewrites `plan` and all below it.
     pub fn rewrite(&mut self, plan: &LogicalPlan) -> Result<TrackedPlan> {
+        let mut tracked = self.rewrite_node(plan)?;
+        // Windows in several orders are stacked, at most with projections that leave columns out.
+        let is_stacked = match plan {
+            LogicalPlan::Window(_) => true,
+            LogicalPlan::Projection(projection) => projection
+                .expr
+                .iter()
+                .all(|expr| matches!(expr, Expr::Column(_))),
+            _ => false,
+        };
+        if !is_stacked {
+            for record in &mut tracked.records {
+                record.of_columns = None;
+            }
+        }
+        Ok(tracked)
+    }
+
+    fn rewrite_node(&mut self, plan: &LogicalPlan) -> Result<TrackedPlan> {
         match plan {
             LogicalPlan::TableScan(scan) => self.scan(scan),
             LogicalPlan::Projection(projection) => self.projection(projection),
             LogicalPlan::Filter(filter) => self.filter(filter),
             LogicalPlan::Sort(sort) => self.sort(sort),
-            LogicalPlan::Limit(_) | LogicalPlan::Repartition(_) | LogicalPlan::Window(_) => {
+            LogicalPlan::Window(window) => self.window(window),
+            LogicalPlan::Limit(_) | LogicalPlan::Repartition(_) => {
                 let input = self.rewrite(plan.inputs()[0])?;
                 let rewritten = plan.with_new_exprs(plan.expressions(), vec![input.plan])?;
                 Ok(TrackedPlan {
@@ -235,6 +310,7 @@ impl LineageRewrite {
                 source,
                 id: name,
                 latencies: vec![],
+                of_columns: None,
             }],
         })
     }
@@ -350,244 +426,6 @@ impl LineageRewrite {
             }),
             records: input.records,
         })
-    }
-
-    fn join(&mut self, join: &Join) -> Result<TrackedPlan> {
-        let left = self.rewrite(&join.left)?;
-        let right = self.rewrite(&join.right)?;
-        let (left_keys, right_keys) = join.on.iter().cloned().unzip();
-        let (left, left_keys) = self.hoist(left, left_keys)?;
-        let (right, right_keys) = self.hoist(right, right_keys)?;
-        // Without keys there is one group, also of no rows, which nothing may be joined with.
-        let by_keys = join.filter.is_none() && !join.on.is_empty();
-        match join.join_type {
-            JoinType::LeftSemi if by_keys && !right.records.is_empty() => {
-                return self.semi_join((left, left_keys), (right, right_keys), join);
-            }
-            JoinType::RightSemi if by_keys && !left.records.is_empty() => {
-                return self.semi_join((right, right_keys), (left, left_keys), join);
-            }
-            _ => {}
-        }
-        let (mut left_records, mut right_records) = (left.records, right.records);
-        // An anti or mark join returns rows of one side: the other side's are no inputs. A semi join
-        // on more than equal keys would have to look at every pair to say which.
-        match join.join_type {
-            JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark => right_records.clear(),
-            JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark => left_records.clear(),
-            JoinType::Inner | JoinType::Left | JoinType::Right | JoinType::Full => {}
-        }
-        left_records.append(&mut right_records);
-        // A costly condition of an inner join is a filter on top of it, where it can be timed.
-        let mut above = None;
-        let mut filter = join.filter.clone();
-        if join.join_type == JoinType::Inner && !left_records.is_empty() {
-            let both = left.plan.schema().join(right.plan.schema())?;
-            let (first, rest) = split_at_costly(filter, &both)?;
-            (filter, above) = (conjunction(first), conjunction(rest));
-        }
-        let joined = LogicalPlan::Join(Join::try_new(
-            Arc::new(left.plan),
-            Arc::new(right.plan),
-            left_keys.into_iter().zip(right_keys).collect(),
-            filter,
-            join.join_type,
-            join.join_constraint,
-            join.null_equality,
-            join.null_aware,
-        )?);
-        let mut joined = TrackedPlan {
-            plan: joined,
-            records: left_records,
-        };
-        if let Some(condition) = above {
-            let (hoisted, mut column) = self.hoist(joined, vec![condition])?;
-            joined = hoisted;
-            if let Some(column) = column.pop() {
-                joined.plan = LogicalPlan::Filter(Filter::try_new(column, Arc::new(joined.plan))?);
-            }
-        }
-        Ok(joined)
-    }
-
-    /// A semi join that knows what its rows were compared with: the rows of `tested` with the same
-    /// keys are a group each, which the one row of `kept` or several are joined with.
-    fn semi_join(
-        &mut self,
-        (kept, kept_keys): (TrackedPlan, Vec<Expr>),
-        (tested, tested_keys): (TrackedPlan, Vec<Expr>),
-        join: &Join,
-    ) -> Result<TrackedPlan> {
-        let mut columns: Vec<Expr> = kept
-            .plan
-            .schema()
-            .columns()
-            .into_iter()
-            .map(Expr::Column)
-            .collect();
-        let names: Vec<String> = tested_keys.iter().map(|_| self.name("key")).collect();
-        let keys = tested_keys.into_iter().zip(&names);
-        let keys = keys.map(|(key, name)| key.alias(name)).collect();
-        let tested = self.captured(tested, keys, Vec::new())?;
-        let keys = names
-            .into_iter()
-            .map(|name| Expr::Column(Column::new_unqualified(name)));
-        columns.extend(tested.hidden_columns()?);
-        let joined = LogicalPlan::Join(Join::try_new(
-            Arc::new(kept.plan),
-            Arc::new(tested.plan),
-            kept_keys.into_iter().zip(keys).collect(),
-            None,
-            JoinType::Inner,
-            join.join_constraint,
-            join.null_equality,
-            false,
-        )?);
-        let mut records = kept.records;
-        records.extend(tested.records);
-        Ok(TrackedPlan {
-            plan: LogicalPlan::Projection(Projection::try_new(columns, Arc::new(joined))?),
-            records,
-        })
-    }
-
-    fn aggregate(&mut self, aggregate: &Aggregate) -> Result<TrackedPlan> {
-        let input = self.rewrite(&aggregate.input)?;
-        if input.records.is_empty() {
-            let plan = LogicalPlan::Aggregate(aggregate.clone());
-            return Ok(TrackedPlan::untracked(
-                plan.with_new_exprs(plan.expressions(), vec![input.plan])?,
-            ));
-        }
-        let (input, group_expr, aggr_expr) = self.hoist_arguments(input, aggregate)?;
-        self.captured(input, group_expr, aggr_expr)
-    }
-
-    /// An aggregate whose groups are records, made of those of `input`.
-    fn captured(
-        &mut self,
-        input: TrackedPlan,
-        group_expr: Vec<Expr>,
-        mut aggr_expr: Vec<Expr>,
-    ) -> Result<TrackedPlan> {
-        let (function, arguments, source) = self.capture(&input)?;
-        let capture =
-            AggregateFunction::new_udf(Arc::new(function), arguments, false, None, vec![], None);
-        let id = self.name("id");
-        aggr_expr.push(Expr::AggregateFunction(capture).alias(&id));
-        Ok(TrackedPlan {
-            plan: LogicalPlan::Aggregate(Aggregate::try_new(
-                Arc::new(input.plan),
-                group_expr,
-                aggr_expr,
-            )?),
-            records: vec![TrackedRecord {
-                source,
-                id,
-                latencies: vec![],
-            }],
-        })
-    }
-
-    /// The function that logs the records of `input`, or carries their latencies on; its arguments;
-    /// and where the records come from that an aggregate with it makes.
-    fn capture(
-        &mut self,
-        input: &TrackedPlan,
-    ) -> Result<(AggregateUDF, Vec<Expr>, Option<RecordSource>)> {
-        let schema = input.plan.schema();
-        let mut arguments = Vec::new();
-        let (mut captured, mut carried) = (Vec::new(), Vec::new());
-        for record in &input.records {
-            let id_argument = arguments.len();
-            arguments.push(hidden_column(schema, &record.id)?);
-            let mut latency_arguments = Vec::new();
-            for latency in &record.latencies {
-                latency_arguments.push(arguments.len());
-                arguments.push(hidden_column(schema, latency)?);
-            }
-            match &record.source {
-                Some(source) => captured.push(CapturedInput {
-                    source: source.clone(),
-                    id_argument,
-                    latency_arguments,
-                }),
-                None => carried.push(CarriedInput {
-                    records: id_argument,
-                    latencies: latency_arguments,
-                }),
-            }
-        }
-        let name = self.name("capture");
-        let recorder = Arc::clone(&self.recorder);
-        if self.sources.is_some() {
-            let function = CarriedLatency::new(name, recorder, carried);
-            return Ok((AggregateUDF::from(function), arguments, None));
-        }
-        let groups = Arc::new(AggregateSource::default());
-        let function = LineageCapture::new(name, recorder, captured, Arc::clone(&groups));
-        let source = RecordSource::Aggregate(groups);
-        Ok((AggregateUDF::from(function), arguments, Some(source)))
-    }
-
-    /// Hoists costly group keys and costly arguments of aggregate functions; the columns of the
-    /// aggregate keep their names.
-    fn hoist_arguments(
-        &mut self,
-        input: TrackedPlan,
-        aggregate: &Aggregate,
-    ) -> Result<(TrackedPlan, Vec<Expr>, Vec<Expr>)> {
-        let is_set = |expr: &Expr| matches!(expr, Expr::GroupingSet(_));
-        let mut candidates = Vec::new();
-        if !aggregate.group_expr.iter().any(is_set) {
-            candidates.extend(aggregate.group_expr.iter().cloned());
-        }
-        let keys = candidates.len();
-        // Without groups rows are filtered before arguments are evaluated, which may fail for
-        // those that are left out.
-        let is_hoisted = |function: &AggregateFunction| {
-            !aggregate.group_expr.is_empty() || function.params.filter.is_none()
-        };
-        for expr in &aggregate.aggr_expr {
-            if let Expr::AggregateFunction(function) = unaliased(expr)
-                && is_hoisted(function)
-            {
-                candidates.extend(function.params.args.iter().cloned());
-            }
-        }
-        let (input, mut hoisted) = self.hoist(input, candidates)?;
-        let mut arguments = hoisted.split_off(keys).into_iter();
-        let fields: Vec<_> = aggregate.schema.iter().collect();
-        let mut group_expr = aggregate.group_expr.clone();
-        for (new, old) in hoisted.into_iter().zip(&mut group_expr) {
-            if new != *old {
-                let name = old.schema_name().to_string();
-                *old = new.alias(name);
-            }
-        }
-        let first_aggregate = fields.len() - aggregate.aggr_expr.len();
-        let mut aggr_expr = Vec::with_capacity(aggregate.aggr_expr.len());
-        for (position, expr) in aggregate.aggr_expr.iter().enumerate() {
-            let replaced = expr.clone().transform_down(|node| match node {
-                Expr::AggregateFunction(mut function) if is_hoisted(&function) => {
-                    let count = function.params.args.len();
-                    function.params.args = arguments.by_ref().take(count).collect();
-                    Ok(Transformed::new(
-                        Expr::AggregateFunction(function),
-                        true,
-                        datafusion::common::tree_node::TreeNodeRecursion::Stop,
-                    ))
-                }
-                other => Ok(Transformed::no(other)),
-            })?;
-            let (_, field) = fields[first_aggregate + position];
-            aggr_expr.push(if replaced.data == *expr {
-                expr.clone()
-            } else {
-                replaced.data.unalias().alias(field.name())
-            });
-        }
-        Ok((input, group_expr, aggr_expr))
     }
 
     /// Every branch gets the hidden columns of all branches, NULL where they are not its own.

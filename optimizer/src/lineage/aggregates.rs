@@ -1,0 +1,136 @@
+//! Aggregates in the rewrite, whose groups are records.
+
+use std::sync::Arc;
+
+use datafusion::common::Result;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::logical_expr::expr::AggregateFunction;
+use datafusion::logical_expr::logical_plan::Aggregate;
+use datafusion::logical_expr::{AggregateUDF, Expr, LogicalPlan};
+use skewer_exec::{AggregateSource, CarriedLatency, LineageCapture, RecordSource};
+
+use super::{Arguments, LineageRewrite, TrackedPlan, TrackedRecord, unaliased};
+
+impl LineageRewrite {
+    pub(super) fn aggregate(&mut self, aggregate: &Aggregate) -> Result<TrackedPlan> {
+        let input = self.rewrite(&aggregate.input)?;
+        if input.records.is_empty() {
+            let plan = LogicalPlan::Aggregate(aggregate.clone());
+            return Ok(TrackedPlan::untracked(
+                plan.with_new_exprs(plan.expressions(), vec![input.plan])?,
+            ));
+        }
+        let (input, group_expr, aggr_expr) = self.hoist_arguments(input, aggregate)?;
+        self.captured(input, group_expr, aggr_expr)
+    }
+
+    /// An aggregate whose groups are records, made of those of `input`.
+    pub(super) fn captured(
+        &mut self,
+        input: TrackedPlan,
+        group_expr: Vec<Expr>,
+        mut aggr_expr: Vec<Expr>,
+    ) -> Result<TrackedPlan> {
+        let (function, arguments, source) = self.capture(&input)?;
+        let capture =
+            AggregateFunction::new_udf(Arc::new(function), arguments, false, None, vec![], None);
+        let id = self.name("id");
+        aggr_expr.push(Expr::AggregateFunction(capture).alias(&id));
+        Ok(TrackedPlan {
+            plan: LogicalPlan::Aggregate(Aggregate::try_new(
+                Arc::new(input.plan),
+                group_expr,
+                aggr_expr,
+            )?),
+            records: vec![TrackedRecord {
+                source,
+                id,
+                latencies: vec![],
+                of_columns: None,
+            }],
+        })
+    }
+
+    /// The function that logs the records of `input`, or carries their latencies on; its arguments;
+    /// and where the records come from that an aggregate with it makes.
+    fn capture(
+        &mut self,
+        input: &TrackedPlan,
+    ) -> Result<(AggregateUDF, Vec<Expr>, Option<RecordSource>)> {
+        let Arguments {
+            exprs,
+            captured,
+            carried,
+        } = input.arguments()?;
+        let name = self.name("capture");
+        let recorder = Arc::clone(&self.recorder);
+        if self.sources.is_some() {
+            let function = CarriedLatency::new(name, recorder, carried);
+            return Ok((AggregateUDF::from(function), exprs, None));
+        }
+        let groups = Arc::new(AggregateSource::default());
+        let function = LineageCapture::new(name, recorder, captured, Arc::clone(&groups));
+        let source = RecordSource::Aggregate(groups);
+        Ok((AggregateUDF::from(function), exprs, Some(source)))
+    }
+
+    /// Hoists costly group keys and costly arguments of aggregate functions; the columns of the
+    /// aggregate keep their names.
+    fn hoist_arguments(
+        &mut self,
+        input: TrackedPlan,
+        aggregate: &Aggregate,
+    ) -> Result<(TrackedPlan, Vec<Expr>, Vec<Expr>)> {
+        let is_set = |expr: &Expr| matches!(expr, Expr::GroupingSet(_));
+        let mut candidates = Vec::new();
+        if !aggregate.group_expr.iter().any(is_set) {
+            candidates.extend(aggregate.group_expr.iter().cloned());
+        }
+        let keys = candidates.len();
+        // Without groups rows are filtered before arguments are evaluated, which may fail for
+        // those that are left out.
+        let is_hoisted = |function: &AggregateFunction| {
+            !aggregate.group_expr.is_empty() || function.params.filter.is_none()
+        };
+        for expr in &aggregate.aggr_expr {
+            if let Expr::AggregateFunction(function) = unaliased(expr)
+                && is_hoisted(function)
+            {
+                candidates.extend(function.params.args.iter().cloned());
+            }
+        }
+        let (input, mut hoisted) = self.hoist(input, candidates)?;
+        let mut arguments = hoisted.split_off(keys).into_iter();
+        let fields: Vec<_> = aggregate.schema.iter().collect();
+        let mut group_expr = aggregate.group_expr.clone();
+        for (new, old) in hoisted.into_iter().zip(&mut group_expr) {
+            if new != *old {
+                let name = old.schema_name().to_string();
+                *old = new.alias(name);
+            }
+        }
+        let first_aggregate = fields.len() - aggregate.aggr_expr.len();
+        let mut aggr_expr = Vec::with_capacity(aggregate.aggr_expr.len());
+        for (position, expr) in aggregate.aggr_expr.iter().enumerate() {
+            let replaced = expr.clone().transform_down(|node| match node {
+                Expr::AggregateFunction(mut function) if is_hoisted(&function) => {
+                    let count = function.params.args.len();
+                    function.params.args = arguments.by_ref().take(count).collect();
+                    Ok(Transformed::new(
+                        Expr::AggregateFunction(function),
+                        true,
+                        TreeNodeRecursion::Stop,
+                    ))
+                }
+                other => Ok(Transformed::no(other)),
+            })?;
+            let (_, field) = fields[first_aggregate + position];
+            aggr_expr.push(if replaced.data == *expr {
+                expr.clone()
+            } else {
+                replaced.data.unalias().alias(field.name())
+            });
+        }
+        Ok((input, group_expr, aggr_expr))
+    }
+}

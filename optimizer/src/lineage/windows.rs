@@ -1,0 +1,239 @@
+//! Window functions in the rewrite: rows are made of those in their frames, too.
+
+use std::collections::HashSet;
+use std::ops::Range;
+use std::sync::Arc;
+
+use datafusion::common::Result;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::logical_expr::expr::{NullTreatment, WindowFunction, WindowFunctionParams};
+use datafusion::logical_expr::logical_plan::Window;
+use datafusion::logical_expr::utils::expr_to_columns;
+use datafusion::logical_expr::{AggregateUDF, Expr, LogicalPlan, WindowFunctionDefinition};
+use skewer_exec::{AggregateSource, CapturedFrames, FrameCapture, RecordSource};
+
+use super::{Arguments, LineageRewrite, TrackedPlan, TrackedRecord, hidden_column, unaliased};
+
+impl LineageRewrite {
+    /// Rows get, besides their own records, those that `lag` and `lead` look at, and one that stands
+    /// for the rows of the frame; one for each frame that functions look at.
+    pub(super) fn window(&mut self, window: &Window) -> Result<TrackedPlan> {
+        let input = self.rewrite(&window.input)?;
+        let (mut input, hoisted) = self.hoist_of_windows(input, window)?;
+        let mut exprs = hoisted.clone();
+        // Windows in other orders are stacked, although none looks at what the others return: what
+        // belongs to columns that these functions do not read is none of their business.
+        let read = columns_read(&window.window_expr)?;
+        let all = input.records.clone();
+        input.records.retain(|record| record.is_read(&read));
+        let mut records: Vec<TrackedRecord> = Vec::new();
+        if !input.records.is_empty() {
+            let mut known: Vec<(&WindowFunction, Range<usize>)> = Vec::new();
+            for (expr, original) in hoisted.iter().zip(&window.window_expr) {
+                let Some(function) = window_function(expr) else {
+                    continue;
+                };
+                let column = original.schema_name().to_string();
+                if let Some((_, same)) = known
+                    .iter()
+                    .find(|(other, _)| looks_at_same(other, function))
+                {
+                    for record in &mut records[same.clone()] {
+                        record
+                            .of_columns
+                            .get_or_insert_default()
+                            .push(column.clone());
+                    }
+                    continue;
+                }
+                let first = records.len();
+                if looks_at_frame(function) {
+                    records.push(self.frame(&input, &function.params, &mut exprs)?);
+                } else if looks_at_another_row(function) {
+                    records.extend(self.other_row(&input, function, &mut exprs)?);
+                }
+                for record in &mut records[first..] {
+                    record.of_columns = Some(vec![column.clone()]);
+                }
+                known.push((function, first..records.len()));
+            }
+        }
+        let rewritten = Window::try_new(exprs, Arc::new(input.plan))?;
+        records.splice(0..0, all);
+        Ok(TrackedPlan {
+            plan: LogicalPlan::Window(rewritten),
+            records,
+        })
+    }
+
+    /// Hoists costly arguments of window functions, and what is costly in their order; the columns of
+    /// the window keep their names.
+    fn hoist_of_windows(
+        &mut self,
+        input: TrackedPlan,
+        window: &Window,
+    ) -> Result<(TrackedPlan, Vec<Expr>)> {
+        let mut parts = Vec::new();
+        for function in &window.window_expr {
+            unaliased(function).apply_children(|part| {
+                parts.push(part.clone());
+                Ok(TreeNodeRecursion::Continue)
+            })?;
+        }
+        let (input, parts) = self.hoist(input, parts)?;
+        let mut parts = parts.into_iter();
+        let functions = window.window_expr.iter().map(|function| {
+            let new = unaliased(function).clone().map_children(|part| {
+                let new = parts.next().unwrap_or_else(|| part.clone());
+                Ok(Transformed::new_transformed(new.clone(), new != part))
+            })?;
+            Ok(match new.transformed {
+                true => new.data.alias(function.schema_name().to_string()),
+                false => function.clone(),
+            })
+        });
+        let functions = functions.collect::<Result<_>>()?;
+        Ok((input, functions))
+    }
+
+    /// Adds a function to `exprs` that makes a record of the rows of each row's frame.
+    fn frame(
+        &mut self,
+        input: &TrackedPlan,
+        over: &WindowFunctionParams,
+        exprs: &mut Vec<Expr>,
+    ) -> Result<TrackedRecord> {
+        let Arguments {
+            exprs: arguments,
+            captured,
+            carried,
+        } = input.arguments()?;
+        let (source, frames) = match &self.sources {
+            Some(_) => (None, CapturedFrames::Carried(carried)),
+            None => {
+                let frames = Arc::new(AggregateSource::default());
+                let source = RecordSource::Aggregate(Arc::clone(&frames));
+                (Some(source), CapturedFrames::Logged(captured, frames))
+            }
+        };
+        let name = self.name("frame");
+        let recorder = Arc::clone(&self.recorder);
+        let function = FrameCapture::new(name, recorder, frames);
+        let id = self.name("id");
+        let function = Arc::new(AggregateUDF::from(function));
+        exprs.push(call(function, arguments, over).alias(&id));
+        Ok(TrackedRecord {
+            source,
+            id,
+            latencies: vec![],
+            of_columns: None,
+        })
+    }
+
+    /// Adds functions to `exprs` that bring the records of the row that `function` looks at.
+    fn other_row(
+        &mut self,
+        input: &TrackedPlan,
+        function: &WindowFunction,
+        exprs: &mut Vec<Expr>,
+    ) -> Result<Vec<TrackedRecord>> {
+        let WindowFunctionDefinition::WindowUDF(look) = &function.fun else {
+            return Ok(Vec::new());
+        };
+        let offset = function.params.args.get(1).cloned();
+        let mut brought: Vec<(&str, String)> = Vec::new();
+        for record in &input.records {
+            for column in std::iter::once(&record.id).chain(&record.latencies) {
+                if brought.iter().any(|(known, _)| known == column) {
+                    continue;
+                }
+                let mut arguments = vec![hidden_column(input.plan.schema(), column)?];
+                arguments.extend(offset.clone());
+                let name = self.name("other");
+                exprs.push(call(Arc::clone(look), arguments, &function.params).alias(&name));
+                brought.push((column, name));
+            }
+        }
+        let name = |column: &String| {
+            let known = brought.iter().find(|(known, _)| known == column);
+            known.map(|(_, name)| name.clone())
+        };
+        let records = input.records.iter().filter_map(|record| {
+            Some(TrackedRecord {
+                source: record.source.clone(),
+                id: name(&record.id)?,
+                latencies: record.latencies.iter().filter_map(name).collect(),
+                of_columns: None,
+            })
+        });
+        Ok(records.collect())
+    }
+}
+
+/// `function(arguments)` over the rows that `over` says.
+fn call(
+    function: impl Into<WindowFunctionDefinition>,
+    args: Vec<Expr>,
+    over: &WindowFunctionParams,
+) -> Expr {
+    Expr::from(WindowFunction {
+        fun: function.into(),
+        params: WindowFunctionParams {
+            args,
+            partition_by: over.partition_by.clone(),
+            order_by: over.order_by.clone(),
+            window_frame: over.window_frame.clone(),
+            filter: None,
+            null_treatment: None,
+            distinct: false,
+        },
+    })
+}
+
+fn window_function(expr: &Expr) -> Option<&WindowFunction> {
+    match unaliased(expr) {
+        Expr::WindowFunction(function) => Some(function),
+        _ => None,
+    }
+}
+
+/// Whether the function's value depends on the rows of the frame, as those of ranks do not.
+fn looks_at_frame(function: &WindowFunction) -> bool {
+    match &function.fun {
+        WindowFunctionDefinition::AggregateUDF(_) => true,
+        WindowFunctionDefinition::WindowUDF(function) => {
+            matches!(function.name(), "first_value" | "last_value" | "nth_value")
+        }
+    }
+}
+
+/// Whether the function's value is that of one other row, so many rows away.
+fn looks_at_another_row(function: &WindowFunction) -> bool {
+    let WindowFunctionDefinition::WindowUDF(look) = &function.fun else {
+        return false;
+    };
+    matches!(look.name(), "lag" | "lead")
+        && function.params.null_treatment != Some(NullTreatment::IgnoreNulls)
+}
+
+/// Whether both functions look at the same rows.
+fn looks_at_same(one: &WindowFunction, other: &WindowFunction) -> bool {
+    let (over, others) = (&one.params, &other.params);
+    let same_order = over.partition_by == others.partition_by && over.order_by == others.order_by;
+    let same_frame =
+        looks_at_frame(one) && looks_at_frame(other) && over.window_frame == others.window_frame;
+    let same_row = looks_at_another_row(one)
+        && looks_at_another_row(other)
+        && one.fun == other.fun
+        && over.args.get(1) == others.args.get(1);
+    same_order && (same_frame || same_row)
+}
+
+/// The names of the columns that these functions read.
+fn columns_read(functions: &[Expr]) -> Result<Vec<String>> {
+    let mut columns = HashSet::new();
+    for function in functions {
+        expr_to_columns(function, &mut columns)?;
+    }
+    Ok(columns.into_iter().map(|column| column.name).collect())
+}
