@@ -28,7 +28,9 @@ const SORT: &str = "ExternalSorter";
 const SORT_MERGE: &str = "ExternalSorterMerge[";
 
 /// Of the limit, the part that merges of what sorts have spilled leave to others as soon as they have
-/// more than a share: they take as much as they get, to merge more at once, and need less.
+/// more than a share of the whole limit: they take as much as they get, to merge more at once, and
+/// need less. A sort merges what it holds before it spills it, too, and fails where that is refused;
+/// it held no more than such a share.
 const LEFT_BY_MERGES: usize = 8;
 
 /// What raises the limit of a process.
@@ -135,7 +137,7 @@ impl State {
                 spill_available.saturating_sub(self.spillable) + reservation.size()
             }
             Kind::Merge => {
-                let left = match reservation.size() > share {
+                let left = match reservation.size() > limit / sharers.max(1) {
                     true => limit / LEFT_BY_MERGES,
                     false => 0,
                 };
@@ -372,6 +374,31 @@ mod tests {
         assert!(other.try_grow(1).is_err());
         drop((merge, join, sort, other));
         assert_eq!(pool.reserved(), 0);
+    }
+
+    #[test]
+    fn what_a_sort_held_can_be_merged_while_others_hold_their_shares() {
+        let pool: Arc<dyn MemoryPool> = Arc::new(MemoryBudget::new(Some(120), RaisedBy::Setting));
+        let pair = |number| {
+            let name = |of: &str| format!("{of}[{number}]");
+            let sort = reservation(&pool, &name("ExternalSorter"), true);
+            (
+                sort,
+                reservation(&pool, &name("ExternalSorterMerge"), false),
+            )
+        };
+        let ((sort, merge), (other_sort, other_merge)) = (pair(0), pair(1));
+        let output = reservation(&pool, "RepartitionExec[0]", true);
+        for one in [&sort, &other_sort, &output] {
+            one.try_grow(40).unwrap();
+        }
+        // Both spill at once: what they hold becomes what they merge.
+        for _ in 0..40 {
+            for (sort, merge) in [(&sort, &merge), (&other_sort, &other_merge)] {
+                sort.shrink(1);
+                merge.try_grow(1).unwrap();
+            }
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use skewer_profiling::Carried;
 
 use crate::carry::{self, CarriedInput};
 
-use super::tree::Summarize;
+use super::tree::{Made, Summarize};
 
 /// Puts together what the rows of frames carry.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ impl Summarize for CarriedFrames {
 
     fn summarize(
         &mut self,
-        _: usize,
+        _: Made,
         rows: &[&Option<Carried>],
         parts: &[Carried],
     ) -> Result<Option<Carried>> {

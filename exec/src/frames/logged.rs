@@ -12,7 +12,7 @@ use crate::capture::{CapturedInput, Latency, int64};
 use crate::position::{self, Position};
 use crate::source::{AggregateSource, RecordSource};
 
-use super::tree::Summarize;
+use super::tree::{Made, Summarize};
 
 /// Edges after which they are handed to the recorder.
 const HANDED_OVER: usize = 4096;
@@ -25,7 +25,7 @@ pub(super) struct LoggedFrames {
     /// As a source: parts are inputs of others.
     parts: RecordSource,
     recorder: Arc<Recorder>,
-    /// The window operator, and the operators of frames and of each level of parts.
+    /// The window operator, and the operators of what is made of its frames.
     place: Option<(Position, Vec<i64>)>,
     /// By the operator that they lead to, the input that they come from, and its run key.
     edges: HashMap<(i64, Option<usize>, i64), (EdgesOf, Edges)>,
@@ -53,16 +53,16 @@ impl LoggedFrames {
         }
     }
 
-    /// The window operator, which is being executed on this thread, and the operator of a level.
-    fn place(&mut self, level: usize) -> Result<(Position, i64)> {
+    /// The window operator, which is being executed on this thread, and the operator of what is made.
+    fn place(&mut self, made: Made) -> Result<(Position, i64)> {
         let frames = &self.frames;
         let (position, operators) = self.place.get_or_insert_with(|| {
             let operators = frames.operators().into_iter();
             let operators = operators.flat_map(|(one, other)| [one, other]);
             (position::here(), operators.collect())
         });
-        let Some(operator_id) = operators.get(level) else {
-            return internal_err!("frame_capture: there is no operator for level {level}");
+        let Some(operator_id) = operators.get(made.number()) else {
+            return internal_err!("frame_capture: there is no operator for {made:?}");
         };
         Ok((*position, *operator_id))
     }
@@ -143,14 +143,14 @@ impl Summarize for LoggedFrames {
 
     fn summarize(
         &mut self,
-        level: usize,
+        made: Made,
         rows: &[&Vec<Record>],
         parts: &[i64],
     ) -> Result<Option<i64>> {
         if parts.is_empty() && rows.iter().all(|row| row.is_empty()) {
             return Ok(None);
         }
-        let (window, operator_id) = self.place(level)?;
+        let (window, operator_id) = self.place(made)?;
         let worker_id = self.recorder.worker_id();
         let output = self.frames.add_single_rows(worker_id, operator_id, 1);
         let records = rows.iter().copied().flatten();

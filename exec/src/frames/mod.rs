@@ -30,11 +30,11 @@ use crate::source::AggregateSource;
 
 use carried::CarriedFrames;
 use logged::LoggedFrames;
-use tree::{Summarize, Tree};
+use tree::{Begin, Made, Summarize, Tree};
 
 /// How many pairs of operator numbers a logged frame capture has: the first number is that of whole
-/// frames, each further one that of the parts which are made of the parts before.
-pub const OPERATOR_PAIRS: usize = (1 + tree::LEVELS).div_ceil(2);
+/// frames, each further one that of a kind of parts, which are not made of parts of their own kind.
+pub const OPERATOR_PAIRS: usize = Made::COUNT.div_ceil(2);
 
 /// The records whose frames are captured, and what becomes of them.
 #[derive(Debug, Clone)]
@@ -58,6 +58,23 @@ pub struct FrameCapture {
 struct Capture {
     recorder: Arc<Recorder>,
     frames: CapturedFrames,
+}
+
+impl Capture {
+    fn accumulator(self: &Arc<Self>, begin: Begin) -> Box<dyn Accumulator> {
+        let capture = Arc::clone(self);
+        match &self.frames {
+            CapturedFrames::Logged(inputs, frames) => {
+                let recorder = Arc::clone(&self.recorder);
+                let frames = LoggedFrames::new(inputs.clone(), Arc::clone(frames), recorder);
+                Box::new(Frames::new(capture, Tree::new(frames, begin)))
+            }
+            CapturedFrames::Carried(inputs) => {
+                let frames = CarriedFrames::new(inputs.clone());
+                Box::new(Frames::new(capture, Tree::new(frames, begin)))
+            }
+        }
+    }
 }
 
 impl FrameCapture {
@@ -107,18 +124,11 @@ impl AggregateUDFImpl for FrameCapture {
     }
 
     fn accumulator(&self, _: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        let capture = &self.capture;
-        Ok(match &capture.frames {
-            CapturedFrames::Logged(inputs, frames) => {
-                let recorder = Arc::clone(&capture.recorder);
-                let frames = LoggedFrames::new(inputs.clone(), Arc::clone(frames), recorder);
-                Box::new(Frames::new(Arc::clone(capture), frames))
-            }
-            CapturedFrames::Carried(inputs) => {
-                let frames = CarriedFrames::new(inputs.clone());
-                Box::new(Frames::new(Arc::clone(capture), frames))
-            }
-        })
+        Ok(self.capture.accumulator(Begin::FirstRow))
+    }
+
+    fn create_sliding_accumulator(&self, _: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        Ok(self.capture.accumulator(Begin::AnyRow))
     }
 
     /// It is no aggregate of groups: there is nothing to merge.
@@ -147,10 +157,10 @@ struct Frames<S: Summarize> {
 }
 
 impl<S: Summarize> Frames<S> {
-    fn new(capture: Arc<Capture>, frames: S) -> Self {
+    fn new(capture: Arc<Capture>, tree: Tree<S>) -> Self {
         Self {
             capture,
-            tree: Tree::new(frames),
+            tree,
             ticks: 0,
             calls: 0,
         }
@@ -182,8 +192,7 @@ impl<S: Summarize> Accumulator for Frames<S> {
 
     fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         let rows = values.first().map_or(0, Array::len);
-        self.timed(|tree| tree.retract(rows));
-        Ok(())
+        self.timed(|tree| tree.retract(rows))
     }
 
     fn supports_retract_batch(&self) -> bool {

@@ -1,7 +1,6 @@
 //! Window functions in the rewrite: rows are made of those in their frames, too.
 
 use std::collections::HashSet;
-use std::ops::Range;
 use std::sync::Arc;
 
 use datafusion::common::Result;
@@ -24,42 +23,26 @@ impl LineageRewrite {
         // Windows in other orders are stacked, although none looks at what the others return: what
         // belongs to columns that these functions do not read is none of their business.
         let read = columns_read(&window.window_expr)?;
-        let all = input.records.clone();
+        let mut records = input.records.clone();
         input.records.retain(|record| record.is_read(&read));
-        let mut records: Vec<TrackedRecord> = Vec::new();
         if !input.records.is_empty() {
-            let mut known: Vec<(&WindowFunction, Range<usize>)> = Vec::new();
-            for (expr, original) in hoisted.iter().zip(&window.window_expr) {
-                let Some(function) = window_function(expr) else {
-                    continue;
+            let columns = window.window_expr.iter().map(Expr::schema_name);
+            let columns = columns.map(|name| name.to_string());
+            let functions = hoisted.iter().zip(columns);
+            let functions =
+                functions.filter_map(|(expr, name)| Some((window_function(expr)?, name)));
+            for (function, columns) in looking_at_other_rows(functions) {
+                let looked_at = match looks_at_frame(function) {
+                    true => vec![self.frame(&input, &function.params, &mut exprs)?],
+                    false => self.other_row(&input, function, &mut exprs)?,
                 };
-                let column = original.schema_name().to_string();
-                if let Some((_, same)) = known
-                    .iter()
-                    .find(|(other, _)| looks_at_same(other, function))
-                {
-                    for record in &mut records[same.clone()] {
-                        record
-                            .of_columns
-                            .get_or_insert_default()
-                            .push(column.clone());
-                    }
-                    continue;
-                }
-                let first = records.len();
-                if looks_at_frame(function) {
-                    records.push(self.frame(&input, &function.params, &mut exprs)?);
-                } else if looks_at_another_row(function) {
-                    records.extend(self.other_row(&input, function, &mut exprs)?);
-                }
-                for record in &mut records[first..] {
-                    record.of_columns = Some(vec![column.clone()]);
-                }
-                known.push((function, first..records.len()));
+                records.extend(looked_at.into_iter().map(|record| TrackedRecord {
+                    of_columns: Some(columns.clone()),
+                    ..record
+                }));
             }
         }
         let rewritten = Window::try_new(exprs, Arc::new(input.plan))?;
-        records.splice(0..0, all);
         Ok(TrackedPlan {
             plan: LogicalPlan::Window(rewritten),
             records,
@@ -214,6 +197,27 @@ fn looks_at_another_row(function: &WindowFunction) -> bool {
     };
     matches!(look.name(), "lag" | "lead")
         && function.params.null_treatment != Some(NullTreatment::IgnoreNulls)
+}
+
+/// The functions that look at other rows, one of each that look at the same, with the columns of all
+/// of these.
+fn looking_at_other_rows<'a>(
+    functions: impl Iterator<Item = (&'a WindowFunction, String)>,
+) -> Vec<(&'a WindowFunction, Vec<String>)> {
+    let mut looking: Vec<(&WindowFunction, Vec<String>)> = Vec::new();
+    for (function, column) in functions {
+        let same = looking
+            .iter_mut()
+            .find(|(other, _)| looks_at_same(other, function));
+        match same {
+            Some((_, columns)) => columns.push(column),
+            None if looks_at_frame(function) || looks_at_another_row(function) => {
+                looking.push((function, vec![column]));
+            }
+            None => {}
+        }
+    }
+    looking
 }
 
 /// Whether both functions look at the same rows.

@@ -1,13 +1,13 @@
 //! Evaluating expressions and saying what each record took.
 
+mod found;
+
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use datafusion::arrow::array::{
-    Array, ArrayRef, AsArray, Int64Array, PrimitiveArray, RecordBatch, UInt64Array,
-};
-use datafusion::arrow::compute::{concat, take};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int64Array, PrimitiveArray, RecordBatch};
+use datafusion::arrow::compute::concat;
 use datafusion::arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
@@ -29,8 +29,9 @@ use datafusion::physical_plan::{
 };
 use futures::StreamExt;
 use skewer_profiling::ticks::Stopwatch;
-use skewer_profiling::{Ids, Latencies, LatencyChunk, LatencyKind, Method, Recorder};
+use skewer_profiling::{LatencyChunk, LatencyKind, Method, Recorder};
 
+use self::found::rows_found_by;
 use crate::batch_bytes::estimated_array_bytes;
 use crate::confirm::confirm_slow_rows;
 use crate::long_values::rows_far_longer_than_the_mean;
@@ -544,92 +545,6 @@ impl Evaluation {
     }
 }
 
-/// The records whose latency was found by `method`, leaving out absent ones; their latencies and
-/// by how much these may be off.
-fn rows_found_by(
-    method: Method,
-    ids: &Int64Array,
-    runs: &[Run],
-) -> Result<(Ids, Latencies, Latencies)> {
-    let errors = errors(ids, runs);
-    let all = runs.iter().all(|run| run.method == method);
-    if all && ids.null_count() == 0 {
-        let latencies = runs.iter().map(|run| (run.rows, run.ps));
-        let latencies = encoded(latencies, runs.len(), ids.len());
-        let errors = encoded(errors.iter().copied(), errors.len(), ids.len());
-        return Ok((Ids::encode(ids.values()), latencies, errors));
-    }
-    let (mut rows, mut latency, mut error, mut row) = (vec![], vec![], vec![], 0);
-    let errors = errors.iter();
-    let mut errors = errors.flat_map(|(rows, ps)| std::iter::repeat_n(*ps as i64, *rows));
-    for run in runs {
-        let found = row..row + run.rows;
-        row = found.end;
-        let errors = errors.by_ref().take(run.rows);
-        if run.method == method {
-            for (row, ps) in found.zip(errors).filter(|(row, _)| ids.is_valid(*row)) {
-                rows.push(row as u64);
-                latency.push(run.ps as i64);
-                error.push(ps);
-            }
-        } else {
-            errors.for_each(drop);
-        }
-    }
-    let ids = take(ids, &UInt64Array::from(rows), None)?;
-    Ok((
-        Ids::encode(ids.as_primitive::<Int64Type>().values()),
-        Latencies::encode(&latency),
-        Latencies::encode(&error),
-    ))
-}
-
-/// Packs so many runs of so many rows in all.
-fn encoded(runs: impl Iterator<Item = (usize, u64)>, count: usize, rows: usize) -> Latencies {
-    if count * 4 > rows {
-        let each: Vec<i64> = runs
-            .flat_map(|(rows, ps)| std::iter::repeat_n(ps as i64, rows))
-            .collect();
-        Latencies::encode(&each)
-    } else {
-        Latencies::runs(runs.map(|(rows, ps)| (rows as u32, ps)).collect())
-    }
-}
-
-/// By how much the latency of each row may be off, as runs of rows.
-///
-/// What a chunk took may have gone into any of its records. Of one that has several of its rows (an
-/// array's elements, say) the errors of all of them add up to what the others were given.
-fn errors(ids: &Int64Array, runs: &[Run]) -> Vec<(usize, u64)> {
-    let mut errors: Vec<(usize, u64)> = Vec::with_capacity(runs.len());
-    let mut start = 0;
-    for run in runs {
-        let of_run = &ids.values()[start..start + run.rows];
-        start += run.rows;
-        let [first, .., last] = of_run else {
-            errors.push((run.rows, run.error_ps));
-            continue;
-        };
-        // Rows of a table, one after the other.
-        let are_consecutive = last.wrapping_sub(*first) == run.rows as i64 - 1;
-        if run.method != Method::Apportioned || are_consecutive {
-            errors.push((run.rows, run.error_ps));
-            continue;
-        }
-        let total = run.error_ps + run.ps;
-        for record in of_run.chunk_by(|one, next| one == next) {
-            let rows = record.len();
-            let own = run.ps.saturating_mul(rows as u64);
-            let error = total.saturating_sub(own) / rows as u64;
-            match errors.last_mut() {
-                Some((before, same)) if *same == error => *before += rows,
-                _ => errors.push((rows, error)),
-            }
-        }
-    }
-    errors
-}
-
 /// Joins the values of consecutive chunks, expression by expression.
 fn concat_parts(mut parts: Vec<Vec<ArrayRef>>, expressions: usize) -> Result<Vec<ArrayRef>> {
     if parts.len() == 1 {
@@ -672,38 +587,5 @@ impl EvaluateRows for BatchEvaluator<'_> {
     /// Rounded up to microseconds: most are equal then, and take no room in the log.
     fn doubtful_ns(&self) -> f64 {
         self.time.doubtful().as_nanos().div_ceil(1_000) as f64 * 1_000.0
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_a_chunk_took_is_in_doubt_between_its_records_and_not_within_one() {
-        let run = |rows, ps, error_ps, method| Run {
-            rows,
-            ps,
-            error_ps,
-            method,
-        };
-        // 1,000 ps that two records may have taken, with 3 rows and 1; then all of them one's; then
-        // rows of a table, and one that was timed by itself.
-        let runs = [
-            run(4, 250, 750, Method::Apportioned),
-            run(4, 250, 750, Method::Apportioned),
-            run(4, 250, 750, Method::Apportioned),
-            run(1, 9_000, 40, Method::Replayed),
-            // Two of the rows of a chunk that the one before was found in.
-            run(2, 250, 750, Method::Apportioned),
-        ];
-        let ids = Int64Array::from(vec![5, 5, 5, 6, 7, 7, 7, 7, 8, 9, 10, 11, 3, 2, 2]);
-        let errors = errors(&ids, &runs);
-        let expected = [(3, 83), (1, 750), (4, 0), (4, 750), (1, 40), (2, 250)];
-        assert_eq!(errors, expected);
-        let (ids, latencies, errors) = rows_found_by(Method::Apportioned, &ids, &runs).unwrap();
-        assert_eq!((ids.len(), latencies.len(), errors.len()), (14, 14, 14));
-        let sum: i64 = errors.decode_ns().values().iter().sum();
-        assert_eq!(sum, (3 * 83 + 750 + 4 * 750 + 2 * 250 + 500) / 1000);
     }
 }
