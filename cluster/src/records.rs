@@ -23,6 +23,7 @@ use skewer_profiling::{Recorder, Sources};
 
 /// No aggregate has more operators than these: ids of records have no room for more.
 const MOST_OPERATORS: usize = 7;
+const _: () = assert!(skewer_exec::frames::OPERATOR_PAIRS <= MOST_OPERATORS);
 
 /// The operators of an aggregate, each with the number for merging what it has spilled.
 type Operators = Vec<(i64, i64)>;

@@ -117,7 +117,7 @@ pub fn can_be_cut(plan: &Arc<dyn ExecutionPlan>, store: &ObjectStoreUrl) -> Resu
         }
         if loses_something(node) {
             stays = Some(Stays::Operator(
-                "a window with FILTER or IGNORE NULLS".to_owned(),
+                "a window with FILTER or IGNORE NULLS, or from its end".to_owned(),
             ));
             return Ok(TreeNodeRecursion::Stop);
         }

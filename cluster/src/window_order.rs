@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::physical_expr::{LexOrdering, LexRequirement, PhysicalSortExpr};
+use datafusion::physical_expr::{
+    LexOrdering, LexRequirement, PhysicalSortExpr, PhysicalSortRequirement,
+};
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
@@ -37,24 +39,34 @@ fn is_literally(order: &LexOrdering, required: &LexRequirement) -> bool {
         })
 }
 
-/// `order` with the columns of `required` before its own: each sorted as the one of `order` that it is
-/// equal to in `input`, so that the rows come in the same order.
+/// `order` by the columns of `required` where it is by others that are equal to these in `input`, and
+/// by those that are constant there first: the rows come in the same order. `None` if that cannot be
+/// said of all.
 fn with_names(
     order: &LexOrdering,
     required: &LexRequirement,
     input: &Arc<dyn ExecutionPlan>,
 ) -> Option<LexOrdering> {
     let known = input.equivalence_properties();
-    let named = required.iter().map(|required| {
+    let is_same = |by: &PhysicalSortExpr, required: &PhysicalSortRequirement| {
         let class = known.eq_group().get_equivalence_class(&required.expr);
-        let is_same = |by: &&PhysicalSortExpr| {
-            by.expr.eq(&required.expr) || class.is_some_and(|class| class.contains(&by.expr))
+        by.expr.eq(&required.expr) || class.is_some_and(|class| class.contains(&by.expr))
+    };
+    let mut named = Vec::new();
+    for required in required.iter() {
+        let options = match order.iter().find(|by| is_same(by, required)) {
+            Some(by) => by.options,
+            None if known.is_expr_constant(&required.expr).is_some() => {
+                required.options.unwrap_or_default()
+            }
+            None => return None,
         };
-        let options = order.iter().find(is_same).map(|by| by.options);
-        let options = options.or(required.options).unwrap_or_default();
-        PhysicalSortExpr::new(Arc::clone(&required.expr), options)
-    });
-    LexOrdering::new(named.chain(order.iter().cloned()))
+        named.push(PhysicalSortExpr::new(Arc::clone(&required.expr), options));
+    }
+    let others = order
+        .iter()
+        .filter(|by| !required.iter().any(|required| is_same(by, required)));
+    LexOrdering::new(named.into_iter().chain(others.cloned()))
 }
 
 /// How the input of a window is sorted.
@@ -95,16 +107,17 @@ fn sorted(input: &Arc<dyn ExecutionPlan>, by: &LexRequirement) -> Result<Sorted>
             _ => Sorted::Otherwise,
         });
     }
-    // Windows leave the order as it is: one below has seen to it already.
-    match required(input) {
-        Some(below) if is_literally(&LexOrdering::from(below.clone()), by) => {
-            match sorted(input.children()[0], &below)? {
-                Sorted::Literally => Ok(Sorted::Literally),
-                _ => Ok(Sorted::Otherwise),
-            }
-        }
-        _ => Ok(Sorted::Otherwise),
+    // Windows leave the order as it is, whichever they need themselves.
+    if required(input).is_none() {
+        return Ok(Sorted::Otherwise);
     }
+    Ok(match sorted(input.children()[0], by)? {
+        Sorted::Replaced(child) => Sorted::Replaced(replace_children_if_necessary(
+            Arc::clone(input),
+            vec![child],
+        )?),
+        as_it_is => as_it_is,
+    })
 }
 
 /// `plan` whose windows' inputs are sorted by the columns that the windows name, where they are

@@ -87,6 +87,17 @@ const QUERIES: &[&str] = &[
     "SELECT count(*) FROM t WHERE EXISTS (SELECT 1 FROM names n WHERE n.g = t.g AND n.g < t.a)",
     "SELECT count(*) FROM t a, names n WHERE a.g < n.g",
     "SELECT a, row_number() OVER (PARTITION BY g ORDER BY a DESC) AS r FROM t ORDER BY r, a LIMIT 9",
+    // By columns that are equal to those that the planner would sort by, or constant.
+    "SELECT count(*), sum(r), sum(s), sum(c) FROM
+       (SELECT rank() OVER (PARTITION BY n.g ORDER BY t.a) AS r,
+               sum(t.a) OVER (PARTITION BY t.g ORDER BY t.a) AS s,
+               count(*) OVER (PARTITION BY n.g) AS c
+        FROM t JOIN names n ON t.g = n.g)",
+    "SELECT count(*), sum(s) FROM
+       (SELECT sum(a) OVER (PARTITION BY g ORDER BY a) AS s FROM t WHERE g = 2)",
+    "SELECT count(*), sum(s), sum(l) FROM
+       (SELECT sum(a) OVER (PARTITION BY g ORDER BY a RANGE BETWEEN 50 PRECEDING AND CURRENT ROW) AS s,
+               lag(a) OVER (PARTITION BY g ORDER BY a) AS l FROM t)",
     "SELECT count(*) FROM (SELECT DISTINCT g, a % 3 FROM t)",
     "SELECT g FROM t UNION SELECT g FROM names ORDER BY g",
     "SELECT a FROM t WHERE a > (SELECT avg(a) FROM t) ORDER BY a LIMIT 3",
@@ -422,6 +433,20 @@ async fn the_number_of_partitions_of_each_worker_does_not_matter() {
             let (expected, given) = (table(&one, sql).await, table(&three, sql).await);
             assert_eq!(given, expected, "{partitions} partitions: {sql}");
         }
+    }
+}
+
+#[tokio::test]
+async fn windows_that_lose_something_on_the_way_run_on_one_worker() {
+    let (one, three) = (filled(1).await, filled(3).await);
+    for sql in [
+        "SELECT sum(s) FROM
+           (SELECT sum(a) FILTER (WHERE a % 3 = 0) OVER (PARTITION BY g ORDER BY a) AS s FROM t)",
+        "SELECT sum(l) FROM
+           (SELECT lag(nullif(a % 5, 0)) IGNORE NULLS OVER (PARTITION BY g ORDER BY a) AS l FROM t)",
+    ] {
+        assert_eq!(numbers(&three, sql).await, numbers(&one, sql).await, "{sql}");
+        assert_eq!(workers_of_the_last_query(&three).await, [0], "{sql}");
     }
 }
 

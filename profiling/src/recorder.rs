@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use crate::chunks::{LatencyChunk, LineageChunk, MAX_RECORDS, OutputChunk};
 use crate::definition::{Origin, SysRow};
-use crate::edges::{Edges, EdgesOf};
+use crate::edges::{Edges, EdgesOf, PendingEdges};
 use crate::level::Level;
 use crate::lineage_mode::LineageMode;
 use crate::metrics::{self, Baseline};
@@ -22,9 +22,6 @@ use crate::tables::{
     ProfilerOverhead, TuplesSent, WorkerMetric, WorkerRow,
 };
 use crate::ticks::Scale;
-
-/// Edges that make a chunk of their own.
-const FULL_CHUNK: usize = 8192;
 
 /// What the events of one query may take.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -85,7 +82,7 @@ pub struct Recorder {
     finished: AtomicBool,
     events: Mutex<Events>,
     /// Edges that wait for others of their kind.
-    pending: Mutex<HashMap<EdgesOf, Edges>>,
+    pending: Mutex<PendingEdges>,
     /// The recorders of other workers of this process.
     workers: Mutex<Vec<Arc<Recorder>>>,
     /// Held by what has something to hand over.
@@ -379,24 +376,16 @@ impl Recorder {
 
     /// Takes over edges that come a few at a time: they become a chunk with others of their kind.
     pub fn edges(&self, of: EdgesOf, edges: Edges) {
-        let full = {
-            let mut pending = self.pending.lock();
-            let waiting = pending.entry(of.clone()).or_default();
-            waiting.append(edges);
-            match waiting.len() >= FULL_CHUNK {
-                true => pending.remove(&of),
-                false => None,
-            }
-        };
-        if let Some(edges) = full {
-            self.lineage(edges.into_chunk(of));
-        }
+        self.reserve(edges.bytes());
+        let most = self.limits.spill_bytes / 4;
+        let ready = self.pending.lock().add(of, edges, most);
+        self.seal(ready);
     }
 
-    /// Makes chunks of the edges that wait for others.
-    fn seal(&self) {
-        let pending = std::mem::take(&mut *self.pending.lock());
-        for (of, edges) in pending {
+    /// Makes chunks of edges that have waited for others.
+    fn seal(&self, edges: HashMap<EdgesOf, Edges>) {
+        for (of, edges) in edges {
+            self.memory.fetch_sub(edges.bytes(), Ordering::Relaxed);
             self.lineage(edges.into_chunk(of));
         }
     }
@@ -494,7 +483,8 @@ impl Recorder {
         {
             metrics::finish(self, started);
         }
-        self.seal();
+        let pending = self.pending.lock().take();
+        self.seal(pending);
         std::mem::take(&mut self.events.lock())
     }
 

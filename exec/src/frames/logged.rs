@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::ops::Range;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{Array, ArrayRef};
@@ -17,6 +18,32 @@ use super::tree::{Made, Summarize};
 /// Edges after which they are handed to the recorder.
 const HANDED_OVER: usize = 4096;
 
+/// So many ids are taken at once, at most.
+const MOST_IDS: usize = 1024;
+
+/// Ids that nobody else gives.
+#[derive(Debug, Default)]
+struct ReservedIds {
+    left: Range<i64>,
+    /// How many were reserved.
+    reserved: usize,
+}
+
+impl ReservedIds {
+    /// The next id. Where all are given, more are reserved than the time before: most windows have
+    /// few rows in each of their partitions, or many.
+    fn next(&mut self, reserve: impl FnOnce(usize) -> i64) -> i64 {
+        if self.left.is_empty() {
+            self.reserved = (4 * self.reserved).clamp(1, MOST_IDS);
+            let first = reserve(self.reserved);
+            self.left = first..first + self.reserved as i64;
+        }
+        let id = self.left.start;
+        self.left.start += 1;
+        id
+    }
+}
+
 /// Logs the edges of frames, and of their parts.
 #[derive(Debug)]
 pub(super) struct LoggedFrames {
@@ -27,6 +54,8 @@ pub(super) struct LoggedFrames {
     recorder: Arc<Recorder>,
     /// The window operator, and the operators of what is made of its frames.
     place: Option<(Position, Vec<i64>)>,
+    /// By the number of what is made.
+    ids: [ReservedIds; Made::COUNT],
     /// By the operator that they lead to, the input that they come from, and its run key.
     edges: HashMap<(i64, Option<usize>, i64), (EdgesOf, Edges)>,
     /// How many edges these are.
@@ -48,6 +77,7 @@ impl LoggedFrames {
             _open: recorder.open_stream(),
             recorder,
             place: None,
+            ids: Default::default(),
             edges: HashMap::new(),
             waiting: 0,
         }
@@ -152,7 +182,9 @@ impl Summarize for LoggedFrames {
         }
         let (window, operator_id) = self.place(made)?;
         let worker_id = self.recorder.worker_id();
-        let output = self.frames.add_single_rows(worker_id, operator_id, 1);
+        let frames = &self.frames;
+        let output =
+            self.ids[made.number()].next(|ids| frames.add_single_rows(worker_id, operator_id, ids));
         let records = rows.iter().copied().flatten();
         for record in records {
             let input = record.input;
@@ -173,10 +205,8 @@ impl Summarize for LoggedFrames {
     fn value(frame: Option<i64>) -> Result<ScalarValue> {
         Ok(ScalarValue::Int64(frame))
     }
-}
 
-impl Drop for LoggedFrames {
-    fn drop(&mut self) {
+    fn finish(&mut self) {
         self.hand_over();
     }
 }

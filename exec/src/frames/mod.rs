@@ -218,6 +218,7 @@ impl<S: Summarize> Accumulator for Frames<S> {
 
 impl<S: Summarize> Drop for Frames<S> {
     fn drop(&mut self) {
+        self.timed(Tree::finish);
         self.report();
     }
 }

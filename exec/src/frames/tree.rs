@@ -71,6 +71,9 @@ pub(super) trait Summarize: Debug + Send + Sync + 'static {
 
     /// What the window function returns for a frame.
     fn value(frame: Option<Self::Summary>) -> Result<ScalarValue>;
+
+    /// Nothing more will be made.
+    fn finish(&mut self) {}
 }
 
 /// Where the frames of a window begin.
@@ -152,6 +155,11 @@ impl<S: Summarize> Tree<S> {
         let frame = self.summarized(Made::Frame, &rows, &parts)?;
         self.last = Some((range, frame.clone()));
         Ok(frame)
+    }
+
+    /// There are no more frames.
+    pub(super) fn finish(&mut self) {
+        self.summarize.finish();
     }
 
     /// What the rows and parts take, roughly.

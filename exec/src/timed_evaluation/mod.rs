@@ -404,15 +404,19 @@ impl Evaluation {
             }
             None => {
                 let each = total / rows.max(1) as f64;
+                let (method, error) = match rows {
+                    // It has all of the time.
+                    1 => {
+                        let lost = lost.as_nanos() as f64 + doubtful;
+                        (Method::Measured, error_of_one(total, lost))
+                    }
+                    _ => (Method::Apportioned, total - each),
+                };
                 vec![Run {
                     rows,
                     ps: (each * 1000.0) as u64,
-                    error_ps: ((total - each) * 1000.0) as u64,
-                    // One row has all of the time.
-                    method: match rows {
-                        1 => Method::Measured,
-                        _ => Method::Apportioned,
-                    },
+                    error_ps: (error * 1000.0) as u64,
+                    method,
                 }]
             }
         };

@@ -47,6 +47,7 @@ impl LineageRewrite {
                 id,
                 latencies: vec![],
                 of_columns: None,
+                of_same_select: false,
             }],
         })
     }

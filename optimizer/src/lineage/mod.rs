@@ -23,6 +23,7 @@ mod aggregates;
 mod joins;
 mod windows;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, Field};
@@ -32,7 +33,7 @@ use datafusion::logical_expr::expr::Sort as SortExpr;
 use datafusion::logical_expr::logical_plan::{
     Extension, Filter, Projection, Sort, SubqueryAlias, TableScan, TableScanBuilder, Union, Unnest,
 };
-use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
+use datafusion::logical_expr::utils::{conjunction, expr_to_columns, split_conjunction_owned};
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, ScalarUDF, lit};
 use skewer_exec::{
     CapturedInput, CarriedInput, IdentifiedTable, ROW_ID, RecordSource, SampledRowId, ScanSource,
@@ -54,17 +55,29 @@ pub struct TrackedRecord {
     pub id: String,
     /// The columns whose sum is the latency since the record was made, in picoseconds.
     pub latencies: Vec<String>,
-    /// The window functions' columns that rows have it for, as long as nothing but windows is above
-    /// them; `None`: it is the row's.
+    /// The columns that rows have it for, which window functions have made; `None`: it is the row's.
     of_columns: Option<Vec<String>>,
+    /// Whether nothing but windows is above the function that made it. Functions in several orders
+    /// are stacked, although none looks at what the others return.
+    of_same_select: bool,
 }
 
 impl TrackedRecord {
-    /// Whether it belongs to a row of which only these columns are read.
-    fn is_read(&self, columns: &[String]) -> bool {
+    /// Whether it is among what is read where only these columns of a row are.
+    fn is_read(&self, columns: &HashSet<String>) -> bool {
         self.of_columns
             .as_ref()
             .is_none_or(|of| of.iter().any(|column| columns.contains(column)))
+    }
+
+    /// As it is above a projection that makes these columns, each of the columns it is said to read.
+    fn projected(mut self, made: &[(String, HashSet<String>)]) -> Self {
+        if let Some(of) = &self.of_columns {
+            let is_made_of = |read: &HashSet<String>| of.iter().any(|column| read.contains(column));
+            let columns = made.iter().filter(|(_, read)| is_made_of(read));
+            self.of_columns = Some(columns.map(|(name, _)| name.clone()).collect());
+        }
+        self
     }
 }
 
@@ -203,10 +216,8 @@ impl LineageRewrite {
                 .all(|expr| matches!(expr, Expr::Column(_))),
             _ => false,
         };
-        if !is_stacked {
-            for record in &mut tracked.records {
-                record.of_columns = None;
-            }
+        for record in &mut tracked.records {
+            record.of_same_select &= is_stacked;
         }
         Ok(tracked)
     }
@@ -243,7 +254,7 @@ impl LineageRewrite {
                 )?;
                 Ok(TrackedPlan {
                     plan: LogicalPlan::Unnest(rewritten),
-                    records: input.records,
+                    records: of_rows(input.records),
                 })
             }
             LogicalPlan::Join(join) => self.join(join),
@@ -311,6 +322,7 @@ impl LineageRewrite {
                 id: name,
                 latencies: vec![],
                 of_columns: None,
+                of_same_select: false,
             }],
         })
     }
@@ -344,21 +356,29 @@ impl LineageRewrite {
         }
         let TrackedPlan { plan, mut records } = input;
         let latency = self.name("latency");
-        // A latency that all records share so far can be added to; otherwise it rides beside.
-        let last = records[0].latencies.last().cloned();
-        let earlier = last.filter(|last| records.iter().all(|r| r.latencies.last() == Some(last)));
-        let measured = records
+        // What a window function looked at for a column that is not read here had no part in it.
+        let read = columns_read(moved.iter().map(|(expr, _)| expr))?;
+        let mut taking_part: Vec<&mut TrackedRecord> = records
+            .iter_mut()
+            .filter(|record| record.is_read(&read))
+            .collect();
+        // A latency that they all share so far can be added to; otherwise it rides beside.
+        let mut last = taking_part.iter().map(|record| record.latencies.last());
+        let earlier = last.next().flatten();
+        let earlier = earlier
+            .filter(|first| last.all(|other| other == Some(first)))
+            .cloned();
+        let measured = taking_part
             .iter()
             .filter_map(|record| Some((record.source.clone()?, record.id.clone())))
             .collect();
-        let node =
-            TimedEvaluation::try_new(plan, moved, latency.clone(), earlier.clone(), measured)?;
-        for record in &mut records {
+        for record in &mut taking_part {
             if earlier.is_some() {
                 record.latencies.pop();
             }
             record.latencies.push(latency.clone());
         }
+        let node = TimedEvaluation::try_new(plan, moved, latency, earlier, measured)?;
         let plan = LogicalPlan::Extension(Extension {
             node: Arc::new(node),
         });
@@ -382,9 +402,16 @@ impl LineageRewrite {
             })
             .collect();
         exprs.extend(input.hidden_columns()?);
+        let fields = projection.schema.fields().iter();
+        let made = fields.zip(&projection.expr).map(|(field, expr)| {
+            let read = columns_read(std::iter::once(expr))?;
+            Ok((field.name().clone(), read))
+        });
+        let made: Vec<_> = made.collect::<Result<_>>()?;
+        let records = input.records.into_iter();
         Ok(TrackedPlan {
             plan: LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(input.plan))?),
-            records: input.records,
+            records: records.map(|record| record.projected(&made)).collect(),
         })
     }
 
@@ -461,7 +488,7 @@ impl LineageRewrite {
             }
             let projection = Projection::try_new(columns, Arc::new(branch.plan))?;
             inputs.push(Arc::new(LogicalPlan::Projection(projection)));
-            records.extend(branch.records);
+            records.extend(of_rows(branch.records));
         }
         let mut fields: Vec<_> = union
             .schema
@@ -493,6 +520,23 @@ fn split_at_costly(condition: Option<Expr>, schema: &DFSchema) -> Result<(Vec<Ex
         }
     }
     Ok((cheap, Vec::new()))
+}
+
+/// The records where their columns are not known any more: all are the row's.
+fn of_rows(mut records: Vec<TrackedRecord>) -> Vec<TrackedRecord> {
+    for record in &mut records {
+        record.of_columns = None;
+    }
+    records
+}
+
+/// The names of the columns that these expressions read.
+fn columns_read<'a>(exprs: impl Iterator<Item = &'a Expr>) -> Result<HashSet<String>> {
+    let mut columns = HashSet::new();
+    for expr in exprs {
+        expr_to_columns(expr, &mut columns)?;
+    }
+    Ok(columns.into_iter().map(|column| column.name).collect())
 }
 
 fn unaliased(expr: &Expr) -> &Expr {

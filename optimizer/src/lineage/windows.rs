@@ -1,17 +1,17 @@
 //! Window functions in the rewrite: rows are made of those in their frames, too.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::expr::{NullTreatment, WindowFunction, WindowFunctionParams};
 use datafusion::logical_expr::logical_plan::Window;
-use datafusion::logical_expr::utils::expr_to_columns;
 use datafusion::logical_expr::{AggregateUDF, Expr, LogicalPlan, WindowFunctionDefinition};
 use skewer_exec::{AggregateSource, CapturedFrames, FrameCapture, RecordSource};
 
-use super::{Arguments, LineageRewrite, TrackedPlan, TrackedRecord, hidden_column, unaliased};
+use super::{
+    Arguments, LineageRewrite, TrackedPlan, TrackedRecord, columns_read, hidden_column, unaliased,
+};
 
 impl LineageRewrite {
     /// Rows get, besides their own records, those that `lag` and `lead` look at, and one that stands
@@ -20,11 +20,11 @@ impl LineageRewrite {
         let input = self.rewrite(&window.input)?;
         let (mut input, hoisted) = self.hoist_of_windows(input, window)?;
         let mut exprs = hoisted.clone();
-        // Windows in other orders are stacked, although none looks at what the others return: what
-        // belongs to columns that these functions do not read is none of their business.
-        let read = columns_read(&window.window_expr)?;
+        // What belongs to columns that these functions do not read is none of their business.
+        let read = columns_read(window.window_expr.iter())?;
         let mut records = input.records.clone();
-        input.records.retain(|record| record.is_read(&read));
+        let is_theirs = |record: &TrackedRecord| !record.of_same_select || record.is_read(&read);
+        input.records.retain(is_theirs);
         if !input.records.is_empty() {
             let columns = window.window_expr.iter().map(Expr::schema_name);
             let columns = columns.map(|name| name.to_string());
@@ -38,6 +38,7 @@ impl LineageRewrite {
                 };
                 records.extend(looked_at.into_iter().map(|record| TrackedRecord {
                     of_columns: Some(columns.clone()),
+                    of_same_select: true,
                     ..record
                 }));
             }
@@ -56,18 +57,36 @@ impl LineageRewrite {
         input: TrackedPlan,
         window: &Window,
     ) -> Result<(TrackedPlan, Vec<Expr>)> {
-        let mut parts = Vec::new();
+        let mut parts: Vec<Expr> = Vec::new();
+        let mut keys: Vec<usize> = Vec::new();
+        let mut places: Vec<usize> = Vec::new();
         for function in &window.window_expr {
+            let are_keys = window_function(function).map_or(0..0, |function| {
+                let over = &function.params;
+                let first = over.args.len();
+                first..first + over.partition_by.len() + over.order_by.len()
+            });
+            let mut number = 0;
             unaliased(function).apply_children(|part| {
-                parts.push(part.clone());
+                // Rows are sorted once for all functions, volatile as their keys may be.
+                let is_key = are_keys.contains(&number);
+                number += 1;
+                let known = keys.iter().find(|key| is_key && parts[**key] == *part);
+                places.push(known.copied().unwrap_or(parts.len()));
+                if known.is_none() {
+                    if is_key {
+                        keys.push(parts.len());
+                    }
+                    parts.push(part.clone());
+                }
                 Ok(TreeNodeRecursion::Continue)
             })?;
         }
         let (input, parts) = self.hoist(input, parts)?;
-        let mut parts = parts.into_iter();
+        let mut places = places.into_iter();
         let functions = window.window_expr.iter().map(|function| {
             let new = unaliased(function).clone().map_children(|part| {
-                let new = parts.next().unwrap_or_else(|| part.clone());
+                let new = places.next().map_or(&part, |place| &parts[place]).clone();
                 Ok(Transformed::new_transformed(new.clone(), new != part))
             })?;
             Ok(match new.transformed {
@@ -110,6 +129,7 @@ impl LineageRewrite {
             id,
             latencies: vec![],
             of_columns: None,
+            of_same_select: false,
         })
     }
 
@@ -147,6 +167,7 @@ impl LineageRewrite {
                 id: name(&record.id)?,
                 latencies: record.latencies.iter().filter_map(name).collect(),
                 of_columns: None,
+                of_same_select: false,
             })
         });
         Ok(records.collect())
@@ -231,13 +252,4 @@ fn looks_at_same(one: &WindowFunction, other: &WindowFunction) -> bool {
         && one.fun == other.fun
         && over.args.get(1) == others.args.get(1);
     same_order && (same_frame || same_row)
-}
-
-/// The names of the columns that these functions read.
-fn columns_read(functions: &[Expr]) -> Result<Vec<String>> {
-    let mut columns = HashSet::new();
-    for function in functions {
-        expr_to_columns(function, &mut columns)?;
-    }
-    Ok(columns.into_iter().map(|column| column.name).collect())
 }

@@ -76,8 +76,8 @@ impl Expansion {
                  `profile.lineage = 'piggyback'` there are none."
             }
             Expansion::IntermediateLatency => {
-                "The same for each record that an operator which captures lineage (an aggregate)\n\
-                 made on the way to the result."
+                "The same for each record that an operator which captures lineage (an aggregate, a\n\
+                 window) made on the way to the result."
             }
             Expansion::ExpensiveInputs => {
                 "The base records that are the most impactful source of a result row, by descending\n\
