@@ -23,7 +23,7 @@ use crate::in_place::unwrapped;
 use crate::placement::Placement;
 use crate::task::TaskPlace;
 use crate::travel::{Stays, can_be_cut, can_travel};
-use crate::window_order::sorted_by_name;
+use crate::window_order::{sorted_by_name, windows_know_their_order};
 use crate::workers::Probe;
 use crate::write::Writing;
 
@@ -118,6 +118,9 @@ async fn cut_for(
     };
     if !cut.is::<DistributedExec>() {
         return Err(Stays::NoExchange);
+    }
+    if !windows_know_their_order(&cut).map_err(refused)? {
+        return Err(Stays::Operator("a window over what is equal".to_owned()));
     }
     can_travel(&cut, &Probe::context(state))?;
     if let Some(writing) = writing {

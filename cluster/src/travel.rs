@@ -28,7 +28,6 @@ use skewer_exec::FrameCapture;
 
 use crate::codec::encode_plan;
 use crate::sys;
-use crate::window_order::is_sorted_otherwise;
 
 /// A leaf of a plan, as far as workers are concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,10 +118,6 @@ pub fn can_be_cut(plan: &Arc<dyn ExecutionPlan>, store: &ObjectStoreUrl) -> Resu
             stays = Some(Stays::Operator(
                 "a window with FILTER or IGNORE NULLS, or from its end".to_owned(),
             ));
-            return Ok(TreeNodeRecursion::Stop);
-        }
-        if is_sorted_otherwise(node) {
-            stays = Some(Stays::Operator("a window over what is equal".to_owned()));
             return Ok(TreeNodeRecursion::Stop);
         }
         if node.children().is_empty() {

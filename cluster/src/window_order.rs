@@ -11,11 +11,16 @@ use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::physical_expr::{
     LexOrdering, LexRequirement, PhysicalSortExpr, PhysicalSortRequirement,
 };
+use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
-use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, InputOrderMode};
+use datafusion::physical_plan::{
+    ChildrenPropertiesMode, ExecutionPlan, ExecutionPlanProperties, InputOrderMode,
+    ReplaceChildrenOptions,
+};
+use datafusion_distributed::{DistributedExec, NetworkBoundaryExt};
 
 /// The order that a window insists on.
 fn required(plan: &Arc<dyn ExecutionPlan>) -> Option<LexRequirement> {
@@ -141,17 +146,40 @@ pub(crate) fn sorted_by_name(plan: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn Ex
     Ok(sorted?.data)
 }
 
-/// Whether `plan` is a window whose input has the right order only since columns are equal or
-/// constant.
-pub(crate) fn is_sorted_otherwise(plan: &Arc<dyn ExecutionPlan>) -> bool {
-    let Some(by) = required(plan) else {
-        return false;
+/// Whether the windows of a plan that has been cut know from what is on their side of an exchange
+/// that their input has its order, as they do on a worker.
+///
+/// # Errors
+/// Those of putting operators together.
+pub(crate) fn windows_know_their_order(cut: &Arc<dyn ExecutionPlan>) -> Result<bool> {
+    let has_windows = cut.exists(|node| Ok(required(node).is_some()))?;
+    Ok(!has_windows || as_on_a_worker(cut)?.is_some())
+}
+
+/// `plan` without what is known of rows only on the other side of an exchange. `None` if a window in
+/// it does not know its order.
+fn as_on_a_worker(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let mut children = Vec::new();
+    for child in plan.children() {
+        match as_on_a_worker(child)? {
+            Some(child) => children.push(child),
+            None => return Ok(None),
+        }
+    }
+    if plan.as_network_boundary().is_some() {
+        let partitions = plan.output_partitioning().partition_count();
+        let received = EmptyExec::new(plan.schema()).with_partitions(partitions);
+        return Ok(Some(Arc::new(received)));
+    }
+    if children.is_empty() || plan.is::<DistributedExec>() {
+        return Ok(Some(Arc::clone(plan)));
+    }
+    let anew = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+    let plan = Arc::clone(plan).replace_children(children, anew)?;
+    let Some(by) = required(&plan) else {
+        return Ok(Some(plan));
     };
-    let input = plan.children()[0];
-    let known = input.equivalence_properties();
-    let has_others = by.iter().any(|by| {
-        known.is_expr_constant(&by.expr).is_some()
-            || known.eq_group().get_equivalence_class(&by.expr).is_some()
-    });
-    has_others && !matches!(sorted(input, &by), Ok(Sorted::Literally))
+    let known = plan.children()[0].equivalence_properties();
+    let is_known = known.ordering_satisfy_requirement(by)?;
+    Ok(is_known.then_some(plan))
 }
