@@ -28,9 +28,9 @@ const SORT: &str = "ExternalSorter";
 const SORT_MERGE: &str = "ExternalSorterMerge[";
 
 /// Of the limit, the part that merges of what sorts have spilled leave to others as soon as they have
-/// more than a share of the whole limit: they take as much as they get, to merge more at once, and
-/// need less. A sort merges what it holds before it spills it, too, and fails where that is refused;
-/// it held no more than such a share.
+/// more than a share of the whole limit, or half of it: they take as much as they get, to merge more at
+/// once, and need less. A sort merges what it holds before it spills it, too, and fails where that is
+/// refused; it held no more than such a share, or nobody else holds any.
 const LEFT_BY_MERGES: usize = 8;
 
 /// What raises the limit of a process.
@@ -137,7 +137,7 @@ impl State {
                 spill_available.saturating_sub(self.spillable) + reservation.size()
             }
             Kind::Merge => {
-                let left = match reservation.size() > limit / sharers.max(1) {
+                let left = match reservation.size() > limit / sharers.max(2) {
                     true => limit / LEFT_BY_MERGES,
                     false => 0,
                 };

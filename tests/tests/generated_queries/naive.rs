@@ -85,8 +85,8 @@ pub enum Naive {
     Rollup(Box<Naive>, Vec<usize>, Vec<Fold>),
     /// Of all rows with the same value in a column, the first in the order of all columns.
     DistinctOn(Box<Naive>, usize),
-    /// Appends the sum of a column over the rows of a frame.
-    Window(Box<Naive>, usize, Over),
+    /// Appends sums, each of a column over the rows of a frame.
+    Window(Box<Naive>, Vec<(usize, Over)>),
     /// Two rows of each: a column and one of two others.
     Unnest(Box<Naive>, usize, [usize; 2]),
     /// The first rows, in the order of all columns, of those that differ.
@@ -198,7 +198,11 @@ impl Naive {
                 Self::GreaterThanAll(input, other, l, r)
             }
             11 => Self::DistinctOn(input, column(random)),
-            12 => Self::Window(input, column(random), Over::generate(random, width)),
+            12 => {
+                let sums = (0..random.random_range(1..=2))
+                    .map(|_| (column(random), Over::generate(random, width)));
+                Self::Window(input, sums.collect())
+            }
             13 => Self::Unnest(input, column(random), [column(random), column(random)]),
             14 => Self::Limit(input, random.random_range(1..5)),
             15 => {
@@ -241,10 +245,13 @@ impl Naive {
         own + inputs.iter().map(|input| input.joins()).sum::<usize>()
     }
 
-    /// How many windows it takes.
+    /// How many window functions it has.
     pub fn windows(&self) -> usize {
         let (_, inputs) = self.parts();
-        let own = usize::from(matches!(self, Self::Window(..)));
+        let own = match self {
+            Self::Window(_, sums) => sums.len(),
+            _ => 0,
+        };
         own + inputs.iter().map(|input| input.windows()).sum::<usize>()
     }
 
@@ -286,7 +293,7 @@ impl Naive {
             Self::Aggregate(_, keys, folds) | Self::Rollup(_, keys, folds) => {
                 keys.len() + folds.len()
             }
-            Self::Window(input, ..) => input.width() + 1,
+            Self::Window(input, sums) => input.width() + sums.len(),
             Self::Unnest(..) => 2,
             Self::UnionAll(left, _) => left.width(),
         }
@@ -350,12 +357,15 @@ impl Naive {
                     input.sql()
                 )
             }
-            Self::Window(input, sum, over) => {
-                let (width, over) = (input.width(), over.sql());
-                format!(
-                    "SELECT *, sum(c{sum}) OVER ({over}) AS c{width} FROM ({}) AS q",
-                    input.sql()
-                )
+            Self::Window(input, sums) => {
+                let sums = sums
+                    .iter()
+                    .zip(input.width()..)
+                    .map(|((sum, over), column)| {
+                        format!("sum(c{sum}) OVER ({}) AS c{column}", over.sql())
+                    });
+                let sums = sums.collect::<Vec<_>>().join(", ");
+                format!("SELECT *, {sums} FROM ({}) AS q", input.sql())
             }
             Self::Unnest(input, one, [first, second]) => {
                 format!(
@@ -463,13 +473,16 @@ impl Naive {
                     })
                     .collect()
             }
-            Self::Window(input, sum, over) => {
+            Self::Window(input, sums) => {
                 let rows = input.evaluate(tables);
                 let appended = rows.iter().map(|(values, from)| {
-                    let frame = over.frame(&rows, values);
-                    let mut values = values.clone();
-                    values.push(Fold::Sum(*sum).evaluate(&frame));
-                    (values, from.union(&lineage(&frame)).copied().collect())
+                    let (mut appended, mut from) = (values.clone(), from.clone());
+                    for (sum, over) in sums {
+                        let frame = over.frame(&rows, values);
+                        appended.push(Fold::Sum(*sum).evaluate(&frame));
+                        from.extend(lineage(&frame));
+                    }
+                    (appended, from)
                 });
                 appended.collect()
             }
