@@ -27,11 +27,11 @@ const MERGE_JOIN: &str = "SMJStream[";
 const SORT: &str = "ExternalSorter";
 const SORT_MERGE: &str = "ExternalSorterMerge[";
 
-/// Of the limit, the part that merges of what sorts have spilled leave to others as soon as they have
-/// more than a share of the whole limit, or half of it: they take as much as they get, to merge more at
-/// once, and need less. A sort merges what it holds before it spills it, too, and fails where that is
-/// refused; it held no more than such a share, or nobody else holds any.
-const LEFT_BY_MERGES: usize = 8;
+/// The part of what there is that sorts' merges leave to others, one in so many. Those of what was
+/// spilled take as much as they get, to merge more at once, and need less. But a sort merges what it
+/// holds before it spills it, too, and fails where that is refused: that takes less than three quarters
+/// of what the sort held.
+const LEFT_BY_MERGES: usize = 4;
 
 /// What raises the limit of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +64,8 @@ struct State {
     exchanged: usize,
     /// What the others hold.
     unspillable: usize,
+    /// What merges hold of that.
+    merged: usize,
     /// How many can spill, but for exchanges.
     spillers: usize,
     /// How many outputs exchanges have.
@@ -137,11 +139,9 @@ impl State {
                 spill_available.saturating_sub(self.spillable) + reservation.size()
             }
             Kind::Merge => {
-                let left = match reservation.size() > limit / sharers.max(2) {
-                    true => limit / LEFT_BY_MERGES,
-                    false => 0,
-                };
-                spill_available.saturating_sub(self.spillable + left) + reservation.size()
+                let all = spill_available + self.merged;
+                let merged = (all - all / LEFT_BY_MERGES).saturating_sub(self.merged);
+                spill_available.saturating_sub(self.spillable).min(merged) + reservation.size()
             }
         }
     }
@@ -163,7 +163,11 @@ impl State {
                 change(&mut self.spillable);
                 change(&mut self.exchanged);
             }
-            Kind::CannotSpill | Kind::Merge => change(&mut self.unspillable),
+            Kind::CannotSpill => change(&mut self.unspillable),
+            Kind::Merge => {
+                change(&mut self.unspillable);
+                change(&mut self.merged);
+            }
         }
         if let Some(consumer) = self.consumers.get_mut(&consumer.id()) {
             change(&mut consumer.held);
@@ -363,16 +367,24 @@ mod tests {
         let merge = reservation(&pool, "ExternalSorterMerge[0]", false);
         let sort = reservation(&pool, "ExternalSorter[0]", true);
         merge.try_grow(60).unwrap();
-        merge.try_grow(28).unwrap();
+        merge.try_grow(15).unwrap();
         assert!(merge.try_grow(1).is_err());
         // It does spill.
         let join = reservation(&pool, "SMJStream[0]", false);
-        join.try_grow(6).unwrap();
+        join.try_grow(12).unwrap();
         assert!(join.try_grow(1).is_err());
         let other = reservation(&pool, "AggregateStream[0]", false);
-        other.try_grow(6).unwrap();
+        other.try_grow(13).unwrap();
         assert!(other.try_grow(1).is_err());
-        drop((merge, join, sort, other));
+        drop((join, other));
+        // All merges together leave it, however many there are and however little each has.
+        let another = reservation(&pool, "ExternalSorterMerge[1]", false);
+        assert!(another.try_grow(1).is_err());
+        merge.shrink(40);
+        another.try_grow(40).unwrap();
+        assert!(another.try_grow(1).is_err());
+        drop(another);
+        drop((merge, sort));
         assert_eq!(pool.reserved(), 0);
     }
 
@@ -392,13 +404,14 @@ mod tests {
         for one in [&sort, &other_sort, &output] {
             one.try_grow(40).unwrap();
         }
-        // Both spill at once: what they hold becomes what they merge.
-        for _ in 0..40 {
+        // Both spill at once: of what they hold, three quarters are needed to merge it.
+        for _ in 0..10 {
             for (sort, merge) in [(&sort, &merge), (&other_sort, &other_merge)] {
-                sort.shrink(1);
-                merge.try_grow(1).unwrap();
+                sort.shrink(4);
+                merge.try_grow(3).unwrap();
             }
         }
+        assert_eq!(pool.reserved(), 40 + 2 * 30);
     }
 
     #[test]
