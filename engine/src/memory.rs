@@ -27,11 +27,9 @@ const MERGE_JOIN: &str = "SMJStream[";
 const SORT: &str = "ExternalSorter";
 const SORT_MERGE: &str = "ExternalSorterMerge[";
 
-/// The part of what there is that sorts' merges leave to others, one in so many. Those of what was
-/// spilled take as much as they get, to merge more at once, and need less. But a sort merges what it
-/// holds before it spills it, too, and fails where that is refused: that takes less than three quarters
-/// of what the sort held.
-const LEFT_BY_MERGES: usize = 4;
+/// Of the limit, the part that merges of what sorts have spilled leave to others as soon as they have
+/// more than a share: they take as much as they get, to merge more at once, and need less.
+const LEFT_BY_MERGES: usize = 8;
 
 /// What raises the limit of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,8 +62,6 @@ struct State {
     exchanged: usize,
     /// What the others hold.
     unspillable: usize,
-    /// What merges hold of that.
-    merged: usize,
     /// How many can spill, but for exchanges.
     spillers: usize,
     /// How many outputs exchanges have.
@@ -139,9 +135,11 @@ impl State {
                 spill_available.saturating_sub(self.spillable) + reservation.size()
             }
             Kind::Merge => {
-                let all = spill_available + self.merged;
-                let merged = (all - all / LEFT_BY_MERGES).saturating_sub(self.merged);
-                spill_available.saturating_sub(self.spillable).min(merged) + reservation.size()
+                let left = match reservation.size() > share {
+                    true => limit / LEFT_BY_MERGES,
+                    false => 0,
+                };
+                spill_available.saturating_sub(self.spillable + left) + reservation.size()
             }
         }
     }
@@ -163,11 +161,7 @@ impl State {
                 change(&mut self.spillable);
                 change(&mut self.exchanged);
             }
-            Kind::CannotSpill => change(&mut self.unspillable),
-            Kind::Merge => {
-                change(&mut self.unspillable);
-                change(&mut self.merged);
-            }
+            Kind::CannotSpill | Kind::Merge => change(&mut self.unspillable),
         }
         if let Some(consumer) = self.consumers.get_mut(&consumer.id()) {
             change(&mut consumer.held);
@@ -367,51 +361,17 @@ mod tests {
         let merge = reservation(&pool, "ExternalSorterMerge[0]", false);
         let sort = reservation(&pool, "ExternalSorter[0]", true);
         merge.try_grow(60).unwrap();
-        merge.try_grow(15).unwrap();
+        merge.try_grow(28).unwrap();
         assert!(merge.try_grow(1).is_err());
         // It does spill.
         let join = reservation(&pool, "SMJStream[0]", false);
-        join.try_grow(12).unwrap();
+        join.try_grow(6).unwrap();
         assert!(join.try_grow(1).is_err());
         let other = reservation(&pool, "AggregateStream[0]", false);
-        other.try_grow(13).unwrap();
+        other.try_grow(6).unwrap();
         assert!(other.try_grow(1).is_err());
-        drop((join, other));
-        // All merges together leave it, however many there are and however little each has.
-        let another = reservation(&pool, "ExternalSorterMerge[1]", false);
-        assert!(another.try_grow(1).is_err());
-        merge.shrink(40);
-        another.try_grow(40).unwrap();
-        assert!(another.try_grow(1).is_err());
-        drop(another);
-        drop((merge, sort));
+        drop((merge, join, sort, other));
         assert_eq!(pool.reserved(), 0);
-    }
-
-    #[test]
-    fn what_a_sort_held_can_be_merged_while_others_hold_their_shares() {
-        let pool: Arc<dyn MemoryPool> = Arc::new(MemoryBudget::new(Some(120), RaisedBy::Setting));
-        let pair = |number| {
-            let name = |of: &str| format!("{of}[{number}]");
-            let sort = reservation(&pool, &name("ExternalSorter"), true);
-            (
-                sort,
-                reservation(&pool, &name("ExternalSorterMerge"), false),
-            )
-        };
-        let ((sort, merge), (other_sort, other_merge)) = (pair(0), pair(1));
-        let output = reservation(&pool, "RepartitionExec[0]", true);
-        for one in [&sort, &other_sort, &output] {
-            one.try_grow(40).unwrap();
-        }
-        // Both spill at once: of what they hold, three quarters are needed to merge it.
-        for _ in 0..10 {
-            for (sort, merge) in [(&sort, &merge), (&other_sort, &other_merge)] {
-                sort.shrink(4);
-                merge.try_grow(3).unwrap();
-            }
-        }
-        assert_eq!(pool.reserved(), 40 + 2 * 30);
     }
 
     #[test]
