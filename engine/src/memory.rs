@@ -27,9 +27,15 @@ const MERGE_JOIN: &str = "SMJStream[";
 const SORT: &str = "ExternalSorter";
 const SORT_MERGE: &str = "ExternalSorterMerge[";
 
-/// Of the limit, the part that merges of what sorts have spilled leave to others as soon as they have
-/// more than a share: they take as much as they get, to merge more at once, and need less.
-const LEFT_BY_MERGES: usize = 8;
+/// The part of what there is that sorts' merges leave to others, one in so many. Those of what was
+/// spilled take as much as they get, to merge more at once, and need less. But a sort merges what it
+/// holds before it spills it, too, and fails where that is refused: that takes less than three quarters
+/// of what the sort held.
+const LEFT_BY_MERGES: usize = 4;
+
+/// The part of the limit that is little: one in so many. Who comes late may hold it if there is that
+/// much, whatever its share, or what merges leave: nobody can begin with less than a batch.
+const LITTLE: usize = 16;
 
 /// What raises the limit of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +51,7 @@ pub(crate) enum RaisedBy {
 /// Below the limit, operators that can spill get an equal share each of what those that cannot
 /// spill leave, as in DataFusion's `FairSpillPool`. Exchanges have one share together: each has as
 /// many outputs as all workers together have partitions, and holds few batches. What takes as much as
-/// it gets, and can do with less, does not get all. After the limit was lowered, nothing is taken
+/// it gets, and can do with less, does not get all, so that who comes late can begin. After the limit was lowered, nothing is taken
 /// from anybody: operators spill, or fail, when they ask for more.
 #[derive(Debug)]
 pub(crate) struct MemoryBudget {
@@ -62,6 +68,8 @@ struct State {
     exchanged: usize,
     /// What the others hold.
     unspillable: usize,
+    /// What merges hold of that.
+    merged: usize,
     /// How many can spill, but for exchanges.
     spillers: usize,
     /// How many outputs exchanges have.
@@ -126,22 +134,29 @@ impl State {
     /// What `reservation` may hold at most now.
     fn most(&self, reservation: &MemoryReservation, limit: usize) -> usize {
         let spill_available = limit.saturating_sub(self.unspillable);
+        let free = spill_available.saturating_sub(self.spillable);
+        let held = self.held(reservation.consumer());
+        let little = reservation.size() + (limit / LITTLE).saturating_sub(held);
         let sharers = self.spillers + usize::from(self.outputs > 0);
         let share = spill_available / sharers.max(1);
+        let all = reservation.size() + free;
         match Kind::of(reservation.consumer()) {
-            Kind::Spills => share,
+            Kind::Spills => share.max(little.min(all)),
             Kind::Exchange => share.saturating_sub(self.exchanged) + reservation.size(),
-            Kind::CannotSpill => {
-                spill_available.saturating_sub(self.spillable) + reservation.size()
-            }
+            Kind::CannotSpill => all,
             Kind::Merge => {
-                let left = match reservation.size() > share {
-                    true => limit / LEFT_BY_MERGES,
-                    false => 0,
-                };
-                spill_available.saturating_sub(self.spillable + left) + reservation.size()
+                let there_is = spill_available + self.merged;
+                let merges = there_is - there_is / LEFT_BY_MERGES;
+                let left = merges.saturating_sub(self.merged) + reservation.size();
+                all.min(left.max(little))
             }
         }
+    }
+
+    /// What `consumer` holds, by all of its reservations.
+    fn held(&self, consumer: &MemoryConsumer) -> usize {
+        let consumer = self.consumers.get(&consumer.id());
+        consumer.map_or(0, |consumer| consumer.held)
     }
 
     /// There is another consumer, or one less.
@@ -161,7 +176,11 @@ impl State {
                 change(&mut self.spillable);
                 change(&mut self.exchanged);
             }
-            Kind::CannotSpill | Kind::Merge => change(&mut self.unspillable),
+            Kind::CannotSpill => change(&mut self.unspillable),
+            Kind::Merge => {
+                change(&mut self.unspillable);
+                change(&mut self.merged);
+            }
         }
         if let Some(consumer) = self.consumers.get_mut(&consumer.id()) {
             change(&mut consumer.held);
@@ -177,10 +196,7 @@ impl State {
         raised_by: RaisedBy,
     ) -> String {
         let name = reservation.consumer().name();
-        let held = self
-            .consumers
-            .get(&reservation.consumer().id())
-            .map_or(0, |consumer| consumer.held);
+        let held = self.held(reservation.consumer());
         let mut text = format!(
             "{LIMIT_REACHED}{} is reached: {name} holds {} and needs {} more",
             size(limit),
@@ -361,17 +377,71 @@ mod tests {
         let merge = reservation(&pool, "ExternalSorterMerge[0]", false);
         let sort = reservation(&pool, "ExternalSorter[0]", true);
         merge.try_grow(60).unwrap();
-        merge.try_grow(28).unwrap();
+        merge.try_grow(15).unwrap();
         assert!(merge.try_grow(1).is_err());
         // It does spill.
         let join = reservation(&pool, "SMJStream[0]", false);
-        join.try_grow(6).unwrap();
+        join.try_grow(12).unwrap();
         assert!(join.try_grow(1).is_err());
         let other = reservation(&pool, "AggregateStream[0]", false);
-        other.try_grow(6).unwrap();
+        other.try_grow(13).unwrap();
         assert!(other.try_grow(1).is_err());
-        drop((merge, join, sort, other));
+        drop((join, other));
+        // All merges together leave it, except what each needs to begin.
+        let another = reservation(&pool, "ExternalSorterMerge[1]", false);
+        another.try_grow(6).unwrap();
+        assert!(another.try_grow(1).is_err());
+        assert!(another.new_empty().try_grow(1).is_err());
+        merge.shrink(46);
+        another.try_grow(40).unwrap();
+        assert!(another.try_grow(1).is_err());
+        drop((merge, another, sort));
         assert_eq!(pool.reserved(), 0);
+    }
+
+    #[test]
+    fn what_a_sort_held_can_be_merged_while_others_hold_their_shares() {
+        let pool: Arc<dyn MemoryPool> = Arc::new(MemoryBudget::new(Some(120), RaisedBy::Setting));
+        let pair = |number| {
+            let name = |of: &str| format!("{of}[{number}]");
+            let sort = reservation(&pool, &name("ExternalSorter"), true);
+            (
+                sort,
+                reservation(&pool, &name("ExternalSorterMerge"), false),
+            )
+        };
+        let ((sort, merge), (other_sort, other_merge)) = (pair(0), pair(1));
+        let output = reservation(&pool, "RepartitionExec[0]", true);
+        for one in [&sort, &other_sort, &output] {
+            one.try_grow(40).unwrap();
+        }
+        // Both spill at once: of what they hold, three quarters are needed to merge it.
+        for _ in 0..10 {
+            for (sort, merge) in [(&sort, &merge), (&other_sort, &other_merge)] {
+                sort.shrink(4);
+                merge.try_grow(3).unwrap();
+            }
+        }
+        assert_eq!(pool.reserved(), 40 + 2 * 30);
+    }
+
+    #[test]
+    fn who_comes_late_can_begin_although_its_share_is_less_than_a_batch() {
+        let pool: Arc<dyn MemoryPool> = Arc::new(MemoryBudget::new(Some(160), RaisedBy::Setting));
+        let merge = reservation(&pool, "ExternalSorterMerge[0]", false);
+        merge.try_grow(120).unwrap();
+        let spillers: Vec<_> = (0..10)
+            .map(|number| reservation(&pool, &format!("ExternalSorter[{number}]"), true))
+            .collect();
+        for spiller in &spillers[..4] {
+            spiller.try_grow(10).unwrap();
+            assert!(spiller.try_grow(1).is_err());
+        }
+        // What there is.
+        assert!(spillers[4].try_grow(5).is_err());
+        spillers[4].try_grow(4).unwrap();
+        spillers[0].shrink(10);
+        spillers[4].try_grow(6).unwrap();
     }
 
     #[test]
