@@ -232,7 +232,8 @@ async fn is_simplified(session: &Session, query_id: i64, naive: &Naive) -> bool 
     let sql = format!(
         "SELECT count(*) FILTER (WHERE name = 'PlaceholderRowExec') > 0 \
            OR count(*) FILTER (WHERE name LIKE '%Join%') < {} \
-           OR coalesce(sum(regexp_count(details, '(=\\[|, )sum\\(')) \
+           OR coalesce(sum(regexp_count(details, \
+                    '(=\\[|, )(sum|lag|lead|first_value|last_value|nth_value)\\(')) \
                        FILTER (WHERE name LIKE '%Window%'), 0) < {} \
          FROM sys.operators WHERE query_id = {query_id}",
         naive.joins(),

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use rand::RngExt;
 
 use crate::cases::Random;
-use crate::frames::Over;
+use crate::frames::{ByPlace, Over};
 
 pub type Value = Option<i64>;
 pub type Base = (&'static str, i64);
@@ -87,6 +87,8 @@ pub enum Naive {
     DistinctOn(Box<Naive>, usize),
     /// Appends sums, each of a column over the rows of a frame.
     Window(Box<Naive>, Vec<(usize, Over)>),
+    /// The rows that differ, with what window functions of their places return.
+    ByPlace(Box<Naive>, Vec<ByPlace>),
     /// Two rows of each: a column and one of two others.
     Unnest(Box<Naive>, usize, [usize; 2]),
     /// The first rows, in the order of all columns, of those that differ.
@@ -149,7 +151,7 @@ impl Naive {
             let below = random.random_range(0..depth);
             Box::new(Self::generate(random, below))
         };
-        match random.random_range(0..18) {
+        match random.random_range(0..19) {
             0 => Self::Filter(input, scalar(random), random.random_range(0..3)),
             1 => {
                 let width = random.random_range(1..=3);
@@ -203,6 +205,11 @@ impl Naive {
                     .map(|_| (column(random), Over::generate(random, width)));
                 Self::Window(input, sums.collect())
             }
+            17 => {
+                let functions =
+                    (0..random.random_range(1..=2)).map(|_| ByPlace::generate(random, width));
+                Self::ByPlace(input, functions.collect())
+            }
             13 => Self::Unnest(input, column(random), [column(random), column(random)]),
             14 => Self::Limit(input, random.random_range(1..5)),
             15 => {
@@ -229,7 +236,7 @@ impl Naive {
     }
 
     /// How many kinds of queries [`Naive::kinds`] tells apart.
-    pub const KINDS: usize = 20;
+    pub const KINDS: usize = 21;
 
     /// The kinds of queries that this one is made of.
     pub fn kinds(&self, into: &mut BTreeSet<&'static str>) {
@@ -250,6 +257,7 @@ impl Naive {
         let (_, inputs) = self.parts();
         let own = match self {
             Self::Window(_, sums) => sums.len(),
+            Self::ByPlace(_, functions) => functions.len(),
             _ => 0,
         };
         own + inputs.iter().map(|input| input.windows()).sum::<usize>()
@@ -269,6 +277,7 @@ impl Naive {
             Self::Rollup(input, ..) => ("rollup", &[input]),
             Self::DistinctOn(input, _) => ("distinct on", &[input]),
             Self::Window(input, ..) => ("window", &[input]),
+            Self::ByPlace(input, ..) => ("window by place", &[input]),
             Self::Unnest(input, ..) => ("unnest", &[input]),
             Self::Limit(input, _) => ("limit", &[input]),
             Self::InOther(left, right, true) => ("intersect", &[left, right]),
@@ -294,6 +303,7 @@ impl Naive {
                 keys.len() + folds.len()
             }
             Self::Window(input, sums) => input.width() + sums.len(),
+            Self::ByPlace(input, functions) => input.width() + functions.len(),
             Self::Unnest(..) => 2,
             Self::UnionAll(left, _) => left.width(),
         }
@@ -366,6 +376,18 @@ impl Naive {
                     });
                 let sums = sums.collect::<Vec<_>>().join(", ");
                 format!("SELECT *, {sums} FROM ({}) AS q", input.sql())
+            }
+            Self::ByPlace(input, functions) => {
+                let width = input.width();
+                let functions = functions
+                    .iter()
+                    .zip(width..)
+                    .map(|(function, column)| format!("{} AS c{column}", function.sql(width)));
+                let functions = functions.collect::<Vec<_>>().join(", ");
+                format!(
+                    "SELECT *, {functions} FROM (SELECT DISTINCT * FROM ({}) AS q) AS q",
+                    input.sql()
+                )
             }
             Self::Unnest(input, one, [first, second]) => {
                 format!(
@@ -486,6 +508,19 @@ impl Naive {
                 });
                 appended.collect()
             }
+            Self::ByPlace(input, functions) => {
+                let rows = distinct(input.evaluate(tables));
+                let appended = rows.iter().map(|(values, from)| {
+                    let (mut appended, mut from) = (values.clone(), from.clone());
+                    for function in functions {
+                        let (value, frame) = function.evaluate(&rows, values);
+                        appended.push(value);
+                        from.extend(lineage(&frame));
+                    }
+                    (appended, from)
+                });
+                appended.collect()
+            }
             Self::Unnest(input, one, two) => {
                 let rows = input.evaluate(tables).into_iter();
                 rows.flat_map(|(values, from)| {
@@ -531,7 +566,7 @@ impl Naive {
 }
 
 /// Columns as ORDER BY takes them for the order of [`Value`]s.
-fn in_order(columns: impl Iterator<Item = usize>) -> String {
+pub fn in_order(columns: impl Iterator<Item = usize>) -> String {
     let columns: Vec<_> = columns.map(|c| format!("c{c} NULLS FIRST")).collect();
     columns.join(", ")
 }
