@@ -35,6 +35,9 @@ pub struct Tuning {
     /// Bytes that a stream over QUIC may have unread.
     #[arg(long)]
     pub stream_window: Option<usize>,
+    /// The largest UDP payload that QUIC tries.
+    #[arg(long)]
+    pub largest_payload: Option<u16>,
     /// Bytes that the operators of a worker may hold, whatever the transport; beyond, exchanges
     /// spill to files.
     #[arg(long)]
@@ -44,10 +47,14 @@ pub struct Tuning {
 impl Tuning {
     /// For the command of a worker.
     pub(super) fn arguments(self) -> Vec<String> {
-        let stream_window = self.stream_window.map(|bytes| ("--stream-window", bytes));
-        let memory_limit = self.memory_limit.map(|bytes| ("--memory-limit", bytes));
-        let all = stream_window.into_iter().chain(memory_limit);
-        all.flat_map(|(name, bytes)| [name.to_owned(), bytes.to_string()])
+        let all = [
+            ("--stream-window", self.stream_window),
+            ("--largest-payload", self.largest_payload.map(usize::from)),
+            ("--memory-limit", self.memory_limit),
+        ];
+        all.into_iter()
+            .filter_map(|(name, bytes)| Some([name.to_owned(), bytes?.to_string()]))
+            .flatten()
             .collect()
     }
 
@@ -126,6 +133,9 @@ pub(super) fn node(identity: &std::path::Path, tuning: Tuning) -> Result<Node, B
     let mut options = NetOptions::default();
     if let Some(window) = tuning.stream_window {
         options.stream_window = window;
+    }
+    if let Some(bytes) = tuning.largest_payload {
+        options.largest_payload = bytes;
     }
     Ok(Node::bind(
         here,
