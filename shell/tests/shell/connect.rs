@@ -330,8 +330,7 @@ mod interactive {
         // It is recorded as soon as its tasks have ended.
         let sql =
             "SELECT 'cancelled: ' || count(*) AS n FROM sys.queries WHERE status = 'cancelled';";
-        let seen = (0..100).any(|_| terminal.run(sql).contains("cancelled: 2"));
-        assert!(seen, "{}", terminal.text());
+        terminal.run_until(sql, "cancelled: 2");
     }
 
     #[test]
@@ -341,6 +340,7 @@ mod interactive {
         let place = format!("ada@{}", server.place());
         let mut terminal = PseudoTerminal::open(&["--connect", &place], state.path());
         terminal.wait_for("Password of ada: ");
+        terminal.wait_until_hidden();
         terminal.press("lovelace");
         terminal.press(ENTER);
         terminal.wait_for_prompt();

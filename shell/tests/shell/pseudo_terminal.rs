@@ -33,6 +33,7 @@ pub const TAB: &str = "\t";
 pub const UP: &str = "\x1b[A";
 pub const CTRL_C: &str = "\x03";
 pub const CTRL_D: &str = "\x04";
+const CTRL_L: &str = "\x0c";
 
 /// The shell in a terminal of its own.
 pub struct PseudoTerminal {
@@ -138,6 +139,50 @@ impl PseudoTerminal {
         let text = self.text();
         let since: Vec<_> = text.lines().skip(lines_before.saturating_sub(1)).collect();
         since.join("\n")
+    }
+
+    /// The same, again and again, until the shell says `expected`.
+    #[track_caller]
+    pub fn run_until(&mut self, line: &str, expected: &str) -> String {
+        let begun = Instant::now();
+        loop {
+            // Prompts that leave the screen are not counted.
+            self.press(CTRL_L);
+            self.wait("an empty screen", |screen| {
+                screen.contents().trim_end() == PROMPT.trim_end()
+            });
+            self.prompts = 1;
+            let text = self.run(line);
+            if text.contains(expected) {
+                return text;
+            }
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "{expected} does not come: {text}"
+            );
+        }
+    }
+
+    /// Waits until what is typed is not shown.
+    #[track_caller]
+    #[expect(
+        unsafe_code,
+        reason = "the standard library knows no modes of terminals"
+    )]
+    pub fn wait_until_hidden(&self) {
+        let begun = Instant::now();
+        let is_shown = || {
+            // SAFETY: plain numbers, which the call fills in.
+            let mut modes: libc::termios = unsafe { std::mem::zeroed() };
+            // SAFETY: the terminal is open, and the pointer is to a variable.
+            let read = unsafe { libc::tcgetattr(self.keyboard.as_raw_fd(), &raw mut modes) };
+            assert_eq!(read, 0, "{}", std::io::Error::last_os_error());
+            modes.c_lflag & libc::ECHO != 0
+        };
+        while is_shown() {
+            assert!(begun.elapsed() < PATIENCE, "what is typed is shown");
+            std::thread::yield_now();
+        }
     }
 
     /// Waits for a prompt that has not been waited for.
