@@ -20,8 +20,8 @@ use prost::Message;
 use serde::{Deserialize, Serialize};
 use skewer_exec::{
     CarriedLatency, Exchange, FrameCapture, LineageCapture, MeasuredRecords, NumberedExec,
-    Observed, OutputRecordsExec, ProfiledExec, SampledRowId, SingleValue, TimedEvaluationExec,
-    TimedExpressions,
+    Observed, OutputRecordsExec, ProfiledExec, RowNumbers, SampledRowId, SingleValue,
+    TimedEvaluationExec, TimedExpressions,
 };
 
 use crate::records::{
@@ -102,7 +102,7 @@ impl PhysicalExtensionCodec for WithoutOurFunctions {
     }
 
     fn try_encode_udf(&self, function: &ScalarUDF, bytes: &mut Vec<u8>) -> Result<()> {
-        if function.inner().is::<SampledRowId>() {
+        if encoded_function(function).is_some() {
             return not_impl_err!("{} is not its own", function.name());
         }
         DistributedCodec.try_encode_udf(function, bytes)
@@ -118,6 +118,21 @@ impl PhysicalExtensionCodec for WithoutOurFunctions {
 
 /// Stands for [`SampledRowId`].
 const SAMPLED_ROW_ID: &[u8] = b"sampled";
+
+/// Stands for [`RowNumbers`].
+const ROW_NUMBERS: &[u8] = b"numbers";
+
+/// What stands for `function`, if it is one of ours.
+fn encoded_function(function: &ScalarUDF) -> Option<&'static [u8]> {
+    let function = function.inner();
+    if function.is::<SampledRowId>() {
+        Some(SAMPLED_ROW_ID)
+    } else if function.is::<RowNumbers>() {
+        Some(ROW_NUMBERS)
+    } else {
+        None
+    }
+}
 
 /// An aggregate function, without its name.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -350,19 +365,19 @@ impl PhysicalExtensionCodec for SkewerCodec {
     }
 
     fn try_encode_udf(&self, function: &ScalarUDF, bytes: &mut Vec<u8>) -> Result<()> {
-        if function.inner().is::<SampledRowId>() {
-            bytes.extend(SAMPLED_ROW_ID);
-        }
+        bytes.extend(encoded_function(function).unwrap_or_default());
         Ok(())
     }
 
     /// Which records are traced is said with the plan, not in it.
     fn try_decode_udf(&self, name: &str, bytes: &[u8]) -> Result<Arc<ScalarUDF>> {
-        if bytes != SAMPLED_ROW_ID {
-            return not_impl_err!("function {name} is not ours");
-        }
-        let recorder = Arc::clone(&self.place()?.recorder);
-        Ok(Arc::new(ScalarUDF::from(SampledRowId::new(recorder))))
+        let recorder = || Ok::<_, DataFusionError>(&self.place()?.recorder);
+        let function = match bytes {
+            SAMPLED_ROW_ID => ScalarUDF::from(SampledRowId::new(Arc::clone(recorder()?))),
+            ROW_NUMBERS => ScalarUDF::from(RowNumbers::new(recorder()?.worker_id())),
+            _ => return not_impl_err!("function {name} is not ours"),
+        };
+        Ok(Arc::new(function))
     }
 
     fn try_encode_udaf(&self, function: &AggregateUDF, bytes: &mut Vec<u8>) -> Result<()> {

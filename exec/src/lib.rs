@@ -17,6 +17,7 @@
 //! * [`preemption`]: time that passed while other threads had the processor
 //! * [`long_values`]: rows worth timing by themselves
 //! * [`row_function`]: scalar functions of one row, which time each call
+//! * [`row_numbers`]: numbers that tell the rows of a query apart
 //! * [`sample`]: choosing the base records that are traced
 //! * [`single_value`]: the value of a scalar subquery that is planned as a join
 //! * [`output_records`]: the root, which says what result rows were made from
@@ -36,6 +37,7 @@ pub mod position;
 pub mod preemption;
 pub mod profiled;
 pub mod row_function;
+pub mod row_numbers;
 pub mod sample;
 pub mod single_value;
 pub mod source;
@@ -51,6 +53,7 @@ pub use numbered::NumberedExec;
 pub use output_records::{Hidden, OutputRecordsExec, ResultRecords, ResultTask};
 pub use profiled::{Exchange, Observed, ProfiledExec, is_exchange};
 pub use row_function::{RowClosure, RowFunction};
+pub use row_numbers::RowNumbers;
 pub use sample::SampledRowId;
 pub use single_value::SingleValue;
 pub use source::{AggregateSource, RecordSource, ScanSource};

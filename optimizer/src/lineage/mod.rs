@@ -9,6 +9,7 @@
 //! union       ids of every branch, NULL in the other branches
 //! aggregate   + lineage_capture(ids, latencies), whose result is the id of the group
 //! window      + frame_capture(ids, latencies), whose result is the id of the frame
+//! semi join   an inner join with the groups of what is tested, as an aggregate makes them
 //! root        ids and latencies are stripped and logged
 //! ```
 //!
@@ -21,6 +22,7 @@
 
 mod aggregates;
 mod joins;
+mod semi_joins;
 mod windows;
 
 use std::collections::HashSet;

@@ -77,8 +77,10 @@ pub enum Naive {
     Filter(Box<Naive>, Scalar, i64),
     Project(Box<Naive>, Vec<Scalar>),
     Join(Box<Naive>, Box<Naive>, Kind, usize, usize),
-    /// Keeps rows of the left side that have, or have not, an equal one on the right.
-    Tested(Box<Naive>, Box<Naive>, bool, usize, usize),
+    /// Keeps rows of the left side that have, or have not, a match on the right.
+    Tested(Box<Naive>, Box<Naive>, bool, Match),
+    /// The same, and also those whose column is greater than a number.
+    TestedOr(Box<Naive>, Box<Naive>, bool, Match, usize, i64),
     /// Keeps rows whose column is greater than the greatest of another query's.
     GreaterThanAll(Box<Naive>, Box<Naive>, usize, usize),
     /// As `Aggregate`, also for no keys, and for all but the last of them.
@@ -98,6 +100,59 @@ pub enum Naive {
     Aggregate(Box<Naive>, Vec<usize>, Vec<Fold>),
     UnionAll(Box<Naive>, Box<Naive>),
     Distinct(Box<Naive>),
+}
+
+/// What rows of the left and of the right side have to have in common: a column of each is equal, or a
+/// column of the left side is less than one of the right, or both, or nothing.
+#[derive(Debug, Clone, Copy)]
+pub struct Match {
+    equal: Option<(usize, usize)>,
+    less: Option<(usize, usize)>,
+}
+
+impl Match {
+    fn generate(random: &mut Random, left: usize, right: usize) -> Self {
+        let mut columns = || (random.random_range(0..left), random.random_range(0..right));
+        let (equal, less) = (columns(), columns());
+        Self {
+            equal: Some(equal).filter(|_| random.random_range(0..5) > 0),
+            less: Some(less).filter(|_| random.random_range(0..2) == 0),
+        }
+    }
+
+    fn sql(self) -> String {
+        let equal = self.equal.map(|(l, r)| format!("l.c{l} = r.c{r}"));
+        let less = self.less.map(|(l, r)| format!("l.c{l} < r.c{r}"));
+        let all: Vec<_> = equal.into_iter().chain(less).collect();
+        match all.is_empty() {
+            true => "true".to_owned(),
+            false => all.join(" AND "),
+        }
+    }
+
+    fn is_met(self, left: &[Value], right: &[Value]) -> bool {
+        let both = |(l, r): (usize, usize)| left[l].zip(right[r]);
+        let is_equal = |columns| both(columns).is_some_and(|(left, right)| left == right);
+        let is_less = |columns| both(columns).is_some_and(|(left, right)| left < right);
+        self.equal.is_none_or(is_equal) && self.less.is_none_or(is_less)
+    }
+
+    /// Whether rows are made of those that they are found among, too: not where every row would have to
+    /// be compared with every other.
+    fn is_told(self) -> bool {
+        self.equal.is_some() || self.less.is_none()
+    }
+
+    /// The rows, as they are made, and whether they have a match among `others`.
+    fn test(self, rows: &[Row], others: &[Row]) -> Vec<(Row, bool)> {
+        let mut found = tested(rows, others, |l, r| self.is_met(l, r));
+        if !self.is_told() {
+            for ((found, _), row) in found.iter_mut().zip(rows) {
+                found.clone_from(row);
+            }
+        }
+        found
+    }
 }
 
 /// Which rows without a partner a join returns.
@@ -151,7 +206,7 @@ impl Naive {
             let below = random.random_range(0..depth);
             Box::new(Self::generate(random, below))
         };
-        match random.random_range(0..19) {
+        match random.random_range(0..20) {
             0 => Self::Filter(input, scalar(random), random.random_range(0..3)),
             1 => {
                 let width = random.random_range(1..=3);
@@ -189,30 +244,36 @@ impl Naive {
                     Self::Rollup(input, keys, folds)
                 }
             }
-            8 | 9 => {
+            8..=10 => {
                 let other = other(random);
-                let (l, r) = (column(random), random.random_range(0..other.width()));
-                Self::Tested(input, other, random.random_range(0..2) == 0, l, r)
+                let matching = Match::generate(random, width, other.width());
+                let has = random.random_range(0..2) == 0;
+                if random.random_range(0..2) == 0 {
+                    Self::Tested(input, other, has, matching)
+                } else {
+                    let number = random.random_range(0..3);
+                    Self::TestedOr(input, other, has, matching, column(random), number)
+                }
             }
-            10 => {
+            11 => {
                 let other = other(random);
                 let (l, r) = (column(random), random.random_range(0..other.width()));
                 Self::GreaterThanAll(input, other, l, r)
             }
-            11 => Self::DistinctOn(input, column(random)),
-            12 => {
+            12 => Self::DistinctOn(input, column(random)),
+            13 => {
                 let sums = (0..random.random_range(1..=2))
                     .map(|_| (column(random), Over::generate(random, width)));
                 Self::Window(input, sums.collect())
             }
-            17 => {
+            18 => {
                 let functions =
                     (0..random.random_range(1..=2)).map(|_| ByPlace::generate(random, width));
                 Self::ByPlace(input, functions.collect())
             }
-            13 => Self::Unnest(input, column(random), [column(random), column(random)]),
-            14 => Self::Limit(input, random.random_range(1..5)),
-            15 => {
+            14 => Self::Unnest(input, column(random), [column(random), column(random)]),
+            15 => Self::Limit(input, random.random_range(1..5)),
+            16 => {
                 let other = other(random);
                 let width = width.min(other.width()).min(2);
                 let columns: Vec<_> = (0..width).map(Scalar::Column).collect();
@@ -222,7 +283,7 @@ impl Naive {
                     random.random_range(0..2) == 0,
                 )
             }
-            16 => {
+            17 => {
                 let other = other(random);
                 let width = width.min(other.width()).min(2);
                 let columns: Vec<_> = (0..width).map(Scalar::Column).collect();
@@ -236,7 +297,7 @@ impl Naive {
     }
 
     /// How many kinds of queries [`Naive::kinds`] tells apart.
-    pub const KINDS: usize = 21;
+    pub const KINDS: usize = 23;
 
     /// The kinds of queries that this one is made of.
     pub fn kinds(&self, into: &mut BTreeSet<&'static str>) {
@@ -272,6 +333,8 @@ impl Naive {
             Self::Join(left, right, kind, ..) => (kind.sql(), &[left, right]),
             Self::Tested(left, right, true, ..) => ("exists", &[left, right]),
             Self::Tested(left, right, false, ..) => ("not exists", &[left, right]),
+            Self::TestedOr(left, right, true, ..) => ("exists or", &[left, right]),
+            Self::TestedOr(left, right, false, ..) => ("not exists or", &[left, right]),
             Self::GreaterThanAll(left, right, ..) => ("scalar subquery", &[left, right]),
             Self::Aggregate(input, ..) => ("aggregate", &[input]),
             Self::Rollup(input, ..) => ("rollup", &[input]),
@@ -294,6 +357,7 @@ impl Naive {
             Self::Filter(input, ..) | Self::Distinct(input) => input.width(),
             Self::Project(_, scalars) => scalars.len(),
             Self::Tested(input, ..)
+            | Self::TestedOr(input, ..)
             | Self::GreaterThanAll(input, ..)
             | Self::DistinctOn(input, _)
             | Self::Limit(input, _)
@@ -341,13 +405,23 @@ impl Naive {
                     right.sql()
                 )
             }
-            Self::Tested(left, right, has, l, r) => {
+            Self::Tested(left, right, has, matching) => {
                 let not = if *has { "" } else { "NOT " };
                 format!(
-                    "SELECT * FROM ({}) AS l WHERE {not}EXISTS \
-                     (SELECT 1 FROM ({}) AS r WHERE l.c{l} = r.c{r})",
+                    "SELECT * FROM ({}) AS l WHERE {not}EXISTS (SELECT 1 FROM ({}) AS r WHERE {})",
                     left.sql(),
-                    right.sql()
+                    right.sql(),
+                    matching.sql()
+                )
+            }
+            Self::TestedOr(left, right, has, matching, column, number) => {
+                let not = if *has { "" } else { "NOT " };
+                format!(
+                    "SELECT * FROM ({}) AS l WHERE {not}EXISTS (SELECT 1 FROM ({}) AS r WHERE {}) \
+                     OR l.c{column} > {number}",
+                    left.sql(),
+                    right.sql(),
+                    matching.sql()
                 )
             }
             Self::GreaterThanAll(left, right, l, r) => {
@@ -464,13 +538,19 @@ impl Naive {
                 let (left, right) = (left.evaluate(tables), right.evaluate(tables));
                 join(&left, &right, *kind, (*l, *r), widths)
             }
-            Self::Tested(left, right, has, l, r) => {
-                let right = right.evaluate(tables);
-                let rows = left.evaluate(tables);
-                let equal = |values: &[Value], other: &[Value]| {
-                    values[*l].is_some() && values[*l] == other[*r]
-                };
-                tested(rows, &right, *has, equal)
+            Self::Tested(left, right, has, matching) => {
+                let (left, right) = (left.evaluate(tables), right.evaluate(tables));
+                let found = matching.test(&left, &right).into_iter();
+                let found = found.filter(|(_, is_met)| is_met == has);
+                found.map(|(row, _)| row).collect()
+            }
+            Self::TestedOr(left, right, has, matching, column, number) => {
+                let (left, right) = (left.evaluate(tables), right.evaluate(tables));
+                let found = matching.test(&left, &right).into_iter();
+                let is_greater = |values: &[Value]| values[*column].is_some_and(|v| v > *number);
+                let found =
+                    found.filter(|((values, _), is_met)| is_met == has || is_greater(values));
+                found.map(|(row, _)| row).collect()
             }
             Self::GreaterThanAll(left, right, l, r) => {
                 let right = right.evaluate(tables);
@@ -536,7 +616,9 @@ impl Naive {
             Self::InOther(left, right, is) => {
                 let right = right.evaluate(tables);
                 let rows = distinct(left.evaluate(tables));
-                tested(rows, &right, *is, |values, other| values == other)
+                let found = tested(&rows, &right, |values, other| values == other);
+                let found = found.into_iter().filter(|(_, is_met)| is_met == is);
+                found.map(|(row, _)| row).collect()
             }
             Self::Aggregate(input, keys, folds) => {
                 let rows = input.evaluate(tables);
@@ -627,18 +709,17 @@ fn aggregate(rows: &[Row], keys: &[usize], folds: &[Fold]) -> Vec<Row> {
     groups.collect()
 }
 
-/// The rows that have, or have not, equal ones among `others`: made of these, too, if they have.
+/// Each of the rows, made of its matches among `others`, too, and whether it has any.
 fn tested(
-    rows: Vec<Row>,
+    rows: &[Row],
     others: &[Row],
-    has: bool,
-    equal: impl Fn(&[Value], &[Value]) -> bool,
-) -> Vec<Row> {
-    let tested = rows.into_iter().filter_map(|(values, mut from)| {
-        let equal = others.iter().filter(|(other, _)| equal(&values, other));
-        let equal: Vec<&Row> = equal.collect();
-        from.extend(lineage(&equal));
-        (equal.is_empty() != has).then_some((values, from))
+    is_met: impl Fn(&[Value], &[Value]) -> bool,
+) -> Vec<(Row, bool)> {
+    let tested = rows.iter().map(|(values, from)| {
+        let met = others.iter().filter(|(other, _)| is_met(values, other));
+        let met: Vec<&Row> = met.collect();
+        let from = from.union(&lineage(&met)).copied().collect();
+        ((values.clone(), from), !met.is_empty())
     });
     tested.collect()
 }
