@@ -36,9 +36,9 @@ pub struct NetOptions {
     /// Asked of the operating system for the UDP socket, which may give less
     /// (`sysctl net.core.rmem_max`).
     pub socket_buffer: usize,
-    /// The largest UDP payload that is tried: quinn hands ten of them to the operating system at
-    /// once, which takes 64 KiB. 1472 bytes fill an Ethernet frame; a jumbo frame and the loopback
-    /// device take more. Connections begin with 1200 and find out what the path lets through.
+    /// The largest UDP payload that is tried: 1472 bytes fill an Ethernet frame. Connections begin
+    /// with 1200 and find out what the path lets through. With more than 6550, ten packets, which
+    /// quinn hands to the operating system at once, are more than it takes.
     pub largest_payload: u16,
     /// How batches are compressed that this node sends.
     pub compression: Compression,
@@ -57,7 +57,7 @@ impl Default for NetOptions {
             receive_budget: 256 * MIB,
             send_window: 16 * MIB,
             socket_buffer: 8 * MIB,
-            largest_payload: 6500,
+            largest_payload: 1472,
             compression: Compression::None,
             version: PROTOCOL_VERSION,
         }
