@@ -43,8 +43,9 @@ const QUANTUM: Duration = Duration::from_millis(10);
 /// 200 ms then.
 const SLICE: Duration = Duration::from_millis(150);
 
-/// Rows of the first slice, before anything is known of their cost.
-const FIRST_SLICE: usize = 64;
+/// Rows of the first slice, before anything is known of their cost: a nested loop join compares
+/// each with all rows of its other input.
+const FIRST_SLICE: usize = 1;
 
 /// Slices grow by this factor as long as they take less than [`SLICE`] divided by it.
 const GROWTH: u32 = 8;
@@ -339,20 +340,22 @@ mod tests {
     fn slices_grow_as_long_as_they_are_quick() {
         assert_eq!(
             slices(20_000, |_| Duration::from_micros(10)),
-            [64, 512, 4096, 15328]
+            [1, 8, 64, 512, 4096, 15319]
         );
-        assert_eq!(slices(10, |_| Duration::ZERO), [10]);
+        assert_eq!(slices(10, |_| Duration::ZERO), [1, 8, 1]);
     }
 
     #[test]
     fn slices_take_no_longer_than_they_should() {
         let slow = |rows| Duration::from_millis(10 * rows as u64);
-        let mut expected = [15; 11];
-        (expected[0], expected[10]) = (64, 1);
+        let mut expected = [8; 26];
+        (expected[0], expected[25]) = (1, 7);
         assert_eq!(slices(200, slow), expected);
         let slower = |rows| Duration::from_secs(rows as u64);
-        assert_eq!(slices(67, slower), [64, 1, 1, 1]);
+        assert_eq!(slices(4, slower), [1, 1, 1, 1]);
         let well = |rows| Duration::from_micros(250 * rows as u64);
-        assert_eq!(slices(1500, well), [64, 512, 512, 412]);
+        assert_eq!(slices(1500, well), [1, 8, 64, 512, 512, 403]);
+        let in_the_end_slow = |rows| Duration::from_micros(200 * (rows * rows) as u64);
+        assert_eq!(slices(90, in_the_end_slow), [1, 8, 64, 11, 6]);
     }
 }
