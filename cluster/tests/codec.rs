@@ -6,7 +6,8 @@ use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::Result;
 use datafusion::execution::TaskContext;
 use datafusion::logical_expr::{
-    AggregateUDF, AggregateUDFImpl, Operator, ScalarUDF, WindowFrame, WindowFunctionDefinition,
+    AggregateUDF, AggregateUDFImpl, Operator, ScalarUDF, ScalarUDFImpl, WindowFrame,
+    WindowFunctionDefinition,
 };
 use datafusion::physical_expr::aggregate::AggregateExprBuilder;
 use datafusion::physical_expr::expressions::{binary, col, lit};
@@ -30,8 +31,8 @@ use skewer_cluster::{TaskPlace, WorkerQuery};
 use skewer_exec::{
     AggregateSource, CapturedFrames, CapturedInput, CarriedInput, CarriedLatency, Exchange,
     FrameCapture, Hidden, KeySample, LineageCapture, MeasuredRecords, NumberedExec, Observed,
-    OutputRecordsExec, ProfiledExec, RecordSource, ResultRecords, ResultTask, SampledRowId,
-    ScanSource, TimedEvaluationExec, TimedExpressions,
+    OutputRecordsExec, ProfiledExec, RecordSource, ResultRecords, ResultTask, RowNumbers,
+    SampledRowId, ScanSource, TimedEvaluationExec, TimedExpressions,
 };
 use skewer_profiling::{Level, Recorder, RecorderLimits};
 
@@ -329,27 +330,44 @@ fn a_capture_comes_back_with_its_inputs_and_one_aggregate_for_all_tasks_of_a_que
     assert_eq!(groups.operators(), capture.groups().operators());
 }
 
-#[test]
-fn sampling_is_that_of_the_recorder_where_it_runs() {
+/// What a projection's function is on a worker.
+fn function_there(
+    function: ScalarUDF,
+    columns: &[&str],
+    query: &WorkerQuery,
+) -> Arc<dyn PhysicalExpr> {
     let input = source();
     let schema = input.schema();
+    let args = columns.iter().map(|name| col(name, &schema).unwrap());
+    let (function, options) = (Arc::new(function), Arc::default());
+    let call = ScalarFunctionExpr::try_new(function, args.collect(), &schema, options).unwrap();
+    let call: Arc<dyn PhysicalExpr> = Arc::new(call);
+    let plan = ProjectionExec::try_new([(call, "called".to_owned())], input).unwrap();
+    let decoded = there_and_back(Arc::new(plan), query);
+    let projection = decoded.downcast_ref::<ProjectionExec>().unwrap();
+    Arc::clone(&projection.expr()[0].expr)
+}
+
+fn inner(call: &Arc<dyn PhysicalExpr>) -> &Arc<dyn ScalarUDFImpl> {
+    let function = call.downcast_ref::<ScalarFunctionExpr>();
+    function.expect("a function").fun().inner()
+}
+
+#[test]
+fn sampling_is_that_of_the_recorder_where_it_runs() {
     let (here, there) = (on_worker(), on_worker());
     let function = SampledRowId::new(Arc::clone(&here.recorder));
-    let function = Arc::new(ScalarUDF::from(function));
-    let id = col("id", &schema).unwrap();
-    let options = Arc::default();
-    let sampled = ScalarFunctionExpr::try_new(function, vec![id], &schema, options).unwrap();
-    let sampled: Arc<dyn PhysicalExpr> = Arc::new(sampled);
-    let plan = ProjectionExec::try_new([(sampled, "sampled".to_owned())], input).unwrap();
-    let decoded = there_and_back(Arc::new(plan), &there);
-    let projection = decoded.downcast_ref::<ProjectionExec>().unwrap();
-    let function = projection.expr()[0]
-        .expr
-        .downcast_ref::<ScalarFunctionExpr>();
-    let function = function.expect("a function").fun().inner();
-    let sampled = function.downcast_ref::<SampledRowId>().expect("ours");
+    let call = function_there(ScalarUDF::from(function), &["id"], &there);
+    let sampled = inner(&call).downcast_ref::<SampledRowId>().expect("ours");
     let same = |query: &WorkerQuery| *sampled == SampledRowId::new(Arc::clone(&query.recorder));
     assert!(same(&there) && !same(&here));
+}
+
+#[test]
+fn rows_are_numbered_as_those_of_the_worker_where_it_runs() {
+    let call = function_there(ScalarUDF::from(RowNumbers::new(1)), &[], &on_worker());
+    let numbers = inner(&call).downcast_ref::<RowNumbers>().expect("ours");
+    assert_eq!(*numbers, RowNumbers::new(5));
 }
 
 #[test]

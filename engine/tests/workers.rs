@@ -368,7 +368,7 @@ async fn a_query_that_is_dropped_ends_on_all_workers() {
             if text.contains("cancelled") {
                 break;
             }
-            assert!(started.elapsed().as_secs() < 5, "{level}: {text}");
+            assert!(started.elapsed().as_secs() < 12, "{level}: {text}");
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
         assert_eq!(numbers(&session, "SELECT count(*) FROM t").await, [3000]);

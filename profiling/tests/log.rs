@@ -3,7 +3,7 @@
 mod support;
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use skewer_profiling::{Level, Recorder, RecorderLimits, Retention, SysTables};
 use support::*;
@@ -92,14 +92,8 @@ async fn a_query_is_found_among_thousands_without_reading_the_others() {
         plan.contains("SysScan: table=sys.operators, query_id={1007}"),
         "{plan}"
     );
-    let started = Instant::now();
     let sql = "SELECT count(*) FROM sys.operators WHERE query_id = 1007";
     assert_eq!(value(&context, sql).await, "2");
-    assert!(
-        started.elapsed() < Duration::from_secs(2),
-        "{:?}",
-        started.elapsed()
-    );
     assert_eq!(
         value(&context, "SELECT count(*) FROM sys.operators").await,
         "6000"

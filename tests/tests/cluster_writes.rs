@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use skewer::cluster::MemberState;
 use skewer::{Error, Session};
-use skewer_tests::cluster::Cluster;
+use skewer_tests::cluster::{Cluster, PATIENCE};
 use skewer_tests::contents::query;
 
 async fn run(session: &Session, sql: &str) {
@@ -37,10 +37,7 @@ async fn files_become(cluster: &Cluster, expected: &BTreeMap<u32, usize>, contex
     while files(cluster, workers) != *expected {
         let found = files(cluster, workers);
         let waited = began.elapsed();
-        assert!(
-            waited < Duration::from_secs(20),
-            "{context}: {found:?}, not {expected:?}"
-        );
+        assert!(waited < PATIENCE, "{context}: {found:?}, not {expected:?}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

@@ -314,11 +314,8 @@ async fn a_worker_that_membership_declares_dead_is_lost_at_once() {
             "worker 1 was lost: it missed its heartbeats"
         );
     }
-    assert!(
-        started.elapsed() < Duration::from_secs(1),
-        "{:?}",
-        started.elapsed()
-    );
+    let took = started.elapsed();
+    assert!(took < NetOptions::default().idle_timeout / 2, "{took:?}");
     let error = start(&cluster.master, 1, Ending::After(1))
         .await
         .err()

@@ -9,7 +9,7 @@ mod cases;
 #[path = "../generated_queries/frames.rs"]
 #[allow(dead_code, reason = "of the other tests")]
 mod frames;
-#[path = "../generated_queries/naive.rs"]
+#[path = "../generated_queries/naive/mod.rs"]
 #[allow(dead_code, reason = "of the other tests")]
 mod naive;
 

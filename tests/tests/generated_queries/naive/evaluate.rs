@@ -1,0 +1,288 @@
+//! What naive queries return, and what it is made of.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Base, Fold, Kind, Match, Naive, Row, Scalar, Tables, Value};
+
+impl Scalar {
+    pub fn evaluate(&self, row: &[Value]) -> Value {
+        match self {
+            Self::Column(c) | Self::Same(c) => row[*c],
+            Self::Plus(c, n) => row[*c].map(|value| value + n),
+            Self::Coalesce(c, n) => row[*c].or(Some(*n)),
+        }
+    }
+}
+
+impl Fold {
+    pub fn evaluate(self, rows: &[&Row]) -> Value {
+        let values = |c: usize| rows.iter().filter_map(move |(values, _)| values[c]);
+        match self {
+            Self::CountAll => Some(rows.len() as i64),
+            Self::Count(c) => Some(values(c).count() as i64),
+            Self::Sum(c) => values(c).reduce(|a, b| a + b),
+            Self::Max(c) => values(c).max(),
+        }
+    }
+}
+
+impl Match {
+    fn is_met(self, left: &[Value], right: &[Value]) -> bool {
+        let both = |(l, r): (usize, usize)| left[l].zip(right[r]);
+        let is_equal = |columns| both(columns).is_some_and(|(left, right)| left == right);
+        let is_less = |columns| both(columns).is_some_and(|(left, right)| left < right);
+        self.equal.is_none_or(is_equal) && self.less.is_none_or(is_less)
+    }
+
+    /// Whether rows are made of those that they are found among, too: not where every row would have to
+    /// be compared with every other.
+    fn is_told(self) -> bool {
+        self.equal.is_some() || self.less.is_none()
+    }
+
+    /// The rows, as they are made, and whether they have a match among `others`.
+    fn test(self, rows: &[Row], others: &[Row]) -> Vec<(Row, bool)> {
+        let mut found = tested(rows, others, |l, r| self.is_met(l, r));
+        if !self.is_told() {
+            for ((found, _), row) in found.iter_mut().zip(rows) {
+                found.clone_from(row);
+            }
+        }
+        found
+    }
+}
+
+impl Kind {
+    fn keeps_left(self) -> bool {
+        matches!(self, Self::Left | Self::Full)
+    }
+
+    fn keeps_right(self) -> bool {
+        matches!(self, Self::Right | Self::Full)
+    }
+}
+
+impl Naive {
+    pub fn evaluate(&self, tables: &Tables) -> Vec<Row> {
+        match self {
+            Self::Scan(table) => {
+                let rows = tables[table].iter();
+                rows.map(|(id, values)| (values.clone(), BTreeSet::from([(*table, *id)])))
+                    .collect()
+            }
+            Self::Filter(input, scalar, number) => {
+                let mut rows = input.evaluate(tables);
+                rows.retain(|(values, _)| scalar.evaluate(values).is_some_and(|v| v > *number));
+                rows
+            }
+            Self::Project(input, scalars) => {
+                let rows = input.evaluate(tables).into_iter();
+                rows.map(|(values, from)| {
+                    (
+                        scalars
+                            .iter()
+                            .map(|scalar| scalar.evaluate(&values))
+                            .collect(),
+                        from,
+                    )
+                })
+                .collect()
+            }
+            Self::Join(left, right, kind, l, r) => {
+                let widths = (left.width(), right.width());
+                let (left, right) = (left.evaluate(tables), right.evaluate(tables));
+                join(&left, &right, *kind, (*l, *r), widths)
+            }
+            Self::Tested(left, right, has, matching) => {
+                let (left, right) = (left.evaluate(tables), right.evaluate(tables));
+                let found = matching.test(&left, &right).into_iter();
+                let found = found.filter(|(_, is_met)| is_met == has);
+                found.map(|(row, _)| row).collect()
+            }
+            Self::TestedOr(left, right, has, matching, column, number) => {
+                let (left, right) = (left.evaluate(tables), right.evaluate(tables));
+                let found = matching.test(&left, &right).into_iter();
+                let is_greater = |values: &[Value]| values[*column].is_some_and(|v| v > *number);
+                let found =
+                    found.filter(|((values, _), is_met)| is_met == has || is_greater(values));
+                found.map(|(row, _)| row).collect()
+            }
+            Self::GreaterThanAll(left, right, l, r) => {
+                let right = right.evaluate(tables);
+                let greatest = right.iter().filter_map(|(values, _)| values[*r]).max();
+                let all: BTreeSet<Base> = lineage(&right.iter().collect::<Vec<_>>());
+                let mut rows = left.evaluate(tables);
+                rows.retain(|(values, _)| {
+                    matches!((values[*l], greatest), (Some(value), Some(max)) if value > max)
+                });
+                for (_, from) in &mut rows {
+                    from.extend(&all);
+                }
+                rows
+            }
+            Self::DistinctOn(input, key) => {
+                let rows = input.evaluate(tables);
+                grouped(&rows, &[*key])
+                    .into_values()
+                    .map(|rows| {
+                        let first = rows.iter().map(|(values, _)| values).min();
+                        (first.cloned().unwrap_or_default(), lineage(&rows))
+                    })
+                    .collect()
+            }
+            Self::Window(input, sums) => {
+                let rows = input.evaluate(tables);
+                let appended = rows.iter().map(|(values, from)| {
+                    let (mut appended, mut from) = (values.clone(), from.clone());
+                    for (sum, over) in sums {
+                        let frame = over.frame(&rows, values);
+                        appended.push(Fold::Sum(*sum).evaluate(&frame));
+                        from.extend(lineage(&frame));
+                    }
+                    (appended, from)
+                });
+                appended.collect()
+            }
+            Self::ByPlace(input, functions) => {
+                let rows = distinct(input.evaluate(tables));
+                let appended = rows.iter().map(|(values, from)| {
+                    let (mut appended, mut from) = (values.clone(), from.clone());
+                    for function in functions {
+                        let (value, frame) = function.evaluate(&rows, values);
+                        appended.push(value);
+                        from.extend(lineage(&frame));
+                    }
+                    (appended, from)
+                });
+                appended.collect()
+            }
+            Self::Unnest(input, one, two) => {
+                let rows = input.evaluate(tables).into_iter();
+                rows.flat_map(|(values, from)| {
+                    two.map(|other| (vec![values[*one], values[other]], from.clone()))
+                })
+                .collect()
+            }
+            Self::Limit(input, count) => {
+                let mut rows = distinct(input.evaluate(tables));
+                rows.truncate(*count);
+                rows
+            }
+            Self::InOther(left, right, is) => {
+                let right = right.evaluate(tables);
+                let rows = distinct(left.evaluate(tables));
+                let found = tested(&rows, &right, |values, other| values == other);
+                let found = found.into_iter().filter(|(_, is_met)| is_met == is);
+                found.map(|(row, _)| row).collect()
+            }
+            Self::Aggregate(input, keys, folds) => {
+                let rows = input.evaluate(tables);
+                aggregate(&rows, keys, folds)
+            }
+            Self::Rollup(input, keys, folds) => {
+                let rows = input.evaluate(tables);
+                let sets = (0..=keys.len()).flat_map(|kept| {
+                    let groups = aggregate(&rows, &keys[..kept], folds).into_iter();
+                    groups.map(move |(mut values, from)| {
+                        // Keys that this set is not grouped by are NULL.
+                        let none = std::iter::repeat_n(None, keys.len() - kept);
+                        values.splice(kept..kept, none);
+                        (values, from)
+                    })
+                });
+                sets.collect()
+            }
+            Self::UnionAll(left, right) => {
+                let mut rows = left.evaluate(tables);
+                rows.extend(right.evaluate(tables));
+                rows
+            }
+            Self::Distinct(input) => distinct(input.evaluate(tables)),
+        }
+    }
+}
+
+fn join(
+    left: &[Row],
+    right: &[Row],
+    kind: Kind,
+    (l, r): (usize, usize),
+    (left_width, right_width): (usize, usize),
+) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let mut right_met = vec![false; right.len()];
+    for (values, from) in left {
+        let mut met = false;
+        for ((more, also), right_met) in right.iter().zip(&mut right_met) {
+            if values[l].is_some() && values[l] == more[r] {
+                (met, *right_met) = (true, true);
+                let values = values.iter().chain(more).copied().collect();
+                rows.push((values, from.union(also).copied().collect()));
+            }
+        }
+        if !met && kind.keeps_left() {
+            let mut values = values.clone();
+            values.extend(std::iter::repeat_n(None, right_width));
+            rows.push((values, from.clone()));
+        }
+    }
+    for ((more, also), met) in right.iter().zip(right_met) {
+        if !met && kind.keeps_right() {
+            let mut values = vec![None; left_width];
+            values.extend(more);
+            rows.push((values, also.clone()));
+        }
+    }
+    rows
+}
+
+/// Rows by their values in `keys`.
+fn grouped<'a>(rows: &'a [Row], keys: &[usize]) -> BTreeMap<Vec<Value>, Vec<&'a Row>> {
+    let mut groups: BTreeMap<Vec<Value>, Vec<&Row>> = BTreeMap::new();
+    for row in rows {
+        let key = keys.iter().map(|c| row.0[*c]).collect();
+        groups.entry(key).or_default().push(row);
+    }
+    groups
+}
+
+fn aggregate(rows: &[Row], keys: &[usize], folds: &[Fold]) -> Vec<Row> {
+    let mut groups = grouped(rows, keys);
+    if keys.is_empty() {
+        groups.entry(Vec::new()).or_default();
+    }
+    let groups = groups.into_iter().map(|(mut values, rows)| {
+        values.extend(folds.iter().map(|fold| fold.evaluate(&rows)));
+        (values, lineage(&rows))
+    });
+    groups.collect()
+}
+
+/// Each of the rows, made of its matches among `others`, too, and whether it has any.
+fn tested(
+    rows: &[Row],
+    others: &[Row],
+    is_met: impl Fn(&[Value], &[Value]) -> bool,
+) -> Vec<(Row, bool)> {
+    let tested = rows.iter().map(|(values, from)| {
+        let met = others.iter().filter(|(other, _)| is_met(values, other));
+        let met: Vec<&Row> = met.collect();
+        let from = from.union(&lineage(&met)).copied().collect();
+        ((values.clone(), from), !met.is_empty())
+    });
+    tested.collect()
+}
+
+fn lineage(rows: &[&Row]) -> BTreeSet<Base> {
+    let all = rows.iter().flat_map(|(_, from)| from.iter().copied());
+    all.collect()
+}
+
+/// Equal rows become one, of all of their lineages; in order.
+fn distinct(rows: Vec<Row>) -> Vec<Row> {
+    let mut groups: BTreeMap<Vec<Value>, BTreeSet<Base>> = BTreeMap::new();
+    for (values, from) in rows {
+        groups.entry(values).or_default().extend(from);
+    }
+    groups.into_iter().collect()
+}

@@ -1,0 +1,130 @@
+//! Naive queries of random parts.
+
+use rand::RngExt;
+
+use super::{Fold, Kind, Match, Naive, Scalar};
+use crate::cases::Random;
+use crate::frames::{ByPlace, Over};
+
+impl Match {
+    fn generate(random: &mut Random, left: usize, right: usize) -> Self {
+        let mut columns = || (random.random_range(0..left), random.random_range(0..right));
+        let (equal, less) = (columns(), columns());
+        Self {
+            equal: Some(equal).filter(|_| random.random_range(0..5) > 0),
+            less: Some(less).filter(|_| random.random_range(0..2) == 0),
+        }
+    }
+}
+
+impl Naive {
+    pub fn generate(random: &mut Random, depth: usize) -> Self {
+        if depth == 0 {
+            return Self::Scan(["t", "u"][random.random_range(0..2)]);
+        }
+        let input = Box::new(Self::generate(random, depth - 1));
+        let width = input.width();
+        let column = |random: &mut Random| random.random_range(0..width);
+        let scalar = |random: &mut Random| {
+            let c = random.random_range(0..width);
+            match random.random_range(0..5) {
+                0 => Scalar::Plus(c, 1),
+                1 => Scalar::Coalesce(c, 2),
+                2 => Scalar::Same(c),
+                _ => Scalar::Column(c),
+            }
+        };
+        let other = |random: &mut Random| {
+            let below = random.random_range(0..depth);
+            Box::new(Self::generate(random, below))
+        };
+        match random.random_range(0..20) {
+            0 => Self::Filter(input, scalar(random), random.random_range(0..3)),
+            1 => {
+                let width = random.random_range(1..=3);
+                Self::Project(input, (0..width).map(|_| scalar(random)).collect())
+            }
+            2 | 3 => {
+                let other = other(random);
+                let (l, r) = (column(random), random.random_range(0..other.width()));
+                let kind = match random.random_range(0..6) {
+                    0 => Kind::Left,
+                    1 => Kind::Right,
+                    2 => Kind::Full,
+                    _ => Kind::Inner,
+                };
+                Self::Join(input, other, kind, l, r)
+            }
+            4..=7 => {
+                let mut keys: Vec<_> = (0..random.random_range(0..=2))
+                    .map(|_| column(random))
+                    .collect();
+                keys.dedup();
+                let folds = (0..random.random_range(1..=2)).map(|_| {
+                    let c = column(random);
+                    match random.random_range(0..4) {
+                        0 => Fold::CountAll,
+                        1 => Fold::Count(c),
+                        2 => Fold::Sum(c),
+                        _ => Fold::Max(c),
+                    }
+                });
+                let folds = folds.collect();
+                if keys.is_empty() || random.random_range(0..4) > 0 {
+                    Self::Aggregate(input, keys, folds)
+                } else {
+                    Self::Rollup(input, keys, folds)
+                }
+            }
+            8..=10 => {
+                let other = other(random);
+                let matching = Match::generate(random, width, other.width());
+                let has = random.random_range(0..2) == 0;
+                if random.random_range(0..2) == 0 {
+                    Self::Tested(input, other, has, matching)
+                } else {
+                    let number = random.random_range(0..3);
+                    Self::TestedOr(input, other, has, matching, column(random), number)
+                }
+            }
+            11 => {
+                let other = other(random);
+                let (l, r) = (column(random), random.random_range(0..other.width()));
+                Self::GreaterThanAll(input, other, l, r)
+            }
+            12 => Self::DistinctOn(input, column(random)),
+            13 => {
+                let sums = (0..random.random_range(1..=2))
+                    .map(|_| (column(random), Over::generate(random, width)));
+                Self::Window(input, sums.collect())
+            }
+            18 => {
+                let functions =
+                    (0..random.random_range(1..=2)).map(|_| ByPlace::generate(random, width));
+                Self::ByPlace(input, functions.collect())
+            }
+            14 => Self::Unnest(input, column(random), [column(random), column(random)]),
+            15 => Self::Limit(input, random.random_range(1..5)),
+            16 => {
+                let other = other(random);
+                let width = width.min(other.width()).min(2);
+                let columns: Vec<_> = (0..width).map(Scalar::Column).collect();
+                Self::InOther(
+                    Box::new(Self::Project(input, columns.clone())),
+                    Box::new(Self::Project(other, columns)),
+                    random.random_range(0..2) == 0,
+                )
+            }
+            17 => {
+                let other = other(random);
+                let width = width.min(other.width()).min(2);
+                let columns: Vec<_> = (0..width).map(Scalar::Column).collect();
+                Self::UnionAll(
+                    Box::new(Self::Project(input, columns.clone())),
+                    Box::new(Self::Project(other, columns)),
+                )
+            }
+            _ => Self::Distinct(Box::new(Self::Project(input, vec![scalar(random)]))),
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Queries that a naive evaluator understands, which carries with each row the ids of the rows it
+//! was made from.
+
+mod evaluate;
+mod generate;
+mod sql;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::frames::{ByPlace, Over};
+
+pub use self::sql::in_order;
+
+pub type Value = Option<i64>;
+pub type Base = (&'static str, i64);
+pub type Row = (Vec<Value>, BTreeSet<Base>);
+
+#[derive(Debug, Clone)]
+pub enum Scalar {
+    Column(usize),
+    Plus(usize, i64),
+    Coalesce(usize, i64),
+    /// A function of one row that the profiler times.
+    Same(usize),
+}
+
+#[derive(Debug, Clone, Copy)]
+pub enum Fold {
+    CountAll,
+    Count(usize),
+    Sum(usize),
+    Max(usize),
+}
+
+/// A query that the naive evaluator understands.
+#[derive(Debug, Clone)]
+pub enum Naive {
+    Scan(&'static str),
+    /// Keeps rows whose column is greater than a number.
+    Filter(Box<Naive>, Scalar, i64),
+    Project(Box<Naive>, Vec<Scalar>),
+    Join(Box<Naive>, Box<Naive>, Kind, usize, usize),
+    /// Keeps rows of the left side that have, or have not, a match on the right.
+    Tested(Box<Naive>, Box<Naive>, bool, Match),
+    /// The same, and also those whose column is greater than a number.
+    TestedOr(Box<Naive>, Box<Naive>, bool, Match, usize, i64),
+    /// Keeps rows whose column is greater than the greatest of another query's.
+    GreaterThanAll(Box<Naive>, Box<Naive>, usize, usize),
+    /// As `Aggregate`, also for no keys, and for all but the last of them.
+    Rollup(Box<Naive>, Vec<usize>, Vec<Fold>),
+    /// Of all rows with the same value in a column, the first in the order of all columns.
+    DistinctOn(Box<Naive>, usize),
+    /// Appends sums, each of a column over the rows of a frame.
+    Window(Box<Naive>, Vec<(usize, Over)>),
+    /// The rows that differ, with what window functions of their places return.
+    ByPlace(Box<Naive>, Vec<ByPlace>),
+    /// Two rows of each: a column and one of two others.
+    Unnest(Box<Naive>, usize, [usize; 2]),
+    /// The first rows, in the order of all columns, of those that differ.
+    Limit(Box<Naive>, usize),
+    /// Rows of the left side, each once, that are, or are not, on the right.
+    InOther(Box<Naive>, Box<Naive>, bool),
+    Aggregate(Box<Naive>, Vec<usize>, Vec<Fold>),
+    UnionAll(Box<Naive>, Box<Naive>),
+    Distinct(Box<Naive>),
+}
+
+/// What rows of the left and of the right side have to have in common: a column of each is equal, or a
+/// column of the left side is less than one of the right, or both, or nothing.
+#[derive(Debug, Clone, Copy)]
+pub struct Match {
+    equal: Option<(usize, usize)>,
+    less: Option<(usize, usize)>,
+}
+
+/// Which rows without a partner a join returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Inner,
+    Left,
+    Right,
+    Full,
+}
+
+pub type Tables = BTreeMap<&'static str, Vec<(i64, Vec<Value>)>>;
+
+impl Naive {
+    /// How many kinds of queries [`Naive::kinds`] tells apart.
+    pub const KINDS: usize = 23;
+
+    /// The kinds of queries that this one is made of.
+    pub fn kinds(&self, into: &mut BTreeSet<&'static str>) {
+        let (kind, inputs) = self.parts();
+        into.insert(kind);
+        inputs.iter().for_each(|input| input.kinds(into));
+    }
+
+    /// How many joins it takes.
+    pub fn joins(&self) -> usize {
+        let (_, inputs) = self.parts();
+        let own = usize::from(inputs.len() == 2 && !matches!(self, Self::UnionAll(..)));
+        own + inputs.iter().map(|input| input.joins()).sum::<usize>()
+    }
+
+    /// How many window functions it has.
+    pub fn windows(&self) -> usize {
+        let (_, inputs) = self.parts();
+        let own = match self {
+            Self::Window(_, sums) => sums.len(),
+            Self::ByPlace(_, functions) => functions.len(),
+            _ => 0,
+        };
+        own + inputs.iter().map(|input| input.windows()).sum::<usize>()
+    }
+
+    /// Its kind and its inputs.
+    fn parts(&self) -> (&'static str, Vec<&Self>) {
+        let (kind, inputs): (_, &[&Self]) = match self {
+            Self::Scan(_) => ("scan", &[]),
+            Self::Filter(input, ..) => ("filter", &[input]),
+            Self::Project(input, _) => ("projection", &[input]),
+            Self::Join(left, right, kind, ..) => (kind.sql(), &[left, right]),
+            Self::Tested(left, right, true, ..) => ("exists", &[left, right]),
+            Self::Tested(left, right, false, ..) => ("not exists", &[left, right]),
+            Self::TestedOr(left, right, true, ..) => ("exists or", &[left, right]),
+            Self::TestedOr(left, right, false, ..) => ("not exists or", &[left, right]),
+            Self::GreaterThanAll(left, right, ..) => ("scalar subquery", &[left, right]),
+            Self::Aggregate(input, ..) => ("aggregate", &[input]),
+            Self::Rollup(input, ..) => ("rollup", &[input]),
+            Self::DistinctOn(input, _) => ("distinct on", &[input]),
+            Self::Window(input, ..) => ("window", &[input]),
+            Self::ByPlace(input, ..) => ("window by place", &[input]),
+            Self::Unnest(input, ..) => ("unnest", &[input]),
+            Self::Limit(input, _) => ("limit", &[input]),
+            Self::InOther(left, right, true) => ("intersect", &[left, right]),
+            Self::InOther(left, right, false) => ("except", &[left, right]),
+            Self::UnionAll(left, right) => ("union all", &[left, right]),
+            Self::Distinct(input) => ("distinct", &[input]),
+        };
+        (kind, inputs.to_vec())
+    }
+
+    fn width(&self) -> usize {
+        match self {
+            Self::Scan(_) => 2,
+            Self::Filter(input, ..) | Self::Distinct(input) => input.width(),
+            Self::Project(_, scalars) => scalars.len(),
+            Self::Tested(input, ..)
+            | Self::TestedOr(input, ..)
+            | Self::GreaterThanAll(input, ..)
+            | Self::DistinctOn(input, _)
+            | Self::Limit(input, _)
+            | Self::InOther(input, ..) => input.width(),
+            Self::Join(left, right, ..) => left.width() + right.width(),
+            Self::Aggregate(_, keys, folds) | Self::Rollup(_, keys, folds) => {
+                keys.len() + folds.len()
+            }
+            Self::Window(input, sums) => input.width() + sums.len(),
+            Self::ByPlace(input, functions) => input.width() + functions.len(),
+            Self::Unnest(..) => 2,
+            Self::UnionAll(left, _) => left.width(),
+        }
+    }
+}

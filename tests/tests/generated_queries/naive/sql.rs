@@ -1,0 +1,191 @@
+//! Naive queries as SQL.
+
+use super::{Fold, Kind, Match, Naive, Scalar};
+
+impl Scalar {
+    pub fn sql(&self) -> String {
+        match self {
+            Self::Column(c) => format!("c{c}"),
+            Self::Same(c) => format!("same(c{c})"),
+            Self::Plus(c, n) => format!("c{c} + {n}"),
+            Self::Coalesce(c, n) => format!("coalesce(c{c}, {n})"),
+        }
+    }
+}
+
+impl Fold {
+    pub fn sql(self) -> String {
+        match self {
+            Self::CountAll => "count(*)".to_owned(),
+            Self::Count(c) => format!("count(c{c})"),
+            Self::Sum(c) => format!("sum(c{c})"),
+            Self::Max(c) => format!("max(c{c})"),
+        }
+    }
+}
+
+impl Match {
+    fn sql(self) -> String {
+        let equal = self.equal.map(|(l, r)| format!("l.c{l} = r.c{r}"));
+        let less = self.less.map(|(l, r)| format!("l.c{l} < r.c{r}"));
+        let all: Vec<_> = equal.into_iter().chain(less).collect();
+        match all.is_empty() {
+            true => "true".to_owned(),
+            false => all.join(" AND "),
+        }
+    }
+}
+
+impl Kind {
+    pub fn sql(self) -> &'static str {
+        match self {
+            Self::Inner => "JOIN",
+            Self::Left => "LEFT JOIN",
+            Self::Right => "RIGHT JOIN",
+            Self::Full => "FULL JOIN",
+        }
+    }
+}
+
+impl Naive {
+    pub fn sql(&self) -> String {
+        let named = |items: Vec<String>| {
+            let items = items.iter().enumerate();
+            items
+                .map(|(c, item)| format!("{item} AS c{c}"))
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        match self {
+            Self::Scan(table) => format!("SELECT a AS c0, b AS c1 FROM {table}"),
+            Self::Filter(input, scalar, number) => {
+                format!(
+                    "SELECT * FROM ({}) AS q WHERE {} > {number}",
+                    input.sql(),
+                    scalar.sql()
+                )
+            }
+            Self::Project(input, scalars) => {
+                let items = named(scalars.iter().map(Scalar::sql).collect());
+                format!("SELECT {items} FROM ({}) AS q", input.sql())
+            }
+            Self::Join(left, right, kind, l, r) => {
+                let mut items: Vec<_> = (0..left.width()).map(|c| format!("l.c{c}")).collect();
+                items.extend((0..right.width()).map(|c| format!("r.c{c}")));
+                format!(
+                    "SELECT {} FROM ({}) AS l {} ({}) AS r ON l.c{l} = r.c{r}",
+                    named(items),
+                    left.sql(),
+                    kind.sql(),
+                    right.sql()
+                )
+            }
+            Self::Tested(left, right, has, matching) => {
+                let not = if *has { "" } else { "NOT " };
+                format!(
+                    "SELECT * FROM ({}) AS l WHERE {not}EXISTS (SELECT 1 FROM ({}) AS r WHERE {})",
+                    left.sql(),
+                    right.sql(),
+                    matching.sql()
+                )
+            }
+            Self::TestedOr(left, right, has, matching, column, number) => {
+                let not = if *has { "" } else { "NOT " };
+                format!(
+                    "SELECT * FROM ({}) AS l WHERE {not}EXISTS (SELECT 1 FROM ({}) AS r WHERE {}) \
+                     OR l.c{column} > {number}",
+                    left.sql(),
+                    right.sql(),
+                    matching.sql()
+                )
+            }
+            Self::GreaterThanAll(left, right, l, r) => {
+                format!(
+                    "SELECT * FROM ({}) AS l WHERE l.c{l} > (SELECT max(r.c{r}) FROM ({}) AS r)",
+                    left.sql(),
+                    right.sql()
+                )
+            }
+            Self::DistinctOn(input, key) => {
+                // The key first, and no column twice: DataFusion 55.2 panics then.
+                let others = (0..input.width()).filter(|c| c != key);
+                let columns = in_order(std::iter::once(*key).chain(others));
+                format!(
+                    "SELECT * FROM (SELECT DISTINCT ON (c{key}) * FROM ({}) AS q \
+                     ORDER BY {columns}) AS q",
+                    input.sql()
+                )
+            }
+            Self::Window(input, sums) => {
+                let sums = sums
+                    .iter()
+                    .zip(input.width()..)
+                    .map(|((sum, over), column)| {
+                        format!("sum(c{sum}) OVER ({}) AS c{column}", over.sql())
+                    });
+                let sums = sums.collect::<Vec<_>>().join(", ");
+                format!("SELECT *, {sums} FROM ({}) AS q", input.sql())
+            }
+            Self::ByPlace(input, functions) => {
+                let width = input.width();
+                let functions = functions
+                    .iter()
+                    .zip(width..)
+                    .map(|(function, column)| format!("{} AS c{column}", function.sql(width)));
+                let functions = functions.collect::<Vec<_>>().join(", ");
+                format!(
+                    "SELECT *, {functions} FROM (SELECT DISTINCT * FROM ({}) AS q) AS q",
+                    input.sql()
+                )
+            }
+            Self::Unnest(input, one, [first, second]) => {
+                format!(
+                    "SELECT c{one} AS c0, unnest(make_array(c{first}, c{second})) AS c1 \
+                     FROM ({}) AS q",
+                    input.sql()
+                )
+            }
+            Self::Limit(input, rows) => {
+                let columns = in_order(0..input.width());
+                format!(
+                    "SELECT * FROM (SELECT DISTINCT * FROM ({}) AS q \
+                     ORDER BY {columns} LIMIT {rows}) AS q",
+                    input.sql()
+                )
+            }
+            Self::InOther(left, right, is) => {
+                let operation = if *is { "INTERSECT" } else { "EXCEPT" };
+                format!("{} {operation} {}", left.sql(), right.sql())
+            }
+            Self::Rollup(input, keys, folds) => {
+                let mut items: Vec<_> = keys.iter().map(|c| format!("q.c{c}")).collect();
+                let group = items.join(", ");
+                items.extend(folds.iter().map(|fold| fold.sql()));
+                format!(
+                    "SELECT {} FROM ({}) AS q GROUP BY ROLLUP ({group})",
+                    named(items),
+                    input.sql()
+                )
+            }
+            Self::Aggregate(input, keys, folds) => {
+                let mut items: Vec<_> = keys.iter().map(|c| format!("q.c{c}")).collect();
+                let group = items.join(", ");
+                items.extend(folds.iter().map(|fold| fold.sql()));
+                let group = if keys.is_empty() {
+                    group
+                } else {
+                    format!(" GROUP BY {group}")
+                };
+                format!("SELECT {} FROM ({}) AS q{group}", named(items), input.sql())
+            }
+            Self::UnionAll(left, right) => format!("{} UNION ALL {}", left.sql(), right.sql()),
+            Self::Distinct(input) => format!("SELECT DISTINCT * FROM ({}) AS q", input.sql()),
+        }
+    }
+}
+
+/// Columns as ORDER BY takes them for the order of [`Value`]s.
+pub fn in_order(columns: impl Iterator<Item = usize>) -> String {
+    let columns: Vec<_> = columns.map(|c| format!("c{c} NULLS FIRST")).collect();
+    columns.join(", ")
+}
