@@ -19,8 +19,8 @@ use datafusion_proto::protobuf::PhysicalExprNode;
 use prost::Message;
 use serde::{Deserialize, Serialize};
 use skewer_exec::{
-    CarriedLatency, Exchange, FrameCapture, LineageCapture, MeasuredRecords, NumberedExec,
-    Observed, OutputRecordsExec, ProfiledExec, RowNumbers, SampledRowId, SingleValue,
+    AnyValue, CarriedLatency, Exchange, FrameCapture, LineageCapture, MeasuredRecords,
+    NumberedExec, Observed, OutputRecordsExec, ProfiledExec, RowNumbers, SampledRowId, SingleValue,
     TimedEvaluationExec, TimedExpressions,
 };
 
@@ -145,6 +145,8 @@ enum EncodedAggregate {
     Frames(EncodedFrames),
     /// [`SingleValue`].
     SingleValue,
+    /// [`AnyValue`].
+    AnyValue,
 }
 
 impl EncodedAggregate {
@@ -161,7 +163,10 @@ impl EncodedAggregate {
         if let Some(frames) = inner.downcast_ref::<FrameCapture>() {
             return Some(Self::Frames(frames.into()));
         }
-        inner.is::<SingleValue>().then_some(Self::SingleValue)
+        if inner.is::<SingleValue>() {
+            return Some(Self::SingleValue);
+        }
+        inner.is::<AnyValue>().then_some(Self::AnyValue)
     }
 }
 
@@ -391,6 +396,7 @@ impl PhysicalExtensionCodec for SkewerCodec {
         let encoded: EncodedAggregate = postcard::from_bytes(bytes).map_err(external)?;
         let function = match encoded {
             EncodedAggregate::SingleValue => AggregateUDF::from(SingleValue::default()),
+            EncodedAggregate::AnyValue => AggregateUDF::from(AnyValue::default()),
             EncodedAggregate::Capture(capture) => {
                 let place = self.place()?;
                 return place.records.capture(name, capture, &place.recorder);

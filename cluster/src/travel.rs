@@ -15,6 +15,7 @@ use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::explain::ExplainExec;
 use datafusion::physical_plan::placeholder_row::PlaceholderRowExec;
 use datafusion::physical_plan::recursive_query::RecursiveQueryExec;
+use datafusion::physical_plan::scalar_subquery::ScalarSubqueryExec;
 use datafusion::physical_plan::windows::{
     BoundedWindowAggExec, PlainAggregateWindowExpr, WindowAggExec,
 };
@@ -110,7 +111,12 @@ pub fn can_be_cut(plan: &Arc<dyn ExecutionPlan>, store: &ObjectStoreUrl) -> Resu
     let mut segments = false;
     let mut stays = None;
     let walked = plan.apply(|node| {
-        if node.is::<RecursiveQueryExec>() || node.is::<ExplainExec>() || node.is::<AnalyzeExec>() {
+        let is_evaluated_first = node.is::<ScalarSubqueryExec>();
+        if is_evaluated_first
+            || node.is::<RecursiveQueryExec>()
+            || node.is::<ExplainExec>()
+            || node.is::<AnalyzeExec>()
+        {
             stays = Some(Stays::Operator(node.name().to_owned()));
             return Ok(TreeNodeRecursion::Stop);
         }

@@ -47,6 +47,37 @@ pub struct Capture {
 }
 
 impl Capture {
+    /// One that gives ids to `rows`, each of which is a record of its own.
+    pub(crate) fn of_rows(recorder: Arc<Recorder>, rows: Arc<AggregateSource>) -> Self {
+        Self {
+            recorder,
+            inputs: Vec::new(),
+            groups: rows,
+        }
+    }
+
+    pub(crate) fn groups(&self) -> &Arc<AggregateSource> {
+        &self.groups
+    }
+
+    /// Logs `edges` from records of sources to `rows` new records, whose ids it gives.
+    pub(crate) fn log_rows<'a>(
+        this: &Arc<Self>,
+        rows: usize,
+        edges: impl Iterator<Item = (&'a RecordSource, Edges)>,
+    ) -> ArrayRef {
+        let started = Instant::now();
+        let mut alone = GroupedCapture::of_single_rows(this, rows);
+        alone.set_groups(rows);
+        for (source, edges) in edges {
+            let ids = Int64Array::from(edges.inputs);
+            let latency = Latency::Sum(edges.latencies);
+            alone.log(Groups::Listed(&edges.outputs), source, &ids, &latency);
+        }
+        this.recorder.overhead(started.elapsed());
+        alone.emit(EmitTo::All)
+    }
+
     /// The first record id of a new accumulator of operator `operator_id`.
     fn add_accumulator(&self, operator_id: i64) -> i64 {
         let worker = self.recorder.worker_id();
@@ -179,6 +210,20 @@ impl GroupedCapture {
         }
     }
 
+    /// One whose groups are `rows` rows.
+    fn of_single_rows(capture: &Arc<Capture>, rows: usize) -> Self {
+        let position = position::here();
+        let operator_id = position.operator_id;
+        let worker = capture.recorder.worker_id();
+        let mut alone = Self::new(Arc::clone(capture));
+        alone.identity = Some(Identity {
+            position,
+            operator_id,
+            first_id: capture.groups.add_single_rows(worker, operator_id, rows),
+        });
+        alone
+    }
+
     /// There are `groups` groups now.
     fn set_groups(&mut self, groups: usize) {
         self.groups = groups;
@@ -270,9 +315,7 @@ impl GroupedCapture {
             if run == runs.len() {
                 runs.push(Edges::default());
             }
-            runs[run].outputs.push(groups.of(row));
-            runs[run].inputs.push(id);
-            runs[run].latencies.push(latency.of(row));
+            runs[run].add(groups.of(row), id, latency.of(row));
         }
         for edges in runs {
             self.capture.recorder.lineage(chunk(
@@ -303,11 +346,20 @@ impl GroupedCapture {
 }
 
 /// Edges from the records of one operator.
-#[derive(Default)]
-struct Edges {
+#[derive(Debug, Default)]
+pub(crate) struct Edges {
     outputs: Vec<usize>,
     inputs: Vec<i64>,
     latencies: Vec<i64>,
+}
+
+impl Edges {
+    /// Record `input`, which took `latency`, went into group `output`.
+    pub(crate) fn add(&mut self, output: usize, input: i64, latency: i64) {
+        self.outputs.push(output);
+        self.inputs.push(input);
+        self.latencies.push(latency);
+    }
 }
 
 /// The group of each row of a batch.
@@ -502,15 +554,7 @@ impl GroupsAccumulator for GroupedCapture {
         _opt_filter: Option<&BooleanArray>,
     ) -> Result<Vec<ArrayRef>> {
         let rows = values.first().map_or(0, Array::len);
-        let mut alone = GroupedCapture::new(Arc::clone(&self.capture));
-        let position = position::here();
-        let worker = self.capture.recorder.worker_id();
-        let groups = &self.capture.groups;
-        alone.identity = Some(Identity {
-            position,
-            operator_id: position.operator_id,
-            first_id: groups.add_single_rows(worker, position.operator_id, rows),
-        });
+        let mut alone = GroupedCapture::of_single_rows(&self.capture, rows);
         alone.update(values, Groups::Each, rows)?;
         Ok(vec![alone.emit(EmitTo::All)])
     }

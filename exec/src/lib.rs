@@ -17,11 +17,14 @@
 //! * [`preemption`]: time that passed while other threads had the processor
 //! * [`long_values`]: rows worth timing by themselves
 //! * [`row_function`]: scalar functions of one row, which time each call
+//! * [`recursion`]: records of recursive queries
 //! * [`row_numbers`]: numbers that tell the rows of a query apart
 //! * [`sample`]: choosing the base records that are traced
+//! * [`any_value`]: the value that all rows of a group have
 //! * [`single_value`]: the value of a scalar subquery that is planned as a join
 //! * [`output_records`]: the root, which says what result rows were made from
 
+pub mod any_value;
 mod batch_bytes;
 pub mod capture;
 pub mod carry;
@@ -36,6 +39,7 @@ pub mod pacing;
 pub mod position;
 pub mod preemption;
 pub mod profiled;
+pub mod recursion;
 pub mod row_function;
 pub mod row_numbers;
 pub mod sample;
@@ -43,6 +47,7 @@ pub mod single_value;
 pub mod source;
 pub mod timed_evaluation;
 
+pub use any_value::AnyValue;
 pub use batch_bytes::batch_bytes;
 pub use capture::{CapturedInput, LineageCapture};
 pub use carry::{CarriedInput, CarriedLatency};
@@ -52,6 +57,7 @@ pub use key_sample::KeySample;
 pub use numbered::NumberedExec;
 pub use output_records::{Hidden, OutputRecordsExec, ResultRecords, ResultTask};
 pub use profiled::{Exchange, Observed, ProfiledExec, is_exchange};
+pub use recursion::{CarriedState, FirstSeen, Origin, RowCapture, StateRecord};
 pub use row_function::{RowClosure, RowFunction};
 pub use row_numbers::RowNumbers;
 pub use sample::SampledRowId;

@@ -7,9 +7,11 @@ use datafusion::catalog::default_table_source::source_as_provider;
 use datafusion::common::Result;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_expr::ScalarFunctionExpr;
 use datafusion::physical_expr::window::SlidingAggregateWindowExpr;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
+use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::windows::{
     BoundedWindowAggExec, PlainAggregateWindowExpr, WindowAggExec,
@@ -18,8 +20,8 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, displaya
 use skewer_exec::frames::OPERATOR_PAIRS;
 use skewer_exec::{
     AggregateSource, CapturedFrames, Exchange, FrameCapture, IdentifiedTable, KeySample,
-    LineageCapture, NumberedExec, Observed, OutputRecordsExec, ProfiledExec, ROW_ID, ScanSource,
-    is_exchange,
+    LineageCapture, NumberedExec, Observed, OutputRecordsExec, ProfiledExec, ROW_ID, RowCapture,
+    ScanSource, is_exchange,
 };
 use skewer_profiling::{Fragment, Operator, Recorder};
 
@@ -406,8 +408,16 @@ fn with_moved(details: &str, moved: &[(String, String)]) -> String {
     text
 }
 
-/// The groups that an aggregate's `lineage_capture` gives ids to, if it has one.
+/// What the operator makes records of: the groups that an aggregate's `lineage_capture` gives ids to,
+/// or the rows that a projection's `row_capture` does.
 fn captured_groups(plan: &dyn ExecutionPlan) -> Option<Arc<AggregateSource>> {
+    if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
+        return projection.expr().iter().find_map(|item| {
+            let function = item.expr.downcast_ref::<ScalarFunctionExpr>()?;
+            let capture = function.fun().inner().downcast_ref::<RowCapture>()?;
+            Some(Arc::clone(capture.rows()))
+        });
+    }
     let aggregate = plan.downcast_ref::<AggregateExec>()?;
     aggregate.aggr_expr().iter().find_map(|function| {
         let capture = function.fun().inner().downcast_ref::<LineageCapture>()?;

@@ -8,17 +8,17 @@
 //! * [`timed_node`]: the logical node of a timed evaluation, and its planning
 //! * [`instrument`]: numbering and wrapping physical operators
 //! * [`scalar_subquery`]: scalar subqueries as joins
-//! * `sort_keys`: DataFusion's rules, of which none loses sort keys
+//! * `functional_dependencies`: DataFusion's rules, without wrong conclusions
 //! * [`distribution`]: plans that run on several workers
 
 pub mod costly;
 pub mod distribution;
+mod functional_dependencies;
 pub mod instrument;
 pub mod lineage;
 mod plan_query;
 pub mod scalar_subquery;
-mod sort_keys;
 pub mod timed_node;
 
+pub use functional_dependencies::logical_rules;
 pub use plan_query::{plan_query, plan_query_on};
-pub use sort_keys::logical_rules;

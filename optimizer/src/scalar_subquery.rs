@@ -3,28 +3,45 @@
 use std::sync::Arc;
 
 use datafusion::common::Result;
-use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::execution::SessionState;
 use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::logical_plan::Aggregate;
 use datafusion::logical_expr::{AggregateUDF, Expr, LogicalPlan, Subquery};
 use skewer_exec::SingleValue;
 
-/// Has the optimizer make joins of scalar subqueries without correlation, as it does of correlated
-/// ones, in place of an operator that evaluates them first. Such a plan has to be prepared by
-/// [`with_single_values`].
-pub fn join_scalar_subqueries(options: &mut ConfigOptions) {
-    options
-        .optimizer
-        .enable_physical_uncorrelated_scalar_subquery = false;
+/// Optimizes `plan`, and has the optimizer make joins of scalar subqueries without correlation, as it
+/// does of correlated ones, in place of an operator that evaluates them first. Where it cannot, as in
+/// conditions of joins, that operator remains, for all of them.
+///
+/// # Errors
+/// Those of optimizing a plan.
+pub fn optimize_with_joins(plan: &LogicalPlan, state: &mut SessionState) -> Result<LogicalPlan> {
+    set_evaluated_first(state, false);
+    let optimized = state.optimize(&with_single_values(plan.clone())?)?;
+    let has_subqueries = optimized.exists(|node| {
+        let mut found = false;
+        node.apply_expressions(|expression| {
+            found |= expression.exists(|e| Ok(matches!(e, Expr::ScalarSubquery(_))))?;
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        Ok(found)
+    })?;
+    if !has_subqueries {
+        return Ok(optimized);
+    }
+    set_evaluated_first(state, true);
+    state.optimize(plan)
+}
+
+fn set_evaluated_first(state: &mut SessionState, is_evaluated_first: bool) {
+    let options = &mut state.config_mut().options_mut().optimizer;
+    options.enable_physical_uncorrelated_scalar_subquery = is_evaluated_first;
 }
 
 /// Makes sure that a scalar subquery that may have several rows, and has, is an error, as it is for
 /// the operator: the optimizer's join would return each row of the query once for each of them.
-///
-/// # Errors
-/// Those of rewriting a plan.
-pub fn with_single_values(plan: LogicalPlan) -> Result<LogicalPlan> {
+fn with_single_values(plan: LogicalPlan) -> Result<LogicalPlan> {
     let rewritten = plan.transform_up_with_subqueries(|node| {
         node.map_expressions(|expression| {
             expression.transform_up(|expression| match expression {

@@ -135,7 +135,7 @@ pub(super) fn node(identity: &std::path::Path, tuning: Tuning) -> Result<Node, B
         options.stream_window = window;
     }
     if let Some(bytes) = tuning.largest_payload {
-        options.largest_payload = bytes;
+        options.largest_local_payload = bytes;
     }
     Ok(Node::bind(
         here,

@@ -53,7 +53,7 @@ use datafusion::sql::parser::Statement as DFStatement;
 use datafusion::sql::sqlparser::ast;
 use futures::StreamExt;
 use skewer_cluster::{CollectMetrics, Workers};
-use skewer_optimizer::scalar_subquery::{join_scalar_subqueries, with_single_values};
+use skewer_optimizer::scalar_subquery::optimize_with_joins;
 use skewer_profiling::Level;
 use skewer_sql::Statement;
 use skewer_storage::{Snapshot, Storage, Transaction};
@@ -452,8 +452,7 @@ impl Context {
         }
         let optimized = if workers.is_some() || self.record.recorder().level() == Level::Records {
             // Workers cannot evaluate a subquery first, and its rows are in the lineage.
-            join_scalar_subqueries(state.config_mut().options_mut());
-            state.optimize(&with_single_values(plan.clone())?)?
+            optimize_with_joins(plan, &mut state)?
         } else {
             state.optimize(plan)?
         };

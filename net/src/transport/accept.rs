@@ -34,7 +34,12 @@ pub(crate) async fn accept(endpoint: Endpoint, node: Arc<Inner>) {
 async fn connection(incoming: Incoming, node: Arc<Inner>) {
     let address = incoming.remote_address();
     let timeout = node.options.connect_timeout;
-    let connecting = async { incoming.await };
+    let connecting = async {
+        match address.ip().is_loopback() {
+            true => incoming.accept_with(Arc::clone(&node.local_server))?.await,
+            false => incoming.await,
+        }
+    };
     let connection = match tokio::time::timeout(timeout, connecting).await {
         Ok(Ok(connection)) => connection,
         Ok(Err(error)) => {

@@ -62,7 +62,7 @@ pub async fn join(
         peer: "the master",
         tls: Arc::new(tls),
         verdict,
-        transport: Arc::new(options.asking(buffer, 1)),
+        transport: Arc::new(options.asking(master.ip(), buffer, 1)),
         options,
         name: name.unwrap_or("a new worker"),
     };
@@ -186,7 +186,7 @@ mod tests {
             peer: "the master",
             tls: Arc::new(tls),
             verdict,
-            transport: Arc::new(options.asking(1 << 20, 1)),
+            transport: Arc::new(options.asking(address.ip(), 1 << 20, 1)),
             options: &options,
             name: "nobody",
         };

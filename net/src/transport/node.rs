@@ -1,6 +1,6 @@
 //! A node: its socket, whom it knows, whom it serves.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -36,6 +36,8 @@ pub(crate) struct Inner {
     pub(crate) options: NetOptions,
     /// What the socket has.
     receive_buffer: usize,
+    /// How nodes on this machine are answered.
+    pub(crate) local_server: Arc<ServerConfig>,
     pub(crate) peers: Peers,
     pub(crate) services: OnceLock<Services>,
     /// As the other nodes are told.
@@ -56,10 +58,12 @@ impl Node {
         options: NetOptions,
     ) -> Result<Self, NetError> {
         let (socket, receive_buffer) = options.socket(address)?;
-        let transport = options.answering(receive_buffer);
+        let answering = |address: IpAddr| Arc::new(options.answering(address, receive_buffer));
         let server = tls::server(&credentials, &trust, options.version)?;
         let mut server = ServerConfig::with_crypto(Arc::new(server));
-        server.transport_config(Arc::new(transport));
+        let mut local_server = server.clone();
+        server.transport_config(answering(Ipv4Addr::UNSPECIFIED.into()));
+        local_server.transport_config(answering(Ipv4Addr::LOCALHOST.into()));
         let runtime = Arc::new(TokioRuntime);
         let endpoint = Endpoint::new(options.endpoint(), Some(server), socket, runtime);
         let endpoint = endpoint.map_err(|error| NetError::Listen {
@@ -74,6 +78,7 @@ impl Node {
                 trust,
                 options,
                 receive_buffer,
+                local_server: Arc::new(local_server),
                 peers: Peers::default(),
                 services: OnceLock::new(),
                 name,
@@ -262,9 +267,11 @@ impl Node {
 }
 
 impl Inner {
-    /// For a connection on which this node asks, as many as there are nodes that it knows now.
-    pub(crate) fn transport(&self) -> TransportConfig {
-        self.options.asking(self.receive_buffer, self.peers.count())
+    /// For a connection on which this node asks one at `address`, as many as there are nodes that it
+    /// knows now.
+    pub(crate) fn transport(&self, address: IpAddr) -> TransportConfig {
+        let peers = self.peers.count();
+        self.options.asking(address, self.receive_buffer, peers)
     }
 
     /// The connection on which a node is asked; made if there is none.
@@ -286,7 +293,7 @@ impl Inner {
             peer: &peer.at.name,
             tls: Arc::new(tls),
             verdict,
-            transport: Arc::new(self.transport()),
+            transport: Arc::new(self.transport(peer.at.address.ip())),
             options: &self.options,
             name: &self.name,
         };

@@ -1,6 +1,6 @@
 //! Windows, timeouts, packet sizes.
 
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,9 +37,12 @@ pub struct NetOptions {
     /// (`sysctl net.core.rmem_max`).
     pub socket_buffer: usize,
     /// The largest UDP payload that is tried: 1472 bytes fill an Ethernet frame. Connections begin
-    /// with 1200 and find out what the path lets through. With more than 6550, ten packets, which
-    /// quinn hands to the operating system at once, are more than it takes.
+    /// with 1200 and find out what the path lets through.
     pub largest_payload: u16,
+    /// The same between two nodes on one machine, by its loopback device, which lets 65,507 bytes
+    /// through. With more than 6550, ten packets, which quinn hands to the operating system at once,
+    /// are more than it takes.
+    pub largest_local_payload: u16,
     /// How batches are compressed that this node sends.
     pub compression: Compression,
     /// The version of the protocol; another one than [`PROTOCOL_VERSION`] only makes sense to be
@@ -58,6 +61,7 @@ impl Default for NetOptions {
             send_window: 16 * MIB,
             socket_buffer: 8 * MIB,
             largest_payload: 1472,
+            largest_local_payload: 6500,
             compression: Compression::None,
             version: PROTOCOL_VERSION,
         }
@@ -95,22 +99,40 @@ impl NetOptions {
         slowed.min(self.idle_timeout * 2 / 5).max(self.keep_alive)
     }
 
-    /// For connections on which this node asks, if it knows `peers` others; `receive_buffer` is
-    /// what its socket really has.
-    pub(crate) fn asking(&self, receive_buffer: usize, peers: usize) -> TransportConfig {
+    /// For a connection on which this node asks one at `address`, if it knows `peers` others;
+    /// `receive_buffer` is what its socket really has.
+    pub(crate) fn asking(
+        &self,
+        address: IpAddr,
+        receive_buffer: usize,
+        peers: usize,
+    ) -> TransportConfig {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let mut config = self.transport(receive_buffer, self.window_among(peers, cores));
+        let window = self.window_among(peers, cores);
+        let mut config = self.transport(self.payload_to(address), receive_buffer, window);
         config.keep_alive_interval(Some(self.keep_alive_among(peers)));
         config
     }
 
-    /// For connections on which others ask: what comes on them are questions, and whoever asks
-    /// keeps them alive.
-    pub(crate) fn answering(&self, receive_buffer: usize) -> TransportConfig {
-        self.transport(receive_buffer, self.stream_window)
+    /// For connections on which others ask, from any address like this one: what comes on them are
+    /// questions, and whoever asks keeps them alive.
+    pub(crate) fn answering(&self, address: IpAddr, receive_buffer: usize) -> TransportConfig {
+        self.transport(self.payload_to(address), receive_buffer, self.stream_window)
     }
 
-    fn transport(&self, receive_buffer: usize, stream_window: usize) -> TransportConfig {
+    fn payload_to(&self, address: IpAddr) -> u16 {
+        match address.is_loopback() {
+            true => self.largest_local_payload,
+            false => self.largest_payload,
+        }
+    }
+
+    fn transport(
+        &self,
+        largest_payload: u16,
+        receive_buffer: usize,
+        stream_window: usize,
+    ) -> TransportConfig {
         let mut config = TransportConfig::default();
         let idle = IdleTimeout::try_from(self.idle_timeout)
             .unwrap_or_else(|_| IdleTimeout::from(VarInt::MAX));
@@ -125,7 +147,7 @@ impl NetOptions {
             .send_window(self.send_window as u64)
             .datagram_receive_buffer_size(None);
         let mut discovery = MtuDiscoveryConfig::default();
-        discovery.upper_bound(self.largest_payload);
+        discovery.upper_bound(largest_payload);
         config.mtu_discovery_config(Some(discovery));
         // A burst that is larger than the other side's buffer is lost and sent again.
         let mut cubic = CubicConfig::default();
@@ -136,8 +158,9 @@ impl NetOptions {
 
     pub(crate) fn endpoint(&self) -> EndpointConfig {
         let mut config = EndpointConfig::default();
+        let largest = self.largest_payload.max(self.largest_local_payload);
         // Receive buffers are this times the packets of a batch; a refused size stays the default.
-        let _ = config.max_udp_payload_size(self.largest_payload.max(1472));
+        let _ = config.max_udp_payload_size(largest.max(1472));
         config
     }
 

@@ -10,6 +10,7 @@
 //! aggregate   + lineage_capture(ids, latencies), whose result is the id of the group
 //! window      + frame_capture(ids, latencies), whose result is the id of the frame
 //! semi join   an inner join with the groups of what is tested, as an aggregate makes them
+//! recursion   + what a row is made of (a new column of the working table); above it, row_capture
 //! root        ids and latencies are stripped and logged
 //! ```
 //!
@@ -17,11 +18,12 @@
 //! what they have is another: a base record's id is its number among all sources, and an aggregate
 //! returns, by `carried_latency`, what its groups carry on; a window, what its frames do.
 //!
-//! Subtrees without identified tables, and nodes that this rewrite does not know (recursive
-//! queries), stay as they are: their rows have no records.
+//! Subtrees without identified tables, and nodes that this rewrite does not know, stay as they are:
+//! their rows have no records.
 
 mod aggregates;
 mod joins;
+mod recursion;
 mod semi_joins;
 mod windows;
 
@@ -29,6 +31,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, Field};
+use datafusion::catalog::cte_worktable::CteWorkTable;
 use datafusion::catalog::default_table_source::{provider_as_source, source_as_provider};
 use datafusion::common::{Column, DFSchema, Result, ScalarValue, internal_err};
 use datafusion::logical_expr::expr::Sort as SortExpr;
@@ -42,6 +45,7 @@ use skewer_exec::{
 };
 use skewer_profiling::{Recorder, Sources};
 
+use self::recursion::Recursion;
 use crate::costly::is_costly;
 use crate::timed_node::TimedEvaluation;
 
@@ -182,6 +186,8 @@ pub struct LineageRewrite {
     /// What base records are called, if latencies are carried instead of being logged.
     sources: Option<Arc<Sources>>,
     columns: usize,
+    /// The recursive queries whose recursive term this is in.
+    recursions: Vec<Recursion>,
     /// The scans met, with the names of their id columns.
     pub scans: Vec<(String, Arc<ScanSource>)>,
     /// The names of columns that stand for expressions evaluated below, and the expressions.
@@ -196,6 +202,7 @@ impl LineageRewrite {
             recorder,
             sources,
             columns: 0,
+            recursions: vec![],
             scans: vec![],
             moved: vec![],
         }
@@ -262,6 +269,7 @@ impl LineageRewrite {
             LogicalPlan::Join(join) => self.join(join),
             LogicalPlan::Aggregate(aggregate) => self.aggregate(aggregate),
             LogicalPlan::Union(union) => self.union(union),
+            LogicalPlan::RecursiveQuery(query) => self.recursive_query(query),
             other => Ok(TrackedPlan::untracked(other.clone())),
         }
     }
@@ -271,6 +279,9 @@ impl LineageRewrite {
         let Ok(provider) = source_as_provider(&scan.source) else {
             return Ok(untracked());
         };
+        if let Some(table) = provider.downcast_ref::<CteWorkTable>() {
+            return Ok(self.working_table(scan, table)?.unwrap_or_else(untracked));
+        }
         let Some(table) = provider.downcast_ref::<IdentifiedTable>() else {
             return Ok(untracked());
         };

@@ -3,16 +3,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::{DataType, Field};
-use datafusion::arrow::row::{RowConverter, SortField};
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{Column, DFSchema, ExprSchema, JoinType, Result};
-use datafusion::functions_aggregate::expr_fn::{count, first_value};
+use datafusion::common::{Column, DFSchema, JoinType, Result};
+use datafusion::functions_aggregate::expr_fn::count;
 use datafusion::logical_expr::logical_plan::{Join, Projection};
-use datafusion::logical_expr::{Expr, LogicalPlan, ScalarUDF, lit, when};
-use skewer_exec::RowNumbers;
+use datafusion::logical_expr::{AggregateUDF, Expr, LogicalPlan, ScalarUDF, lit, when};
+use skewer_exec::{AnyValue, RowNumbers};
 
-use super::{LineageRewrite, TrackedPlan, hidden_column};
+use super::{HIDDEN, LineageRewrite, TrackedPlan, hidden_column};
 
 impl LineageRewrite {
     /// A semi or mark join that knows what its rows were found among.
@@ -62,15 +60,15 @@ impl LineageRewrite {
         marker: Option<String>,
     ) -> Result<(Joined, Option<Expr>)> {
         let columns = columns_of(&kept.plan);
-        let names: Vec<String> = tested_keys.iter().map(|_| self.name("key")).collect();
-        let keys = tested_keys.into_iter().zip(&names);
-        let mut groups: Vec<Expr> = keys.map(|(key, name)| key.alias(name)).collect();
+        // As columns of what is grouped: so what is known of keys at run time filters it, too.
+        let (tested, keys) = self.with_keys(tested, tested_keys)?;
+        let mut groups = keys.clone();
         if groups.is_empty() {
             // Groups of no keys at all are one, also of no rows.
             groups.push(lit(true).alias(self.name("key")));
         }
         let tested = self.captured(tested, groups, Vec::new())?;
-        let keys = names.iter().map(Column::new_unqualified).map(Expr::Column);
+        let keys = keys.into_iter();
         let (tested, is_marked) = marked(tested, marker)?;
         let plan = joined(join, (kept.plan, kept_keys), (tested.plan, keys), None)?;
         let mut records = kept.records;
@@ -93,10 +91,10 @@ impl LineageRewrite {
         let (tested, _) = marked(asked.tested, marker.clone())?;
         let Numbered {
             plan,
-            groups,
+            number,
             mut values,
             columns,
-        } = self.numbered(kept.plan)?;
+        } = self.numbered(&kept)?;
         let keys = asked.keys.into_iter();
         let pairs = joined(
             join,
@@ -115,7 +113,7 @@ impl LineageRewrite {
             values.push(count(marker).alias(&name));
             is_marked = Some(Expr::Column(Column::new_unqualified(name)).gt(lit(0_i64)));
         }
-        let mut plan = self.captured(pairs, groups, values)?;
+        let mut plan = self.captured(pairs, vec![number], values)?;
         if let Some(is_marked) = &is_marked {
             self.forget_empty(&mut plan, is_marked)?;
         }
@@ -126,32 +124,58 @@ impl LineageRewrite {
     }
 
     /// The rows of `kept`, with a number: they may be equal, and of the same records.
-    fn numbered(&mut self, kept: LogicalPlan) -> Result<Numbered> {
-        let number = self.name("row");
-        let mut groups = vec![Expr::Column(Column::new_unqualified(&number))];
+    fn numbered(&mut self, kept: &TrackedPlan) -> Result<Numbered> {
+        let name = self.name("row");
+        let number = Expr::Column(Column::new_unqualified(&name));
+        let hidden = kept.hidden();
+        let any_value = AggregateUDF::from(AnyValue::default());
         let (mut values, mut columns) = (Vec::new(), Vec::new());
-        // All values of a column are the same where the number is.
-        for column in kept.schema().columns() {
-            if is_kept_by_grouping(kept.schema().field_from_column(&column)?.data_type()) {
-                groups.push(Expr::Column(column.clone()));
-                columns.push(Expr::Column(column));
-            } else {
-                let name = self.name("value");
-                let value = first_value(Expr::Column(column.clone()), vec![]);
-                values.push(value.alias(&name));
-                let value = Expr::Column(Column::new_unqualified(name));
-                columns.push(value.alias_qualified(column.relation, column.name));
+        for column in kept.plan.schema().columns() {
+            // All values of a column are the same where the number is.
+            let value = any_value.call(vec![Expr::Column(column.clone())]);
+            if hidden.contains(&column.name) {
+                values.push(value.alias(column.name));
+                continue;
             }
+            if column.name.starts_with(HIDDEN) {
+                continue;
+            }
+            let name = self.name("value");
+            values.push(value.alias(&name));
+            let value = Expr::Column(Column::new_unqualified(name));
+            columns.push(value.alias_qualified(column.relation, column.name));
         }
-        let mut numbered = columns_of(&kept);
+        let mut numbered = columns_of(&kept.plan);
         let numbers = ScalarUDF::from(RowNumbers::new(self.recorder.worker_id()));
-        numbered.push(numbers.call(vec![]).alias(number));
+        numbered.push(numbers.call(vec![]).alias(name));
+        let kept = Arc::new(kept.plan.clone());
         Ok(Numbered {
-            plan: LogicalPlan::Projection(Projection::try_new(numbered, Arc::new(kept))?),
-            groups,
+            plan: LogicalPlan::Projection(Projection::try_new(numbered, kept)?),
+            number,
             values,
             columns,
         })
+    }
+
+    /// Of `tested` only its records and `keys`, the latter as columns.
+    fn with_keys(
+        &mut self,
+        tested: TrackedPlan,
+        keys: Vec<Expr>,
+    ) -> Result<(TrackedPlan, Vec<Expr>)> {
+        let mut columns = tested.hidden_columns()?;
+        let mut keys_of = Vec::new();
+        for key in keys {
+            let name = self.name("key");
+            keys_of.push(Expr::Column(Column::new_unqualified(&name)));
+            columns.push(key.alias(name));
+        }
+        let plan = Projection::try_new(columns, Arc::new(tested.plan))?;
+        let tested = TrackedPlan {
+            plan: LogicalPlan::Projection(plan),
+            records: tested.records,
+        };
+        Ok((tested, keys_of))
     }
 
     /// Of `tested` only what is asked for, under names that `kept` does not have.
@@ -222,11 +246,10 @@ struct Joined {
 /// The side of a join whose rows are returned, with a number for each.
 struct Numbered {
     plan: LogicalPlan,
-    /// What to group by, so that each row is a group: the number, and columns.
-    groups: Vec<Expr>,
-    /// Aggregates that return the other columns.
+    number: Expr,
+    /// Aggregates that return the columns.
     values: Vec<Expr>,
-    /// All columns of the rows, above the aggregate.
+    /// The columns of the rows, above the aggregate, but for hidden ones, which have their names.
     columns: Vec<Expr>,
 }
 
@@ -243,29 +266,6 @@ pub(super) fn can_be_told(join: &Join, tested: &TrackedPlan) -> bool {
     // Where no keys have to be equal, every row would have to be compared with every other.
     let is_by_keys = join.filter.is_none() || !join.on.is_empty();
     is_by_keys && !join.null_aware && !tested.records.is_empty()
-}
-
-/// Whether values that rows are grouped by come out as they went in: of 0.0 and -0.0 one does, and a
-/// dictionary is made anew, whose keys may be too small for all groups.
-fn is_kept_by_grouping(data_type: &DataType) -> bool {
-    let mut is_kept = RowConverter::supports_fields(&[SortField::new(data_type.clone())]);
-    let field = Arc::new(Field::new("column", data_type.clone(), true));
-    let mut fields = vec![field];
-    while let Some(field) = fields.pop() {
-        match field.data_type() {
-            DataType::Float16 | DataType::Float32 | DataType::Float64 => is_kept = false,
-            DataType::Dictionary(..) | DataType::RunEndEncoded(..) => is_kept = false,
-            DataType::Struct(inner) => fields.extend(inner.iter().cloned()),
-            DataType::List(inner)
-            | DataType::LargeList(inner)
-            | DataType::ListView(inner)
-            | DataType::LargeListView(inner)
-            | DataType::FixedSizeList(inner, _)
-            | DataType::Map(inner, _) => fields.push(Arc::clone(inner)),
-            _ => {}
-        }
-    }
-    is_kept
 }
 
 fn columns_of(plan: &LogicalPlan) -> Vec<Expr> {

@@ -197,6 +197,22 @@ impl Naive {
                 rows.extend(right.evaluate(tables));
                 rows
             }
+            Self::Reached(input, table, c, steps) => {
+                let others = Self::Scan(table).evaluate(tables);
+                let rows = input.evaluate(tables).into_iter();
+                let mut last: Vec<Row> = rows
+                    .map(|(values, from)| (vec![values[*c], values[*c]], from))
+                    .collect();
+                let mut reached = last.clone();
+                for _ in 0..*steps {
+                    let pairs = join(&last, &others, Kind::Inner, (0, 0), (2, 2)).into_iter();
+                    last = pairs
+                        .map(|(values, from)| (vec![values[3], values[1]], from))
+                        .collect();
+                    reached.extend_from_slice(&last);
+                }
+                reached
+            }
             Self::Distinct(input) => distinct(input.evaluate(tables)),
         }
     }

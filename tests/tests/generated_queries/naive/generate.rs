@@ -38,7 +38,7 @@ impl Naive {
             let below = random.random_range(0..depth);
             Box::new(Self::generate(random, below))
         };
-        match random.random_range(0..20) {
+        match random.random_range(0..21) {
             0 => Self::Filter(input, scalar(random), random.random_range(0..3)),
             1 => {
                 let width = random.random_range(1..=3);
@@ -114,6 +114,10 @@ impl Naive {
                     Box::new(Self::Project(other, columns)),
                     random.random_range(0..2) == 0,
                 )
+            }
+            19 => {
+                let table = ["t", "u"][random.random_range(0..2)];
+                Self::Reached(input, table, column(random), random.random_range(1..=2))
             }
             17 => {
                 let other = other(random);

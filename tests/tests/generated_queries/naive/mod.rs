@@ -62,6 +62,9 @@ pub enum Naive {
     InOther(Box<Naive>, Box<Naive>, bool),
     Aggregate(Box<Naive>, Vec<usize>, Vec<Fold>),
     UnionAll(Box<Naive>, Box<Naive>),
+    /// The rows, and those of a table that can be reached from them in a number of steps, each from a
+    /// row's column to the rows with the same value in the table's first column.
+    Reached(Box<Naive>, &'static str, usize, i64),
     Distinct(Box<Naive>),
 }
 
@@ -86,7 +89,7 @@ pub type Tables = BTreeMap<&'static str, Vec<(i64, Vec<Value>)>>;
 
 impl Naive {
     /// How many kinds of queries [`Naive::kinds`] tells apart.
-    pub const KINDS: usize = 23;
+    pub const KINDS: usize = 24;
 
     /// The kinds of queries that this one is made of.
     pub fn kinds(&self, into: &mut BTreeSet<&'static str>) {
@@ -135,6 +138,7 @@ impl Naive {
             Self::InOther(left, right, true) => ("intersect", &[left, right]),
             Self::InOther(left, right, false) => ("except", &[left, right]),
             Self::UnionAll(left, right) => ("union all", &[left, right]),
+            Self::Reached(input, ..) => ("recursion", &[input]),
             Self::Distinct(input) => ("distinct", &[input]),
         };
         (kind, inputs.to_vec())
@@ -157,7 +161,7 @@ impl Naive {
             }
             Self::Window(input, sums) => input.width() + sums.len(),
             Self::ByPlace(input, functions) => input.width() + functions.len(),
-            Self::Unnest(..) => 2,
+            Self::Unnest(..) | Self::Reached(..) => 2,
             Self::UnionAll(left, _) => left.width(),
         }
     }
