@@ -24,7 +24,7 @@ use parking_lot::Mutex;
 use skewer_profiling::Recorder;
 
 use crate::capture::{Capture, Edges, Latency, int64};
-use crate::source::{AggregateSource, RecordSource};
+use crate::source::{AggregateSource, RecordSource, ScanSource};
 
 /// A record is three numbers of a state: its source, its id, and its latency since it was read or
 /// made, in picoseconds.
@@ -60,18 +60,30 @@ pub enum Origin {
 pub struct CarriedState {
     recorder: Arc<Recorder>,
     records: Vec<StateRecord>,
+    scans: Vec<Arc<ScanSource>>,
     signature: Signature,
 }
 
 impl CarriedState {
-    /// The function for rows that have `records`; its time is overhead of `recorder`'s query.
-    pub fn new(recorder: Arc<Recorder>, records: Vec<StateRecord>) -> Self {
+    /// The function for rows that have `records`, some of which are base records of `scans`; its time
+    /// is overhead of `recorder`'s query.
+    pub fn new(
+        recorder: Arc<Recorder>,
+        records: Vec<StateRecord>,
+        scans: Vec<Arc<ScanSource>>,
+    ) -> Self {
         let any = vec![TypeSignature::VariadicAny, TypeSignature::Nullary];
         Self {
             recorder,
             records,
+            scans,
             signature: Signature::one_of(any, Volatility::Immutable),
         }
+    }
+
+    /// The scans whose records it carries.
+    pub fn scans(&self) -> &[Arc<ScanSource>] {
+        &self.scans
     }
 
     fn states(&self, arrays: &[ArrayRef], rows: usize) -> Result<ListArray> {
@@ -375,7 +387,7 @@ mod tests {
 
     fn function(records: Vec<StateRecord>) -> CarriedState {
         let recorder = Recorder::new(1, Level::Records, 1.0, RecorderLimits::default());
-        CarriedState::new(recorder, records)
+        CarriedState::new(recorder, records, vec![])
     }
 
     fn record(origin: Origin, argument: usize, latency: Option<usize>) -> StateRecord {

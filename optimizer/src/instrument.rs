@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{Field, SchemaRef};
+use datafusion::catalog::cte_worktable::CteWorkTable;
 use datafusion::catalog::default_table_source::source_as_provider;
 use datafusion::common::Result;
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -19,9 +20,9 @@ use datafusion::physical_plan::windows::{
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, displayable};
 use skewer_exec::frames::OPERATOR_PAIRS;
 use skewer_exec::{
-    AggregateSource, CapturedFrames, Exchange, FrameCapture, IdentifiedTable, KeySample,
-    LineageCapture, NumberedExec, Observed, OutputRecordsExec, ProfiledExec, ROW_ID, RowCapture,
-    ScanSource, is_exchange,
+    AggregateSource, CapturedFrames, CarriedState, Exchange, FrameCapture, IdentifiedTable,
+    KeySample, LineageCapture, NumberedExec, Observed, OutputRecordsExec, ProfiledExec, ROW_ID,
+    RowCapture, ScanSource, is_exchange,
 };
 use skewer_profiling::{Fragment, Operator, Recorder};
 
@@ -48,6 +49,10 @@ impl Known {
         plan.apply_with_subqueries(|node| {
             if let LogicalPlan::TableScan(scan) = node {
                 let provider = source_as_provider(&scan.source).ok();
+                // That of a recursive query is not scanned.
+                if provider.as_ref().is_some_and(|p| p.is::<CteWorkTable>()) {
+                    return Ok(TreeNodeRecursion::Continue);
+                }
                 let table = provider
                     .as_ref()
                     .and_then(|p| p.downcast_ref::<IdentifiedTable>());
@@ -338,9 +343,11 @@ impl Instrumentation<'_> {
     /// The first operator that has a scan's id column has one leaf below it: the scan.
     fn match_scans(&mut self, plan: &dyn ExecutionPlan, leaves: &mut Vec<i64>) {
         let schema = plan.schema();
+        let carried = carried_scans(plan);
         let rows = &mut self.rows;
         self.known.scans.retain(|(name, scan)| {
-            if schema.index_of(name).is_err() {
+            let is_carried = carried.iter().any(|carried| Arc::ptr_eq(carried, scan));
+            if !is_carried && schema.index_of(name).is_err() {
                 return true;
             }
             if let [leaf] = leaves[..] {
@@ -406,6 +413,20 @@ fn with_moved(details: &str, moved: &[(String, String)]) -> String {
         }
     }
     text
+}
+
+/// The scans whose ids the operator puts into the state of a recursive query: no column has them where
+/// a scan does so itself.
+fn carried_scans(plan: &dyn ExecutionPlan) -> Vec<Arc<ScanSource>> {
+    let mut scans = Vec::new();
+    let walked = plan.apply_expressions(&mut |expression| {
+        let function = expression.downcast_ref::<ScalarFunctionExpr>();
+        let state = function.and_then(|call| call.fun().inner().downcast_ref::<CarriedState>());
+        scans.extend(state.into_iter().flat_map(CarriedState::scans).cloned());
+        Ok(TreeNodeRecursion::Continue)
+    });
+    debug_assert!(walked.is_ok(), "nothing in it fails");
+    scans
 }
 
 /// What the operator makes records of: the groups that an aggregate's `lineage_capture` gives ids to,

@@ -101,10 +101,13 @@ impl LineageRewrite {
         sources: &mut Vec<RecordSource>,
     ) -> Result<LogicalPlan> {
         let schema = term.plan.schema();
-        let (mut arguments, mut records) = (Vec::new(), Vec::new());
+        let (mut arguments, mut records, mut scans) = (Vec::new(), Vec::new(), Vec::new());
         for record in &term.records {
             let origin = match &record.source {
                 Some(source) => {
+                    if let RecordSource::Scan(scan) = source {
+                        scans.push(Arc::clone(scan));
+                    }
                     sources.push(source.clone());
                     Origin::Source(sources.len() - 1)
                 }
@@ -123,7 +126,7 @@ impl LineageRewrite {
                 latency_arguments,
             });
         }
-        let function = CarriedState::new(Arc::clone(&self.recorder), records);
+        let function = CarriedState::new(Arc::clone(&self.recorder), records, scans);
         let columns = original.schema().columns().into_iter();
         let mut columns: Vec<Expr> = columns.map(Expr::Column).collect();
         columns.push(ScalarUDF::from(function).call(arguments).alias(state));
