@@ -13,6 +13,7 @@ mod frames;
 #[allow(dead_code, reason = "of the other tests")]
 mod naive;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use datafusion::arrow::datatypes::DataType;
@@ -81,8 +82,16 @@ async fn session(database: &Database, mode: &str) -> Session {
 
 /// A query whose rows take time, at the top and wherever the generator has it so.
 fn generated(random: &mut Random) -> String {
-    let depth = random.random_range(1..=4);
-    let naive = Naive::generate(random, depth);
+    let naive = loop {
+        let depth = random.random_range(1..=4);
+        let naive = Naive::generate(random, depth);
+        // Through recursive queries no latencies are carried.
+        let mut kinds = BTreeSet::new();
+        naive.kinds(&mut kinds);
+        if !kinds.contains("recursion") {
+            break naive;
+        }
+    };
     match random.random_range(0..3) {
         0 => naive.sql(),
         1 => format!("SELECT same(c0) FROM ({}) AS q", naive.sql()),
