@@ -18,27 +18,41 @@ use datafusion::optimizer::{ApplyOrder, Optimizer, OptimizerConfig, OptimizerRul
 pub fn logical_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     let mut rules = Optimizer::new().rules;
     for rule in &mut rules {
-        if rule.name() == EliminateDuplicatedExpr::new().name() {
-            *rule = Arc::new(KeepSortKeys::default());
+        let guard = if rule.name() == EliminateDuplicatedExpr::new().name() {
+            keep_sort_keys
         } else if rule.name() == OptimizeProjections::new().name() {
-            *rule = Arc::new(KeepGroups::default());
-        }
+            keep_groups
+        } else {
+            continue;
+        };
+        let inner = Arc::clone(rule);
+        *rule = Arc::new(Guarded { inner, guard });
     }
     rules
 }
 
-/// [`EliminateDuplicatedExpr`], which leaves sort keys alone where DataFusion thinks that columns
-/// determine others.
-#[derive(Debug, Default)]
-struct KeepSortKeys(EliminateDuplicatedExpr);
+/// What a rule is to make of a plan.
+enum Guard {
+    /// Nothing.
+    Leave(LogicalPlan),
+    /// What it makes of this one, which returns the same.
+    Rewrite(LogicalPlan),
+}
 
-impl OptimizerRule for KeepSortKeys {
+/// A rule that is not shown from what it would draw a wrong conclusion.
+#[derive(Debug)]
+struct Guarded {
+    inner: Arc<dyn OptimizerRule + Send + Sync>,
+    guard: fn(LogicalPlan) -> Result<Guard>,
+}
+
+impl OptimizerRule for Guarded {
     fn name(&self) -> &str {
-        self.0.name()
+        self.inner.name()
     }
 
     fn apply_order(&self) -> Option<ApplyOrder> {
-        self.0.apply_order()
+        self.inner.apply_order()
     }
 
     fn supports_rewrite(&self) -> bool {
@@ -50,48 +64,34 @@ impl OptimizerRule for KeepSortKeys {
         plan: LogicalPlan,
         config: &dyn OptimizerConfig,
     ) -> Result<Transformed<LogicalPlan>> {
-        match &plan {
-            LogicalPlan::Sort(sort)
-                if !sort.input.schema().functional_dependencies().is_empty() =>
-            {
-                Ok(Transformed::no(plan))
-            }
-            _ => self.0.rewrite(plan, config),
+        match (self.guard)(plan)? {
+            Guard::Leave(plan) => Ok(Transformed::no(plan)),
+            Guard::Rewrite(plan) => self.inner.rewrite(plan, config),
         }
     }
 }
 
-/// [`OptimizeProjections`], which is not told what determines the columns that rows are grouped by.
-#[derive(Debug, Default)]
-struct KeepGroups(OptimizeProjections);
+/// For [`EliminateDuplicatedExpr`]: leaves sort keys alone where DataFusion thinks that columns
+/// determine others.
+fn keep_sort_keys(plan: LogicalPlan) -> Result<Guard> {
+    Ok(match &plan {
+        LogicalPlan::Sort(sort) if !sort.input.schema().functional_dependencies().is_empty() => {
+            Guard::Leave(plan)
+        }
+        _ => Guard::Rewrite(plan),
+    })
+}
 
-impl OptimizerRule for KeepGroups {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn apply_order(&self) -> Option<ApplyOrder> {
-        self.0.apply_order()
-    }
-
-    fn supports_rewrite(&self) -> bool {
-        true
-    }
-
-    fn rewrite(
-        &self,
-        plan: LogicalPlan,
-        config: &dyn OptimizerConfig,
-    ) -> Result<Transformed<LogicalPlan>> {
-        let plan = plan.transform_up_with_subqueries(|node| match node {
-            LogicalPlan::Aggregate(aggregate) if would_lose_groups(&aggregate) => {
-                let plan = LogicalPlan::Aggregate(knowing_nothing(aggregate)?);
-                Ok(Transformed::yes(plan))
-            }
-            other => Ok(Transformed::no(other)),
-        })?;
-        self.0.rewrite(plan.data, config)
-    }
+/// For [`OptimizeProjections`], which is not told what determines the columns that rows are grouped by.
+fn keep_groups(plan: LogicalPlan) -> Result<Guard> {
+    let plan = plan.transform_up_with_subqueries(|node| match node {
+        LogicalPlan::Aggregate(aggregate) if would_lose_groups(&aggregate) => {
+            let plan = LogicalPlan::Aggregate(knowing_nothing(aggregate)?);
+            Ok(Transformed::yes(plan))
+        }
+        other => Ok(Transformed::no(other)),
+    })?;
+    Ok(Guard::Rewrite(plan.data))
 }
 
 fn would_lose_groups(aggregate: &Aggregate) -> bool {

@@ -8,7 +8,7 @@
 //! * [`timed_node`]: the logical node of a timed evaluation, and its planning
 //! * [`instrument`]: numbering and wrapping physical operators
 //! * [`scalar_subquery`]: scalar subqueries as joins
-//! * `functional_dependencies`: DataFusion's rules, without wrong conclusions
+//! * [`logical_rules`]: DataFusion's rules, without wrong conclusions
 //! * [`distribution`]: plans that run on several workers
 
 pub mod costly;
