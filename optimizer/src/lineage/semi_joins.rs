@@ -61,7 +61,7 @@ impl LineageRewrite {
     ) -> Result<(Joined, Option<Expr>)> {
         let columns = columns_of(&kept.plan);
         // As columns of what is grouped: so what is known of keys at run time filters it, too.
-        let (tested, keys) = self.with_keys(tested, tested_keys)?;
+        let (tested, keys) = self.with_keys(tested, tested_keys, Vec::new())?;
         let mut groups = keys.clone();
         if groups.is_empty() {
             // Groups of no keys at all are one, also of no rows.
@@ -157,13 +157,14 @@ impl LineageRewrite {
         })
     }
 
-    /// Of `tested` only its records and `keys`, the latter as columns.
+    /// Of `tested` only its records, `columns`, and `keys` as columns, whose names it gives.
     fn with_keys(
         &mut self,
         tested: TrackedPlan,
         keys: Vec<Expr>,
+        mut columns: Vec<Expr>,
     ) -> Result<(TrackedPlan, Vec<Expr>)> {
-        let mut columns = tested.hidden_columns()?;
+        columns.extend(tested.hidden_columns()?);
         let mut keys_of = Vec::new();
         for key in keys {
             let name = self.name("key");
@@ -186,14 +187,8 @@ impl LineageRewrite {
         tested_keys: Vec<Expr>,
         kept: &DFSchema,
     ) -> Result<Asked> {
-        let mut columns = tested.hidden_columns()?;
-        let mut keys = Vec::new();
-        for key in tested_keys {
-            let name = self.name("key");
-            keys.push(Expr::Column(Column::new_unqualified(&name)));
-            columns.push(key.alias(name));
-        }
         let schema = tested.plan.schema();
+        let mut columns = Vec::new();
         let mut renamed: HashMap<&Column, Expr> = HashMap::new();
         for column in filter.column_refs() {
             if schema.has_column(column) && !kept.has_column(column) {
@@ -209,12 +204,9 @@ impl LineageRewrite {
             };
             Ok(new.map_or_else(|| Transformed::no(expr), Transformed::yes))
         })?;
-        let plan = Projection::try_new(columns, Arc::new(tested.plan))?;
+        let (tested, keys) = self.with_keys(tested, tested_keys, columns)?;
         Ok(Asked {
-            tested: TrackedPlan {
-                plan: LogicalPlan::Projection(plan),
-                records: tested.records,
-            },
+            tested,
             keys,
             filter: filter.data,
         })
