@@ -121,25 +121,26 @@ impl StateColumn<'_> {
     /// Adds the records of a row to `numbers`; those that are there already are, with what they took
     /// since they were met first.
     fn add(&self, row: usize, numbers: &mut Vec<i64>) {
+        // No column has a record twice. The states of long chains are long.
+        let known = numbers.len();
+        let mut add = |record: [i64; NUMBERS]| {
+            let (known, _) = numbers[..known].as_chunks::<NUMBERS>();
+            if !known.iter().any(|known| known[..2] == record[..2]) {
+                numbers.extend(record);
+            }
+        };
         match self {
             Self::Ids(source, ids, latency) => {
                 if ids.is_valid(row) {
-                    add([*source, ids.value(row), latency.of(row)], numbers);
+                    add([*source, ids.value(row), latency.of(row)]);
                 }
             }
             Self::States(states, latency) => {
                 for record in records(states, row) {
-                    add([record[0], record[1], record[2] + latency.of(row)], numbers);
+                    add([record[0], record[1], record[2] + latency.of(row)]);
                 }
             }
         }
-    }
-}
-
-fn add(record: [i64; NUMBERS], numbers: &mut Vec<i64>) {
-    let (known, _) = numbers.as_chunks::<NUMBERS>();
-    if !known.iter().any(|known| known[..2] == record[..2]) {
-        numbers.extend(record);
     }
 }
 
