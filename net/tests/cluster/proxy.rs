@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::net::UdpSocket;
@@ -36,6 +36,7 @@ struct State {
     dice: AtomicU64,
     cut: AtomicBool,
     dropped: AtomicU64,
+    largest: AtomicUsize,
 }
 
 impl Proxy {
@@ -46,6 +47,7 @@ impl Proxy {
             dice: AtomicU64::new(weather.seed | 1),
             cut: AtomicBool::new(false),
             dropped: AtomicU64::new(0),
+            largest: AtomicUsize::new(0),
         });
         let socket = std::net::UdpSocket::bind(anywhere()).unwrap();
         socket.set_nonblocking(true).unwrap();
@@ -62,6 +64,11 @@ impl Proxy {
 
     pub(crate) fn dropped(&self) -> u64 {
         self.state.dropped.load(Ordering::SeqCst)
+    }
+
+    /// Bytes of the largest packet that came, without the headers of IP and UDP.
+    pub(crate) fn largest(&self) -> usize {
+        self.state.largest.load(Ordering::SeqCst)
     }
 }
 
@@ -103,6 +110,7 @@ fn pass(state: &Arc<State>, socket: &Arc<UdpSocket>, to: SocketAddr, packet: &[u
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
     };
+    state.largest.fetch_max(packet.len(), Ordering::SeqCst);
     let weather = &state.weather;
     let too_large = weather.largest > 0 && packet.len() > weather.largest;
     if state.cut.load(Ordering::SeqCst) || too_large || roll(1) % 1_000 < weather.lost {

@@ -176,6 +176,28 @@ async fn partitions_that_nobody_polls_are_discarded_by_the_worker() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn packets_between_processes_of_one_machine_grow_to_what_is_allowed() {
+    for largest in [1_472, 4_000] {
+        let options = NetOptions {
+            largest_local_payload: largest,
+            ..NetOptions::default()
+        };
+        let largest = usize::from(largest);
+        let mut proxies = Vec::new();
+        let cluster = Cluster::through(1, &options, |_, address| {
+            proxies.push(Proxy::new(address, Weather::default()));
+            proxies[0].address
+        });
+        let mut task = start(&cluster.master, 1, Ending::Never).await.unwrap();
+        // Sizes are tried by halves: 1200, 2600, 3300 …, and no larger ones where that much is gained.
+        while proxies[0].largest() < largest * 9 / 10 {
+            task.partitions[0].next().await.unwrap().unwrap();
+        }
+        assert!(proxies[0].largest() <= largest);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_slow_consumer_holds_its_producers_up_and_not_the_memory() {
     const WINDOW: usize = 1 << 20;
     let options = NetOptions {
