@@ -17,19 +17,21 @@ fn lost() -> MemberState {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_worker_is_lost_within_a_second_and_queries_that_run_on_it_fail_at_once() {
-    let mut quickest = Duration::MAX;
-    // The machine may be busy: the best of some attempts counts.
+    let mut took = Vec::new();
+    // The machine may be busy: one of some attempts has to be in time.
     for _ in 0..3 {
-        quickest = quickest.min(noticed_when_killed().await);
-        if quickest < Duration::from_secs(1) {
+        let (lost, failed) = kill_a_worker().await;
+        if lost < Duration::from_secs(1) && failed < Duration::from_secs(5) {
             return;
         }
+        took.push((lost, failed));
     }
-    panic!("it is lost after {quickest:?}");
+    panic!("it is lost, and queries fail, after {took:?}");
 }
 
-/// How long a killed worker is taken for alive; what its queries say is checked.
-async fn noticed_when_killed() -> Duration {
+/// How long a killed worker is taken for alive, and how long a query that runs on it goes on; what
+/// queries say is checked.
+async fn kill_a_worker() -> (Duration, Duration) {
     let mut cluster = Cluster::start(3);
     let session = cluster.session();
     fill(&session, "t").await;
@@ -51,6 +53,7 @@ async fn noticed_when_killed() -> Duration {
         panic!("{error:?}");
     };
     assert_eq!(name, "worker 2 (host-2)");
+    let failed = killed.elapsed();
     // The next one is not begun.
     let error = query(&session, "SELECT sum(v) FROM t").await.unwrap_err();
     let Error::WorkerLost { name, tables, .. } = &error else {
@@ -63,7 +66,7 @@ async fn noticed_when_killed() -> Duration {
     let workers = "SELECT worker_id, state FROM sys.workers WHERE query_id IS NULL ORDER BY 1";
     let found = query(&session, workers).await.unwrap();
     assert_eq!(found, ["0|alive", "1|alive", "2|lost", "3|alive"]);
-    noticed
+    (noticed, failed)
 }
 
 #[tokio::test(flavor = "multi_thread")]
