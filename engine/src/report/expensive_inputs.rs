@@ -87,8 +87,7 @@ impl ExpensiveInput {
         let without = format!("without it the query takes about {without} instead of {query}.");
         match self.anomaly {
             Some(Anomaly::SelfTime) => format!(
-                "R{named} took {} of work in sum, {} of all, though no result row waits long for \
-                 it; {without}",
+                "R{named} took {} of work in sum, {} of all; {without}",
                 duration(self.self_ns),
                 percent(self.self_ns as f64 / header.busy_ns.max(1) as f64)
             ),
