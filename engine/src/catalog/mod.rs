@@ -3,7 +3,8 @@
 //! Every statement looks at the snapshot of the database that was current when it began.
 //!
 //! * [`names`]: `schema.table` as written → resolved
-//! * [`statement`]: the catalog of one statement, as DataFusion asks for it
+//! * [`statement`]: the catalog of one statement: what it sees, and how it is planned
+//! * [`schemas`]: the same, as DataFusion asks for it
 //! * [`native_table`]: a table's segments as a scan
 //! * [`files`]: Parquet, CSV and JSON files as tables
 //! * [`parquet_files`]: Parquet files with the numbers of their rows
@@ -15,6 +16,7 @@ pub(crate) mod files;
 pub(crate) mod names;
 pub(crate) mod native_table;
 pub(crate) mod parquet_files;
+pub(crate) mod schemas;
 pub(crate) mod statement;
 pub(crate) mod types;
 

@@ -1,16 +1,14 @@
-//! The catalog of one statement, as DataFusion asks for it.
+//! The catalog of one statement: what it sees, and how it is planned.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use datafusion::catalog::information_schema::InformationSchemaProvider;
-use datafusion::catalog::{CatalogProvider, CatalogProviderList, SchemaProvider, TableProvider};
-use datafusion::common::{DataFusionError, TableReference};
+use datafusion::catalog::{SchemaProvider, TableProvider};
+use datafusion::common::TableReference;
 use datafusion::datasource::ViewTable;
 use datafusion::execution::SessionState;
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, TableType};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::parser::Statement as DFStatement;
 use datafusion::sql::sqlparser::ast::{self, Visit};
 use parking_lot::Mutex;
@@ -21,6 +19,7 @@ use skewer_storage::{Snapshot, Storage, TableMeta};
 use super::files::FileTable;
 use super::names::{CATALOG, INFORMATION_SCHEMA, Name, SYS, split_row_ids};
 use super::native_table::NativeTable;
+use super::schemas::Schemas;
 use crate::error::Error;
 
 /// What one statement sees: a snapshot of the tables and views, schema `sys`, and files.
@@ -32,7 +31,7 @@ pub(crate) struct StatementCatalog {
     storage: Storage,
     sys: Arc<dyn SchemaProvider>,
     /// Schemas of the session's own.
-    extra: BTreeMap<String, Arc<dyn SchemaProvider>>,
+    pub(super) extra: BTreeMap<String, Arc<dyn SchemaProvider>>,
     /// What the statement read, for [`super::diagnosis`].
     touched: Mutex<Touched>,
 }
@@ -45,7 +44,7 @@ pub(crate) struct Touched {
 }
 
 /// What a name in a user's schema stands for.
-enum Relation {
+pub(super) enum Relation {
     Table(Arc<TableMeta>),
     View(String),
     External(FileTable),
@@ -200,7 +199,7 @@ impl StatementCatalog {
     }
 
     /// Whether a query can name it.
-    fn exists(&self, name: &Name) -> bool {
+    pub(super) fn exists(&self, name: &Name) -> bool {
         let (table, _) = split_row_ids(&name.table);
         if let Some(schema) = self.extra.get(&name.schema) {
             return schema.table_exist(table);
@@ -296,7 +295,7 @@ impl StatementCatalog {
         Err(error)
     }
 
-    fn relation(&self, name: &Name) -> Result<Option<Relation>, Error> {
+    pub(super) fn relation(&self, name: &Name) -> Result<Option<Relation>, Error> {
         if let Some(table) = self.snapshot.table(&name.schema, &name.table) {
             return Ok(Some(Relation::Table(table)));
         }
@@ -322,7 +321,7 @@ impl StatementCatalog {
         state
     }
 
-    async fn provider(
+    pub(super) async fn provider(
         self: &Arc<Self>,
         name: &Name,
         views: &[Name],
@@ -482,120 +481,5 @@ fn expose(statement: &mut DFStatement, has_row_ids: &dyn Fn(&ast::ObjectName) ->
         }
         DFStatement::Explain(explain) => expose(&mut explain.statement, has_row_ids),
         _ => {}
-    }
-}
-
-/// [`StatementCatalog`] as DataFusion sees it.
-#[derive(Debug, Clone)]
-struct Schemas {
-    catalog: Arc<StatementCatalog>,
-    /// The views that are being planned, outermost first.
-    views: Vec<Name>,
-    /// Whether a view that cannot be planned is left out, as lists of tables want it.
-    skip_broken: bool,
-}
-
-impl CatalogProviderList for Schemas {
-    fn register_catalog(
-        &self,
-        _name: String,
-        _catalog: Arc<dyn CatalogProvider>,
-    ) -> Option<Arc<dyn CatalogProvider>> {
-        None
-    }
-
-    fn catalog_names(&self) -> Vec<String> {
-        vec![CATALOG.to_owned()]
-    }
-
-    fn catalog(&self, name: &str) -> Option<Arc<dyn CatalogProvider>> {
-        (name == CATALOG).then(|| Arc::new(self.clone()) as Arc<dyn CatalogProvider>)
-    }
-}
-
-impl CatalogProvider for Schemas {
-    fn schema_names(&self) -> Vec<String> {
-        self.catalog.schema_names()
-    }
-
-    fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
-        match name {
-            SYS => Some(Arc::clone(&self.catalog.sys)),
-            INFORMATION_SCHEMA => {
-                let all = Arc::new(Self {
-                    skip_broken: true,
-                    ..self.clone()
-                });
-                let functions = self.catalog.base.table_functions().clone();
-                Some(Arc::new(
-                    InformationSchemaProvider::new(all).with_table_functions(functions),
-                ))
-            }
-            extra if self.catalog.extra.contains_key(extra) => {
-                self.catalog.extra.get(extra).map(Arc::clone)
-            }
-            _ => self
-                .catalog
-                .snapshot
-                .schemas()
-                .iter()
-                .any(|schema| schema == name)
-                .then(|| {
-                    Arc::new(UserSchema {
-                        schemas: self.clone(),
-                        name: name.to_owned(),
-                    }) as Arc<dyn SchemaProvider>
-                }),
-        }
-    }
-}
-
-/// A schema of tables, views and external tables; files answer to their paths in any.
-#[derive(Debug)]
-struct UserSchema {
-    schemas: Schemas,
-    name: String,
-}
-
-#[async_trait]
-impl SchemaProvider for UserSchema {
-    fn table_names(&self) -> Vec<String> {
-        self.schemas.catalog.relation_names(&self.name)
-    }
-
-    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>, DataFusionError> {
-        let name = Name {
-            schema: self.name.clone(),
-            table: name.to_owned(),
-        };
-        match self
-            .schemas
-            .catalog
-            .provider(&name, &self.schemas.views)
-            .await
-        {
-            Ok(provider) => Ok(provider),
-            Err(_) if self.schemas.skip_broken => Ok(None),
-            Err(error) => Err(error.into_datafusion()),
-        }
-    }
-
-    async fn table_type(&self, name: &str) -> Result<Option<TableType>, DataFusionError> {
-        let name = Name {
-            schema: self.name.clone(),
-            table: name.to_owned(),
-        };
-        Ok(match self.schemas.catalog.relation(&name) {
-            Ok(Some(Relation::View(_))) => Some(TableType::View),
-            Ok(Some(_)) => Some(TableType::Base),
-            Ok(None) | Err(_) => None,
-        })
-    }
-
-    fn table_exist(&self, name: &str) -> bool {
-        self.schemas.catalog.exists(&Name {
-            schema: self.name.clone(),
-            table: name.to_owned(),
-        })
     }
 }

@@ -1,0 +1,328 @@
+//! What a statement works with, and how it ends.
+
+use std::sync::Arc;
+
+use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
+use datafusion::arrow::datatypes::Schema;
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream, execute_stream};
+use datafusion::sql::parser::Statement as DFStatement;
+use futures::StreamExt;
+use skewer_cluster::{CollectMetrics, Workers};
+use skewer_optimizer::scalar_subquery::optimize_with_joins;
+use skewer_profiling::Level;
+use skewer_storage::{Snapshot, Storage, Transaction};
+
+use super::count_batch;
+use crate::catalog::StatementCatalog;
+use crate::cluster::missing;
+use crate::error::Error;
+use crate::planning;
+use crate::progress::ProgressHandle;
+use crate::query_stream::QueryStream;
+use crate::record::{StatementRecord, crosses_workers};
+use crate::session::Session;
+use crate::settings::ProfileSettings;
+use crate::turns::{Listed, Turn};
+
+/// What a statement works with.
+pub(crate) struct Context {
+    pub(crate) session: Session,
+    pub(crate) catalog: Arc<StatementCatalog>,
+    pub(crate) record: StatementRecord,
+    pub(crate) progress: ProgressHandle,
+    /// Held as long as it runs, by statements that run queries.
+    pub(crate) turn: Option<Turn>,
+    /// The query, if it may be run once more when it loses a worker.
+    pub(crate) again: Option<LogicalPlan>,
+}
+
+/// What came of a statement.
+pub(crate) enum Outcome {
+    /// A query that has been planned.
+    Rows(SendableRecordBatchStream),
+    /// A result that is there already.
+    Batch(RecordBatch),
+    /// So many rows were changed.
+    Count(u64),
+    /// It is done, and there is nothing to say.
+    Done,
+}
+
+/// Whether and how a statement is recorded.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Tracing {
+    /// With these settings.
+    At(ProfileSettings),
+    /// With as much as may take this share of the statement's time, and at most these settings.
+    Within(f64, ProfileSettings),
+    /// It leaves no row in `sys.queries`.
+    None,
+}
+
+impl Context {
+    /// What a statement works with that begins now.
+    pub(crate) fn begin(
+        session: &Session,
+        catalog: Arc<StatementCatalog>,
+        sql: &str,
+        tracing: Tracing,
+    ) -> Self {
+        let database = session.database_inner();
+        let progress = session.begin_progress();
+        let start = |settings| {
+            StatementRecord::start(
+                database.storage.next_query_id(),
+                sql,
+                settings,
+                Arc::clone(&database.sys),
+                Arc::clone(&session.inner().last_query_id),
+                Arc::clone(&database.running),
+                progress.clone(),
+            )
+        };
+        let record = match tracing {
+            Tracing::At(settings) => start(settings),
+            Tracing::Within(budget, settings) => {
+                let statement = skewer_sql::fingerprint(sql);
+                let budgets = Arc::clone(&database.budgets);
+                let choice = budgets.choose(&statement, budget, settings.sample_rate);
+                let settings = ProfileSettings {
+                    level: choice.level,
+                    sample_rate: choice.rate,
+                    ..settings
+                };
+                start(settings).charged_to(budgets, statement)
+            }
+            Tracing::None => StatementRecord::untraced(),
+        };
+        Self {
+            session: session.clone(),
+            catalog,
+            record,
+            progress,
+            turn: None,
+            again: None,
+        }
+    }
+
+    /// Waits until the statement may run queries; then looks at the database as it is.
+    pub(crate) async fn take_turn(&mut self) {
+        let Some(query_id) = self.record.traced_id() else {
+            return;
+        };
+        let statement = Listed {
+            query_id,
+            sql: self.record.sql().to_owned(),
+            since: self.record.started_at(),
+            progress: self.progress.clone(),
+        };
+        let turn = self.session.database_inner().turns.take(statement).await;
+        if turn.has_waited {
+            self.record.has_its_turn();
+            self.catalog = self.session.catalog();
+        }
+        self.turn = Some(turn);
+    }
+
+    pub(crate) fn storage(&self) -> &Storage {
+        self.catalog.storage()
+    }
+
+    pub(super) async fn query(&mut self, statement: DFStatement) -> Result<Outcome, Error> {
+        let plan = self.catalog.plan(statement).await?;
+        let database = Arc::clone(self.session.database_inner());
+        let stream = match self.stream(&plan).await {
+            // As it read the ends of segments: tables are named where there is no other way.
+            Err(Error::WorkerLost { name, tables, .. }) if tables.is_empty() => {
+                database.settled(&name).await;
+                self.stream(&plan).await?
+            }
+            started => started?,
+        };
+        self.keep_snapshot();
+        self.again = database.is_master().then_some(plan);
+        Ok(Outcome::Rows(stream))
+    }
+
+    /// What the query reads can be read again by `EXPLAIN PROFILE QUERY n`.
+    pub(crate) fn keep_snapshot(&self) {
+        if let Some(query_id) = self.record.traced_id()
+            && !self.catalog.touched().tables.is_empty()
+        {
+            let database = self.session.database_inner();
+            let now = database.storage.snapshot();
+            let seen = self.catalog.snapshot();
+            database.snapshots.keep(query_id, seen, &now);
+        }
+    }
+
+    /// Optimises a plan, makes operators of it and starts them.
+    pub(crate) async fn stream(
+        &mut self,
+        plan: &LogicalPlan,
+    ) -> Result<SendableRecordBatchStream, Error> {
+        self.stream_in_partitions(plan, None).await
+    }
+
+    /// The same with a number of partitions other than the session's, without workers.
+    pub(crate) async fn stream_in_partitions(
+        &mut self,
+        plan: &LogicalPlan,
+        partitions: Option<usize>,
+    ) -> Result<SendableRecordBatchStream, Error> {
+        let mut state = self.catalog.planning_state();
+        let workers = match partitions {
+            Some(partitions) => {
+                state.config_mut().options_mut().execution.target_partitions = partitions;
+                None
+            }
+            // The master has a part of schema `sys`.
+            None => self.workers(skewer_profiling::reads_sys(plan)),
+        };
+        self.start(plan, state, workers).await
+    }
+
+    /// Plans `plan` in `state`, for workers if there are any, and starts its operators.
+    pub(crate) async fn start(
+        &mut self,
+        plan: &LogicalPlan,
+        mut state: SessionState,
+        workers: Option<Workers>,
+    ) -> Result<SendableRecordBatchStream, Error> {
+        if let Some(workers) = &workers {
+            if matches!(plan, LogicalPlan::Analyze(_)) {
+                state.config_mut().set_extension(Arc::new(CollectMetrics));
+            }
+            state = self.on_workers(workers, state)?;
+        }
+        let optimized = if workers.is_some() || self.record.recorder().level() == Level::Records {
+            // Workers cannot evaluate a subquery first, and its rows are in the lineage.
+            optimize_with_joins(plan, &mut state)?
+        } else {
+            state.optimize(plan)?
+        };
+        let database = self.session.database_inner();
+        missing::check(&optimized, self.catalog.snapshot(), |worker| {
+            database.lost(worker)
+        })?;
+        self.record.reads(&self.catalog.touched().tables);
+        let operators = planning::plan_query(&optimized, &state, self.record.recorder()).await?;
+        if let Some(workers) = &workers {
+            self.runs_on(workers, &operators);
+        }
+        self.progress.watch(&operators);
+        self.record.planned();
+        Ok(execute_stream(operators, state.task_ctx())?)
+    }
+
+    /// The workers that a statement is distributed over, if it is; this process among them if it
+    /// has a part in it `here`, as statements have that write.
+    pub(crate) fn workers(&self, here: bool) -> Option<Workers> {
+        let database = self.session.database_inner();
+        database.workers_of(self.catalog.snapshot(), here)
+    }
+
+    /// Tasks of the statement run on `workers`, if `plan` is distributed.
+    pub(crate) fn runs_on(&mut self, workers: &Workers, plan: &Arc<dyn ExecutionPlan>) {
+        self.record.runs_on(workers, plan);
+        if crosses_workers(plan) {
+            let query_id = self.record.recorder().query_id();
+            let database = self.session.database_inner();
+            self.progress.ask(database.tasks_read(workers, query_id));
+        }
+    }
+
+    /// `state` as the session of a query for workers.
+    pub(crate) fn on_workers(
+        &self,
+        workers: &Workers,
+        state: SessionState,
+    ) -> Result<SessionState, Error> {
+        let store = self.storage().object_store_url();
+        let recorder = self.record.recorder();
+        let database = self.session.database_inner();
+        let (place, sys) = (&database.place, &database.sys);
+        let progress = &self.progress;
+        Ok(planning::on_workers(
+            workers, state, place, sys, store, recorder, progress,
+        )?)
+    }
+
+    /// Ends the statement with an error; gives what is to be said of it.
+    pub(crate) async fn fail(self, error: Error) -> Error {
+        let error = self.catalog.diagnose(error).await;
+        self.progress.finish();
+        self.record.finish(Err(&error)).await;
+        error
+    }
+
+    /// Publishes what a transaction holds.
+    pub(crate) async fn commit(&self, transaction: Transaction) -> Result<Arc<Snapshot>, Error> {
+        // A commit syncs the catalog: it must not hold up a thread that runs queries. Once begun
+        // it goes through, even if the statement is cancelled meanwhile.
+        let snapshots = Arc::clone(&self.session.database_inner().snapshots);
+        let commit = move || {
+            let now = transaction.commit()?;
+            snapshots.trim(&now);
+            Ok(now)
+        };
+        tokio::task::spawn_blocking(commit)
+            .await
+            .map_err(|error| Error::Internal(error.to_string()))?
+    }
+
+    /// Gives the outcome to the reader; the record ends with it.
+    pub(super) async fn answer(mut self, outcome: Outcome) -> Result<QueryStream, Error> {
+        let query_id = self.record.traced_id();
+        let batch = match outcome {
+            Outcome::Rows(stream) => {
+                return Ok(QueryStream::run(stream, self));
+            }
+            Outcome::Batch(batch) => {
+                self.record.add_rows(batch.num_rows() as u64);
+                batch
+            }
+            Outcome::Count(count) => {
+                self.record.add_rows(count);
+                count_batch(count)?
+            }
+            Outcome::Done => {
+                let none = RecordBatchOptions::new().with_row_count(Some(0));
+                RecordBatch::try_new_with_options(Arc::new(Schema::empty()), vec![], &none)?
+            }
+        };
+        self.progress.finish();
+        self.record.finish(Ok(())).await;
+        Ok(QueryStream::ready(batch, query_id))
+    }
+
+    /// Reads the outcome to its end and throws it away; gives the number of rows.
+    pub(crate) async fn drain(mut self, outcome: Outcome) -> Result<u64, Error> {
+        let result = match outcome {
+            Outcome::Rows(mut stream) => {
+                let mut rows = 0;
+                loop {
+                    match stream.next().await {
+                        Some(Ok(batch)) => {
+                            rows += batch.num_rows() as u64;
+                            self.progress.add_rows(batch.num_rows() as u64);
+                        }
+                        Some(Err(error)) => break Err(self.catalog.diagnose(error.into()).await),
+                        None => break Ok(rows),
+                    }
+                }
+            }
+            Outcome::Batch(batch) => Ok(batch.num_rows() as u64),
+            Outcome::Count(count) => Ok(count),
+            Outcome::Done => Ok(0),
+        };
+        self.progress.finish();
+        if let Ok(rows) = &result {
+            self.record.add_rows(*rows);
+        }
+        self.record.finish(result.as_ref().map(|_| ())).await;
+        result
+    }
+}
