@@ -111,9 +111,8 @@ pub fn can_be_cut(plan: &Arc<dyn ExecutionPlan>, store: &ObjectStoreUrl) -> Resu
     let mut segments = false;
     let mut stays = None;
     let walked = plan.apply(|node| {
-        let is_evaluated_first = node.is::<ScalarSubqueryExec>();
-        if is_evaluated_first
-            || node.is::<RecursiveQueryExec>()
+        if node.is::<RecursiveQueryExec>()
+            || node.is::<ScalarSubqueryExec>()
             || node.is::<ExplainExec>()
             || node.is::<AnalyzeExec>()
         {
