@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{Field, Schema};
 use datafusion::catalog::cte_worktable::CteWorkTable;
-use datafusion::catalog::default_table_source::provider_as_source;
+use datafusion::catalog::default_table_source::{provider_as_source, source_as_provider};
 use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{DFSchema, JoinType, Result};
 use datafusion::logical_expr::logical_plan::{
@@ -186,20 +186,29 @@ fn first_seen(
     Ok(term)
 }
 
-/// Whether something in a recursive term makes records of others, which the state of a row of the
-/// working table is not.
+/// Whether something in a recursive term makes records of rows of the iteration before, whose state is
+/// none; or whether it has another recursive query, whose functions would go on from one iteration of
+/// this one to the next.
 fn makes_records(term: &LogicalPlan) -> Result<bool> {
-    term.exists(|node| {
-        Ok(match node {
-            LogicalPlan::Aggregate(_)
-            | LogicalPlan::Distinct(_)
-            | LogicalPlan::Window(_)
-            | LogicalPlan::RecursiveQuery(_) => true,
-            LogicalPlan::Join(join) => matches!(
-                join.join_type,
-                JoinType::LeftSemi | JoinType::RightSemi | JoinType::LeftMark | JoinType::RightMark
-            ),
-            _ => false,
-        })
+    term.exists(|node| match node {
+        LogicalPlan::Aggregate(_) | LogicalPlan::Distinct(_) | LogicalPlan::Window(_) => {
+            reads_working_table(node)
+        }
+        LogicalPlan::RecursiveQuery(_) => Ok(true),
+        LogicalPlan::Join(join) => match join.join_type {
+            JoinType::LeftSemi | JoinType::LeftMark => reads_working_table(&join.right),
+            JoinType::RightSemi | JoinType::RightMark => reads_working_table(&join.left),
+            _ => Ok(false),
+        },
+        _ => Ok(false),
+    })
+}
+
+fn reads_working_table(plan: &LogicalPlan) -> Result<bool> {
+    plan.exists(|node| {
+        let LogicalPlan::TableScan(scan) = node else {
+            return Ok(false);
+        };
+        Ok(source_as_provider(&scan.source).is_ok_and(|table| table.is::<CteWorkTable>()))
     })
 }

@@ -13,7 +13,6 @@ mod frames;
 #[allow(dead_code, reason = "of the other tests")]
 mod naive;
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use datafusion::arrow::datatypes::DataType;
@@ -86,9 +85,7 @@ fn generated(random: &mut Random) -> String {
         let depth = random.random_range(1..=4);
         let naive = Naive::generate(random, depth);
         // Through recursive queries no latencies are carried.
-        let mut kinds = BTreeSet::new();
-        naive.kinds(&mut kinds);
-        if !kinds.contains("recursion") {
+        if !naive.has("recursion") {
             break naive;
         }
     };

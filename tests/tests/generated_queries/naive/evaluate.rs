@@ -197,17 +197,18 @@ impl Naive {
                 rows.extend(right.evaluate(tables));
                 rows
             }
-            Self::Reached(input, table, c, steps) => {
-                let others = Self::Scan(table).evaluate(tables);
+            Self::Reached(input, other, c, (from, to), steps) => {
+                let others = other.evaluate(tables);
+                let widths = (2, other.width());
                 let rows = input.evaluate(tables).into_iter();
                 let mut last: Vec<Row> = rows
                     .map(|(values, from)| (vec![values[*c], values[*c]], from))
                     .collect();
                 let mut reached = last.clone();
                 for _ in 0..*steps {
-                    let pairs = join(&last, &others, Kind::Inner, (0, 0), (2, 2)).into_iter();
+                    let pairs = join(&last, &others, Kind::Inner, (0, *from), widths).into_iter();
                     last = pairs
-                        .map(|(values, from)| (vec![values[3], values[1]], from))
+                        .map(|(values, from)| (vec![values[2 + to], values[1]], from))
                         .collect();
                     reached.extend_from_slice(&last);
                 }

@@ -116,8 +116,20 @@ impl Naive {
                 )
             }
             19 => {
-                let table = ["t", "u"][random.random_range(0..2)];
-                Self::Reached(input, table, column(random), random.random_range(1..=2))
+                let mut other = other(random);
+                while other.has("recursion") {
+                    // What is reached by recursion in each step has no lineage.
+                    other = Box::new(Self::generate(random, 1));
+                }
+                let width = other.width();
+                let along = (random.random_range(0..width), random.random_range(0..width));
+                Self::Reached(
+                    input,
+                    other,
+                    column(random),
+                    along,
+                    random.random_range(1..=2),
+                )
             }
             17 => {
                 let other = other(random);

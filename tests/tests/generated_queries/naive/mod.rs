@@ -62,9 +62,9 @@ pub enum Naive {
     InOther(Box<Naive>, Box<Naive>, bool),
     Aggregate(Box<Naive>, Vec<usize>, Vec<Fold>),
     UnionAll(Box<Naive>, Box<Naive>),
-    /// The rows, and those of a table that can be reached from them in a number of steps, each from a
-    /// row's column to the rows with the same value in the table's first column.
-    Reached(Box<Naive>, &'static str, usize, i64),
+    /// The rows, and those of another query that can be reached from them in a number of steps, each
+    /// from a row's column to another column of the rows with the same value in one of theirs.
+    Reached(Box<Naive>, Box<Naive>, usize, (usize, usize), i64),
     Distinct(Box<Naive>),
 }
 
@@ -96,6 +96,13 @@ impl Naive {
         let (kind, inputs) = self.parts();
         into.insert(kind);
         inputs.iter().for_each(|input| input.kinds(into));
+    }
+
+    /// Whether it is of this kind, or made of one that is.
+    pub fn has(&self, kind: &'static str) -> bool {
+        let mut kinds = BTreeSet::new();
+        self.kinds(&mut kinds);
+        kinds.contains(kind)
     }
 
     /// How many joins it takes.
@@ -138,7 +145,7 @@ impl Naive {
             Self::InOther(left, right, true) => ("intersect", &[left, right]),
             Self::InOther(left, right, false) => ("except", &[left, right]),
             Self::UnionAll(left, right) => ("union all", &[left, right]),
-            Self::Reached(input, ..) => ("recursion", &[input]),
+            Self::Reached(left, right, ..) => ("recursion", &[left, right]),
             Self::Distinct(input) => ("distinct", &[input]),
         };
         (kind, inputs.to_vec())

@@ -179,13 +179,15 @@ impl Naive {
                 format!("SELECT {} FROM ({}) AS q{group}", named(items), input.sql())
             }
             Self::UnionAll(left, right) => format!("{} UNION ALL {}", left.sql(), right.sql()),
-            Self::Reached(input, table, c, steps) => {
+            Self::Reached(input, other, c, (from, to), steps) => {
                 format!(
                     "SELECT c0, c1 FROM (WITH RECURSIVE reached AS ( \
                      SELECT c{c} AS c0, c{c} AS c1, 0 AS step FROM ({}) AS q UNION ALL \
-                     SELECT o.b, r.c1, r.step + 1 FROM reached AS r JOIN {table} AS o ON r.c0 = o.a \
+                     SELECT o.c{to}, r.c1, r.step + 1 FROM reached AS r \
+                     JOIN ({}) AS o ON r.c0 = o.c{from} \
                      WHERE r.step < {steps}) SELECT c0, c1 FROM reached) AS q",
-                    input.sql()
+                    input.sql(),
+                    other.sql()
                 )
             }
             Self::Distinct(input) => format!("SELECT DISTINCT * FROM ({}) AS q", input.sql()),
