@@ -6,10 +6,10 @@ use datafusion::arrow::datatypes::{Field, SchemaRef};
 use datafusion::catalog::cte_worktable::CteWorkTable;
 use datafusion::catalog::default_table_source::source_as_provider;
 use datafusion::common::Result;
-use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::physical_expr::ScalarFunctionExpr;
 use datafusion::physical_expr::window::SlidingAggregateWindowExpr;
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::projection::ProjectionExec;
@@ -433,17 +433,31 @@ fn carried_scans(plan: &dyn ExecutionPlan) -> Vec<Arc<ScanSource>> {
 /// or the rows that a projection's `row_capture` does.
 fn captured_groups(plan: &dyn ExecutionPlan) -> Option<Arc<AggregateSource>> {
     if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
-        return projection.expr().iter().find_map(|item| {
-            let function = item.expr.downcast_ref::<ScalarFunctionExpr>()?;
-            let capture = function.fun().inner().downcast_ref::<RowCapture>()?;
-            Some(Arc::clone(capture.rows()))
-        });
+        let mut items = projection.expr().iter();
+        return items.find_map(|item| captured_rows(&item.expr));
     }
     let aggregate = plan.downcast_ref::<AggregateExec>()?;
     aggregate.aggr_expr().iter().find_map(|function| {
         let capture = function.fun().inner().downcast_ref::<LineageCapture>()?;
         Some(Arc::clone(capture.groups()))
     })
+}
+
+/// The rows that a `row_capture` gives ids to; it may be inside the `carried_state` of another recursive
+/// query, whose static term this one is.
+fn captured_rows(expression: &Arc<dyn PhysicalExpr>) -> Option<Arc<AggregateSource>> {
+    let mut rows = None;
+    let walked = expression.apply(|part| {
+        let function = part.downcast_ref::<ScalarFunctionExpr>();
+        let capture = function.and_then(|call| call.fun().inner().downcast_ref::<RowCapture>());
+        rows = capture.map(|capture| Arc::clone(capture.rows()));
+        Ok(match rows {
+            Some(_) => TreeNodeRecursion::Stop,
+            None => TreeNodeRecursion::Continue,
+        })
+    });
+    debug_assert!(walked.is_ok(), "nothing in it fails");
+    rows
 }
 
 /// The frames that a window's `frame_capture` gives ids to.
