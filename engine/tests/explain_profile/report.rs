@@ -164,19 +164,25 @@ async fn a_function_that_does_not_see_every_row_is_still_timed_by_record() {
         "SELECT count(*) FROM measurements WHERE slow(v) % 40 <> 34 OR slow(k) < 0",
     ];
     for sql in queries {
-        let report = lines(&session, &format!("EXPLAIN PROFILE {sql}")).await;
-        let named = format!("● Row {slow} of measurements ");
-        let found = report.iter().any(|line| line.contains(&named));
-        assert!(found, "{sql}: {}", report.join("\n"));
-        // The last query's result is not made of it, so it is none of the result's expensive inputs.
-        let certain = format!(
-            "SELECT method || CAST(error_ns < 200000000 AS VARCHAR) FROM sys.record_latency
-             WHERE query_id = last_query_id() AND row_id = {slow} ORDER BY latency_ns DESC LIMIT 1"
-        );
-        let certain = column(&session, &certain).await;
-        assert!(
-            matches!(certain[0].as_str(), "replayedtrue" | "measuredtrue"),
-            "{sql}: {certain:?}"
-        );
+        let mut errors = Vec::new();
+        // A busy machine may interrupt a run for long: one of some has to be certain.
+        while errors.iter().all(|error| *error >= 200_000_000) {
+            assert!(errors.len() < 3, "{sql}: {errors:?}");
+            let report = lines(&session, &format!("EXPLAIN PROFILE {sql}")).await;
+            let named = format!("● Row {slow} of measurements ");
+            let found = report.iter().any(|line| line.contains(&named));
+            assert!(found, "{sql}: {}", report.join("\n"));
+            // The last query's result is not made of it, so it is none of the result's expensive inputs.
+            let of_record = format!(
+                "FROM sys.record_latency
+                 WHERE query_id = last_query_id() AND row_id = {slow} ORDER BY latency_ns DESC LIMIT 1"
+            );
+            let method = column(&session, &format!("SELECT method {of_record}")).await;
+            assert!(
+                matches!(method[0].as_str(), "replayed" | "measured"),
+                "{sql}: {method:?}"
+            );
+            errors.push(number(&session, &format!("SELECT error_ns {of_record}")).await);
+        }
     }
 }
