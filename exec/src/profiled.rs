@@ -508,6 +508,11 @@ impl Drop for ProfiledStream {
 /// Peak memory and spilled bytes that an operator's own metrics tell of one partition.
 fn memory_and_spill(plan: &dyn ExecutionPlan, partition: i64) -> (i64, i64) {
     let (mut memory, mut spilled) = (0, 0);
+    // Scans have neither, and keep all metrics of a recursive query's iterations: to read them at the
+    // end of each would take longer and longer.
+    if plan.children().is_empty() {
+        return (0, 0);
+    }
     let Some(metrics) = plan.metrics() else {
         return (0, 0);
     };

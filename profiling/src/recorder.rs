@@ -1,6 +1,7 @@
 //! Collects the events of one query.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
@@ -101,6 +102,8 @@ pub(crate) struct Events {
     pub(crate) fragments: Vec<Fragment>,
     pub(crate) operators: Vec<Operator>,
     pub(crate) operator_stats: Vec<OperatorStats>,
+    /// Where in them those of a fragment's operator and partition are.
+    tasks: HashMap<(i64, i64, i64), usize>,
     pub(crate) operator_calls: Vec<Vec<OperatorCall>>,
     pub(crate) tuples_sent: Vec<Vec<TuplesSent>>,
     pub(crate) lineage: Vec<LineageChunk>,
@@ -114,6 +117,23 @@ pub(crate) struct Events {
 }
 
 impl Events {
+    /// Adds what an operator did in a partition to what it did there before, if it ran several times;
+    /// whether it is the first.
+    fn add_stats(&mut self, stats: OperatorStats) -> bool {
+        let task = (stats.fragment_id, stats.operator_id, stats.partition);
+        match self.tasks.entry(task) {
+            Entry::Vacant(new) => {
+                new.insert(self.operator_stats.len());
+                self.operator_stats.push(stats);
+                true
+            }
+            Entry::Occupied(known) => {
+                self.operator_stats[*known.get()].add(&stats);
+                false
+            }
+        }
+    }
+
     /// Takes out the chunks of records.
     fn take_chunks(&mut self) -> Events {
         Events {
@@ -339,10 +359,12 @@ impl Recorder {
         self.events.lock().operators.push(operator);
     }
 
-    /// Records the totals of one operator and partition, once, at the end of its stream.
+    /// Records the totals of one operator and partition at the end of its stream. A recursive query
+    /// runs its operators once in each iteration: what they did then adds up.
     pub fn operator_stats(&self, stats: OperatorStats) {
-        self.reserve(size_of::<OperatorStats>());
-        self.events.lock().operator_stats.push(stats);
+        if self.events.lock().add_stats(stats) {
+            self.reserve(size_of::<OperatorStats>() + size_of::<((i64, i64, i64), usize)>());
+        }
     }
 
     /// Takes over the calls that one stream has buffered.

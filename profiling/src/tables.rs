@@ -121,6 +121,25 @@ sys_table! {
     }
 }
 
+impl OperatorStats {
+    /// Adds what the operator did when it ran in the same partition once more.
+    pub(crate) fn add(&mut self, again: &Self) {
+        self.calls += again.calls;
+        self.rows_in += again.rows_in;
+        self.rows_out += again.rows_out;
+        self.bytes_out += again.bytes_out;
+        self.self_ns += again.self_ns;
+        self.total_ns += again.total_ns;
+        self.input_wait_ns += again.input_wait_ns;
+        self.output_wait_ns += again.output_wait_ns;
+        self.peak_memory_bytes = self.peak_memory_bytes.max(again.peak_memory_bytes);
+        self.spilled_bytes += again.spilled_bytes;
+        let times = [self.first_call_at, again.first_call_at];
+        self.first_call_at = times.into_iter().flatten().min();
+        self.last_call_at = self.last_call_at.max(again.last_call_at);
+    }
+}
+
 sys_table! {
     /// One row per call of an operator by its parent. Level `calls` and above.
     struct OperatorCall = "operator_calls" {

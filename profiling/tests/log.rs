@@ -5,7 +5,7 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use skewer_profiling::{Level, Recorder, RecorderLimits, Retention, SysTables};
+use skewer_profiling::{Level, OperatorStats, Recorder, RecorderLimits, Retention, SysTables};
 use support::*;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -52,6 +52,29 @@ async fn a_finished_query_is_readable_before_and_after_it_is_written() {
         );
         assert_eq!(tables.warnings(), [""; 0]);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_operator_did_in_several_runs_adds_up() {
+    let tables = SysTables::open(None, Retention::default());
+    let context = session(&tables);
+    let recorder = recorder(1);
+    let run = |self_ns, memory, from, to| OperatorStats {
+        peak_memory_bytes: memory,
+        first_call_at: from,
+        last_call_at: to,
+        ..stats(0, 0, self_ns)
+    };
+    recorder.operator_stats(run(10, 700, Some(5), Some(6)));
+    recorder.operator_stats(run(20, 900, Some(3), Some(9)));
+    recorder.operator_stats(run(30, 800, None, None));
+    recorder.operator_stats(stats(0, 1, 1));
+    tables.finish(&recorder, finished("SELECT 1"));
+    let sql = "SELECT self_ns, peak_memory_bytes, first_call_at::BIGINT, last_call_at::BIGINT \
+               FROM sys.operator_stats ORDER BY partition";
+    let rows = rows(&context, sql).await;
+    assert_eq!(rows[0], ["60", "900", "3", "9"]);
+    assert_eq!(rows.len(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
