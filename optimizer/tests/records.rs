@@ -347,10 +347,10 @@ const REPLAYABLE: &[&str] = &[
     "WITH RECURSIVE r AS (SELECT k, v, 0 AS n FROM a UNION ALL SELECT b.w, r.v, n + 1 FROM r JOIN b ON r.k = b.k WHERE n < 3) SELECT k, v, n FROM r",
     "WITH RECURSIVE r AS (SELECT k, sum(v) AS v, 0 AS n FROM a GROUP BY k UNION ALL SELECT w, r.v + length(a.s), n + 1 FROM r JOIN b ON r.k = b.k LEFT JOIN a ON a.k = w WHERE n < 2) SELECT n, count(*), sum(v) FROM r GROUP BY n",
     "WITH RECURSIVE r AS (SELECT k, 0 AS n FROM a UNION ALL SELECT k + 1, n + 1 FROM r WHERE n < 2) SELECT r.k, n, w FROM r JOIN b ON r.k = b.k",
-    "WITH RECURSIVE r AS (SELECT k, 0 AS n FROM a UNION ALL SELECT r.k, n + 1 FROM r JOIN (SELECT w, count(*) FROM b GROUP BY w) AS g ON r.k = w WHERE n < 2) SELECT k, n FROM r",
-    "WITH RECURSIVE r AS (SELECT k, n FROM (WITH RECURSIVE q AS (SELECT k, 0 AS n FROM a UNION ALL SELECT w, n + 1 FROM q JOIN b ON q.k = b.k WHERE n < 1) SELECT k, n FROM q) AS q UNION ALL SELECT w, n + 10 FROM r JOIN b ON r.k = b.k WHERE n < 10) SELECT k, n FROM r",
-    "WITH RECURSIVE r AS (SELECT k, 0 AS n FROM a UNION ALL SELECT k + 1, n + 1 FROM r WHERE n < 3 AND k IN (SELECT w FROM b)) SELECT k, n FROM r",
-    "WITH RECURSIVE r AS (SELECT k, v, 0 AS n FROM a UNION ALL SELECT k, v + 1, n + 1 FROM r WHERE n < 3 AND EXISTS (SELECT 1 FROM b WHERE b.k = r.k AND b.w > r.n)) SELECT k, v, n FROM r",
+    "WITH RECURSIVE r AS (SELECT k, 0 AS n FROM a WHERE v > 70 UNION ALL SELECT r.k, n + 1 FROM r JOIN (SELECT w, count(*) FROM b GROUP BY w) AS g ON r.k = w WHERE n < 2) SELECT k, n FROM r",
+    "WITH RECURSIVE r AS (SELECT k, n FROM (WITH RECURSIVE q AS (SELECT k, 0 AS n FROM a WHERE v > 85 UNION ALL SELECT w, n + 1 FROM q JOIN b ON q.k = b.k WHERE n < 1) SELECT k, n FROM q) AS q UNION ALL SELECT w, n + 10 FROM r JOIN b ON r.k = b.k WHERE n < 10) SELECT k, n FROM r",
+    "WITH RECURSIVE r AS (SELECT k, 0 AS n FROM a WHERE v > 70 UNION ALL SELECT k + 1, n + 1 FROM r WHERE n < 3 AND k IN (SELECT w FROM b)) SELECT k, n FROM r",
+    "WITH RECURSIVE r AS (SELECT k, v, 0 AS n FROM a WHERE v > 70 UNION ALL SELECT k, v + 1, n + 1 FROM r WHERE n < 3 AND EXISTS (SELECT 1 FROM b WHERE b.k = r.k AND b.w > r.n)) SELECT k, v, n FROM r",
 ];
 
 /// Queries that read more than the lineage of a row holds by convention, or less.
