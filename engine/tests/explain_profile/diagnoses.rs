@@ -57,15 +57,14 @@ async fn a_query_that_was_only_counted_has_a_diagnosis_and_the_way_to_look_close
         "{found:?}"
     );
 
-    // On a busy machine planning it may take longer than running it, which is conspicuous.
-    let mut all_found = Vec::new();
-    loop {
-        let (_, found) = diagnoses("SELECT count(*) FROM generate_series(1, 10)").await;
+    // On a busy machine planning it may take longer than running it, which is conspicuous; nothing else is.
+    for attempt in 1.. {
+        let (_, mut found) = diagnoses("SELECT count(*) FROM generate_series(1, 10)").await;
         if found.is_empty() {
             break;
         }
-        all_found.push(found);
-        assert!(all_found.len() < 5, "{all_found:?}");
+        found.retain(|one| attempt == 5 || !one.starts_with("slow planning:"));
+        assert_eq!(found, Vec::<String>::new());
     }
 }
 
