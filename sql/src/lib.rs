@@ -11,6 +11,7 @@
 //!   own statements
 //! * [`parameters`]: which parameters a prepared statement has, and values put in their places
 //! * [`row_ids`]: `_row_id` made visible in the blocks that name it
+//! * [`using`]: joins with USING, and natural ones, said with ON
 //! * [`nearest`](mod@nearest): "did you mean …?"
 //! * [`fingerprint`](mod@fingerprint): what statements have in common that differ only in literals
 //! * [`error`]: syntax errors that show the line
@@ -30,6 +31,7 @@ pub mod row_ids;
 pub mod settings;
 pub mod split;
 pub mod statement;
+pub mod using;
 
 pub use copy::{CopyFrom, CopyOptions, CopySource, CopyTo};
 pub use error::SyntaxError;

@@ -9,10 +9,9 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    ExcludeSelectItem, Expr, Ident, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart,
-    OrderBy, OrderByKind, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr,
-    TableAlias, TableFactor, TableWithJoins, VisitMut, Visitor, VisitorMut,
-    WildcardAdditionalOptions,
+    ExcludeSelectItem, Expr, Ident, ObjectName, ObjectNamePart, OrderBy, OrderByKind, Query,
+    Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TableAlias, TableFactor,
+    TableWithJoins, VisitMut, Visitor, VisitorMut, WildcardAdditionalOptions,
 };
 
 /// The hidden column.
@@ -21,7 +20,8 @@ pub const ROW_ID: &str = "_row_id";
 /// What is appended to a table's name to read it with its row ids.
 pub const WITH_ROW_IDS: &str = "$rowid";
 
-/// Rewrites the blocks of `node` that name `_row_id`; says whether there were any.
+/// Rewrites the blocks of `node` that name `_row_id`; says whether there were any. None may join with
+/// USING any more ([`merge_columns`](crate::using::merge_columns)).
 ///
 /// `has_row_ids` says whether a name in FROM is a table whose rows have ids.
 pub fn expose_row_ids<N: VisitMut>(
@@ -105,11 +105,7 @@ impl VisitorMut for Exposer<'_> {
         for table in &select.from {
             self.collect(table, &mut sources);
         }
-        let uses_id = select.from.iter().any(joins_using_row_id);
         self.blocks.push(Block { sources });
-        if uses_id {
-            self.want(None);
-        }
         let references = self
             .ordered
             .remove(&std::ptr::from_ref::<Select>(select))
@@ -135,7 +131,6 @@ impl VisitorMut for Exposer<'_> {
             return ControlFlow::Continue(());
         }
         self.rewrote = true;
-        let using = using_columns(&select.from);
         let mut wanted = block.sources.iter();
         for table in &mut select.from {
             rename(table, &mut wanted);
@@ -144,14 +139,10 @@ impl VisitorMut for Exposer<'_> {
         for item in projection {
             match item {
                 SelectItem::Wildcard(options) => {
-                    for (n, source) in block.sources.iter().enumerate() {
+                    for source in &block.sources {
                         let mut hidden = Vec::new();
                         if source.wanted {
                             hidden.push(Ident::new(ROW_ID));
-                        }
-                        // A column of USING is shown once: by the first table.
-                        if n > 0 {
-                            hidden.extend(using.iter().cloned());
                         }
                         select.projection.push(SelectItem::QualifiedWildcard(
                             SelectItemQualifiedWildcardKind::ObjectName(ObjectName::from(vec![
@@ -259,7 +250,7 @@ impl Exposer<'_> {
 }
 
 /// An identifier as names compare: lower-case unless quoted.
-fn fold(ident: &Ident) -> String {
+pub(crate) fn fold(ident: &Ident) -> String {
     match ident.quote_style {
         Some(_) => ident.value.clone(),
         None => ident.value.to_lowercase(),
@@ -294,40 +285,6 @@ fn references_in(order_by: &OrderBy) -> Vec<Option<Ident>> {
         let _: ControlFlow<()> = expressions.visit(&mut finder);
     }
     finder.0
-}
-
-fn constraint(operator: &JoinOperator) -> Option<&JoinConstraint> {
-    match operator {
-        JoinOperator::Join(c)
-        | JoinOperator::Inner(c)
-        | JoinOperator::Left(c)
-        | JoinOperator::LeftOuter(c)
-        | JoinOperator::Right(c)
-        | JoinOperator::RightOuter(c)
-        | JoinOperator::FullOuter(c) => Some(c),
-        _ => None,
-    }
-}
-
-/// The columns that joins of this block share with USING.
-fn using_columns(from: &[TableWithJoins]) -> Vec<Ident> {
-    from.iter()
-        .flat_map(|t| &t.joins)
-        .filter_map(|join| match constraint(&join.join_operator) {
-            Some(JoinConstraint::Using(names)) => Some(names),
-            _ => None,
-        })
-        .flatten()
-        .filter_map(|name| name.0.last().and_then(|p| p.as_ident()).cloned())
-        .filter(|column| fold(column) != ROW_ID)
-        .collect()
-}
-
-fn joins_using_row_id(table: &TableWithJoins) -> bool {
-    table.joins.iter().any(|join| {
-        matches!(constraint(&join.join_operator), Some(JoinConstraint::Using(names))
-            if names.iter().any(|n| n.0.last().and_then(|p| p.as_ident()).is_some_and(|i| fold(i) == ROW_ID)))
-    })
 }
 
 /// Renames the wanted tables, in the order in which [`Exposer::collect`] lists them.
@@ -371,7 +328,7 @@ fn rename_factor<'s>(factor: &mut TableFactor, sources: &mut impl Iterator<Item 
 }
 
 /// `options` with `hidden` added to what it excludes.
-fn exclude(
+pub(crate) fn exclude(
     mut options: WildcardAdditionalOptions,
     hidden: Vec<Ident>,
 ) -> WildcardAdditionalOptions {
@@ -390,6 +347,24 @@ fn exclude(
     );
     options.opt_exclude = Some(ExcludeSelectItem::Multiple(names));
     options
+}
+
+/// The columns that a wildcard leaves out.
+pub(crate) fn excluded(options: &WildcardAdditionalOptions) -> Vec<Ident> {
+    let names: &[ObjectName] = match &options.opt_exclude {
+        Some(ExcludeSelectItem::Single(name)) => std::slice::from_ref(name),
+        Some(ExcludeSelectItem::Multiple(names)) => names,
+        None => &[],
+    };
+    let mut excluded: Vec<Ident> = names
+        .iter()
+        .filter_map(|name| name.0.last()?.as_ident().cloned())
+        .collect();
+    if let Some(except) = &options.opt_except {
+        excluded.push(except.first_element.clone());
+        excluded.extend(except.additional_elements.iter().cloned());
+    }
+    excluded
 }
 
 #[cfg(test)]
@@ -433,8 +408,8 @@ mod tests {
             "SELECT _row_id, t.* EXCLUDE (_row_id) FROM \"t$rowid\" AS t WHERE _row_id = 5"
         );
         assert_eq!(
-            exposed("SELECT * FROM t JOIN u AS x USING (k) WHERE x._row_id = 5"),
-            "SELECT t.*, x.* EXCLUDE (_row_id, k) FROM t JOIN \"u$rowid\" AS x USING(k) WHERE x._row_id = 5"
+            exposed("SELECT t.*, x.* EXCLUDE (k) FROM t, u AS x WHERE x._row_id = 5"),
+            "SELECT t.*, x.* EXCLUDE (k, _row_id) FROM t, \"u$rowid\" AS x WHERE x._row_id = 5"
         );
         assert_eq!(
             exposed("SELECT x.* FROM main.T AS x ORDER BY _row_id"),

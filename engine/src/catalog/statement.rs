@@ -1,10 +1,10 @@
 //! The catalog of one statement: what it sees, and how it is planned.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use datafusion::catalog::{SchemaProvider, TableProvider};
+use datafusion::catalog::{CatalogProvider, SchemaProvider, TableProvider};
 use datafusion::common::TableReference;
 use datafusion::datasource::ViewTable;
 use datafusion::execution::SessionState;
@@ -13,6 +13,7 @@ use datafusion::sql::parser::Statement as DFStatement;
 use datafusion::sql::sqlparser::ast::{self, Visit};
 use parking_lot::Mutex;
 use skewer_sql::row_ids::expose_row_ids;
+use skewer_sql::using::{merge_columns, tables_of_using};
 use skewer_sql::{Statement, nearest};
 use skewer_storage::{Snapshot, Storage, TableMeta};
 
@@ -235,9 +236,54 @@ impl StatementCatalog {
         mut statement: DFStatement,
     ) -> Result<LogicalPlan, Error> {
         refuse_overlooked(&statement)?;
-        expose(&mut statement, &|name| self.has_row_ids(name));
+        self.prepare(&mut statement, &[]).await?;
         let state = self.planning_state();
         Ok(Box::pin(state.statement_to_plan(statement)).await?)
+    }
+
+    /// Says in a statement what the planner would overlook: what columns of USING stand for, and row
+    /// ids. `views` are those that it is part of.
+    async fn prepare(
+        self: &Arc<Self>,
+        statement: &mut DFStatement,
+        views: &[Name],
+    ) -> Result<(), Error> {
+        let statement = match statement {
+            DFStatement::Explain(explain) => {
+                return Box::pin(self.prepare(&mut explain.statement, views)).await;
+            }
+            DFStatement::Statement(statement) => &mut **statement,
+            _ => return Ok(()),
+        };
+        let mut columns = HashMap::new();
+        for table in tables_of_using(statement) {
+            if let Some(names) = self.columns(&table, views).await {
+                columns.insert(table, names);
+            }
+        }
+        merge_columns(statement, &|name| columns.get(name).cloned()).map_err(Error::Invalid)?;
+        expose_row_ids(statement, &|name| self.has_row_ids(name));
+        Ok(())
+    }
+
+    /// The columns of what `name` stands for in FROM, if there are such: it may name a CTE. What
+    /// cannot be read is for the planner to complain of.
+    async fn columns(
+        self: &Arc<Self>,
+        name: &ast::ObjectName,
+        views: &[Name],
+    ) -> Option<Vec<String>> {
+        let name = self.resolve(name).ok()?;
+        let schema = match self.snapshot.table(&name.schema, &name.table) {
+            Some(table) => Arc::clone(&table.schema),
+            None => {
+                let schemas = self.schemas(views.to_vec());
+                let schema = schemas.schema(&name.schema)?;
+                Box::pin(schema.table(&name.table)).await.ok()??.schema()
+            }
+        };
+        let fields = schema.fields().iter();
+        Some(fields.map(|field| field.name().clone()).collect())
     }
 
     /// Whether a statement reads schema `sys` or `information_schema`, and nothing else.
@@ -313,12 +359,16 @@ impl StatementCatalog {
     /// A state for planning the views in `views`, each of which is part of the one before.
     fn state_below(self: &Arc<Self>, views: Vec<Name>) -> SessionState {
         let mut state = self.base.clone();
-        state.register_catalog_list(Arc::new(Schemas {
+        state.register_catalog_list(Arc::new(self.schemas(views)));
+        state
+    }
+
+    fn schemas(self: &Arc<Self>, views: Vec<Name>) -> Schemas {
+        Schemas {
             catalog: Arc::clone(self),
             views,
             skip_broken: false,
-        }));
-        state
+        }
     }
 
     pub(super) async fn provider(
@@ -378,14 +428,16 @@ impl StatementCatalog {
             .collect();
         let mut statement =
             DFStatement::Statement(Box::new(ast::Statement::Query(view.query.clone())));
-        expose(&mut statement, &|name| self.has_row_ids(name));
         let mut below = views.to_vec();
         below.push(name.clone());
-        let state = self.state_below(below);
+        let state = self.state_below(below.clone());
         let context = |error: Error| Error::Invalid(format!("in view {name}: {error}"));
         for reference in state.resolve_table_references(&statement)? {
             self.must_exist(&state, &reference).map_err(context)?;
         }
+        Box::pin(self.prepare(&mut statement, &below))
+            .await
+            .map_err(context)?;
         // Views of views plan each other: the future must be boxed.
         let plan = Box::pin(state.statement_to_plan(statement))
             .await
@@ -470,16 +522,5 @@ fn refuse_overlooked(statement: &DFStatement) -> Result<(), Error> {
         },
         DFStatement::Explain(explain) => refuse_overlooked(&explain.statement),
         _ => Ok(()),
-    }
-}
-
-/// Makes row ids visible in the blocks of a statement that name them.
-fn expose(statement: &mut DFStatement, has_row_ids: &dyn Fn(&ast::ObjectName) -> bool) {
-    match statement {
-        DFStatement::Statement(statement) => {
-            expose_row_ids(&mut **statement, has_row_ids);
-        }
-        DFStatement::Explain(explain) => expose(&mut explain.statement, has_row_ids),
-        _ => {}
     }
 }
