@@ -93,6 +93,19 @@ impl Naive {
                 let (left, right) = (left.evaluate(tables), right.evaluate(tables));
                 join(&left, &right, *kind, (*l, *r), widths)
             }
+            Self::Using(left, right, kind, (l, r), least) => {
+                let widths = (left.width(), right.width());
+                let (left, right) = (left.evaluate(tables), right.evaluate(tables));
+                let joined = join(&left, &right, *kind, (*l, *r), widths).into_iter();
+                let keyed = joined.map(|(mut values, from)| {
+                    // Equal where both rows are there, NULL where one is not.
+                    values.insert(0, values[*l].or(values[widths.0 + r]));
+                    (values, from)
+                });
+                keyed
+                    .filter(|(values, _)| values[0].is_none_or(|key| key >= *least))
+                    .collect()
+            }
             Self::Tested(left, right, has, matching) => {
                 let (left, right) = (left.evaluate(tables), right.evaluate(tables));
                 let found = matching.test(&left, &right).into_iter();

@@ -53,7 +53,12 @@ impl Naive {
                     2 => Kind::Full,
                     _ => Kind::Inner,
                 };
-                Self::Join(input, other, kind, l, r)
+                if random.random_range(0..3) == 0 {
+                    let least = random.random_range(0..3);
+                    Self::Using(input, other, kind, (l, r), least)
+                } else {
+                    Self::Join(input, other, kind, l, r)
+                }
             }
             4..=7 => {
                 let mut keys: Vec<_> = (0..random.random_range(0..=2))

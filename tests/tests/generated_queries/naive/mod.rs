@@ -40,6 +40,9 @@ pub enum Naive {
     Filter(Box<Naive>, Scalar, i64),
     Project(Box<Naive>, Vec<Scalar>),
     Join(Box<Naive>, Box<Naive>, Kind, usize, usize),
+    /// The same with USING: the column that two columns become, and all of both sides, of rows where
+    /// it is NULL or at least a number.
+    Using(Box<Naive>, Box<Naive>, Kind, (usize, usize), i64),
     /// Keeps rows of the left side that have, or have not, a match on the right.
     Tested(Box<Naive>, Box<Naive>, bool, Match),
     /// The same, and also those whose column is greater than a number.
@@ -89,7 +92,7 @@ pub type Tables = BTreeMap<&'static str, Vec<(i64, Vec<Value>)>>;
 
 impl Naive {
     /// How many kinds of queries [`Naive::kinds`] tells apart.
-    pub const KINDS: usize = 24;
+    pub const KINDS: usize = 25;
 
     /// The kinds of queries that this one is made of.
     pub fn kinds(&self, into: &mut BTreeSet<&'static str>) {
@@ -130,6 +133,7 @@ impl Naive {
             Self::Filter(input, ..) => ("filter", &[input]),
             Self::Project(input, _) => ("projection", &[input]),
             Self::Join(left, right, kind, ..) => (kind.sql(), &[left, right]),
+            Self::Using(left, right, ..) => ("using", &[left, right]),
             Self::Tested(left, right, true, ..) => ("exists", &[left, right]),
             Self::Tested(left, right, false, ..) => ("not exists", &[left, right]),
             Self::TestedOr(left, right, true, ..) => ("exists or", &[left, right]),
@@ -163,6 +167,7 @@ impl Naive {
             | Self::Limit(input, _)
             | Self::InOther(input, ..) => input.width(),
             Self::Join(left, right, ..) => left.width() + right.width(),
+            Self::Using(left, right, ..) => 1 + left.width() + right.width(),
             Self::Aggregate(_, keys, folds) | Self::Rollup(_, keys, folds) => {
                 keys.len() + folds.len()
             }

@@ -80,6 +80,27 @@ impl Naive {
                     right.sql()
                 )
             }
+            Self::Using(left, right, kind, (l, r), least) => {
+                let side = |input: &Self, key: usize, name: &str| {
+                    let columns: Vec<_> = (0..input.width())
+                        .map(|c| format!("c{c} AS {name}{c}"))
+                        .collect();
+                    let columns = columns.join(", ");
+                    format!(
+                        "(SELECT c{key} AS k, {columns} FROM ({}) AS q)",
+                        input.sql()
+                    )
+                };
+                let names: Vec<_> = (0..self.width()).map(|c| format!("c{c}")).collect();
+                format!(
+                    "SELECT * FROM (SELECT * FROM {} AS l {} {} AS r USING (k) \
+                     WHERE k IS NULL OR k >= {least}) AS q ({})",
+                    side(left, *l, "l"),
+                    kind.sql(),
+                    side(right, *r, "r"),
+                    names.join(", ")
+                )
+            }
             Self::Tested(left, right, has, matching) => {
                 let not = if *has { "" } else { "NOT " };
                 format!(
