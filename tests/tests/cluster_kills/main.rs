@@ -32,7 +32,8 @@ fn statement(random: &mut ChaCha8Rng, n: u64) -> String {
         ),
         2 => format!("INSERT INTO t VALUES ({first}, 1), ({}, NULL)", first + 1),
         3 => format!("UPDATE t SET v = v + {n} WHERE id % 3 = {}", n % 3),
-        4 => format!("DELETE FROM t WHERE id % 11 = {}", n % 11),
+        // As much as the others add in the long run: the table stays small however often is killed.
+        4 => format!("DELETE FROM t WHERE id % 3 = {}", n % 3),
         _ => "INSERT INTO t SELECT id + 50000, v FROM t WHERE id % 5 = 0".to_owned(),
     }
 }
