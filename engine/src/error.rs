@@ -8,7 +8,7 @@ use datafusion::object_store;
 use datafusion::parquet::errors::ParquetError;
 use skewer_cluster::write::WriteError;
 use skewer_net::{FailureClass, LostWorker, NetError, RemoteFailure};
-use skewer_sql::{ObjectKind, SyntaxError, nearest};
+use skewer_sql::{ObjectKind, SyntaxError, did_you_mean, nearest};
 use skewer_storage::{Object, StorageError};
 use thiserror::Error as ThisError;
 
@@ -233,14 +233,6 @@ pub enum Error {
     /// A bug in Skewer.
     #[error("internal error, please report it: {0}")]
     Internal(String),
-}
-
-fn did_you_mean(suggestions: &[String]) -> String {
-    match suggestions {
-        [] => String::new(),
-        [one] => format!("; did you mean {one}?"),
-        [some @ .., last] => format!("; did you mean {} or {last}?", some.join(", ")),
-    }
 }
 
 fn rows_of(tables: &[String]) -> String {

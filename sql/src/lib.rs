@@ -38,7 +38,7 @@ pub use error::SyntaxError;
 pub use explain_profile::{ExplainProfile, ProfileFormat, Without};
 pub use export_profile::ExportFormat;
 pub use fingerprint::fingerprint;
-pub use nearest::nearest;
+pub use nearest::{did_you_mean, nearest};
 pub use parser::parse;
 pub use split::{Piece, is_complete, split};
 pub use statement::{ObjectKind, Statement};

@@ -31,9 +31,29 @@ pub fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Vec
         .collect()
 }
 
+/// The end of an error's sentence that offers `suggestions`, if there are any.
+pub fn did_you_mean(suggestions: &[String]) -> String {
+    match suggestions {
+        [] => String::new(),
+        [one] => format!("; did you mean {one}?"),
+        [some @ .., last] => format!("; did you mean {} or {last}?", some.join(", ")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::nearest;
+    use super::{did_you_mean, nearest};
+
+    #[test]
+    fn the_last_suggestion_comes_after_or() {
+        let said = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+            did_you_mean(&names)
+        };
+        assert_eq!(said(&[]), "");
+        assert_eq!(said(&["a"]), "; did you mean a?");
+        assert_eq!(said(&["a", "b", "c"]), "; did you mean a, b or c?");
+    }
 
     #[test]
     fn a_transposed_letter_finds_its_name() {

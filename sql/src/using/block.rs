@@ -11,6 +11,7 @@ use datafusion::sql::sqlparser::ast::{
 use super::join::{Kind, constraint, parts};
 use super::names::{Names, name_of, without};
 use super::replacer::Replacer;
+use crate::nearest::{did_you_mean, nearest};
 use crate::row_ids::{ROW_ID, exclude, excluded, fold};
 
 /// One table of a block's FROM.
@@ -285,7 +286,8 @@ impl<'a> Block<'a> {
         match (found.pop(), count) {
             (Some(only), 1) => Ok(only),
             (None, _) => Err(format!(
-                "column {key} of USING is in no table of the {side} side of the join"
+                "column {key} of USING is in no table of the {side} side of the join{}",
+                self.near(scope, &name)
             )),
             (Some(_), _) => Err(format!(
                 "column {key} of USING may be that of several tables of the {side} side of the \
@@ -416,9 +418,18 @@ impl<'a> Block<'a> {
             holders.extend(scope.tables.iter().copied().filter(unknown));
         }
         match holders.len() {
-            0 => Err(format!("there is no column {name} for * {clause}")),
+            0 => Err(format!(
+                "there is no column {name} for * {clause}{}",
+                self.near(scope, &folded)
+            )),
             _ => Ok(holders),
         }
+    }
+
+    /// The columns of a scope that a name was probably meant to be, as the end of an error.
+    fn near(&self, scope: &Scope, name: &str) -> String {
+        let known = scope.columns(self).unwrap_or_default();
+        did_you_mean(&nearest(name, known.iter().map(String::as_str)))
     }
 
     /// Puts values in place of the merged columns that a scope has.

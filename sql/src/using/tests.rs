@@ -187,6 +187,14 @@ fn what_cannot_be_told_is_an_error() {
             "SELECT * EXCLUDE (n) FROM a JOIN b USING (k)",
             "there is no column n for * EXCLUDE",
         ),
+        (
+            "SELECT 1 FROM a JOIN c USING (kk)",
+            "column kk of USING is in no table of the left side of the join; did you mean k?",
+        ),
+        (
+            "SELECT * EXCLUDE (yy) FROM a JOIN b USING (k)",
+            "there is no column yy for * EXCLUDE; did you mean y?",
+        ),
     ] {
         let error = merged(sql).unwrap_err();
         assert!(error.contains(part), "{sql}: {error}");
