@@ -1,4 +1,4 @@
-//! The allocator of the experiments, which gives nothing back to the system.
+//! The allocator of the experiments, and for how long it keeps memory that is free.
 
 use libmimalloc_sys::{mi_option_set_default, mi_option_t};
 
@@ -14,12 +14,25 @@ const PURGE_DELAY: mi_option_t = 15;
 /// Never purge.
 const NEVER: std::ffi::c_long = -1;
 
+/// Milliseconds after which the product's workers give freed memory back.
+const WORKER: std::ffi::c_long = 10;
+
 /// Keeps freed memory, unless the environment variable `MIMALLOC_PURGE_DELAY` says otherwise:
 /// page faults after a pause would hit every variant alike and drown their differences. To be
 /// called before threads are started.
-#[expect(unsafe_code, reason = "mimalloc has options only in its C interface")]
 pub fn keep_freed_memory() {
+    set_purge_delay(NEVER);
+}
+
+/// Gives freed memory back as soon as the product's workers do, unless the environment variable
+/// `MIMALLOC_PURGE_DELAY` says otherwise. To be called before threads are started.
+pub fn give_back_as_workers_do() {
+    set_purge_delay(WORKER);
+}
+
+#[expect(unsafe_code, reason = "mimalloc has options only in its C interface")]
+fn set_purge_delay(milliseconds: std::ffi::c_long) {
     // SAFETY: the function stores a number in a table of mimalloc's, which checks the index. It
     // is not synchronised, and no other thread runs yet. What was set by the environment stays.
-    unsafe { mi_option_set_default(PURGE_DELAY, NEVER) };
+    unsafe { mi_option_set_default(PURGE_DELAY, milliseconds) };
 }

@@ -9,17 +9,29 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// `mi_option_purge_delay` of mimalloc's header: `libmimalloc-sys` names only some options.
 const PURGE_DELAY: mi_option_t = 15;
 
-/// Milliseconds. Somebody who types queries leaves pauses between them; mimalloc's second would
-/// make the first query after each pause fault all of its memory in again.
-const DELAY: std::ffi::c_long = 10_000;
+/// For how long freed memory is kept before the system gets it back, in milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PurgeDelay(std::ffi::c_long);
 
-/// Keeps freed memory for ten seconds before the system gets it back, unless the environment
-/// variable `MIMALLOC_PURGE_DELAY` says otherwise. To be called before threads are started.
-#[expect(unsafe_code, reason = "mimalloc has options only in its C interface")]
-pub fn keep_freed_memory() {
-    // SAFETY: the function stores a number in a table of mimalloc's, which checks the index. It
-    // is not synchronised, and no other thread runs yet. What was set by the environment stays.
-    unsafe { mi_option_set_default(PURGE_DELAY, DELAY) };
+impl PurgeDelay {
+    /// Somebody who types queries leaves pauses between them; mimalloc's second would make the
+    /// first query after each pause fault all of its memory in again.
+    pub const INTERACTIVE: Self = Self(10_000);
+
+    /// A worker's memory turns over many times a second while it sends rows. What it has freed is
+    /// of use to the machine's other processes, and a slow consumer would let it keep as much
+    /// again as it holds.
+    pub const WORKER: Self = Self(10);
+
+    /// Sets it for this process, unless the environment variable `MIMALLOC_PURGE_DELAY` does. To
+    /// be called before threads are started.
+    #[expect(unsafe_code, reason = "mimalloc has options only in its C interface")]
+    pub fn set(self) {
+        // SAFETY: the function stores a number in a table of mimalloc's, which checks the index.
+        // It is not synchronised, and no other thread runs yet. What was set by the environment
+        // stays.
+        unsafe { mi_option_set_default(PURGE_DELAY, self.0) };
+    }
 }
 
 #[cfg(test)]
@@ -32,10 +44,10 @@ mod tests {
         // SAFETY: as above; no other test touches options.
         let delay = || unsafe { libmimalloc_sys::mi_option_get(PURGE_DELAY) };
         let before = delay();
-        keep_freed_memory();
+        PurgeDelay::WORKER.set();
         match std::env::var_os("MIMALLOC_PURGE_DELAY") {
             // mimalloc's default: the option is the one it should be.
-            None => assert_eq!((before, delay()), (1_000, DELAY)),
+            None => assert_eq!((before, delay()), (1_000, PurgeDelay::WORKER.0)),
             Some(_) => assert_eq!(delay(), before),
         }
     }

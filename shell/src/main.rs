@@ -46,6 +46,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use allocator::PurgeDelay;
 use args::{Arguments, Command, Source, SqlArguments};
 use error::ShellError;
 use runner::Runner;
@@ -53,8 +54,11 @@ use shell::{Flow, Shell};
 use terminal::Terminal;
 
 fn main() -> ExitCode {
-    allocator::keep_freed_memory();
     let mut arguments = Arguments::read();
+    match &arguments.command {
+        Some(Command::Worker(_)) => PurgeDelay::WORKER.set(),
+        _ => PurgeDelay::INTERACTIVE.set(),
+    }
     if let Some(Command::Cluster(cluster)) = &arguments.command
         && let Some(sql) = cluster.as_sql()
     {

@@ -282,6 +282,14 @@ pub fn binary() -> &'static Path {
         let mut build = Command::new(env!("CARGO"));
         build.args(["build", "--quiet", "--package", "skewer-shell"]);
         build.current_dir(env!("CARGO_MANIFEST_DIR"));
+        // What cargo sets for tests would be read by build scripts of dependencies, ring's for one,
+        // and they and all that uses them would be built anew: now, and by the next cargo again.
+        for (variable, _) in std::env::vars_os() {
+            let name = variable.to_string_lossy();
+            if name.starts_with("CARGO_MANIFEST_") || name.starts_with("CARGO_PKG_") {
+                build.env_remove(&variable);
+            }
+        }
         build.arg("--target-dir").arg(built.parent().unwrap());
         if built.ends_with("release") {
             build.arg("--release");

@@ -49,6 +49,7 @@ use datafusion::prelude::SessionContext;
 use futures::StreamExt;
 use skewer::Session;
 
+use crate::allocator::give_back_as_workers_do;
 use crate::corpus::Corpus;
 use crate::document::publish;
 use crate::error::BenchError;
@@ -149,6 +150,9 @@ const COPIES: usize = 4;
 
 /// Runs the experiment and publishes its results, or is one of its processes.
 pub fn run(arguments: &Arguments) -> Result<(), BenchError> {
+    if let Some(Process::Worker(_)) = arguments.process {
+        give_back_as_workers_do();
+    }
     let runtime = tokio::runtime::Runtime::new()?;
     let outcome = runtime.block_on(async {
         match &arguments.process {
