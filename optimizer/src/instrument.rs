@@ -177,9 +177,38 @@ impl Instrumentation<'_> {
             fragment_id,
             parent_fragment_id: parent,
             tasks: (tasks * root.output_partitioning().partition_count()) as i64,
-            plan: displayable(root.as_ref()).indent(false).to_string(),
+            plan: self.text_of(root),
         });
         fragment_id
+    }
+
+    /// The operators from `root` down to where other fragments begin, as indented text.
+    fn text_of(&self, root: &Arc<dyn ExecutionPlan>) -> String {
+        let mut text = String::new();
+        self.write(root, 0, &mut text);
+        text
+    }
+
+    fn write(&self, plan: &Arc<dyn ExecutionPlan>, depth: usize, text: &mut String) {
+        let cut = self.cut(plan);
+        // Those that get no number, as in `wrap`.
+        let is_numbered = !plan.is::<OutputRecordsExec>() && !matches!(cut, Some(Cut::Root));
+        if is_numbered {
+            let shown = match &cut {
+                Some(Cut::Leaf(original)) => original,
+                _ => plan,
+            };
+            let line = displayable(shown.as_ref()).one_line().to_string();
+            text.push_str(&"  ".repeat(depth));
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+        if matches!(cut, Some(Cut::Exchange { .. })) || is_exchange(plan.as_ref()) {
+            return;
+        }
+        for child in plan.children() {
+            self.write(child, depth + usize::from(is_numbered), text);
+        }
     }
 
     fn cut(&self, plan: &Arc<dyn ExecutionPlan>) -> Option<Cut> {

@@ -40,6 +40,9 @@ enum Action {
         /// How long the token is good, as 30m, 24h or 7d
         #[arg(long, value_name = "TIME", default_value = "24h", value_parser = lifetime)]
         expires: Duration,
+        /// Renew the certificate of the worker with this number, which has joined before
+        #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+        worker: Option<u32>,
     },
     /// Turn a worker out: its certificate is not accepted any more
     Revoke {
@@ -131,6 +134,7 @@ pub fn run(arguments: &ClusterArguments) -> Result<(), ShellError> {
             data,
             address,
             expires,
+            worker,
         } => {
             let cluster = open(data)?;
             let address = match (address, cluster.address()) {
@@ -138,17 +142,21 @@ pub fn run(arguments: &ClusterArguments) -> Result<(), ShellError> {
                 (None, Some(known)) if !is_unspecified(&known) => known,
                 (None, known) => return Err(ShellError::Usage(no_address(known.as_deref()))),
             };
-            let token = cluster.token(&address, SystemTime::now(), *expires)?;
+            let now = SystemTime::now();
+            let token = match worker {
+                None => cluster.token(&address, now, *expires)?,
+                Some(worker) => {
+                    let worker = known(&cluster, *worker)?;
+                    cluster.renewal_token(worker, &address, now, *expires)?
+                }
+            };
             let mut out = io::stdout().lock();
             writeln!(out, "{token}")?;
             Ok(())
         }
         Action::Revoke { worker, data } => {
             let cluster = open(data)?;
-            let node = NodeId(*worker);
-            if !cluster.workers()?.contains(&node) {
-                return Err(ShellError::Usage(format!("there is no {node}")));
-            }
+            let node = known(&cluster, *worker)?;
             Ok(cluster.revocations().add(Revocation::Node(node))?)
         }
         // It is SQL.
@@ -182,6 +190,15 @@ fn open(data: &std::path::Path) -> Result<ClusterDirectory, ShellError> {
         )));
     }
     Ok(ClusterDirectory::open(&directory)?)
+}
+
+/// The worker with this number.
+fn known(cluster: &ClusterDirectory, worker: u32) -> Result<NodeId, ShellError> {
+    let node = NodeId(worker);
+    match cluster.workers()?.contains(&node) {
+        true => Ok(node),
+        false => Err(ShellError::Usage(format!("there is no {node}"))),
+    }
 }
 
 fn is_unspecified(address: &str) -> bool {

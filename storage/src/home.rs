@@ -109,6 +109,22 @@ impl HomeDirectory {
         }
     }
 
+    /// Whether it can be that of a node that has lost its identity, and is certified again: it is
+    /// the node's, or nobody's.
+    ///
+    /// # Errors
+    /// [`StorageError::Invalid`] if it belongs to another node. [`StorageError::Corrupt`] if it has
+    /// segments and nothing says whose they are.
+    pub fn must_be_of(&self, node: u32) -> Result<()> {
+        match owner(&*self.options.disk, &self.path)? {
+            Some(owner) if owner.node != node => Err(StorageError::invalid(format_args!(
+                "{} belongs to node {owner}, not to node {node}",
+                self.path.display(),
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     /// Opens it as that of a node.
     ///
     /// # Errors

@@ -142,6 +142,13 @@ impl Cluster {
         self.wait_for(number, &MemberState::Alive);
     }
 
+    /// Starts a worker again with a token that renews its certificate.
+    pub fn renew_worker(&mut self, number: u32, token: &str) {
+        let child = self.spawn(number, &["--join", token.trim()]);
+        *self.slot(number) = Some(child);
+        self.wait_for(number, &MemberState::Alive);
+    }
+
     fn spawn(&self, number: u32, arguments: &[&str]) -> Child {
         let log = File::options()
             .create(true)

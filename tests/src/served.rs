@@ -29,11 +29,16 @@ impl Served {
 
     /// The same, after `prepare` has done something to the directory.
     pub fn with(prepare: impl FnOnce(&Path)) -> Served {
+        Served::on("127.0.0.1:0", prepare)
+    }
+
+    /// The same, on an address of one's own choice.
+    pub fn on(listen: &str, prepare: impl FnOnce(&Path)) -> Served {
         let directory = tempfile::tempdir().unwrap();
         let database = Database::open(directory.path()).unwrap();
         prepare(directory.path());
         let mut options = ServerOptions::new(directory.path());
-        options.listen = "127.0.0.1:0".to_owned();
+        options.listen = listen.to_owned();
         options.drain = Duration::from_secs(30);
         let (stop, stopped) = oneshot::channel::<()>();
         let (listening, address) = std::sync::mpsc::channel();

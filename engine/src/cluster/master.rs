@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use async_trait::async_trait;
 use datafusion::common::{Result as DFResult, exec_err, not_impl_err};
@@ -85,7 +85,8 @@ impl Master {
         let trust = trust.with_tokens(directory.tokens());
         let listen = resolve(&options.listen)?;
         let net = options.net.clone();
-        let (node, lifelines) = Node::bind_master(listen, directory.credentials()?, trust, net)?;
+        let credentials = directory.renewed_credentials(SystemTime::now())?;
+        let (node, lifelines) = Node::bind_master(listen, credentials, trust, net)?;
         let address = node.local_address()?;
         directory.set_address(&address.to_string())?;
         let mut known = Vec::new();

@@ -13,8 +13,8 @@ use skewer_cluster::queries::WorkerQueries;
 use skewer_cluster::write::{RowIds, SegmentPlace};
 use skewer_cluster::{NodeOptions, NodeTasks};
 use skewer_net::identity::{
-    Clock, Credentials, JoinToken, NodeId, PeerIdentity, Revocations, SystemClock, Trust,
-    random_number,
+    Clock, Credentials, IdentityError, JoinToken, NodeId, PeerIdentity, Revocations, SystemClock,
+    Trust, random_number,
 };
 use skewer_net::{CallHandler, NetError, NetOptions, Node, PeerAddress, Services, join};
 use skewer_profiling::{Retention, SysTables};
@@ -156,16 +156,20 @@ impl Worker {
             (Some(token), false) => {
                 let directory = directory()?;
                 // A token is good for one worker: it is not spent on one that cannot start.
-                directory.must_be_free()?;
+                match token.renews {
+                    None => directory.must_be_free()?,
+                    Some(worker) => directory.must_be_of(worker.0)?,
+                }
                 options.net.can_listen(resolve(&options.listen)?)?;
                 runtime.block_on(enter(token, &options, &identity))?;
                 directory
             }
-            (Some(_), true) => {
-                let data = options.data.display();
-                return Err(Error::Invalid(format!(
-                    "the worker in {data} has joined a cluster already: start it without a token"
-                )));
+            (Some(token), true) => {
+                may_renew(token, &options, &identity)?;
+                let directory = directory()?;
+                options.net.can_listen(resolve(&options.listen)?)?;
+                runtime.block_on(enter(token, &options, &identity))?;
+                directory
             }
             (None, true) => directory()?,
             (None, false) => {
@@ -319,6 +323,26 @@ impl Worker {
 }
 
 /// Joins with a token; keeps the certificate and where the master is.
+/// Whether a worker that has joined may use a token: one that renews its own certificate.
+fn may_renew(token: &JoinToken, options: &WorkerOptions, identity: &Path) -> Result<(), Error> {
+    let own = Credentials::load(identity).map_err(NetError::from)?;
+    let own = own.identity();
+    match token.renews {
+        Some(worker) if worker == own.node => Ok(()),
+        Some(worker) => Err(NetError::from(IdentityError::TokenOfOther {
+            expected: worker,
+            found: own.node,
+        })
+        .into()),
+        None => Err(Error::Invalid(format!(
+            "the worker in {} has joined a cluster already: start it without a token, or renew its \
+             certificate with one of `skewer cluster token --worker {}`",
+            options.data.display(),
+            own.node.0
+        ))),
+    }
+}
+
 async fn enter(token: &JoinToken, options: &WorkerOptions, identity: &Path) -> Result<(), Error> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let joined = join(token, options.name.as_deref(), &options.net, &clock).await?;

@@ -6,8 +6,10 @@ use std::time::{Duration, SystemTime};
 use rcgen::{CertificateParams, KeyPair};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use x509_parser::time::ASN1Time;
 
 use super::authority::{Authority, cluster_of};
+use super::clock::unix_seconds;
 use super::error::IdentityError;
 use super::node::{NodeId, PeerIdentity};
 use super::private_file::{check_private, write_private, write_public};
@@ -97,6 +99,18 @@ impl Credentials {
     /// Who the certificate says one is.
     pub fn identity(&self) -> &PeerIdentity {
         &self.identity
+    }
+
+    /// Whether the certificate is valid at a time.
+    ///
+    /// # Errors
+    /// If it is malformed.
+    pub(crate) fn valid_at(&self, time: SystemTime) -> Result<bool, IdentityError> {
+        let (_, parsed) = x509_parser::parse_x509_certificate(&self.certificate)
+            .map_err(IdentityError::malformed)?;
+        let seconds = i64::try_from(unix_seconds(time)).map_err(IdentityError::malformed)?;
+        let time = ASN1Time::from_timestamp(seconds).map_err(IdentityError::malformed)?;
+        Ok(parsed.validity().is_valid_at(time))
     }
 
     /// The certificate of the cluster's authority.

@@ -85,6 +85,27 @@ impl ClusterDirectory {
         Credentials::load(&self.path)
     }
 
+    /// The master's own credentials, which are made anew if they are not valid at `now` or more
+    /// than half of their time is over.
+    ///
+    /// # Errors
+    /// If their files are damaged, or cannot be written.
+    pub fn renewed_credentials(&self, now: SystemTime) -> Result<Credentials, IdentityError> {
+        let own = self.credentials()?;
+        if own.valid_at(now)? && own.valid_at(now + NODE_LIFETIME / 2)? {
+            return Ok(own);
+        }
+        let renewed = Credentials::issued_by(
+            &self.authority()?,
+            NodeId::MASTER,
+            &own.identity().name,
+            now,
+            NODE_LIFETIME,
+        )?;
+        renewed.write(&self.path)?;
+        Ok(renewed)
+    }
+
     /// The join tokens.
     pub fn tokens(&self) -> TokenStore {
         TokenStore::new(&self.path.join("tokens"))
@@ -126,6 +147,52 @@ impl ClusterDirectory {
         let token = JoinToken::new(address, &authority, now, lifetime);
         self.tokens().add(&token)?;
         Ok(token)
+    }
+
+    /// Makes a token that renews the certificate of a worker, which keeps its number, and so its
+    /// rows.
+    ///
+    /// # Errors
+    /// If there is no such worker, [`IdentityError::Revoked`], or if it cannot be stored.
+    pub fn renewal_token(
+        &self,
+        worker: NodeId,
+        address: &str,
+        now: SystemTime,
+        lifetime: Duration,
+    ) -> Result<JoinToken, IdentityError> {
+        let peer = self.worker(worker)?;
+        self.revocations().check(&peer)?;
+        let authority = load_certificate(&self.path.join("ca.crt"))?;
+        let token = JoinToken::new(address, &authority, now, lifetime).renewing(worker);
+        self.tokens().add(&token)?;
+        Ok(token)
+    }
+
+    /// Certifies a worker that has joined before, under its number. Without a name it keeps its
+    /// own.
+    ///
+    /// # Errors
+    /// If there is no such worker, [`IdentityError::Revoked`], if the request is malformed, or if
+    /// files cannot be written.
+    pub fn renew(
+        &self,
+        worker: NodeId,
+        request: &[u8],
+        name: Option<&str>,
+        now: SystemTime,
+    ) -> Result<CertificateDer<'static>, IdentityError> {
+        let peer = self.worker(worker)?;
+        self.revocations().check(&peer)?;
+        let name = name.unwrap_or(&peer.name);
+        let certificate = self
+            .authority()?
+            .issue(request, worker, name, now, NODE_LIFETIME)?;
+        write_public(
+            &self.certificate_of(worker),
+            pem("CERTIFICATE", &certificate).as_bytes(),
+        )?;
+        Ok(certificate)
     }
 
     /// Certifies a new worker under the next free number. Without a name it is `worker-<n>`.
@@ -200,8 +267,11 @@ impl ClusterDirectory {
     /// # Errors
     /// If there is no such worker.
     pub fn worker(&self, node: NodeId) -> Result<PeerIdentity, IdentityError> {
-        let path = self.path.join("workers").join(format!("{}.crt", node.0));
-        PeerIdentity::of(&load_certificate(&path)?)
+        PeerIdentity::of(&load_certificate(&self.certificate_of(node))?)
+    }
+
+    fn certificate_of(&self, worker: NodeId) -> PathBuf {
+        self.path.join("workers").join(format!("{}.crt", worker.0))
     }
 }
 
@@ -210,6 +280,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::super::credentials::key_and_request;
+    use super::super::revocation::Revocation;
     use super::*;
 
     #[test]
@@ -251,6 +322,58 @@ mod tests {
         assert_eq!(cluster.worker(NodeId(3)).unwrap().name, "worker-3");
         assert_eq!(cluster.workers().unwrap().len(), 3);
         assert!(cluster.worker(NodeId(4)).is_err());
+    }
+
+    #[test]
+    fn a_worker_that_is_certified_again_keeps_its_number_and_its_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let long_ago = SystemTime::now() - 2 * NODE_LIFETIME;
+        let cluster = ClusterDirectory::init(directory.path(), "master", long_ago).unwrap();
+        let (_, request) = key_and_request().unwrap();
+        cluster.admit(&request, Some("host-a"), long_ago).unwrap();
+        let now = SystemTime::now();
+        let first = cluster.worker(NodeId(1)).unwrap();
+        cluster.renew(NodeId(1), &request, None, now).unwrap();
+        let renewed = cluster.worker(NodeId(1)).unwrap();
+        assert_eq!((renewed.node, &*renewed.name), (NodeId(1), "host-a"));
+        assert_ne!(renewed.serial, first.serial);
+        assert!(cluster.renew(NodeId(2), &request, None, now).is_err());
+        let revoked = Revocation::Node(NodeId(1));
+        cluster.revocations().add(revoked).unwrap();
+        assert!(matches!(
+            cluster.renew(NodeId(1), &request, None, now),
+            Err(IdentityError::Revoked { .. })
+        ));
+        let hour = Duration::from_secs(3600);
+        assert!(matches!(
+            cluster.renewal_token(NodeId(1), "db:1", now, hour),
+            Err(IdentityError::Revoked { .. })
+        ));
+        assert_eq!(cluster.workers(), Ok(vec![NodeId(1)]));
+    }
+
+    #[test]
+    fn the_master_s_certificate_is_made_anew_when_half_of_its_time_is_over() {
+        let directory = tempfile::tempdir().unwrap();
+        let made = SystemTime::now();
+        let cluster = ClusterDirectory::init(directory.path(), "main", made).unwrap();
+        let serial = |now| {
+            let credentials = cluster.renewed_credentials(now).unwrap();
+            assert_eq!(credentials.identity().name, "main");
+            assert_eq!(credentials.identity().node, NodeId::MASTER);
+            assert!(credentials.valid_at(now).unwrap());
+            credentials.identity().serial.clone()
+        };
+        let day = Duration::from_secs(24 * 3600);
+        let first = serial(made);
+        assert_eq!(serial(made + NODE_LIFETIME / 2 - day), first);
+        let second = serial(made + NODE_LIFETIME / 2 + day);
+        assert_ne!(second, first);
+        // Also one that was made while the clock was wrong.
+        let third = serial(made);
+        assert_ne!(third, second);
+        assert_eq!(serial(made), third);
+        assert_ne!(serial(made + 2 * NODE_LIFETIME), third);
     }
 
     #[test]

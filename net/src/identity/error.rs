@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
+use super::node::NodeId;
+
 /// What is wrong with a certificate, a token, or the files they are kept in. Its text is a
 /// sentence for the person who has to do something about it.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -11,8 +13,9 @@ use thiserror::Error;
 pub enum IdentityError {
     /// Its time is over.
     #[error(
-        "the certificate of {peer} expired at {at}: let it join again with a new token, or compare \
-         the clocks of both machines"
+        "the certificate of {peer} expired at {at}: the master renews its own when it starts, a \
+         worker's is renewed by `skewer worker --join` with a token of `skewer cluster token \
+         --worker N`; or compare the clocks of both machines"
     )]
     Expired {
         /// Whose.
@@ -88,6 +91,15 @@ pub enum IdentityError {
     /// A token that another worker, or an earlier attempt, has used.
     #[error("the join token has been used already; each is good for one worker: ask for a new one")]
     TokenUsed,
+
+    /// A token that renews the certificate of another worker than the one that shows it.
+    #[error("the join token renews the certificate of {expected}, and this is {found}")]
+    TokenOfOther {
+        /// Whom it is for.
+        expected: NodeId,
+        /// Who has it.
+        found: NodeId,
+    },
 
     /// Whoever answers at the token's address is not who made it.
     #[error("the master at {address} is not the one that made the join token")]

@@ -18,7 +18,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use super::clock::unix_seconds;
 use super::error::IdentityError;
-use super::node::{hex, random_bytes};
+use super::node::{NodeId, hex, random_bytes};
 use super::private_file::write_private;
 
 /// The URI in the certificate of somebody who has yet to join.
@@ -29,10 +29,10 @@ pub const TOKEN_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
 /// So that people recognise one.
 const PREFIX: &str = "skewer-join-";
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const CHECKSUM: usize = 4;
-/// Version, expiry, fingerprint, secret.
-const FIXED: usize = 1 + 8 + 32 + 32;
+/// Version, expiry, fingerprint, secret, number.
+const FIXED: usize = 1 + 8 + 32 + 32 + 4;
 /// A DNS name has at most 253 bytes.
 const LONGEST_ADDRESS: usize = 300;
 
@@ -45,6 +45,8 @@ pub struct JoinToken {
     pub authority: [u8; 32],
     /// Seconds since 1970.
     pub expires_at: u64,
+    /// The worker whose certificate it renews; `None` if it is for a new worker.
+    pub renews: Option<NodeId>,
     secret: [u8; 32],
 }
 
@@ -66,7 +68,17 @@ impl JoinToken {
             address: address.to_owned(),
             authority: fingerprint(authority),
             expires_at: unix_seconds(now).saturating_add(lifetime.as_secs()),
+            renews: None,
             secret: random_bytes(),
+        }
+    }
+
+    /// The same for a worker that has joined before.
+    #[must_use]
+    pub fn renewing(self, worker: NodeId) -> Self {
+        Self {
+            renews: Some(worker),
+            ..self
         }
     }
 
@@ -115,6 +127,7 @@ impl fmt::Display for JoinToken {
         bytes.extend(self.expires_at.to_le_bytes());
         bytes.extend(self.authority);
         bytes.extend(self.secret);
+        bytes.extend(self.renews.map_or(0, |worker| worker.0).to_le_bytes());
         bytes.extend(self.address.as_bytes());
         bytes.extend(&digest(&SHA256, &bytes).as_ref()[..CHECKSUM]);
         write!(f, "{PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes))
@@ -142,9 +155,15 @@ impl FromStr for JoinToken {
             address: String::from_utf8(address.to_vec()).map_err(|_| damaged())?,
             authority: part(9),
             expires_at: u64::from_le_bytes(std::array::from_fn(|i| fixed[1 + i])),
+            renews: worker(u32::from_le_bytes(std::array::from_fn(|i| fixed[73 + i]))),
             secret: part(41),
         })
     }
+}
+
+/// The worker with this number; 0 is the master's.
+fn worker(number: u32) -> Option<NodeId> {
+    Some(NodeId(number)).filter(|node| !node.is_master())
 }
 
 /// SHA-256 of a certificate.
@@ -187,15 +206,24 @@ impl TokenStore {
         std::fs::create_dir_all(&self.directory)
             .map_err(|error| IdentityError::file(&self.directory, error))?;
         let path = self.open(&token.hash()?);
-        write_private(&path, token.expires_at.to_string().as_bytes())
+        let mut text = token.expires_at.to_string();
+        if let Some(worker) = token.renews {
+            text.push_str(&format!(" {}", worker.0));
+        }
+        write_private(&path, text.as_bytes())
     }
 
-    /// Whether a token is good now.
+    /// Whether a token is good now. Gives the worker whose certificate it renews, `None` for a new
+    /// one.
     ///
     /// # Errors
     /// [`IdentityError::TokenUnknown`], [`IdentityError::TokenUsed`] or
     /// [`IdentityError::TokenExpired`] if not.
-    pub fn check(&self, hash: &TokenHash, now: SystemTime) -> Result<(), IdentityError> {
+    pub fn check(
+        &self,
+        hash: &TokenHash,
+        now: SystemTime,
+    ) -> Result<Option<NodeId>, IdentityError> {
         let path = self.open(hash);
         let text = match std::fs::read_to_string(&path) {
             Ok(text) => text,
@@ -205,23 +233,31 @@ impl TokenStore {
             }
             Err(error) => return Err(IdentityError::file(&path, error)),
         };
-        let expires_at: u64 = text
-            .trim()
-            .parse()
-            .map_err(|error| IdentityError::file(&path, error))?;
+        let damaged = |error| IdentityError::file(&path, error);
+        let (expires_at, renews) = match text.trim().split_once(' ') {
+            Some((expires_at, number)) => (expires_at, number.parse().map_err(damaged)?),
+            None => (text.trim(), 0),
+        };
+        let expires_at: u64 = expires_at.parse().map_err(damaged)?;
         if expires_at <= unix_seconds(now) {
             return Err(IdentityError::TokenExpired);
         }
-        Ok(())
+        Ok(worker(renews))
     }
 
-    /// Uses a token up. Of several at the same time exactly one succeeds.
+    /// Uses a token up; gives what [`TokenStore::check`] does. Of several at the same time exactly
+    /// one succeeds.
     ///
     /// # Errors
     /// As [`TokenStore::check`].
-    pub fn redeem(&self, hash: &TokenHash, now: SystemTime) -> Result<(), IdentityError> {
-        self.check(hash, now)?;
-        std::fs::rename(self.open(hash), self.used(hash)).map_err(|_| IdentityError::TokenUsed)
+    pub fn redeem(
+        &self,
+        hash: &TokenHash,
+        now: SystemTime,
+    ) -> Result<Option<NodeId>, IdentityError> {
+        let renews = self.check(hash, now)?;
+        std::fs::rename(self.open(hash), self.used(hash)).map_err(|_| IdentityError::TokenUsed)?;
+        Ok(renews)
     }
 
     fn open(&self, hash: &TokenHash) -> PathBuf {
@@ -260,6 +296,9 @@ mod tests {
         let read: JoinToken = format!(" {token}\n").parse().unwrap();
         assert_eq!(read, token);
         assert_eq!(read.hash().unwrap(), token.hash().unwrap());
+        assert_eq!(read.renews, None);
+        let token = token.renewing(NodeId(70_000));
+        assert_eq!(token.to_string().parse(), Ok(token));
     }
 
     proptest! {
@@ -281,6 +320,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let store = TokenStore::new(directory.path());
         let (first, second) = (token(60), token(60));
+        let third = token(60).renewing(NodeId(7));
         let hash = first.hash().unwrap();
         assert_eq!(
             store.check(&hash, at(1_000)),
@@ -288,7 +328,8 @@ mod tests {
         );
         store.add(&first).unwrap();
         store.add(&second).unwrap();
-        assert_eq!(store.redeem(&hash, at(1_059)), Ok(()));
+        store.add(&third).unwrap();
+        assert_eq!(store.redeem(&hash, at(1_059)), Ok(None));
         assert_eq!(
             store.redeem(&hash, at(1_059)),
             Err(IdentityError::TokenUsed)
@@ -298,6 +339,9 @@ mod tests {
             store.redeem(&hash, at(1_060)),
             Err(IdentityError::TokenExpired)
         );
+        let hash = third.hash().unwrap();
+        assert_eq!(store.check(&hash, at(1_059)), Ok(Some(NodeId(7))));
+        assert_eq!(store.redeem(&hash, at(1_059)), Ok(Some(NodeId(7))));
     }
 
     #[test]

@@ -125,7 +125,8 @@ impl CallerCheck {
                 // The handshake's signature proves that the joiner has the key.
                 let tokens = self.trust.tokens.as_ref();
                 let tokens = tokens.ok_or(IdentityError::TokenUnknown)?;
-                tokens.check(&TokenHash::of(&public_key), self.trust.clock.now())
+                let now = self.trust.clock.now();
+                tokens.check(&TokenHash::of(&public_key), now).map(|_| ())
             }
             Holder::Node(peer) => {
                 self.chain
@@ -360,7 +361,10 @@ pub enum Refusal {
     #[error("it answers nobody without a certificate of its cluster")]
     NoCertificate,
     /// Ours has expired, or one of the clocks is wrong.
-    #[error("our certificate has expired, or one of the two clocks is wrong")]
+    #[error(
+        "our certificate has expired, which a token of `skewer cluster token --worker N` mends, or \
+         one of the two clocks is wrong"
+    )]
     Expired,
     /// Ours has been revoked.
     #[error("our certificate has been revoked")]

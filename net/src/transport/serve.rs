@@ -114,15 +114,21 @@ async fn admit(
     let authority = node.credentials.authority.clone();
     let admitted = tokio::task::spawn_blocking(move || {
         // Used up first: a crash in between costs a token, not the promise that it is good once.
-        directory.tokens().redeem(&hash, now)?;
-        directory.admit(&request, name.as_deref(), now)
+        let name = name.as_deref();
+        match directory.tokens().redeem(&hash, now)? {
+            None => directory.admit(&request, name, now),
+            Some(worker) => {
+                let certificate = directory.renew(worker, &request, name, now)?;
+                Ok((worker, certificate))
+            }
+        }
     });
     let admitted = admitted
         .await
         .map_err(|error| internal_datafusion_err!("{error}"))?;
     let (number, certificate) =
         admitted.map_err(|error| DataFusionError::External(Box::new(error)))?;
-    tracing::info!(worker = number.0, "a worker has joined");
+    tracing::info!(worker = number.0, "a worker has been certified");
     let mut body = Writer::default();
     body.u32(number.0);
     body.bytes(&authority);

@@ -212,6 +212,27 @@ async fn what_crosses_between_processes_is_counted_by_sender_and_receiver() {
                        ORDER BY stats.worker_id";
         let scanned = query(&session, scanned).await.unwrap();
         assert_eq!(scanned.len(), 3, "{level}: {scanned:?}");
+        // Fragments are a tree whose root makes the result; the scan's runs on all workers.
+        let fragments = "SELECT count(*) FILTER (WHERE fragments.parent_fragment_id IS NULL),
+                                count(*) FILTER (WHERE consumers.fragment_id IS NOT NULL) > 1,
+                                count(*) - count(DISTINCT fragments.fragment_id)
+                         FROM sys.fragments AS fragments LEFT JOIN sys.fragments AS consumers
+                           ON fragments.query_id = consumers.query_id
+                          AND fragments.parent_fragment_id = consumers.fragment_id
+                         WHERE fragments.query_id = last_query_id()";
+        assert_eq!(
+            query(&session, fragments).await.unwrap(),
+            ["1|true|0"],
+            "{level}"
+        );
+        let scan = "SELECT min(tasks) >= 3, count(*) FROM sys.fragments
+                    WHERE query_id = last_query_id() AND plan LIKE '%DataSourceExec%'";
+        assert_eq!(query(&session, scan).await.unwrap(), ["true|1"], "{level}");
+        // Each operator is in the text of one fragment.
+        let lines = "SELECT sum(length(plan) - length(replace(plan, chr(10), '')))
+                            - (SELECT count(*) FROM sys.operators WHERE query_id = last_query_id())
+                     FROM sys.fragments WHERE query_id = last_query_id()";
+        assert_eq!(query(&session, lines).await.unwrap(), ["0"], "{level}");
         let calls = "SELECT count(DISTINCT worker_id) FROM sys.operator_calls
                      WHERE query_id = last_query_id() AND worker_id > 0";
         let expected = if level == "calls" { "3" } else { "0" };

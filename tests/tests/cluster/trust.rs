@@ -4,10 +4,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use skewer::cluster::{ClusterDirectory, MemberState, NodeId, Revocation};
+use skewer_net::identity::Credentials;
 use skewer_tests::cluster::{Cluster, binary};
+use skewer_tests::contents::query;
 
 /// Runs `skewer` with these arguments to its end.
 fn skewer(arguments: &[&str]) -> Output {
@@ -57,6 +59,7 @@ async fn a_token_lets_one_worker_join_once_and_keys_are_private() {
     assert!(said.contains("is a database"), "{said}");
     let said = refused(&cluster.worker_directory(1), &["--join", &token]);
     assert!(said.contains("has joined a cluster already"), "{said}");
+    assert!(said.contains("skewer cluster token --worker 1"), "{said}");
     let said = refused(&cluster.worker_directory(1), &[]);
     assert!(said.contains("lock") || said.contains("open"), "{said}");
 }
@@ -116,6 +119,75 @@ async fn a_revoked_worker_is_turned_out_and_stays_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_expired_certificate_is_renewed_and_the_worker_keeps_its_rows() {
+    let mut cluster = Cluster::start(2);
+    let session = cluster.session();
+    for sql in [
+        "CREATE TABLE t (a BIGINT)",
+        "INSERT INTO t SELECT value FROM range(10000)",
+    ] {
+        session.sql(sql).await.unwrap().collect().await.unwrap();
+    }
+    cluster.kill(1);
+    let identity = cluster.worker_directory(1).join("identity");
+    let authority = cluster.cluster_directory().authority().unwrap();
+    let day = Duration::from_secs(24 * 3600);
+    let then = SystemTime::now() - 10 * day;
+    let expired = Credentials::issued_by(&authority, NodeId(1), "host-1", then, day).unwrap();
+    expired.write(&identity).unwrap();
+
+    let said = refused(&cluster.worker_directory(1), &[]);
+    assert!(said.contains("expired"), "{said}");
+    assert!(said.contains("skewer cluster token --worker"), "{said}");
+    let data = cluster.master_directory();
+    let token = |worker: &str| {
+        let data = data.to_str().unwrap();
+        let made = skewer(&["cluster", "token", "--data", data, "--worker", worker]);
+        assert!(made.status.success(), "{made:?}");
+        String::from_utf8(made.stdout).unwrap()
+    };
+    // One of another worker is not spent.
+    let other = token("2");
+    let said = refused(&cluster.worker_directory(1), &["--join", &other]);
+    let expected = "renews the certificate of worker 2, and this is worker 1";
+    assert!(said.contains(expected), "{said}");
+    cluster.renew_worker(1, &token("1"));
+    assert_eq!(
+        query(&session, "SELECT count(*), sum(a) FROM t")
+            .await
+            .unwrap(),
+        ["10000|49995000"]
+    );
+
+    // Nor does a worker lose its rows with its identity.
+    cluster.kill(1);
+    std::fs::remove_dir_all(&identity).unwrap();
+    let said = refused(&cluster.worker_directory(1), &["--join", &other]);
+    assert!(said.contains("belongs to node 1"), "{said}");
+    cluster.renew_worker(1, &token("1"));
+    assert_eq!(
+        query(&session, "SELECT count(*), sum(a) FROM t")
+            .await
+            .unwrap(),
+        ["10000|49995000"]
+    );
+
+    let unknown = skewer(&[
+        "cluster",
+        "token",
+        "--data",
+        data.to_str().unwrap(),
+        "--worker",
+        "9",
+    ]);
+    assert!(
+        String::from_utf8(unknown.stderr)
+            .unwrap()
+            .contains("there is no worker 9")
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_worker_of_another_version_is_told_both_versions() {
     let mut cluster = Cluster::start(1);
     cluster.kill(1);
@@ -137,7 +209,7 @@ async fn a_worker_of_another_cluster_or_without_master_says_so() {
     let elsewhere = tempfile::tempdir().unwrap();
     let other = elsewhere.path().join("other");
     let other = ClusterDirectory::init(&other, "master", SystemTime::now()).unwrap();
-    let hour = std::time::Duration::from_secs(3600);
+    let hour = Duration::from_secs(3600);
     let token = other.token(&address.to_string(), SystemTime::now(), hour);
     let token = token.unwrap().to_string();
     let said = refused(&elsewhere.path().join("worker"), &["--join", &token]);

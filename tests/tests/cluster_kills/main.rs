@@ -5,6 +5,7 @@
 
 mod processes;
 
+use std::path::Path;
 use std::time::Duration;
 
 use processes::{Node, Processes};
@@ -22,10 +23,10 @@ fn number(variable: &str, default: u64) -> u64 {
     chosen.map_or(default, |text| text.parse().expect("a number"))
 }
 
-/// A statement that writes; `n` counts them.
-fn statement(random: &mut ChaCha8Rng, n: u64) -> String {
+/// A statement that writes; `n` counts them, `file` has rows of the table.
+fn statement(random: &mut ChaCha8Rng, n: u64, file: &Path) -> String {
     let first = n * 100_000;
-    match random.random_range(0..6) {
+    match random.random_range(0..8) {
         0 | 1 => format!(
             "INSERT INTO t SELECT value, value % 97 FROM generate_series({first}, {})",
             first + random.random_range(1..4000)
@@ -35,6 +36,11 @@ fn statement(random: &mut ChaCha8Rng, n: u64) -> String {
         // A third of what there is, while the others add what does not depend on it: the table
         // stays small however often is killed.
         4 => format!("DELETE FROM t WHERE id % 3 = {}", n % 3),
+        5 => format!("COPY t FROM '{}'", file.display()),
+        6 => format!(
+            "CREATE OR REPLACE TABLE t AS SELECT * FROM t WHERE id % 7 <> {}",
+            n % 7
+        ),
         // Copies are not copied again.
         _ => "INSERT INTO t SELECT id + 50001, v FROM t WHERE id % 5 = 0".to_owned(),
     }
@@ -54,17 +60,21 @@ async fn statements_happen_everywhere_or_nowhere_whoever_is_killed() {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let mut processes = Processes::start(2).await;
     let oracle = Database::in_memory().unwrap().session();
+    let scratch = tempfile::tempdir().unwrap();
+    let file = scratch.path().join("rows.csv");
+    let rows: String = (0..3000).map(|id| format!("{id},{}\n", id % 89)).collect();
+    std::fs::write(&file, format!("id,v\n{rows}")).unwrap();
     let create = "CREATE TABLE t (id BIGINT NOT NULL, v BIGINT)";
     oracle.sql(create).await.unwrap();
     processes.sql(create).await.unwrap();
     let (mut acknowledged, mut undone, mut done_unheard) = (0, 0, 0);
     for n in 1..=number("SKEWER_KILLS", KILLS) {
         // One that nobody disturbs, and one that somebody does.
-        let sql = statement(&mut random, 2 * n);
+        let sql = statement(&mut random, 2 * n, &file);
         processes.sql(&sql).await.unwrap();
         oracle.sql(&sql).await.unwrap();
 
-        let sql = statement(&mut random, 2 * n + 1);
+        let sql = statement(&mut random, 2 * n + 1, &file);
         let before = contents(&oracle).await;
         oracle.sql(&sql).await.unwrap();
         let after = contents(&oracle).await;

@@ -1,9 +1,11 @@
 //! The server as psql sees it.
 
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use skewer_server::Users;
 use skewer_tests::served::Served;
 
 use crate::clients::{Ran, asked, skip};
@@ -227,6 +229,47 @@ fn psql_shows_profiles_and_the_tables_of_sys() {
         "{}",
         ran.stderr
     );
+}
+
+#[test]
+fn psql_reaches_a_server_beyond_loopback_only_encrypted_and_with_a_password() {
+    let test = "psql_reaches_a_server_beyond_loopback_only_encrypted_and_with_a_password";
+    if version(test).is_none() {
+        return;
+    }
+    let served = Served::on("0.0.0.0:0", |directory| {
+        Users::add(directory, "ada", "lovelace").unwrap();
+    });
+    let key = std::fs::metadata(served.directory().join("server.key")).unwrap();
+    assert_eq!(key.permissions().mode() & 0o7777, 0o600);
+    let port = served.address.port();
+    let ask = |user: &str, password: &str, options: &str| {
+        let mut psql = Command::new("psql");
+        psql.args(["-X", "-q", "-t", "-A", "-w", "-c", "SELECT current_user"])
+            .arg(format!(
+                "host=127.0.0.1 port={port} user={user} dbname=skewer {options}"
+            ))
+            .env("LC_ALL", "C.UTF-8")
+            .env("PGPASSWORD", password);
+        Ran::from(psql.output().unwrap())
+    };
+    for options in ["sslmode=require", "sslmode=require channel_binding=require"] {
+        assert_eq!(
+            ask("ada", "lovelace", options).success(),
+            "ada\n",
+            "{options}"
+        );
+    }
+    let plain = ask("ada", "lovelace", "sslmode=disable");
+    assert!(
+        plain.stderr.contains("takes only encrypted connections"),
+        "{plain:?}"
+    );
+    for (user, password) in [("ada", "byron"), ("eve", "lovelace"), ("ada", "")] {
+        let refused = ask(user, password, "sslmode=require");
+        assert!(refused.status != Some(0), "{user} {password}: {refused:?}");
+        assert_eq!(refused.stdout, "", "{user} {password}");
+    }
 }
 
 #[test]
