@@ -322,11 +322,18 @@ impl Worker {
     }
 }
 
-/// Joins with a token; keeps the certificate and where the master is.
-/// Whether a worker that has joined may use a token: one that renews its own certificate.
+/// Whether a worker that has joined may use a token: one of its cluster that renews its own
+/// certificate. Another cluster's would put that cluster's identity in place of its own.
 fn may_renew(token: &JoinToken, options: &WorkerOptions, identity: &Path) -> Result<(), Error> {
-    let own = Credentials::load(identity).map_err(NetError::from)?;
-    let own = own.identity();
+    let credentials = Credentials::load(identity).map_err(NetError::from)?;
+    let own = credentials.identity();
+    if !token.is_of(credentials.authority()) {
+        let data = options.data.display();
+        return Err(Error::Invalid(format!(
+            "the join token is of another cluster than the worker in {data}, which is of cluster {}",
+            own.cluster
+        )));
+    }
     match token.renews {
         Some(worker) if worker == own.node => Ok(()),
         Some(worker) => Err(NetError::from(IdentityError::TokenOfOther {
@@ -343,6 +350,7 @@ fn may_renew(token: &JoinToken, options: &WorkerOptions, identity: &Path) -> Res
     }
 }
 
+/// Joins with a token; keeps the certificate and where the master is.
 async fn enter(token: &JoinToken, options: &WorkerOptions, identity: &Path) -> Result<(), Error> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let joined = join(token, options.name.as_deref(), &options.net, &clock).await?;

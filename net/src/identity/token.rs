@@ -82,6 +82,11 @@ impl JoinToken {
         }
     }
 
+    /// Whether the cluster of this authority has made it.
+    pub fn is_of(&self, authority: &CertificateDer<'_>) -> bool {
+        self.authority == fingerprint(authority)
+    }
+
     /// What the master keeps of it.
     ///
     /// # Errors

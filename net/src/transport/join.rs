@@ -14,7 +14,6 @@ use crate::frame::body::{Reader, Writer};
 use crate::frame::{FrameError, FrameKind};
 use crate::identity::clock::unix_seconds;
 use crate::identity::credentials::key_and_request;
-use crate::identity::token::fingerprint;
 use crate::identity::verify::Refusal;
 use crate::identity::{Clock, Credentials, IdentityError, JoinToken, tls};
 
@@ -95,7 +94,7 @@ pub async fn join(
     })??;
     let (authority, certificate) =
         certificates(&reply.payload).map_err(|error| answer.wrong(error))?;
-    if fingerprint(&authority) != token.authority {
+    if !token.is_of(&authority) {
         return Err(IdentityError::NotTheTokensMaster {
             address: token.address.clone(),
         }

@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use skewer::cluster::{ClusterDirectory, MemberState, NodeId, Revocation};
+use skewer::cluster::{ClusterDirectory, JoinToken, MemberState, NodeId, Revocation};
 use skewer_net::identity::Credentials;
 use skewer_tests::cluster::{Cluster, binary};
 use skewer_tests::contents::query;
@@ -146,18 +146,26 @@ async fn an_expired_certificate_is_renewed_and_the_worker_keeps_its_rows() {
         assert!(made.status.success(), "{made:?}");
         String::from_utf8(made.stdout).unwrap()
     };
+    let rows = async || {
+        query(&session, "SELECT count(*), sum(a) FROM t")
+            .await
+            .unwrap()
+    };
+    // One of another cluster, for the worker of the same number there, changes nothing.
+    let elsewhere = tempfile::tempdir().unwrap();
+    let foreign = ClusterDirectory::init(elsewhere.path(), "master", SystemTime::now()).unwrap();
+    let foreign = foreign.authority().unwrap();
+    let foreign = JoinToken::new("127.0.0.1:1", foreign.certificate(), SystemTime::now(), day);
+    let foreign = foreign.renewing(NodeId(1)).to_string();
+    let said = refused(&cluster.worker_directory(1), &["--join", &foreign]);
+    assert!(said.contains("is of another cluster"), "{said}");
     // One of another worker is not spent.
     let other = token("2");
     let said = refused(&cluster.worker_directory(1), &["--join", &other]);
     let expected = "renews the certificate of worker 2, and this is worker 1";
     assert!(said.contains(expected), "{said}");
     cluster.renew_worker(1, &token("1"));
-    assert_eq!(
-        query(&session, "SELECT count(*), sum(a) FROM t")
-            .await
-            .unwrap(),
-        ["10000|49995000"]
-    );
+    assert_eq!(rows().await, ["10000|49995000"]);
 
     // Nor does a worker lose its rows with its identity.
     cluster.kill(1);
@@ -165,12 +173,7 @@ async fn an_expired_certificate_is_renewed_and_the_worker_keeps_its_rows() {
     let said = refused(&cluster.worker_directory(1), &["--join", &other]);
     assert!(said.contains("belongs to node 1"), "{said}");
     cluster.renew_worker(1, &token("1"));
-    assert_eq!(
-        query(&session, "SELECT count(*), sum(a) FROM t")
-            .await
-            .unwrap(),
-        ["10000|49995000"]
-    );
+    assert_eq!(rows().await, ["10000|49995000"]);
 
     let unknown = skewer(&[
         "cluster",
