@@ -6,7 +6,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime};
 
-use skewer::cluster::{ClusterDirectory, Member, MemberState, NodeId};
+use skewer::cluster::{ClusterDirectory, Member, MemberState, NetOptions, NodeId};
 use skewer::{ClusterOptions, Database, DatabaseBuilder, Session};
 use tempfile::TempDir;
 
@@ -20,6 +20,8 @@ pub struct Cluster {
     /// By number, from 1; `None` once it was killed.
     workers: Vec<Option<Child>>,
     prepare: Prepare,
+    /// How long a node may be silent, if not as long as usual.
+    patience: Option<Duration>,
     directory: TempDir,
 }
 
@@ -52,21 +54,37 @@ impl Cluster {
         options: impl FnOnce(DatabaseBuilder) -> DatabaseBuilder,
         prepare: impl Fn(u32, &mut Command) + 'static,
     ) -> Cluster {
-        let directory = tempfile::tempdir().unwrap();
-        let data = directory.path().join("master");
-        let cluster = ClusterOptions::directory_of(&data);
-        ClusterDirectory::init(&cluster, "master", SystemTime::now()).unwrap();
-        let mut cluster = Cluster {
-            database: None,
-            workers: Vec::new(),
-            prepare: Prepare(Box::new(prepare)),
-            directory,
-        };
+        let mut cluster = Cluster::closed(Box::new(prepare), None);
         cluster.open(options);
         for _ in 0..workers {
             cluster.add_worker();
         }
         cluster
+    }
+
+    /// A master without workers, to whom a node is lost that is silent for so long.
+    pub fn with_patience(
+        patience: Duration,
+        options: impl FnOnce(DatabaseBuilder) -> DatabaseBuilder,
+    ) -> Cluster {
+        let mut cluster = Cluster::closed(Box::new(|_, _| {}), Some(patience));
+        cluster.open(options);
+        cluster
+    }
+
+    /// Its authority alone.
+    fn closed(prepare: Box<PrepareCommand>, patience: Option<Duration>) -> Cluster {
+        let directory = tempfile::tempdir().unwrap();
+        let data = directory.path().join("master");
+        let cluster = ClusterOptions::directory_of(&data);
+        ClusterDirectory::init(&cluster, "master", SystemTime::now()).unwrap();
+        Cluster {
+            database: None,
+            workers: Vec::new(),
+            prepare: Prepare(prepare),
+            patience,
+            directory,
+        }
     }
 
     fn open(&mut self, options: impl FnOnce(DatabaseBuilder) -> DatabaseBuilder) {
@@ -76,7 +94,11 @@ impl Cluster {
             Some(address) => address,
             None => "127.0.0.1:0".to_owned(),
         };
-        let cluster = ClusterOptions::new(&data).listen(listen);
+        let mut cluster = ClusterOptions::new(&data).listen(listen);
+        if let Some(patience) = self.patience {
+            cluster.heartbeat_timeout = patience;
+            cluster.net = impatient(patience);
+        }
         // As many partitions as golden scripts expect.
         let builder = Database::builder().path(data).worker_threads(2);
         let database = options(builder.cluster(cluster)).build().unwrap();
@@ -263,6 +285,15 @@ impl Cluster {
             .close()
             .unwrap();
         self.open(|builder| builder);
+    }
+}
+
+/// How nodes talk that take each other for dead after so long.
+pub fn impatient(patience: Duration) -> NetOptions {
+    NetOptions {
+        idle_timeout: patience,
+        keep_alive: patience / 5,
+        ..NetOptions::default()
     }
 }
 

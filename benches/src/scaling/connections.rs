@@ -132,7 +132,10 @@ fn nodes_of(count: u32) -> Result<Vec<Node>, BenchError> {
         let own = Credentials::issued_by(&authority, NodeId(number), "node", now, day);
         let trust = Trust::new(authority.certificate(), Arc::new(Revocations::in_memory()));
         let here = SocketAddr::from(([127, 0, 0, 1], 0));
-        let options = NetOptions::default();
+        let options = NetOptions {
+            io_threads: 0,
+            ..NetOptions::default()
+        };
         let node = Node::bind(here, own.map_err(wrong)?, trust.map_err(wrong)?, options)?;
         node.serve(Services {
             calls: Some(Arc::new(Answers)),

@@ -308,6 +308,10 @@ impl CallHandler for Calls {
             None => exec_err!("the master is ending"),
         }
     }
+
+    fn is_prompt(&self, method: &str) -> bool {
+        method == calls::WATCH
+    }
 }
 
 /// The members, for the storage that the master itself keeps.

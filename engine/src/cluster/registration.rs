@@ -45,7 +45,8 @@ impl Registration {
         let (ready, registered) = oneshot::channel();
         let (end, mut ended) = mpsc::channel(1);
         let deadline = Instant::now() + wait;
-        let task = tokio::spawn(async move {
+        let io = worker.node.io().clone();
+        let task = io.spawn(async move {
             let error = take_part(&worker, Some(ready), deadline).await;
             // Without a receiver the worker is ending.
             let _ = end.send(error).await;
@@ -164,7 +165,9 @@ async fn registered(
             segments = ids.len(),
             "segments that nobody needs are removed"
         );
-        worker.home.remove(TableId(table), ids);
+        let home = worker.home.clone();
+        let removed = tokio::task::spawn_blocking(move || home.remove(TableId(table), ids)).await;
+        removed.map_err(|error| local(worker, &error))?;
     }
     // Who the others are comes first: whoever waits for us to be ready may send queries at once.
     worker.roster.lock().begin();

@@ -20,11 +20,13 @@ const REVOCATIONS: Duration = Duration::from_millis(500);
 /// When too many files are open, accepting fails at once and would fail again at once.
 const BACK_OFF: Duration = Duration::from_millis(100);
 
-/// Watches for as long as the master is there.
+/// Watches for as long as the master is there, on threads that its own part of queries does not
+/// keep busy: it would take itself for a cluster of silent workers.
 pub(crate) fn start(lifelines: Lifelines, master: &Arc<Inner>) {
-    tokio::spawn(accept(lifelines, Arc::downgrade(master)));
-    tokio::spawn(heartbeats(Arc::downgrade(master)));
-    tokio::spawn(revocations(Arc::downgrade(master)));
+    let io = master.node.io();
+    io.spawn(accept(lifelines, Arc::downgrade(master)));
+    io.spawn(heartbeats(Arc::downgrade(master)));
+    io.spawn(revocations(Arc::downgrade(master)));
 }
 
 /// How long a process may take to read why it cannot take part.

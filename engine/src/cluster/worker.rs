@@ -467,6 +467,10 @@ impl CallHandler for Calls {
             None => exec_err!("the worker is ending"),
         }
     }
+
+    fn is_prompt(&self, method: &str) -> bool {
+        matches!(method, calls::CLOCK | calls::PROGRESS)
+    }
 }
 
 /// The master as a peer of the node.

@@ -1,6 +1,6 @@
 //! Connections from other nodes.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use quinn::crypto::rustls::HandshakeData;
@@ -23,15 +23,41 @@ const MOST_STREAMS: u32 = 1 << 20;
 /// How long a caller of another version may take to read that it is refused.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Answers until the endpoint is closed.
-pub(crate) async fn accept(endpoint: Endpoint, node: Arc<Inner>) {
+/// Answers until the endpoint is closed, or the node gone.
+pub(crate) async fn accept(endpoint: Endpoint, node: Weak<Inner>) {
     while let Some(incoming) = endpoint.accept().await {
-        let node = Arc::clone(&node);
+        let node = Weak::clone(&node);
         tokio::spawn(async move { connection(incoming, node).await });
     }
 }
 
-async fn connection(incoming: Incoming, node: Arc<Inner>) {
+async fn connection(incoming: Incoming, node: Weak<Inner>) {
+    let Some((connection, holder)) = welcome(incoming, &node).await else {
+        return;
+    };
+    let holder = Arc::new(holder);
+    let mut allowed = FIRST_STREAMS;
+    let open = Arc::new(());
+    while let Ok((send, receive)) = connection.accept_bi().await {
+        let (Some(node), holder) = (node.upgrade(), Arc::clone(&holder)) else {
+            return;
+        };
+        let counted = Arc::clone(&open);
+        // Partitions wait for each other: a stream that may not be opened could wait for ever.
+        if Arc::strong_count(&open) > allowed as usize / 2 && allowed < MOST_STREAMS {
+            allowed *= 2;
+            connection.set_max_concurrent_bi_streams(VarInt::from_u32(allowed));
+        }
+        tokio::spawn(async move {
+            serve::answer(node, holder, send, receive).await;
+            drop(counted);
+        });
+    }
+}
+
+/// Makes the connection, if whoever calls may be answered.
+async fn welcome(incoming: Incoming, node: &Weak<Inner>) -> Option<(Connection, Holder)> {
+    let node = node.upgrade()?;
     let address = incoming.remote_address();
     let timeout = node.options.connect_timeout;
     let connecting = async {
@@ -45,19 +71,19 @@ async fn connection(incoming: Incoming, node: Arc<Inner>) {
         Ok(Err(error)) => {
             let refusal = refusal(&error).map(|refusal| refusal.to_string());
             tracing::warn!(%address, %error, ?refusal, "a connection was not made");
-            return;
+            return None;
         }
-        Err(_) => return,
+        Err(_) => return None,
     };
     let Some(holder) = holder(&connection) else {
         // The handshake has checked the certificate; this is a second lock on the same door.
         connection.close(0u32.into(), b"no certificate");
-        return;
+        return None;
     };
     let greeted = tokio::time::timeout(timeout, greet(&connection, &node)).await;
     if !greeted.unwrap_or(false) {
         connection.close(0u32.into(), b"no HELLO");
-        return;
+        return None;
     }
     if let Holder::Node(peer) = &holder {
         tracing::debug!(%peer, %address, "connected");
@@ -67,22 +93,7 @@ async fn connection(incoming: Incoming, node: Arc<Inner>) {
             connection.close(0u32.into(), b"revoked");
         }
     }
-    let holder = Arc::new(holder);
-    let mut allowed = FIRST_STREAMS;
-    let open = Arc::new(());
-    while let Ok((send, receive)) = connection.accept_bi().await {
-        let (node, holder) = (Arc::clone(&node), Arc::clone(&holder));
-        let counted = Arc::clone(&open);
-        // Partitions wait for each other: a stream that may not be opened could wait for ever.
-        if Arc::strong_count(&open) > allowed as usize / 2 && allowed < MOST_STREAMS {
-            allowed *= 2;
-            connection.set_max_concurrent_bi_streams(VarInt::from_u32(allowed));
-        }
-        tokio::spawn(async move {
-            serve::answer(&node, &holder, send, receive).await;
-            drop(counted);
-        });
-    }
+    Some((connection, holder))
 }
 
 /// Whose certificate the handshake has accepted.

@@ -22,7 +22,7 @@
 //! - [`lifeline`]: by which the master knows at once that a worker's process is gone.
 //!
 //! Within: `connect` and `accept` make connections, `stream` puts frames on QUIC streams, `serve`
-//! answers requests, `partitions` reads the partitions of a task.
+//! answers requests, `partitions` reads the partitions of a task, `threads` move the packets.
 
 pub mod channel;
 pub mod join;
@@ -38,6 +38,7 @@ mod connect;
 mod partitions;
 mod serve;
 mod stream;
+mod threads;
 
 pub use channel::QuicResolver;
 pub use join::{Joined, join};

@@ -4,7 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use quinn::{Connection, Endpoint, ServerConfig, TokioRuntime, TransportConfig};
+use quinn::{Connection, Endpoint, ServerConfig, TransportConfig};
+use tokio::runtime::Handle;
 
 use super::accept;
 use super::channel::QuicResolver;
@@ -14,11 +15,15 @@ use super::options::NetOptions;
 use super::peers::{CLOSED_BY_MEMBERSHIP, Peer, PeerAddress, Peers};
 use super::serve;
 use super::services::Services;
+use super::threads::IoThreads;
 use crate::error::NetError;
 use crate::identity::{Credentials, NodeId, PeerIdentity, Revocation, Trust, tls};
 
-/// A node of a cluster. Clones are the same node. Once it serves it lives until
-/// [`Node::shutdown`]; before, until the last clone is dropped.
+/// How long a node waits for others to hear that it ends, and for its own threads.
+const SHUTDOWN: Duration = Duration::from_secs(1);
+
+/// A node of a cluster. Clones are the same node, which ends with [`Node::shutdown`], or when the last
+/// of them is dropped and nothing is being answered any more.
 ///
 /// The order of things: [`Node::bind`] takes the port and can ask others at once; with
 /// [`Node::resolver`] a `Worker`'s sessions are built; [`Node::serve`] begins to answer. Membership
@@ -42,11 +47,14 @@ pub(crate) struct Inner {
     pub(crate) services: OnceLock<Services>,
     /// As the other nodes are told.
     pub(crate) name: String,
+    /// What runs queries.
+    pub(crate) queries: Handle,
+    io: IoThreads,
 }
 
 impl Node {
-    /// Takes the UDP port; 0 lets the operating system choose. Must be called within a tokio
-    /// runtime.
+    /// Takes the UDP port; 0 lets the operating system choose. Must be called within the tokio
+    /// runtime that is to run what others ask for; packets have threads of their own.
     ///
     /// # Errors
     /// [`NetError::Listen`] if the port is taken or not allowed, [`NetError::Identity`] if
@@ -58,18 +66,19 @@ impl Node {
         options: NetOptions,
     ) -> Result<Self, NetError> {
         let (socket, receive_buffer) = options.socket(address)?;
+        let wrong = |error: std::io::Error| NetError::Listen {
+            address,
+            reason: error.to_string(),
+        };
+        let io = IoThreads::start(options.io_threads).map_err(wrong)?;
         let answering = |address: IpAddr| Arc::new(options.answering(address, receive_buffer));
         let server = tls::server(&credentials, &trust, options.version)?;
         let mut server = ServerConfig::with_crypto(Arc::new(server));
         let mut local_server = server.clone();
         server.transport_config(answering(Ipv4Addr::UNSPECIFIED.into()));
         local_server.transport_config(answering(Ipv4Addr::LOCALHOST.into()));
-        let runtime = Arc::new(TokioRuntime);
-        let endpoint = Endpoint::new(options.endpoint(), Some(server), socket, runtime);
-        let endpoint = endpoint.map_err(|error| NetError::Listen {
-            address,
-            reason: error.to_string(),
-        })?;
+        let endpoint = Endpoint::new(options.endpoint(), Some(server), socket, io.quic());
+        let endpoint = endpoint.map_err(wrong)?;
         let name = credentials.identity().to_string();
         Ok(Self {
             inner: Arc::new(Inner {
@@ -82,6 +91,8 @@ impl Node {
                 peers: Peers::default(),
                 services: OnceLock::new(),
                 name,
+                queries: Handle::current(),
+                io,
             }),
         })
     }
@@ -109,6 +120,7 @@ impl Node {
             let taken = listener.local_addr().map_err(wrong)?;
             match Self::bind(taken, credentials.clone(), trust.clone(), options.clone()) {
                 Ok(node) => {
+                    let _within = node.io().enter();
                     let lifelines = Lifelines::new(Arc::clone(&node.inner), listener)?;
                     return Ok((node, lifelines));
                 }
@@ -138,7 +150,14 @@ impl Node {
         let first = self.inner.services.set(services);
         assert!(first.is_ok(), "a node begins to serve once");
         let endpoint = self.inner.endpoint.clone();
-        tokio::spawn(accept::accept(endpoint, Arc::clone(&self.inner)));
+        self.io()
+            .spawn(accept::accept(endpoint, Arc::downgrade(&self.inner)));
+    }
+
+    /// Threads that queries do not use, for what has to be noticed or answered in time. Nothing may
+    /// block them.
+    pub fn io(&self) -> &Handle {
+        self.inner.io.handle()
     }
 
     /// Where it listens.
@@ -193,7 +212,7 @@ impl Node {
     /// If the node cannot be reached, or one of the two refuses the other.
     pub async fn connect(&self, node: NodeId) -> Result<(), NetError> {
         let peer = self.inner.peers.get(node)?;
-        self.inner.connection(&peer).await.map(|_| ())
+        self.inner.connection(&peer).await.map(drop)
     }
 
     /// Asks a node something of the application's. It waits as long as the answer takes; dropping
@@ -257,12 +276,13 @@ impl Node {
         Ok(())
     }
 
-    /// Closes all connections and waits, at most a second, until the others have heard it. The port
-    /// is free when the last clone is dropped.
+    /// Closes all connections and waits, at most a second, until the others have heard it; then ends
+    /// what runs on [`Node::io`], too. The port is free when the last clone is dropped.
     pub async fn shutdown(&self) {
         self.inner.endpoint.close(0u32.into(), b"it was shut down");
         let idle = self.inner.endpoint.wait_idle();
-        let _ = tokio::time::timeout(Duration::from_secs(1), idle).await;
+        let _ = tokio::time::timeout(SHUTDOWN, idle).await;
+        self.inner.io.end(SHUTDOWN).await;
     }
 }
 
@@ -275,10 +295,29 @@ impl Inner {
     }
 
     /// The connection on which a node is asked; made if there is none.
-    pub(crate) async fn connection(&self, peer: &Peer) -> Result<Connection, NetError> {
+    pub(crate) async fn connection(
+        self: &Arc<Self>,
+        peer: &Arc<Peer>,
+    ) -> Result<Connection, NetError> {
         if let Some(reason) = peer.lost_because() {
             return Err(peer.lost(&reason).into());
         }
+        if let Ok(slot) = peer.connection.try_lock()
+            && let Some(connection) = &*slot
+            && connection.close_reason().is_none()
+        {
+            return Ok(connection.clone());
+        }
+        let (node, peer) = (Arc::clone(self), Arc::clone(peer));
+        // There its steps are in time, whatever the caller's thread does between them.
+        let connecting = self
+            .io
+            .handle()
+            .spawn(async move { node.connect(&peer).await });
+        connecting.await.unwrap_or(Err(NetError::ShutDown))
+    }
+
+    async fn connect(&self, peer: &Peer) -> Result<Connection, NetError> {
         let mut slot = peer.connection.lock().await;
         if let Some(connection) = &*slot
             && connection.close_reason().is_none()

@@ -43,6 +43,9 @@ pub struct NetOptions {
     /// through. With more than 6550, ten packets, which quinn hands to the operating system at once,
     /// are more than it takes.
     pub largest_local_payload: u16,
+    /// Threads that move packets and answer heartbeats, apart from those that run queries: one
+    /// moves 0.5 GB/s or more, encrypted. With 0 it is those: for many nodes in one process.
+    pub io_threads: usize,
     /// How batches are compressed that this node sends.
     pub compression: Compression,
     /// The version of the protocol; another one than [`PROTOCOL_VERSION`] only makes sense to be
@@ -62,11 +65,15 @@ impl Default for NetOptions {
             socket_buffer: 8 * MIB,
             largest_payload: 1472,
             largest_local_payload: 6500,
+            io_threads: cores().min(MOST_IO_THREADS),
             compression: Compression::None,
             version: PROTOCOL_VERSION,
         }
     }
 }
+
+/// As many threads fill a network of 25 Gbit/s.
+const MOST_IO_THREADS: usize = 4;
 
 /// How many streams a peer may have open at first; `accept` allows more as they are used. quinn
 /// makes an entry for each that is allowed: a million took seconds, and a thousand workers have
@@ -107,8 +114,7 @@ impl NetOptions {
         receive_buffer: usize,
         peers: usize,
     ) -> TransportConfig {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let window = self.window_among(peers, cores);
+        let window = self.window_among(peers, cores());
         let mut config = self.transport(self.payload_to(address), receive_buffer, window);
         config.keep_alive_interval(Some(self.keep_alive_among(peers)));
         config
@@ -196,6 +202,11 @@ impl NetOptions {
         }
         Ok((socket.into(), buffer))
     }
+}
+
+/// The machine's.
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 fn window(bytes: usize) -> VarInt {

@@ -19,13 +19,21 @@ use super::stream::{Inbound, Outbound, SendError, Unwanted, Whose};
 use super::task_end::TaskEnd;
 use crate::error::NetError;
 use crate::frame::body::{Reader, Writer};
-use crate::frame::{BatchEncoder, FrameKind, RemoteFailure, Request, codec, coordinator, encode};
+use crate::frame::{
+    BatchEncoder, FrameError, FrameKind, RemoteFailure, Request, codec, coordinator, encode,
+};
 use crate::identity::node::Holder;
 use crate::identity::{PeerIdentity, TokenHash};
 
-/// Answers one stream.
-pub(crate) async fn answer(node: &Inner, holder: &Holder, send: SendStream, receive: RecvStream) {
-    let whose = match holder {
+/// Answers one stream. It is read where packets are moved; what it asks for is done where queries
+/// run, unless the answer has to be prompt.
+pub(crate) async fn answer(
+    node: Arc<Inner>,
+    holder: Arc<Holder>,
+    send: SendStream,
+    receive: RecvStream,
+) {
+    let whose = match &*holder {
         Holder::Node(peer) => peer.to_string(),
         Holder::Joiner { .. } => "somebody who wants to join".to_owned(),
     };
@@ -35,10 +43,39 @@ pub(crate) async fn answer(node: &Inner, holder: &Holder, send: SendStream, rece
         // Cut off before anything was asked.
         return;
     };
-    let default = Services::default();
-    let services = node.services.get().unwrap_or(&default);
     let request = Request::decode(&frame);
-    let outcome = match (request, holder) {
+    let calls = node
+        .services
+        .get()
+        .and_then(|services| services.calls.as_ref());
+    let is_prompt = match (&request, calls) {
+        (Ok(Request::Call { method, .. }), Some(calls)) => calls.is_prompt(method),
+        _ => false,
+    };
+    let queries = node.queries.clone();
+    let answering = async move {
+        let default = Services::default();
+        let services = node.services.get().unwrap_or(&default);
+        let outcome = respond(&node, services, &holder, request, question, out).await;
+        // Nobody is left to be told.
+        let (Ok(()) | Err(Unwanted)) = outcome;
+    };
+    match is_prompt {
+        true => answering.await,
+        // It fails where the runtime has been shut down, and then nobody waits.
+        false => drop(queries.spawn(answering).await),
+    }
+}
+
+async fn respond(
+    node: &Inner,
+    services: &Services,
+    holder: &Holder,
+    request: Result<Request, FrameError>,
+    question: Inbound,
+    out: Outbound,
+) -> Result<(), Unwanted> {
+    match (request, holder) {
         (Err(error), _) => fail(out, node, internal_datafusion_err!("{error}")).await,
         (Ok(Request::Join { name, request }), Holder::Joiner { public_key }) => {
             let hash = TokenHash::of(public_key);
@@ -56,9 +93,7 @@ pub(crate) async fn answer(node: &Inner, holder: &Holder, send: SendStream, rece
             Some(worker) => work(out, question, node, worker, request).await,
             None => fail(out, node, refused("this node runs no tasks")).await,
         },
-    };
-    // Nobody is left to be told.
-    let (Ok(()) | Err(Unwanted)) = outcome;
+    }
 }
 
 fn refused(text: &str) -> DataFusionError {
@@ -332,7 +367,7 @@ fn panicked<T>(panic: Box<dyn std::any::Any + Send>) -> Result<T> {
 
 /// Asks a node a question with a short answer.
 pub(crate) async fn ask(
-    node: &Inner,
+    node: &Arc<Inner>,
     peer: &Arc<Peer>,
     kind: FrameKind,
     payload: &[u8],
@@ -358,7 +393,7 @@ pub(crate) async fn ask(
 
 /// Asks a node something of the application's.
 pub(crate) async fn call(
-    node: &Inner,
+    node: &Arc<Inner>,
     peer: &Arc<Peer>,
     method: &str,
     body: Vec<u8>,
@@ -370,7 +405,7 @@ pub(crate) async fn call(
 }
 
 /// Asks a worker for its software's version.
-pub(crate) async fn info(node: &Inner, peer: &Arc<Peer>) -> Result<String, NetError> {
+pub(crate) async fn info(node: &Arc<Inner>, peer: &Arc<Peer>) -> Result<String, NetError> {
     let answer = ask(node, peer, FrameKind::Info, &[]).await?;
     let mut body = Reader::new(FrameKind::Reply, &answer);
     body.text().map_err(|error| NetError::Protocol {

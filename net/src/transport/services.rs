@@ -17,6 +17,12 @@ pub trait CallHandler: Send + Sync {
     /// # Errors
     /// Travel to the caller as [`crate::RemoteFailure`] with this node's name.
     async fn call(&self, peer: &PeerIdentity, method: &str, body: Vec<u8>) -> Result<Vec<u8>>;
+
+    /// Whether `method` is answered however busy the threads are that run queries: on those that
+    /// move packets, which its answer must not block.
+    fn is_prompt(&self, _method: &str) -> bool {
+        false
+    }
 }
 
 /// What a node does for others. Of what is left out, peers are told that there is none.

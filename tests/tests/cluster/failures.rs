@@ -1,12 +1,12 @@
 //! What happens when a process is gone.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::StreamExt;
-use skewer::Error;
 use skewer::cluster::MemberState;
-use skewer_tests::cluster::Cluster;
+use skewer::{Error, WorkerOptions};
+use skewer_tests::cluster::{Cluster, impatient};
 use skewer_tests::contents::query;
 
 use crate::reads::fill;
@@ -67,6 +67,69 @@ async fn kill_a_worker() -> (Duration, Duration) {
     let found = query(&session, workers).await.unwrap();
     assert_eq!(found, ["0|alive", "1|alive", "2|lost", "3|alive"]);
     (noticed, failed)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_and_a_master_whose_only_threads_compute_one_record_are_not_taken_for_dead() {
+    let patience = Duration::from_millis(2500);
+    let cluster = Cluster::with_patience(patience, |builder| builder.worker_threads(1));
+    let home = tempfile::tempdir().unwrap();
+    let mut options = WorkerOptions::new(home.path());
+    options.join = Some(cluster.token().parse().unwrap());
+    options.listen = "127.0.0.1:0".to_owned();
+    options.threads = Some(1);
+    options.net = impatient(patience);
+    // It has threads of its own.
+    let worker = tokio::task::spawn_blocking(move || skewer::Worker::start(options));
+    let worker = worker.await.unwrap().unwrap();
+    let session = cluster.session();
+    fill(&session, "t").await;
+    // On the worker that has the row, and on the master, which has the sum.
+    for column in [
+        "max(levenshtein(ab, ba || id))",
+        "levenshtein(max(ab), max(ba || id))",
+    ] {
+        let mut length = 1000;
+        loop {
+            let sql = format!(
+                "SELECT {column} FROM (SELECT id, repeat('ab', {length}) AS ab,
+                 repeat('ba', {length}) AS ba FROM t WHERE id = 7)"
+            );
+            let begun = Instant::now();
+            let found = query(&session, &sql).await;
+            let took = begun.elapsed();
+            assert_eq!(found.unwrap(), ["2"], "{sql}, after {took:?}");
+            if took > 2 * patience {
+                break;
+            }
+            length += length / 2;
+        }
+    }
+    tokio::task::spawn_blocking(move || drop(worker))
+        .await
+        .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_returns_without_its_directory_is_a_new_one_and_its_rows_are_named() {
+    let mut cluster = Cluster::start(2);
+    let session = cluster.session();
+    fill(&session, "t").await;
+    cluster.kill(1);
+    cluster.wait_for(1, &lost());
+    std::fs::remove_dir_all(cluster.worker_directory(1)).unwrap();
+    assert_eq!(cluster.add_worker(), 3);
+    let sum = "SELECT count(*), sum(id) FROM t";
+    let error = query(&session, sum).await.unwrap_err();
+    let Error::WorkerLost { name, tables, .. } = &error else {
+        panic!("{error:?}");
+    };
+    assert_eq!(name, "worker 1 (host-1)");
+    assert_eq!(tables, &["main.t".to_owned()]);
+    // The way out: the table anew, on the workers that there are.
+    session.execute_script("DROP TABLE t").await.unwrap();
+    fill(&session, "t").await;
+    assert_eq!(query(&session, sum).await.unwrap(), ["60000|1800030000"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,11 +4,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use skewer::cluster::{ClusterDirectory, JoinToken, MemberState, NodeId, Revocation};
-use skewer_net::identity::Credentials;
-use skewer_tests::cluster::{Cluster, binary};
+use skewer_net::identity::{Credentials, Revocations, Trust};
+use skewer_net::{NetOptions, Node, PeerAddress};
+use skewer_tests::cluster::{Cluster, PATIENCE, binary};
 use skewer_tests::contents::query;
 
 /// Runs `skewer` with these arguments to its end.
@@ -93,6 +94,20 @@ async fn skewer_net_join(token: &str) -> u32 {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_revoked_worker_is_turned_out_and_stays_out() {
     let mut cluster = Cluster::start(2);
+    // Whoever has its certificate is answered by the other worker, too.
+    let identity = cluster.worker_directory(1).join("identity");
+    let credentials = Credentials::load(&identity).unwrap();
+    let trust = Trust::new(credentials.authority(), Arc::new(Revocations::in_memory())).unwrap();
+    let anywhere = "127.0.0.1:0".parse().unwrap();
+    let double = Node::bind(anywhere, credentials, trust, NetOptions::default()).unwrap();
+    let other = cluster.member(2).unwrap().address.unwrap();
+    let knock = async || {
+        // Anew, since what is known to be lost is not asked again.
+        double.close_worker(NodeId(2), "it is asked anew");
+        double.set_peer(PeerAddress::new(NodeId(2), "worker 2", other));
+        double.connect(NodeId(2)).await
+    };
+    knock().await.unwrap();
     let data = cluster.master_directory();
     let data = data.to_str().unwrap();
     let revoked = skewer(&["cluster", "revoke", "1", "--data", data]);
@@ -111,6 +126,16 @@ async fn a_revoked_worker_is_turned_out_and_stays_out() {
     );
     let said = refused(&cluster.worker_directory(1), &[]);
     assert!(said.contains("has been revoked"), "{said}");
+    // The other worker is told a little later.
+    let begun = Instant::now();
+    let refusal = loop {
+        match knock().await {
+            Err(error) => break error.to_string(),
+            Ok(()) => assert!(begun.elapsed() < PATIENCE, "worker 2 still answers"),
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    assert!(refusal.contains("revoked"), "{refusal}");
     let listed = skewer(&["cluster", "workers", "--data", data]);
     let listed = String::from_utf8(listed.stdout).unwrap();
     assert_eq!(listed, "1\thost-1\trevoked\n2\thost-2\n");
