@@ -1,7 +1,5 @@
 //! Rows whose functions timed them one by one, and that took suspiciously long.
 
-use datafusion::common::Result;
-
 use crate::pacing::{LONGEST_STALL_NS, REPLAY_SHARE, SUSPICIOUS_FACTOR, SUSPICIOUS_NS};
 
 /// Rows that were timed one by one and took far longer than the median are timed `again`, the longest
@@ -12,17 +10,14 @@ use crate::pacing::{LONGEST_STALL_NS, REPLAY_SHARE, SUSPICIOUS_FACTOR, SUSPICIOU
 /// it ends when rows that really are slow, beside the longest of them, have taken [`REPLAY_SHARE`] of
 /// the batch's time. Rows of
 /// [`LONGEST_STALL_NS`] and more are asked only if the thread is known to have lost its processor for
-/// about as long, `lost_ns`.
-///
-/// # Errors
-/// Those of `again`.
+/// about as long, `lost_ns`. Of a row that cannot be timed again, `again` says infinity.
 pub fn confirm_slow_rows(
     times: &mut [f64],
     lost_ns: f64,
-    again: &mut dyn FnMut(usize) -> Result<f64>,
-) -> Result<f64> {
+    again: &mut dyn FnMut(usize) -> f64,
+) -> f64 {
     if !times.iter().any(|ns| *ns > SUSPICIOUS_NS) {
-        return Ok(0.0);
+        return 0.0;
     }
     let mut sorted = times.to_vec();
     let middle = sorted.len() / 2;
@@ -37,7 +32,7 @@ pub fn confirm_slow_rows(
     let total: f64 = times.iter().sum();
     let (mut stalls, mut wasted, mut longest) = (0.0, 0.0, 0.0_f64);
     for row in rows {
-        let least = again(row)?.min(times[row]);
+        let least = again(row).min(times[row]);
         stalls += times[row] - least;
         times[row] = least;
         wasted += least.min(longest);
@@ -46,7 +41,7 @@ pub fn confirm_slow_rows(
             break;
         }
     }
-    Ok(stalls)
+    stalls
 }
 
 #[cfg(test)]
@@ -58,9 +53,9 @@ mod tests {
         let mut asked = Vec::new();
         let mut again = |row: usize| {
             asked.push(row);
-            Ok(costs[row])
+            costs[row]
         };
-        let stalls = confirm_slow_rows(times, lost_ns, &mut again).unwrap();
+        let stalls = confirm_slow_rows(times, lost_ns, &mut again);
         (stalls, asked)
     }
 

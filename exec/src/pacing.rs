@@ -6,6 +6,11 @@
 //! chunk again. A row is blamed only after it was slow twice, and with the smaller of its
 //! times, so that a thread that lost its processor for a moment blames nobody.
 //!
+//! Evaluating again is for the time alone. A function that then fails, as one that reads from
+//! elsewhere may, is not evaluated again any more, and its rows keep the times of the first
+//! evaluation. One that remembers what it has computed is fast then: what it took longer the first
+//! time than any machine stalls remains the chunk's, whose rows share it.
+//!
 //! There is no clock in here: the caller evaluates rows and says how long that took (where it can,
 //! without what [`crate::preemption`] knows to be nobody's), so tests can play any machine.
 
@@ -102,10 +107,12 @@ pub struct Pacer {
     longest_ns: f64,
     /// Of `replayed_ns`, what it took to confirm that a row is the longest so far.
     confirmed_ns: f64,
+    /// Evaluating rows again has failed, which the first time had not.
+    fails_again: bool,
 }
 
 impl Pacer {
-    /// Evaluates all of `0..rows` once, in order, and says what each row took.
+    /// Evaluates all of `0..rows` once, in order, and says what each row took. Fails if that fails.
     ///
     /// `alone` lists rows, ascending, that are timed by themselves (those with far more bytes
     /// than the others). Rows are evaluated again only if `replayable`; otherwise the rows of a
@@ -166,15 +173,18 @@ impl Pacer {
         let suspicious = self.is_suspicious(ns, rows);
         let mut ns = ns;
         if suspicious && replayable && self.may_replay(ns) {
-            let (found, again) = self.search(chunk.clone(), ns, evaluator)?;
-            if !found.is_empty() {
-                self.share(chunk, ns, &found, runs);
-                self.learn(usual_of(rows, again, &found));
-                return Ok(());
+            match self.search(chunk.clone(), ns, evaluator) {
+                Some((found, again)) if !found.is_empty() => {
+                    self.share(chunk, ns, &found, runs);
+                    self.learn(usual_of(rows, again, &found));
+                    return Ok(());
+                }
+                // It was not slow again: a stall of the machine, or a function that remembers its
+                // results. Nobody can be blamed for the difference.
+                Some((_, again)) if ns - again < LONGEST_STALL_NS => ns = again,
+                // It remembers, or does not let itself be asked again.
+                Some(_) | None => {}
             }
-            // It was not slow again: a stall of the machine, or a function that remembers its
-            // results. Nobody can be blamed for the difference.
-            ns = again;
         }
         let each = ns / rows as f64;
         self.learn(each);
@@ -213,11 +223,14 @@ impl Pacer {
                 && ns < LONGEST_STALL_NS
                 && self.is_worth_confirming(ns);
             if longest || suspicious {
-                error_ns = f64::INFINITY;
                 let times = if longest { 2 } else { 1 };
-                for _ in 0..times {
-                    let again = self.replay(row.clone(), evaluator)?;
-                    (ns, error_ns) = shortest(ns, error_ns, again);
+                for time in 0..times {
+                    let Some(again) = self.replay(row.clone(), evaluator) else {
+                        break;
+                    };
+                    method = Method::Replayed;
+                    let known = if time == 0 { f64::INFINITY } else { error_ns };
+                    (ns, error_ns) = shortest(ns, known, again);
                     if longest {
                         self.confirmed_ns += again;
                     }
@@ -225,7 +238,6 @@ impl Pacer {
                         break;
                     }
                 }
-                method = Method::Replayed;
             }
         }
         self.longest_ns = self.longest_ns.max(ns);
@@ -259,20 +271,27 @@ impl Pacer {
         self.replayed_ns - self.confirmed_ns
     }
 
-    fn replay(&mut self, rows: Range<usize>, evaluator: &mut dyn EvaluateRows) -> Result<f64> {
-        let ns = evaluator.evaluate(rows, false)?;
+    /// Evaluates rows again; `None` if they fail now, or others did.
+    fn replay(&mut self, rows: Range<usize>, evaluator: &mut dyn EvaluateRows) -> Option<f64> {
+        if self.fails_again {
+            return None;
+        }
+        let Ok(ns) = evaluator.evaluate(rows, false) else {
+            self.fails_again = true;
+            return None;
+        };
         self.replayed_ns += ns;
-        Ok(ns)
+        Some(ns)
     }
 
     /// Finds the rows that made `range` slow, ascending; and, if there are none, the nanoseconds
-    /// that the range took when it was evaluated again.
+    /// that the range took when it was evaluated again. `None` if it cannot be.
     fn search(
         &mut self,
         range: Range<usize>,
         ns: f64,
         evaluator: &mut dyn EvaluateRows,
-    ) -> Result<(Vec<Found>, f64)> {
+    ) -> Option<(Vec<Found>, f64)> {
         let mut found = Vec::new();
         let best;
         let others = self.median * (range.len() - 1) as f64;
@@ -307,7 +326,7 @@ impl Pacer {
                 self.descend(range, (best, error_ns), evaluator, &mut found)?;
             }
         }
-        Ok((found, best))
+        Some((found, best))
     }
 
     /// Cuts a range that was slow twice into parts, and follows the slow ones. Of the range is known
@@ -318,11 +337,11 @@ impl Pacer {
         (ns, error_ns): (f64, f64),
         evaluator: &mut dyn EvaluateRows,
         found: &mut Vec<Found>,
-    ) -> Result<()> {
+    ) -> Option<()> {
         if range.len() == 1 {
             let row = range.start;
             found.push(Found { row, ns, error_ns });
-            return Ok(());
+            return Some(());
         }
         let excess = ns - self.median * range.len() as f64;
         let mut explained = 0.0;
@@ -343,7 +362,7 @@ impl Pacer {
                 self.descend(part, (took, error_ns), evaluator, found)?;
             }
         }
-        Ok(())
+        Some(())
     }
 
     /// Gives the found rows of a chunk their times and the others what remains.
@@ -351,8 +370,11 @@ impl Pacer {
         let others = chunk.len() - found.len();
         let blamed: f64 = found.iter().map(|found| found.ns).sum();
         let rest = (ns - blamed).max(0.0);
-        // What is left unexplained of a confirmed chunk is a stall: nobody's.
-        let usual = rest.min(self.median * others as f64 * SUSPICIOUS_FACTOR);
+        // What is left unexplained of a confirmed chunk is a stall: nobody's. No stall is so long.
+        let usual = match rest < LONGEST_STALL_NS {
+            true => rest.min(self.median * others as f64 * SUSPICIOUS_FACTOR),
+            false => rest,
+        };
         let each = if others == 0 {
             0.0
         } else {
@@ -430,6 +452,8 @@ fn push(runs: &mut Vec<Run>, rows: usize, ns: f64, error_ns: f64, method: Method
 
 #[cfg(test)]
 mod tests {
+    use datafusion::common::exec_err;
+
     use super::*;
 
     /// Rows with known costs, and a machine that stalls in given evaluations.
@@ -439,6 +463,16 @@ mod tests {
         evaluations: usize,
         kept: Vec<usize>,
         replayed: Vec<usize>,
+        /// What evaluating rows again does.
+        again: Again,
+    }
+
+    #[derive(Clone, Copy, PartialEq)]
+    enum Again {
+        TakesAsLong,
+        /// It is remembered.
+        TakesNothing,
+        Fails,
     }
 
     impl Machine {
@@ -449,6 +483,7 @@ mod tests {
                 stalls: Vec::new(),
                 evaluations: 0,
                 kept: Vec::new(),
+                again: Again::TakesAsLong,
             }
         }
     }
@@ -461,6 +496,11 @@ mod tests {
                 self.kept.extend(rows.clone());
             } else {
                 rows.clone().for_each(|row| self.replayed[row] += 1);
+                match self.again {
+                    Again::TakesAsLong => {}
+                    Again::TakesNothing => return Ok(50.0),
+                    Again::Fails => return exec_err!("it answers each question once"),
+                }
             }
             Ok(self.costs[rows].iter().sum::<f64>() + 50.0 + stall.map_or(0.0, |(_, ns)| *ns))
         }
@@ -685,6 +725,48 @@ mod tests {
             .sum();
         let once: f64 = machine.costs.iter().sum();
         assert!(again < 0.11 * once, "{again} of {once}");
+    }
+
+    #[test]
+    fn what_fails_when_it_is_evaluated_again_is_not_asked_again_and_keeps_its_time() {
+        for (delay, row) in [(300e3, 0), (300e3, 700), (5e6, 700), (1e9, 0), (1e9, 700)] {
+            let mut costs = vec![20.0; 10_000];
+            costs[row] = delay;
+            let total: f64 = costs.iter().sum();
+            let mut machine = Machine::new(costs);
+            machine.again = Again::Fails;
+            let runs = time(&mut machine);
+            assert_eq!(machine.kept.len(), 10_000);
+            assert!(machine.replayed.iter().sum::<usize>() <= 10_000);
+            let latencies = latencies(&runs);
+            let said: f64 = latencies.iter().sum();
+            assert!((said / total - 1.0).abs() < 0.5, "{said} of {total}");
+            let longest = latencies.iter().copied().fold(0.0, f64::max);
+            assert_eq!(latencies[row], longest, "{delay} in row {row}");
+            // Nobody knows better than by as much as the rows of a chunk share.
+            assert!(runs.iter().all(|run| run.error_ps < (delay * 2e3) as u64));
+        }
+    }
+
+    #[test]
+    fn a_first_call_that_took_longer_than_any_stall_remains_its_chunk_s_though_the_next_are_fast() {
+        for row in [0, 3, 700, 9_999] {
+            let mut costs = vec![20.0; 10_000];
+            costs[row] = 2e9;
+            let mut machine = Machine::new(costs);
+            machine.again = Again::TakesNothing;
+            let runs = time(&mut machine);
+            let total: f64 = latencies(&runs).iter().sum();
+            assert!((total / 2e9 - 1.0).abs() < 0.01, "{total}");
+            let mut at = 0;
+            let slow = runs.iter().find(|run| {
+                at += run.rows;
+                at > row
+            });
+            let slow = slow.unwrap();
+            let cost = slow.ps as f64 / 1e3 + slow.error_ps as f64 / 1e3;
+            assert!(cost > 1.99e9, "{slow:?}");
+        }
     }
 
     #[test]

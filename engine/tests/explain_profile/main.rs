@@ -4,6 +4,7 @@ mod columns;
 mod compared;
 mod diagnoses;
 mod exported;
+mod functions;
 mod report;
 
 use std::time::Duration;
