@@ -18,6 +18,7 @@ use super::steps::Stepwise;
 use super::trace;
 use crate::chunks::LatencyKind;
 use crate::fetched::{AtMost, Fetched, chunk_numbers};
+use crate::level::Level;
 use crate::lineage_mode::LineageMode;
 use crate::planner::Planner;
 use crate::query_ids::{QueryIds, concerns_only_query_ids};
@@ -92,10 +93,12 @@ impl Expansion {
             }
             Expansion::BackwardTrace { .. } => {
                 "The base records that a result row was computed from, and the computation latency\n\
-                 of each on its way there (on the slowest, if there are several)."
+                 of each on its way there (on the slowest, if there are several). An error says why\n\
+                 where no lineage was recorded of the query."
             }
             Expansion::ForwardTrace { .. } => {
-                "The result rows that were computed from a base record."
+                "The result rows that were computed from a base record. An error says why where no\n\
+                 lineage was recorded of the query."
             }
         }
     }
@@ -173,25 +176,52 @@ impl Expansion {
     /// The query for one query, of what was kept of it.
     async fn of_query(&self, planner: &Planner, query_id: i64) -> Result<Stepwise> {
         let shape = shape(planner, query_id).await?;
-        if shape.is_empty() && kept_no_log(planner, query_id).await? {
-            match self {
-                Expansion::ExpensiveInputs => return Ok(latency::of_carried(query_id)),
-                Expansion::BackwardTrace { .. } | Expansion::ForwardTrace { .. } => {
-                    return plan_err!(
-                        "{} needs the lineage of query {query_id}, which ran with profile.lineage = \
-                         'piggyback' and kept none: SET profile.lineage = 'log' and run it again",
-                        self.name()
-                    );
-                }
-                Expansion::OutputLatency => {
-                    return Ok(latency::of_no_log(Question::Outputs, query_id));
-                }
-                Expansion::IntermediateLatency => {
-                    return Ok(latency::of_no_log(Question::Intermediates, query_id));
+        if shape.is_empty() {
+            let recorded = Recorded::of(planner, query_id).await?;
+            self.is_answered_by(recorded, query_id)?;
+            if recorded == Recorded::Carried {
+                match self {
+                    Expansion::ExpensiveInputs => return Ok(latency::of_carried(query_id)),
+                    Expansion::OutputLatency => {
+                        return Ok(latency::of_no_log(Question::Outputs, query_id));
+                    }
+                    Expansion::IntermediateLatency => {
+                        return Ok(latency::of_no_log(Question::Intermediates, query_id));
+                    }
+                    Expansion::BackwardTrace { .. } | Expansion::ForwardTrace { .. } => {}
                 }
             }
         }
         self.stepwise(query_id, &shape)
+    }
+
+    /// Whether what was recorded of a query without lineage answers this. A view shows no rows of
+    /// it, as of queries that never ran; who asks for a trace has to learn why there is none.
+    ///
+    /// # Errors
+    /// What to do for a trace.
+    fn is_answered_by(&self, recorded: Recorded, query_id: i64) -> Result<()> {
+        let name = match self {
+            Expansion::BackwardTrace { .. } | Expansion::ForwardTrace { .. } => self.name(),
+            _ => return Ok(()),
+        };
+        match recorded {
+            // It read no table, or had no rows.
+            Recorded::Logged => Ok(()),
+            Recorded::Carried => plan_err!(
+                "{name} needs the lineage of query {query_id}, which ran with profile.lineage = \
+                 'piggyback' and kept none: SET profile.lineage = 'log' and run it again"
+            ),
+            Recorded::NotAtRecords => plan_err!(
+                "{name} needs the lineage of query {query_id}, which is recorded at \
+                 profile.level = 'records' alone: EXPLAIN PROFILE QUERY {query_id} runs it again at \
+                 that level"
+            ),
+            Recorded::Nothing => plan_err!(
+                "{name}: there is no query {query_id} in sys.queries; it has not ended, or is older \
+                 than what schema sys keeps"
+            ),
+        }
     }
 
     /// The SQL of this table for one query, standing on its own.
@@ -257,14 +287,38 @@ async fn newest_traced(planner: &Planner, ids: &QueryIds) -> Result<Vec<i64>> {
         .collect())
 }
 
-/// Whether the records of a query carried their latencies instead of being logged.
-async fn kept_no_log(planner: &Planner, query_id: i64) -> Result<bool> {
-    let sql = format!(
-        "SELECT 1 FROM sys.queries WHERE query_id = {query_id} AND lineage = '{}'",
-        LineageMode::Piggyback
-    );
-    let batches = run(planner, &sql).await?;
-    Ok(batches.iter().any(|batch| batch.num_rows() > 0))
+/// What there is of a query's records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Recorded {
+    /// Lineage, as far as there was any.
+    Logged,
+    /// They carried their latencies instead of being logged.
+    Carried,
+    /// The query ran at another level.
+    NotAtRecords,
+    /// There is no such query.
+    Nothing,
+}
+
+impl Recorded {
+    async fn of(planner: &Planner, query_id: i64) -> Result<Recorded> {
+        let sql = format!(
+            "SELECT profile_level = '{}', coalesce(lineage = '{}', false)
+             FROM sys.queries WHERE query_id = {query_id}",
+            Level::Records,
+            LineageMode::Piggyback
+        );
+        let batches = run(planner, &sql).await?;
+        let Some(row) = batches.iter().find(|batch| batch.num_rows() > 0) else {
+            return Ok(Recorded::Nothing);
+        };
+        let [at_records, carried] = [0, 1].map(|index| row.column(index).as_boolean().value(0));
+        Ok(match (at_records, carried) {
+            (false, _) => Recorded::NotAtRecords,
+            (true, true) => Recorded::Carried,
+            (true, false) => Recorded::Logged,
+        })
+    }
 }
 
 /// Which operators of a query captured lineage: from its events if they are in memory, from the
