@@ -129,6 +129,12 @@ impl Session {
         Self { inner, then: None }
     }
 
+    /// What a query of now sees.
+    pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
+        let then = self.then.clone();
+        then.unwrap_or_else(|| self.database_inner().storage.snapshot())
+    }
+
     /// The same session, whose queries see the tables as they were in `snapshot`.
     pub(crate) fn at(&self, snapshot: Arc<Snapshot>) -> Self {
         Self {
@@ -321,8 +327,7 @@ impl Session {
     /// What a statement sees that begins now.
     pub(crate) fn catalog(&self) -> Arc<StatementCatalog> {
         let database = self.database_inner();
-        let then = self.then.clone();
-        let snapshot = then.unwrap_or_else(|| database.storage.snapshot());
+        let snapshot = self.snapshot();
         Arc::new(StatementCatalog::new(
             self.inner.context.state(),
             database.storage.clone(),

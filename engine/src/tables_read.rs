@@ -66,6 +66,17 @@ impl TablesRead {
         Self(serde_json::from_str(text).unwrap_or_default())
     }
 
+    /// Those in whose place is another table by now, as the log calls them: their row ids are of
+    /// other rows.
+    pub(crate) fn replaced(&self, now: &Snapshot) -> Vec<String> {
+        let replaced = self.0.iter().filter(|then| {
+            let name = then.table.split_once('.');
+            let now = name.and_then(|(schema, name)| now.table(schema, name));
+            now.is_some_and(|now| TableRead::of(&now).identity() != then.identity())
+        });
+        replaced.map(|then| then.table.clone()).collect()
+    }
+
     /// What has become of the tables since query `query_id` read them, one sentence for each that
     /// is not the same.
     pub(crate) fn changes(&self, query_id: i64, now: &Snapshot) -> Vec<String> {

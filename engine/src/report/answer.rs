@@ -8,18 +8,26 @@ use datafusion::arrow::datatypes::{DataType, Float64Type, Int64Type};
 use crate::error::Error;
 use crate::session::Session;
 use crate::statements::explain_profile::untraced_query;
+use crate::tables_read::TablesRead;
 
 /// Runs SQL over schema `sys` and the user's tables, without leaving a trace in `sys`.
 #[async_trait]
 pub(crate) trait Ask: Send + Sync {
     /// All rows that a query returns.
     async fn ask(&self, sql: &str) -> Result<Vec<RecordBatch>, Error>;
+
+    /// Of what `sys.queries.tables_read` lists, the tables in whose place is another by now.
+    fn replaced(&self, tables_read: &TablesRead) -> Vec<String>;
 }
 
 #[async_trait]
 impl Ask for Session {
     async fn ask(&self, sql: &str) -> Result<Vec<RecordBatch>, Error> {
         untraced_query(self, sql).await
+    }
+
+    fn replaced(&self, tables_read: &TablesRead) -> Vec<String> {
+        tables_read.replaced(&self.snapshot())
     }
 }
 

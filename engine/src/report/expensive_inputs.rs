@@ -279,6 +279,10 @@ impl ExpensiveInput {
             self.record = Err("its table is not here".to_owned());
             return Ok(());
         }
+        if header.is_replaced(&self.table) {
+            self.record = Err("its table has been replaced by another".to_owned());
+            return Ok(());
+        }
         let sql = base_record::sql(&self.table, self.row_id);
         self.record = match inquiry.ask(SECTION, sql).await {
             Ok(answer) => base_record::values(&answer).ok_or_else(|| {

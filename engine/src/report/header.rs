@@ -7,6 +7,7 @@ use super::layout::{WIDTH, shortened};
 use super::units::{count, counted, duration, percent};
 use super::unknown::unknown_query;
 use crate::error::Error;
+use crate::tables_read::TablesRead;
 
 /// The query's row in `sys.queries`, and what was recorded of it.
 #[derive(Debug, Clone, Default)]
@@ -29,6 +30,8 @@ pub(super) struct Header {
     pub(super) lost_workers: Option<String>,
     /// The directory that the query was imported from.
     pub(super) imported_from: Option<String>,
+    /// Tables that it read, as in the log, in whose place is another by now.
+    replaced_tables: Vec<String>,
     /// What else limits the numbers, one sentence each.
     pub(super) circumstances: Vec<String>,
 }
@@ -44,6 +47,11 @@ impl Header {
         let Some(row) = rows(&answer).next() else {
             return Err(unknown_query(inquiry.source(), query_id).await);
         };
+        let imported_from = row.text("imported_from");
+        let replaced_tables = match (&imported_from, row.text("tables_read")) {
+            (None, Some(read)) => inquiry.source().replaced(&TablesRead::parse(&read)),
+            _ => Vec::new(),
+        };
         Ok(Self {
             query_id,
             sql: row.text("sql").unwrap_or_default(),
@@ -58,9 +66,23 @@ impl Header {
             busy_ns: row.sum("busy_ns"),
             events_dropped: row.sum("events_dropped"),
             lost_workers: row.text("lost_workers"),
-            imported_from: row.text("imported_from"),
+            imported_from,
+            replaced_tables,
             circumstances: Vec::new(),
         })
+    }
+
+    /// Whether a table, as in the log, is not the one any more that the query read, and its rows have
+    /// nothing to do with those of the same ids.
+    pub(super) fn is_replaced(&self, table: &str) -> bool {
+        self.replaced_tables
+            .iter()
+            .any(|replaced| replaced == table)
+    }
+
+    /// All of these.
+    pub(super) fn replaced_tables(&self) -> &[String] {
+        &self.replaced_tables
     }
 
     /// Planning and execution.

@@ -129,6 +129,13 @@ async fn a_report_says_what_has_become_of_the_tables_since() {
     let all = lines(&session, &show).await.join("\n");
     let said = "! Table documents is another than the one that query";
     assert!(all.contains(said), "{all}");
+    // Its rows have the same numbers, and nothing to do with those that the query read.
+    let said = "(its table has been replaced by another)";
+    assert!(all.contains(said), "{all}");
+    let blame = format!("SELECT count(*) FROM sys.blame({id})");
+    let error = session.sql(&blame).await.err().unwrap().to_string();
+    let said = "table documents is another than the one that query";
+    assert!(error.contains(said), "{error}");
     run("DROP TABLE documents").await;
     let again = lines(&session, &again_sql).await.join("\n");
     assert!(again.contains(&as_then), "{again}");

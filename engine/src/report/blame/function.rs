@@ -15,6 +15,7 @@ use skewer_profiling::LineageMode;
 use skewer_profiling::documentation::blame_schema;
 
 use super::super::answer::Inquiry;
+use super::super::details::table_name;
 use super::super::header::Header;
 use super::{Blamed, NAMED, find};
 use crate::error::Error;
@@ -118,6 +119,13 @@ async fn read(session: &Session, query_id: i64) -> std::result::Result<RecordBat
         )));
     }
     let found = find(&mut inquiry, &header, 0, NAMED).await?;
+    if let (true, Some(table)) = (found.is_empty(), header.replaced_tables().first()) {
+        return Err(Error::Invalid(format!(
+            "table {} is another than the one that query {query_id} read, so its rows tell nothing \
+             about that query: EXPLAIN PROFILE QUERY {query_id} runs it on the tables of now",
+            table_name(table)
+        )));
+    }
     rows(&header, &found)
 }
 

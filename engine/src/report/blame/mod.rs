@@ -169,7 +169,7 @@ impl Predicates {
 }
 
 /// The predicates of a query that separate its expensive records, at most so many, best first:
-/// over tables of whose records at least `least_ns` were measured.
+/// over tables of whose records at least `least_ns` were measured, and that are still the same.
 pub(super) async fn find(
     inquiry: &mut Inquiry<'_>,
     header: &Header,
@@ -190,7 +190,7 @@ pub(super) async fn find(
         .collect();
     let mut found = Vec::new();
     for (table, records, total_ns) in &tables {
-        if *total_ns >= least_ns && *records > 1 {
+        if *total_ns >= least_ns && *records > 1 && !header.is_replaced(table) {
             found.extend(of_table(inquiry, header, table, *records).await?);
         }
     }

@@ -6,7 +6,7 @@ SELECT
   queries.planning_ns, queries.execution_ns, queries.rows_returned,
   coalesce(work.busy_ns, 0) AS busy_ns,
   coalesce(overhead.events_dropped, 0) AS events_dropped,
-  lost.workers AS lost_workers, queries.imported_from
+  lost.workers AS lost_workers, queries.imported_from, queries.tables_read
 FROM sys.queries AS queries
 LEFT JOIN (
   SELECT query_id, sum(self_ns) AS busy_ns

@@ -25,6 +25,7 @@ use unicode_width::UnicodeWidthStr;
 use super::answer::Ask;
 use super::{Circumstances, Options, Report};
 use crate::error::Error;
+use crate::tables_read::TablesRead;
 use case::QUERY;
 
 /// Schema `sys` in a context of its own, and one user table from which every record is fetched.
@@ -78,6 +79,10 @@ impl Ask for Fixture {
             return Ok(vec![record?]);
         }
         Ok(self.context.sql(sql).await?.collect().await?)
+    }
+
+    fn replaced(&self, _tables_read: &TablesRead) -> Vec<String> {
+        Vec::new()
     }
 }
 
