@@ -1,7 +1,7 @@
 //! A database served in this process, on a port by the operating system.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use skewer::Database;
@@ -16,7 +16,9 @@ pub struct Served {
     pub address: SocketAddr,
     /// The database, for what clients cannot see.
     pub database: Database,
-    directory: TempDir,
+    directory: PathBuf,
+    /// If nobody else removes it.
+    _temporary: Option<TempDir>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
@@ -34,10 +36,17 @@ impl Served {
 
     /// The same, on an address of one's own choice.
     pub fn on(listen: &str, prepare: impl FnOnce(&Path)) -> Served {
-        let directory = tempfile::tempdir().unwrap();
-        let database = Database::open(directory.path()).unwrap();
-        prepare(directory.path());
-        let mut options = ServerOptions::new(directory.path());
+        let temporary = tempfile::tempdir().unwrap();
+        let database = Database::open(temporary.path()).unwrap();
+        prepare(temporary.path());
+        let mut served = Served::of(database, temporary.path(), listen);
+        served._temporary = Some(temporary);
+        served
+    }
+
+    /// Serves a database that somebody else has opened in `directory`.
+    pub fn of(database: Database, directory: &Path, listen: &str) -> Served {
+        let mut options = ServerOptions::new(directory);
         options.listen = listen.to_owned();
         options.drain = Duration::from_secs(30);
         let (stop, stopped) = oneshot::channel::<()>();
@@ -62,7 +71,8 @@ impl Served {
         Served {
             address: address.recv().unwrap(),
             database,
-            directory,
+            directory: directory.to_owned(),
+            _temporary: None,
             stop: Some(stop),
             thread: Some(thread),
         }
@@ -70,7 +80,7 @@ impl Served {
 
     /// The database's directory.
     pub fn directory(&self) -> &Path {
-        self.directory.path()
+        &self.directory
     }
 
     /// Tells the server to end; running statements may go on.

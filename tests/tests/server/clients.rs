@@ -3,6 +3,10 @@
 use std::io::Write;
 use std::process::{Command, Output};
 
+use skewer_server::Users;
+use skewer_tests::cluster::Cluster;
+use skewer_tests::served::Served;
+
 /// Says that a test proves nothing here, past the capturing of output.
 pub fn skip(test: &str, reason: &str) {
     let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {reason}");
@@ -43,4 +47,29 @@ impl Ran {
         assert_eq!(outcome, (Some(0), ""), "{}", self.stdout);
         self.stdout
     }
+}
+
+/// Runs a program that ends with the server's port against a database of this process, against one
+/// beyond loopback, which wants encryption and a password, and against the master of two workers;
+/// each time it has to say `ok` as many times as it has parts.
+#[track_caller]
+pub fn gets_what_it_asks_for(program: impl Fn() -> Command, encrypted: &str, parts: usize) {
+    let run = |case: &str, served: &Served, mode: &str| {
+        let mut program = program();
+        program
+            .arg(served.address.port().to_string())
+            .env("PGSSLMODE", mode)
+            .env("PGPASSWORD", "lovelace");
+        let said = Ran::from(program.output().unwrap()).success();
+        assert_eq!(said.matches(" ok\n").count(), parts, "{case}: {said}");
+    };
+    run("loopback", &Served::start(), "disable");
+    let beyond = Served::on("0.0.0.0:0", |directory| {
+        Users::add(directory, "ada", "lovelace").unwrap();
+    });
+    run("beyond loopback", &beyond, encrypted);
+    let cluster = Cluster::start(2);
+    let directory = cluster.master_directory();
+    let master = Served::of(cluster.database().clone(), &directory, "127.0.0.1:0");
+    run("a cluster", &master, "disable");
 }

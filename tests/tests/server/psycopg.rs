@@ -2,9 +2,7 @@
 
 use std::process::Command;
 
-use skewer_tests::served::Served;
-
-use crate::clients::{Ran, asked, skip};
+use crate::clients::{asked, gets_what_it_asks_for, skip};
 
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/clients/psycopg_client.py");
 
@@ -17,9 +15,10 @@ fn a_python_program_gets_what_it_asks_for() {
         let reason = format!("{python} has no psycopg (pip install 'psycopg[binary]')");
         return skip("a_python_program_gets_what_it_asks_for", &reason);
     }
-    let served = Served::start();
-    let mut program = Command::new(python);
-    program.arg(PROGRAM).arg(served.address.port().to_string());
-    let said = Ran::from(program.output().unwrap()).success();
-    assert_eq!(said.matches(" ok\n").count(), 11, "{said}");
+    let program = || {
+        let mut program = Command::new(&python);
+        program.arg(PROGRAM);
+        program
+    };
+    gets_what_it_asks_for(program, "require", 11);
 }
