@@ -20,8 +20,8 @@ use prost::Message;
 use serde::{Deserialize, Serialize};
 use skewer_exec::{
     AnyValue, CarriedLatency, Exchange, FrameCapture, LineageCapture, MeasuredRecords,
-    NumberedExec, Observed, OutputRecordsExec, ProfiledExec, RowNumbers, SampledRowId, SingleValue,
-    TimedEvaluationExec, TimedExpressions,
+    MixedGroupsExec, NumberedExec, Observed, OutputRecordsExec, ProfiledExec, RowNumbers,
+    SampledRowId, SingleValue, TimedEvaluationExec, TimedExpressions,
 };
 
 use crate::records::{
@@ -196,6 +196,8 @@ enum Encoded {
     Write(EncodedWrite),
     /// One that reads schema `sys`.
     Sys(EncodedScan),
+    /// [`MixedGroupsExec`].
+    MixedGroups,
 }
 
 /// [`Exchange`].
@@ -245,6 +247,9 @@ impl SkewerCodec {
         if let Some(outputs) = plan.downcast_ref::<OutputRecordsExec>() {
             return Ok(Encoded::OutputRecords(outputs.into()));
         }
+        if plan.is::<MixedGroupsExec>() {
+            return Ok(Encoded::MixedGroups);
+        }
         if let Some(write) = write::encode(plan)? {
             return Ok(Encoded::Write(write));
         }
@@ -287,6 +292,7 @@ impl SkewerCodec {
                 let outputs = records.outputs(outputs, only_input()?, context, recorder)?;
                 Ok(Arc::new(outputs))
             }
+            Encoded::MixedGroups => Ok(Arc::new(MixedGroupsExec::new(Arc::clone(only_input()?)))),
             Encoded::Write(write) => write::decode(write, inputs, context),
             Encoded::Sys(scan) => sys::decode(scan, self, context, converter),
             Encoded::Numbered {

@@ -30,9 +30,9 @@ use skewer_cluster::codec::{SkewerCodec, encode_plan};
 use skewer_cluster::{TaskPlace, WorkerQuery};
 use skewer_exec::{
     AggregateSource, CapturedFrames, CapturedInput, CarriedInput, CarriedLatency, Exchange,
-    FrameCapture, Hidden, KeySample, LineageCapture, MeasuredRecords, NumberedExec, Observed,
-    OutputRecordsExec, ProfiledExec, RecordSource, ResultRecords, ResultTask, RowNumbers,
-    SampledRowId, ScanSource, TimedEvaluationExec, TimedExpressions,
+    FrameCapture, Hidden, KeySample, LineageCapture, MeasuredRecords, MixedGroupsExec,
+    NumberedExec, Observed, OutputRecordsExec, ProfiledExec, RecordSource, ResultRecords,
+    ResultTask, RowNumbers, SampledRowId, ScanSource, TimedEvaluationExec, TimedExpressions,
 };
 use skewer_profiling::{Level, Recorder, RecorderLimits};
 
@@ -115,6 +115,17 @@ fn a_numbered_operator_comes_back_observed_at_its_place_in_the_task() {
     assert_eq!(observed.recorder.worker_id(), 5);
     let keys = observed.keys.as_ref().expect("keys");
     assert_eq!((keys.exchange_id(), keys.columns()), (6, &[1, 0][..]));
+}
+
+#[test]
+fn what_mixes_groups_comes_back_and_claims_nothing() {
+    let plan = MixedGroupsExec::new(source());
+    let decoded = there_and_back(Arc::new(plan), &on_worker());
+    let mixed = decoded.downcast_ref::<MixedGroupsExec>();
+    assert_eq!(
+        mixed.expect("the operator").input().schema(),
+        source().schema()
+    );
 }
 
 #[test]

@@ -106,6 +106,7 @@ impl Session {
             .with_runtime_env(Arc::clone(&inner.runtime_env))
             .with_default_features()
             .with_optimizer_rules(skewer_optimizer::logical_rules())
+            .with_physical_optimizer_rules(skewer_optimizer::physical_rules())
             .with_catalog_list(Arc::new(EmptyCatalogProviderList))
             .build();
         let context = SessionContext::new_with_state(state);

@@ -20,6 +20,7 @@
 //! * [`recursion`]: records of recursive queries
 //! * [`row_numbers`]: numbers that tell the rows of a query apart
 //! * [`sample`]: choosing the base records that are traced
+//! * [`mixed_groups`]: what aggregates over several sets of keys hand on
 //! * [`any_value`]: the value that all rows of a group have
 //! * [`single_value`]: the value of a scalar subquery that is planned as a join
 //! * [`output_records`]: the root, which says what result rows were made from
@@ -33,6 +34,7 @@ pub mod frames;
 pub mod identity;
 pub mod key_sample;
 pub mod long_values;
+pub mod mixed_groups;
 pub mod numbered;
 pub mod output_records;
 pub mod pacing;
@@ -54,6 +56,7 @@ pub use carry::{CarriedInput, CarriedLatency};
 pub use frames::{CapturedFrames, FrameCapture};
 pub use identity::{IdentifiedTable, ROW_ID};
 pub use key_sample::KeySample;
+pub use mixed_groups::MixedGroupsExec;
 pub use numbered::NumberedExec;
 pub use output_records::{Hidden, OutputRecordsExec, ResultRecords, ResultTask};
 pub use profiled::{Exchange, Observed, ProfiledExec, is_exchange};

@@ -8,7 +8,7 @@
 //! * [`timed_node`]: the logical node of a timed evaluation, and its planning
 //! * [`instrument`]: numbering and wrapping physical operators
 //! * [`scalar_subquery`]: scalar subqueries as joins
-//! * [`logical_rules`]: DataFusion's rules, without wrong conclusions
+//! * [`logical_rules`], [`physical_rules`]: DataFusion's rules, without wrong conclusions
 //! * [`distribution`]: plans that run on several workers
 
 pub mod costly;
@@ -16,9 +16,11 @@ pub mod distribution;
 mod functional_dependencies;
 pub mod instrument;
 pub mod lineage;
+mod mixed_groups;
 mod plan_query;
 pub mod scalar_subquery;
 pub mod timed_node;
 
 pub use functional_dependencies::logical_rules;
+pub use mixed_groups::physical_rules;
 pub use plan_query::{plan_query, plan_query_on};

@@ -8,7 +8,7 @@ use skewer_tests::cluster::Cluster;
 use skewer_tests::contents::query;
 
 use crate::cases::{cases, run, session};
-use crate::naive::{Base, Naive, Tables, Value};
+use crate::naive::{Base, Naive, Tables, VIEW, Value};
 
 /// Tiny tables `t(a, b)` and `u(a, b)` of several segments, and what is in them.
 async fn tiny_tables(database: &Database) -> Tables {
@@ -41,6 +41,7 @@ async fn tiny_tables(database: &Database) -> Tables {
         });
         tables.insert(table, rows.collect());
     }
+    database.session().sql(VIEW).await.unwrap();
     tables
 }
 
@@ -150,7 +151,7 @@ async fn agrees_with_the_naive_evaluator(database: &Database) {
     let skipping = session(database, Level::Records, true).await;
     let (mut checked, mut simplified) = (0, 0);
     let mut kinds = BTreeSet::new();
-    for (number, (case, mut random)) in cases(110).enumerate() {
+    for (number, (case, mut random)) in cases(150).enumerate() {
         let depth = random.random_range(1..=4);
         let naive = Naive::generate(&mut random, depth);
         let expected = naive.evaluate(&tables);

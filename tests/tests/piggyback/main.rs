@@ -24,7 +24,7 @@ use skewer_profiling::ticks::simulated;
 use skewer_tests::contents::query;
 
 use cases::{Random, cases, run};
-use naive::Naive;
+use naive::{Naive, VIEW};
 
 /// Tables `t(a, b)` and `u(a, b)` of several segments. Most rows have a number of their own.
 async fn tables(database: &Database) {
@@ -45,6 +45,7 @@ async fn tables(database: &Database) {
             session.sql(&sql).await.unwrap();
         }
     }
+    session.sql(VIEW).await.unwrap();
 }
 
 /// A value that `same` takes far longer of.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Base, Fold, Kind, Match, Naive, Row, Scalar, Tables, Value};
+use super::{Base, Fold, Kind, Match, Naive, Row, Scalar, Sets, Tables, Value};
 
 impl Scalar {
     pub fn evaluate(&self, row: &[Value]) -> Value {
@@ -52,6 +52,23 @@ impl Match {
     }
 }
 
+impl Sets {
+    /// Of each set, whether each of so many keys is in it.
+    pub fn of(&self, keys: usize) -> Vec<Vec<bool>> {
+        match self {
+            Self::Rollup => {
+                let kept = |kept| (0..keys).map(|key| key < kept).collect();
+                (0..=keys).map(kept).collect()
+            }
+            Self::Cube => {
+                let of = |set: usize| (0..keys).map(|key| set & (1 << key) != 0).collect();
+                (0..1 << keys).map(of).collect()
+            }
+            Self::Listed(sets) => sets.clone(),
+        }
+    }
+}
+
 impl Kind {
     fn keeps_left(self) -> bool {
         matches!(self, Self::Left | Self::Full)
@@ -68,6 +85,12 @@ impl Naive {
             Self::Scan(table) => {
                 let rows = tables[table].iter();
                 rows.map(|(id, values)| (values.clone(), BTreeSet::from([(*table, *id)])))
+                    .collect()
+            }
+            Self::View => {
+                let rows = Self::Scan("t").evaluate(tables).into_iter();
+                rows.filter(|(values, _)| values[1].is_some_and(|b| b > 0))
+                    .map(|(values, from)| (vec![values[1], values[0]], from))
                     .collect()
             }
             Self::Filter(input, scalar, number) => {
@@ -91,12 +114,49 @@ impl Naive {
             Self::Join(left, right, kind, l, r) => {
                 let widths = (left.width(), right.width());
                 let (left, right) = (left.evaluate(tables), right.evaluate(tables));
-                join(&left, &right, *kind, (*l, *r), widths)
+                join(&left, &right, *kind, equal((*l, *r)), widths)
+            }
+            Self::JoinOn(left, right, kind, matching) => {
+                let widths = (left.width(), right.width());
+                let (left, right) = (left.evaluate(tables), right.evaluate(tables));
+                let is_met = |left: &[Value], right: &[Value]| matching.is_met(left, right);
+                join(&left, &right, *kind, is_met, widths)
+            }
+            Self::Twice(input, l, r) => {
+                let rows = input.evaluate(tables);
+                let widths = (input.width(), input.width());
+                join(&rows, &rows, Kind::Inner, equal((*l, *r)), widths)
+            }
+            Self::In(left, right, is, l, r) => {
+                let right = right.evaluate(tables);
+                let has_null = right.iter().any(|(values, _)| values[*r].is_none());
+                let rows = left.evaluate(tables);
+                let found = tested(&rows, &right, equal((*l, *r))).into_iter();
+                let found = found.filter(|((values, _), is_met)| match (is, is_met) {
+                    (true, is_met) => *is_met,
+                    (false, true) => false,
+                    // Among unknown values anything may be; among none nothing is.
+                    (false, false) => right.is_empty() || (values[*l].is_some() && !has_null),
+                });
+                found.map(|(row, _)| row).collect()
+            }
+            Self::Looked(left, right, fold, (l, r)) => {
+                let right = right.evaluate(tables);
+                let rows = left.evaluate(tables).into_iter();
+                rows.map(|(mut values, mut from)| {
+                    let is_met = equal((*l, *r));
+                    let met = right.iter().filter(|(other, _)| is_met(&values, other));
+                    let met: Vec<&Row> = met.collect();
+                    values.push(fold.evaluate(&met));
+                    from.extend(lineage(&met));
+                    (values, from)
+                })
+                .collect()
             }
             Self::Using(left, right, kind, (l, r), least) => {
                 let widths = (left.width(), right.width());
                 let (left, right) = (left.evaluate(tables), right.evaluate(tables));
-                let joined = join(&left, &right, *kind, (*l, *r), widths).into_iter();
+                let joined = join(&left, &right, *kind, equal((*l, *r)), widths).into_iter();
                 let keyed = joined.map(|(mut values, from)| {
                     // Equal where both rows are there, NULL where one is not.
                     values.insert(0, values[*l].or(values[widths.0 + r]));
@@ -192,14 +252,19 @@ impl Naive {
                 let rows = input.evaluate(tables);
                 aggregate(&rows, keys, folds)
             }
-            Self::Rollup(input, keys, folds) => {
+            Self::GroupingSets(input, keys, sets, folds) => {
                 let rows = input.evaluate(tables);
-                let sets = (0..=keys.len()).flat_map(|kept| {
-                    let groups = aggregate(&rows, &keys[..kept], folds).into_iter();
+                let sets = sets.of(keys.len()).into_iter().flat_map(|set| {
+                    let kept = keys.iter().zip(&set).filter(|(_, is_in)| **is_in);
+                    let kept: Vec<usize> = kept.map(|(key, _)| *key).collect();
+                    let groups = aggregate(&rows, &kept, folds).into_iter();
                     groups.map(move |(mut values, from)| {
                         // Keys that this set is not grouped by are NULL.
-                        let none = std::iter::repeat_n(None, keys.len() - kept);
-                        values.splice(kept..kept, none);
+                        for (position, is_in) in set.iter().enumerate() {
+                            if !is_in {
+                                values.insert(position, None);
+                            }
+                        }
                         (values, from)
                     })
                 });
@@ -219,7 +284,8 @@ impl Naive {
                     .collect();
                 let mut reached = last.clone();
                 for _ in 0..*steps {
-                    let pairs = join(&last, &others, Kind::Inner, (0, *from), widths).into_iter();
+                    let along = equal((0, *from));
+                    let pairs = join(&last, &others, Kind::Inner, along, widths).into_iter();
                     last = pairs
                         .map(|(values, from)| (vec![values[2 + to], values[1]], from))
                         .collect();
@@ -232,11 +298,16 @@ impl Naive {
     }
 }
 
+/// Whether a column of one row and one of another are equal.
+fn equal((l, r): (usize, usize)) -> impl Fn(&[Value], &[Value]) -> bool {
+    move |left, right| left[l].is_some() && left[l] == right[r]
+}
+
 fn join(
     left: &[Row],
     right: &[Row],
     kind: Kind,
-    (l, r): (usize, usize),
+    is_met: impl Fn(&[Value], &[Value]) -> bool,
     (left_width, right_width): (usize, usize),
 ) -> Vec<Row> {
     let mut rows = Vec::new();
@@ -244,7 +315,7 @@ fn join(
     for (values, from) in left {
         let mut met = false;
         for ((more, also), right_met) in right.iter().zip(&mut right_met) {
-            if values[l].is_some() && values[l] == more[r] {
+            if is_met(values, more) {
                 (met, *right_met) = (true, true);
                 let values = values.iter().chain(more).copied().collect();
                 rows.push((values, from.union(also).copied().collect()));

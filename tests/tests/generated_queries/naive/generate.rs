@@ -2,7 +2,7 @@
 
 use rand::RngExt;
 
-use super::{Fold, Kind, Match, Naive, Scalar};
+use super::{Fold, Kind, Match, Naive, Scalar, Sets};
 use crate::cases::Random;
 use crate::frames::{ByPlace, Over};
 
@@ -17,10 +17,55 @@ impl Match {
     }
 }
 
+impl Kind {
+    fn generate(random: &mut Random) -> Self {
+        match random.random_range(0..6) {
+            0 => Self::Left,
+            1 => Self::Right,
+            2 => Self::Full,
+            _ => Self::Inner,
+        }
+    }
+}
+
+impl Fold {
+    fn generate(random: &mut Random, width: usize) -> Self {
+        let c = random.random_range(0..width);
+        match random.random_range(0..4) {
+            0 => Self::CountAll,
+            1 => Self::Count(c),
+            2 => Self::Sum(c),
+            _ => Self::Max(c),
+        }
+    }
+}
+
+impl Sets {
+    fn generate(random: &mut Random, keys: usize) -> Self {
+        match random.random_range(0..3) {
+            0 => Self::Rollup,
+            1 => Self::Cube,
+            _ => {
+                let mut sets = Self::Cube.of(keys);
+                sets.retain(|_| random.random_range(0..2) == 0);
+                // A key that is in no set is none.
+                let all = vec![true; keys];
+                if !(0..keys).all(|key| sets.iter().any(|set| set[key])) && !sets.contains(&all) {
+                    sets.push(all);
+                }
+                Self::Listed(sets)
+            }
+        }
+    }
+}
+
 impl Naive {
     pub fn generate(random: &mut Random, depth: usize) -> Self {
         if depth == 0 {
-            return Self::Scan(["t", "u"][random.random_range(0..2)]);
+            return match random.random_range(0..8) {
+                0 => Self::View,
+                table => Self::Scan(["t", "u"][table % 2]),
+            };
         }
         let input = Box::new(Self::generate(random, depth - 1));
         let width = input.width();
@@ -38,7 +83,7 @@ impl Naive {
             let below = random.random_range(0..depth);
             Box::new(Self::generate(random, below))
         };
-        match random.random_range(0..21) {
+        match random.random_range(0..26) {
             0 => Self::Filter(input, scalar(random), random.random_range(0..3)),
             1 => {
                 let width = random.random_range(1..=3);
@@ -47,12 +92,7 @@ impl Naive {
             2 | 3 => {
                 let other = other(random);
                 let (l, r) = (column(random), random.random_range(0..other.width()));
-                let kind = match random.random_range(0..6) {
-                    0 => Kind::Left,
-                    1 => Kind::Right,
-                    2 => Kind::Full,
-                    _ => Kind::Inner,
-                };
+                let kind = Kind::generate(random);
                 if random.random_range(0..3) == 0 {
                     let least = random.random_range(0..3);
                     Self::Using(input, other, kind, (l, r), least)
@@ -65,20 +105,13 @@ impl Naive {
                     .map(|_| column(random))
                     .collect();
                 keys.dedup();
-                let folds = (0..random.random_range(1..=2)).map(|_| {
-                    let c = column(random);
-                    match random.random_range(0..4) {
-                        0 => Fold::CountAll,
-                        1 => Fold::Count(c),
-                        2 => Fold::Sum(c),
-                        _ => Fold::Max(c),
-                    }
-                });
+                let folds = (0..random.random_range(1..=2)).map(|_| Fold::generate(random, width));
                 let folds = folds.collect();
-                if keys.is_empty() || random.random_range(0..4) > 0 {
+                if keys.is_empty() || random.random_range(0..2) == 0 {
                     Self::Aggregate(input, keys, folds)
                 } else {
-                    Self::Rollup(input, keys, folds)
+                    let sets = Sets::generate(random, keys.len());
+                    Self::GroupingSets(input, keys, sets, folds)
                 }
             }
             8..=10 => {
@@ -91,6 +124,24 @@ impl Naive {
                     let number = random.random_range(0..3);
                     Self::TestedOr(input, other, has, matching, column(random), number)
                 }
+            }
+            20 | 21 => {
+                let other = other(random);
+                let (l, r) = (column(random), random.random_range(0..other.width()));
+                Self::In(input, other, random.random_range(0..2) == 0, l, r)
+            }
+            22 => {
+                let other = other(random);
+                let kind = Kind::generate(random);
+                let matching = Match::generate(random, width, other.width());
+                Self::JoinOn(input, other, kind, matching)
+            }
+            23 => Self::Twice(input, column(random), column(random)),
+            24 => {
+                let other = other(random);
+                let fold = Fold::generate(random, other.width());
+                let along = (column(random), random.random_range(0..other.width()));
+                Self::Looked(input, other, fold, along)
             }
             11 => {
                 let other = other(random);

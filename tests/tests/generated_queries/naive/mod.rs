@@ -36,6 +36,8 @@ pub enum Fold {
 #[derive(Debug, Clone)]
 pub enum Naive {
     Scan(&'static str),
+    /// A view, which is a scan, a filter and a projection.
+    View,
     /// Keeps rows whose column is greater than a number.
     Filter(Box<Naive>, Scalar, i64),
     Project(Box<Naive>, Vec<Scalar>),
@@ -49,8 +51,16 @@ pub enum Naive {
     TestedOr(Box<Naive>, Box<Naive>, bool, Match, usize, i64),
     /// Keeps rows whose column is greater than the greatest of another query's.
     GreaterThanAll(Box<Naive>, Box<Naive>, usize, usize),
-    /// As `Aggregate`, also for no keys, and for all but the last of them.
-    Rollup(Box<Naive>, Vec<usize>, Vec<Fold>),
+    /// Rows with and without a match by any condition.
+    JoinOn(Box<Naive>, Box<Naive>, Kind, Match),
+    /// The rows joined with themselves, which have a name of their own.
+    Twice(Box<Naive>, usize, usize),
+    /// Keeps rows whose column is, or is not, among the values of another query's.
+    In(Box<Naive>, Box<Naive>, bool, usize, usize),
+    /// Appends what the rows of another query come to that have the same value in a column.
+    Looked(Box<Naive>, Box<Naive>, Fold, (usize, usize)),
+    /// As `Aggregate`, once for each of some sets of the keys.
+    GroupingSets(Box<Naive>, Vec<usize>, Sets, Vec<Fold>),
     /// Of all rows with the same value in a column, the first in the order of all columns.
     DistinctOn(Box<Naive>, usize),
     /// Appends sums, each of a column over the rows of a frame.
@@ -71,6 +81,16 @@ pub enum Naive {
     Distinct(Box<Naive>),
 }
 
+/// Which sets of keys rows are grouped by; each says of each key whether it is among them.
+#[derive(Debug, Clone)]
+pub enum Sets {
+    /// All keys, all but the last, …, none.
+    Rollup,
+    /// All that there are.
+    Cube,
+    Listed(Vec<Vec<bool>>),
+}
+
 /// What rows of the left and of the right side have to have in common: a column of each is equal, or a
 /// column of the left side is less than one of the right, or both, or nothing.
 #[derive(Debug, Clone, Copy)]
@@ -88,11 +108,14 @@ pub enum Kind {
     Full,
 }
 
+/// What makes the view.
+pub const VIEW: &str = "CREATE VIEW v AS SELECT b AS a, a AS b FROM t WHERE b > 0";
+
 pub type Tables = BTreeMap<&'static str, Vec<(i64, Vec<Value>)>>;
 
 impl Naive {
     /// How many kinds of queries [`Naive::kinds`] tells apart.
-    pub const KINDS: usize = 25;
+    pub const KINDS: usize = 33;
 
     /// The kinds of queries that this one is made of.
     pub fn kinds(&self, into: &mut BTreeSet<&'static str>) {
@@ -111,7 +134,11 @@ impl Naive {
     /// How many joins it takes.
     pub fn joins(&self) -> usize {
         let (_, inputs) = self.parts();
-        let own = usize::from(inputs.len() == 2 && !matches!(self, Self::UnionAll(..)));
+        let own = match self {
+            Self::Twice(input, ..) => 1 + input.joins(),
+            Self::UnionAll(..) => 0,
+            _ => usize::from(inputs.len() == 2),
+        };
         own + inputs.iter().map(|input| input.joins()).sum::<usize>()
     }
 
@@ -121,6 +148,7 @@ impl Naive {
         let own = match self {
             Self::Window(_, sums) => sums.len(),
             Self::ByPlace(_, functions) => functions.len(),
+            Self::Twice(input, ..) => input.windows(),
             _ => 0,
         };
         own + inputs.iter().map(|input| input.windows()).sum::<usize>()
@@ -130,6 +158,7 @@ impl Naive {
     fn parts(&self) -> (&'static str, Vec<&Self>) {
         let (kind, inputs): (_, &[&Self]) = match self {
             Self::Scan(_) => ("scan", &[]),
+            Self::View => ("view", &[]),
             Self::Filter(input, ..) => ("filter", &[input]),
             Self::Project(input, _) => ("projection", &[input]),
             Self::Join(left, right, kind, ..) => (kind.sql(), &[left, right]),
@@ -140,7 +169,14 @@ impl Naive {
             Self::TestedOr(left, right, false, ..) => ("not exists or", &[left, right]),
             Self::GreaterThanAll(left, right, ..) => ("scalar subquery", &[left, right]),
             Self::Aggregate(input, ..) => ("aggregate", &[input]),
-            Self::Rollup(input, ..) => ("rollup", &[input]),
+            Self::JoinOn(left, right, ..) => ("join on", &[left, right]),
+            Self::Twice(input, ..) => ("common table", &[input]),
+            Self::In(left, right, true, ..) => ("in", &[left, right]),
+            Self::In(left, right, false, ..) => ("not in", &[left, right]),
+            Self::Looked(left, right, ..) => ("correlated scalar subquery", &[left, right]),
+            Self::GroupingSets(input, _, Sets::Rollup, _) => ("rollup", &[input]),
+            Self::GroupingSets(input, _, Sets::Cube, _) => ("cube", &[input]),
+            Self::GroupingSets(input, _, Sets::Listed(_), _) => ("grouping sets", &[input]),
             Self::DistinctOn(input, _) => ("distinct on", &[input]),
             Self::Window(input, ..) => ("window", &[input]),
             Self::ByPlace(input, ..) => ("window by place", &[input]),
@@ -157,18 +193,23 @@ impl Naive {
 
     fn width(&self) -> usize {
         match self {
-            Self::Scan(_) => 2,
+            Self::Scan(_) | Self::View => 2,
             Self::Filter(input, ..) | Self::Distinct(input) => input.width(),
             Self::Project(_, scalars) => scalars.len(),
             Self::Tested(input, ..)
             | Self::TestedOr(input, ..)
             | Self::GreaterThanAll(input, ..)
+            | Self::In(input, ..)
             | Self::DistinctOn(input, _)
             | Self::Limit(input, _)
             | Self::InOther(input, ..) => input.width(),
-            Self::Join(left, right, ..) => left.width() + right.width(),
+            Self::Join(left, right, ..) | Self::JoinOn(left, right, ..) => {
+                left.width() + right.width()
+            }
+            Self::Twice(input, ..) => 2 * input.width(),
+            Self::Looked(input, ..) => input.width() + 1,
             Self::Using(left, right, ..) => 1 + left.width() + right.width(),
-            Self::Aggregate(_, keys, folds) | Self::Rollup(_, keys, folds) => {
+            Self::Aggregate(_, keys, folds) | Self::GroupingSets(_, keys, _, folds) => {
                 keys.len() + folds.len()
             }
             Self::Window(input, sums) => input.width() + sums.len(),

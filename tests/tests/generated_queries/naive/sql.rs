@@ -1,6 +1,6 @@
 //! Naive queries as SQL.
 
-use super::{Fold, Kind, Match, Naive, Scalar};
+use super::{Fold, Kind, Match, Naive, Scalar, Sets};
 
 impl Scalar {
     pub fn sql(&self) -> String {
@@ -58,6 +58,7 @@ impl Naive {
         };
         match self {
             Self::Scan(table) => format!("SELECT a AS c0, b AS c1 FROM {table}"),
+            Self::View => "SELECT a AS c0, b AS c1 FROM v".to_owned(),
             Self::Filter(input, scalar, number) => {
                 format!(
                     "SELECT * FROM ({}) AS q WHERE {} > {number}",
@@ -70,14 +71,48 @@ impl Naive {
                 format!("SELECT {items} FROM ({}) AS q", input.sql())
             }
             Self::Join(left, right, kind, l, r) => {
-                let mut items: Vec<_> = (0..left.width()).map(|c| format!("l.c{c}")).collect();
-                items.extend((0..right.width()).map(|c| format!("r.c{c}")));
                 format!(
                     "SELECT {} FROM ({}) AS l {} ({}) AS r ON l.c{l} = r.c{r}",
-                    named(items),
+                    named(of_both(left, right)),
                     left.sql(),
                     kind.sql(),
                     right.sql()
+                )
+            }
+            Self::JoinOn(left, right, kind, matching) => {
+                format!(
+                    "SELECT {} FROM ({}) AS l {} ({}) AS r ON {}",
+                    named(of_both(left, right)),
+                    left.sql(),
+                    kind.sql(),
+                    right.sql(),
+                    matching.sql()
+                )
+            }
+            Self::Twice(input, l, r) => {
+                format!(
+                    "SELECT * FROM (WITH q AS ({}) SELECT {} FROM q AS l JOIN q AS r \
+                     ON l.c{l} = r.c{r}) AS q",
+                    input.sql(),
+                    named(of_both(input, input))
+                )
+            }
+            Self::In(left, right, is, l, r) => {
+                let not = if *is { "" } else { "NOT " };
+                format!(
+                    "SELECT * FROM ({}) AS l WHERE l.c{l} {not}IN (SELECT r.c{r} FROM ({}) AS r)",
+                    left.sql(),
+                    right.sql()
+                )
+            }
+            Self::Looked(left, right, fold, (l, r)) => {
+                format!(
+                    "SELECT l.*, (SELECT {} FROM ({}) AS r WHERE r.c{r} = l.c{l}) AS c{} \
+                     FROM ({}) AS l",
+                    fold.sql(),
+                    right.sql(),
+                    left.width(),
+                    left.sql()
                 )
             }
             Self::Using(left, right, kind, (l, r), least) => {
@@ -178,12 +213,25 @@ impl Naive {
                 let operation = if *is { "INTERSECT" } else { "EXCEPT" };
                 format!("{} {operation} {}", left.sql(), right.sql())
             }
-            Self::Rollup(input, keys, folds) => {
+            Self::GroupingSets(input, keys, sets, folds) => {
                 let mut items: Vec<_> = keys.iter().map(|c| format!("q.c{c}")).collect();
-                let group = items.join(", ");
+                let all = items.join(", ");
+                let group = match sets {
+                    Sets::Rollup => format!("ROLLUP ({all})"),
+                    Sets::Cube => format!("CUBE ({all})"),
+                    Sets::Listed(sets) => {
+                        let set = |set: &Vec<bool>| {
+                            let kept = items.iter().zip(set).filter(|(_, is_in)| **is_in);
+                            let kept: Vec<_> = kept.map(|(item, _)| item.as_str()).collect();
+                            format!("({})", kept.join(", "))
+                        };
+                        let sets: Vec<_> = sets.iter().map(set).collect();
+                        format!("GROUPING SETS ({})", sets.join(", "))
+                    }
+                };
                 items.extend(folds.iter().map(|fold| fold.sql()));
                 format!(
-                    "SELECT {} FROM ({}) AS q GROUP BY ROLLUP ({group})",
+                    "SELECT {} FROM ({}) AS q GROUP BY {group}",
                     named(items),
                     input.sql()
                 )
@@ -214,6 +262,15 @@ impl Naive {
             Self::Distinct(input) => format!("SELECT DISTINCT * FROM ({}) AS q", input.sql()),
         }
     }
+}
+
+/// The columns of two inputs.
+fn of_both(left: &Naive, right: &Naive) -> Vec<String> {
+    let columns = |side: &str, input: &Naive| {
+        let columns = 0..input.width();
+        columns.map(|c| format!("{side}.c{c}")).collect::<Vec<_>>()
+    };
+    [columns("l", left), columns("r", right)].concat()
 }
 
 /// Columns as ORDER BY takes them for the order of [`Value`]s.
