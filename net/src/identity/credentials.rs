@@ -61,6 +61,27 @@ impl Credentials {
         Self::new(authority.certificate().clone(), certificate, &key)
     }
 
+    /// The same node's, of the same key, certified anew: only the certificate differs from what
+    /// [`Credentials::write`] wrote, and only it is written. Whenever that is cut off, the key beside
+    /// it is its own.
+    pub(crate) fn renew(
+        &self,
+        authority: &Authority,
+        now: SystemTime,
+        lifetime: Duration,
+        directory: &Path,
+    ) -> Result<Self, IdentityError> {
+        let wrong = IdentityError::cryptography("reading a key");
+        let key = KeyPair::try_from(&self.key).map_err(wrong)?;
+        let request = request_of(&key)?;
+        let (node, name) = (self.identity.node, &self.identity.name);
+        let certificate = authority.issue(&request, node, name, now, lifetime)?;
+        let text = pem("CERTIFICATE", &certificate);
+        let renewed = Self::new(self.authority.clone(), certificate, &key)?;
+        write_public(&directory.join(CERTIFICATE), text.as_bytes())?;
+        Ok(renewed)
+    }
+
     /// Those that an authority answered a signing request with.
     ///
     /// # Errors
@@ -161,10 +182,16 @@ pub(crate) fn load_certificate(path: &Path) -> Result<CertificateDer<'static>, I
 /// A new key, and the request to certify it.
 pub(crate) fn key_and_request() -> Result<(KeyPair, Vec<u8>), IdentityError> {
     let key = KeyPair::generate().map_err(IdentityError::cryptography("making a key"))?;
+    let request = request_of(&key)?;
+    Ok((key, request))
+}
+
+/// A signing request, signed with its own key.
+fn request_of(key: &KeyPair) -> Result<Vec<u8>, IdentityError> {
     let request = CertificateParams::default()
-        .serialize_request(&key)
+        .serialize_request(key)
         .map_err(IdentityError::cryptography("making a signing request"))?;
-    Ok((key, request.der().to_vec()))
+    Ok(request.der().to_vec())
 }
 
 /// DER in the armour that people recognise.

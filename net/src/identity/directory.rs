@@ -95,15 +95,7 @@ impl ClusterDirectory {
         if own.valid_at(now)? && own.valid_at(now + NODE_LIFETIME / 2)? {
             return Ok(own);
         }
-        let renewed = Credentials::issued_by(
-            &self.authority()?,
-            NodeId::MASTER,
-            &own.identity().name,
-            now,
-            NODE_LIFETIME,
-        )?;
-        renewed.write(&self.path)?;
-        Ok(renewed)
+        own.renew(&self.authority()?, now, NODE_LIFETIME, &self.path)
     }
 
     /// The join tokens.
@@ -357,6 +349,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let made = SystemTime::now();
         let cluster = ClusterDirectory::init(directory.path(), "main", made).unwrap();
+        let key = || std::fs::read(directory.path().join("node.key")).unwrap();
+        let first_key = key();
         let serial = |now| {
             let credentials = cluster.renewed_credentials(now).unwrap();
             assert_eq!(credentials.identity().name, "main");
@@ -374,6 +368,10 @@ mod tests {
         assert_ne!(third, second);
         assert_eq!(serial(made), third);
         assert_ne!(serial(made + 2 * NODE_LIFETIME), third);
+        // A crash while it is renewed leaves a certificate of this key, the former or the new one.
+        assert_eq!(key(), first_key);
+        let kept = cluster.credentials().unwrap().identity().serial.clone();
+        assert_eq!(kept, serial(made + 2 * NODE_LIFETIME));
     }
 
     #[test]
