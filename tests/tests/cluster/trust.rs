@@ -86,7 +86,7 @@ async fn skewer_net_join(token: &str) -> u32 {
     use skewer_net::identity::{Clock, SystemClock};
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let token = token.parse().unwrap();
-    let options = skewer_net::NetOptions::default();
+    let options = NetOptions::default();
     let joined = skewer_net::join(&token, None, &options, &clock);
     joined.await.unwrap().credentials.identity().node.0
 }
