@@ -479,6 +479,9 @@ impl Drop for DatabaseInner {
             .name()
             .is_some_and(|name| name.starts_with(THREAD));
         if on_worker {
+            if let Distribution::Cluster(master) = &self.distribution {
+                master.abandon();
+            }
             runtime.shutdown_background();
             return;
         }

@@ -370,8 +370,10 @@ impl Pacer {
         let others = chunk.len() - found.len();
         let blamed: f64 = found.iter().map(|found| found.ns).sum();
         let rest = (ns - blamed).max(0.0);
-        // What is left unexplained of a confirmed chunk is a stall: nobody's. No stall is so long.
-        let usual = match rest < LONGEST_STALL_NS {
+        // What is left unexplained of a confirmed chunk is a stall: nobody's. No stall is so long; but the
+        // rows that were found may take longer one time than another.
+        let varies: f64 = found.iter().map(|found| found.error_ns).sum();
+        let usual = match rest < LONGEST_STALL_NS + varies {
             true => rest.min(self.median * others as f64 * SUSPICIOUS_FACTOR),
             false => rest,
         };

@@ -163,6 +163,11 @@ impl Master {
         Some(inner.tasks.workers(numbers, version, Arc::new(present)))
     }
 
+    /// Ends without waiting.
+    pub(crate) fn abandon(&self) {
+        self.inner.node.abandon();
+    }
+
     /// Closes all connections, so that the others need not wait to notice.
     pub(crate) async fn shutdown(&self) {
         self.inner.lifelines.lock().clear();

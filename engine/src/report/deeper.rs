@@ -44,7 +44,9 @@ pub(super) fn statements(
         statements.push(format!("SET profile.lineage = '{}';", LineageMode::Log));
         statements.push(format!("EXPLAIN PROFILE QUERY {query_id};"));
     }
-    statements.extend(inputs.anomalous().next().filter(|_| here).map(|input| {
+    let anomalous = inputs.anomalous().next();
+    let anomalous = anomalous.filter(|input| here && !header.is_replaced(&input.table));
+    statements.extend(anomalous.map(|input| {
         format!(
             "SELECT _row_id, * FROM {} WHERE _row_id = {};",
             table_sql(&input.table),

@@ -132,6 +132,7 @@ async fn a_report_says_what_has_become_of_the_tables_since() {
     // Its rows have the same numbers, and nothing to do with those that the query read.
     let said = "(its table has been replaced by another)";
     assert!(all.contains(said), "{all}");
+    assert!(!all.contains("SELECT _row_id, * FROM documents"), "{all}");
     let blame = format!("SELECT count(*) FROM sys.blame({id})");
     let error = session.sql(&blame).await.err().unwrap().to_string();
     let said = "table documents is another than the one that query";

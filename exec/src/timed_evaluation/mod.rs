@@ -309,6 +309,7 @@ impl ExecutionPlan for TimedEvaluationExec {
             how: self.how,
             recorder: Arc::clone(&self.recorder),
             pacer: Pacer::default(),
+            fails_again: false,
         };
         let stream = self.input.execute(partition, context)?;
         let stream = stream.flat_map(move |batch| {
@@ -332,6 +333,8 @@ struct Evaluation {
     how: Timing,
     recorder: Arc<Recorder>,
     pacer: Pacer,
+    /// A function has failed when it was called again for its time.
+    fails_again: bool,
 }
 
 /// Values of the expressions for some rows of a batch.
@@ -429,13 +432,18 @@ impl Evaluation {
 
     /// Calls the functions again for rows that took far longer than the others, while the thread
     /// had `lost` its processor for some time. Returns the nanoseconds that proved to be nobody's.
-    fn confirm_slow_rows(&self, batch: &RecordBatch, times: &mut [f64], lost: Duration) -> f64 {
+    fn confirm_slow_rows(&mut self, batch: &RecordBatch, times: &mut [f64], lost: Duration) -> f64 {
         let started = Instant::now();
         let mut confirmed = false;
+        let mut fails = self.fails_again;
         let mut again = |row: usize| {
+            if fails {
+                return f64::INFINITY;
+            }
             confirmed = true;
             let one = batch.slice(row, 1);
             let (values, again) = with_row_times(1, || self.evaluate(&one));
+            fails = values.is_err();
             // A function that fails this time, or was not called, says nothing.
             match (values, again.as_deref()) {
                 (Ok(_), Some([again])) => *again,
@@ -443,6 +451,7 @@ impl Evaluation {
             }
         };
         let stalls = confirm_slow_rows(times, lost.as_nanos() as f64, &mut again);
+        self.fails_again = fails;
         if confirmed {
             self.recorder.overhead(started.elapsed());
         }

@@ -284,6 +284,12 @@ impl Node {
         let _ = tokio::time::timeout(SHUTDOWN, idle).await;
         self.inner.io.end(SHUTDOWN).await;
     }
+
+    /// Ends at once, as if its process had been killed, and waits for nothing: what runs on
+    /// [`Node::io`] may hold the node, which would live on.
+    pub fn abandon(&self) {
+        self.inner.io.abandon();
+    }
 }
 
 impl Inner {

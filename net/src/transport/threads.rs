@@ -58,6 +58,14 @@ impl IoThreads {
         }
     }
 
+    /// Ends them without waiting.
+    pub(crate) fn abandon(&self) {
+        let runtime = self.runtime.lock().take();
+        if let Some(runtime) = runtime {
+            runtime.shutdown_background();
+        }
+    }
+
     /// What quinn runs its endpoint and connections on.
     pub(crate) fn quic(&self) -> Arc<dyn quinn::Runtime> {
         Arc::new(On(self.handle.clone()))
@@ -66,10 +74,8 @@ impl IoThreads {
 
 impl Drop for IoThreads {
     fn drop(&mut self) {
-        if let Some(runtime) = self.runtime.get_mut().take() {
-            // Waiting for them is not allowed in a task, which may have had the last clone.
-            runtime.shutdown_background();
-        }
+        // Waiting for them is not allowed in a task, which may have had the last clone.
+        self.abandon();
     }
 }
 
