@@ -20,8 +20,8 @@ use prost::Message;
 use serde::{Deserialize, Serialize};
 use skewer_exec::{
     AnyValue, CarriedLatency, Exchange, FrameCapture, LineageCapture, MeasuredRecords,
-    MixedGroupsExec, NumberedExec, Observed, OutputRecordsExec, ProfiledExec, RowNumbers,
-    SampledRowId, SingleValue, TimedEvaluationExec, TimedExpressions,
+    NumberedExec, Observed, OutputRecordsExec, ProfiledExec, RowNumbers, SampledRowId, SingleValue,
+    SoundPropertiesExec, TimedEvaluationExec, TimedExpressions,
 };
 
 use crate::records::{
@@ -196,8 +196,8 @@ enum Encoded {
     Write(EncodedWrite),
     /// One that reads schema `sys`.
     Sys(EncodedScan),
-    /// [`MixedGroupsExec`].
-    MixedGroups,
+    /// [`SoundPropertiesExec`].
+    SoundProperties,
 }
 
 /// [`Exchange`].
@@ -247,8 +247,8 @@ impl SkewerCodec {
         if let Some(outputs) = plan.downcast_ref::<OutputRecordsExec>() {
             return Ok(Encoded::OutputRecords(outputs.into()));
         }
-        if plan.is::<MixedGroupsExec>() {
-            return Ok(Encoded::MixedGroups);
+        if plan.is::<SoundPropertiesExec>() {
+            return Ok(Encoded::SoundProperties);
         }
         if let Some(write) = write::encode(plan)? {
             return Ok(Encoded::Write(write));
@@ -292,7 +292,9 @@ impl SkewerCodec {
                 let outputs = records.outputs(outputs, only_input()?, context, recorder)?;
                 Ok(Arc::new(outputs))
             }
-            Encoded::MixedGroups => Ok(Arc::new(MixedGroupsExec::new(Arc::clone(only_input()?)))),
+            Encoded::SoundProperties => Ok(Arc::new(SoundPropertiesExec::new(Arc::clone(
+                only_input()?,
+            )))),
             Encoded::Write(write) => write::decode(write, inputs, context),
             Encoded::Sys(scan) => sys::decode(scan, self, context, converter),
             Encoded::Numbered {

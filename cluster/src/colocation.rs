@@ -44,7 +44,7 @@ use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::union::UnionExec;
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
-use skewer_exec::TimedEvaluationExec;
+use skewer_exec::{SoundPropertiesExec, TimedEvaluationExec};
 use skewer_storage::{SegmentName, Shard};
 
 use crate::in_place::InPlaceExec;
@@ -465,6 +465,7 @@ fn of_unary(plan: &Arc<dyn ExecutionPlan>, input: &Located) -> Option<Located> {
         || plan.is::<LocalLimitExec>()
         || plan.is::<BoundedWindowAggExec>()
         || plan.is::<WindowAggExec>()
+        || plan.is::<SoundPropertiesExec>()
         || plan.is::<TimedEvaluationExec>();
     keeps_columns.then(|| input.clone())
 }

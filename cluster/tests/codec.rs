@@ -30,9 +30,9 @@ use skewer_cluster::codec::{SkewerCodec, encode_plan};
 use skewer_cluster::{TaskPlace, WorkerQuery};
 use skewer_exec::{
     AggregateSource, CapturedFrames, CapturedInput, CarriedInput, CarriedLatency, Exchange,
-    FrameCapture, Hidden, KeySample, LineageCapture, MeasuredRecords, MixedGroupsExec,
-    NumberedExec, Observed, OutputRecordsExec, ProfiledExec, RecordSource, ResultRecords,
-    ResultTask, RowNumbers, SampledRowId, ScanSource, TimedEvaluationExec, TimedExpressions,
+    FrameCapture, Hidden, KeySample, LineageCapture, MeasuredRecords, NumberedExec, Observed,
+    OutputRecordsExec, ProfiledExec, RecordSource, ResultRecords, ResultTask, RowNumbers,
+    SampledRowId, ScanSource, SoundPropertiesExec, TimedEvaluationExec, TimedExpressions,
 };
 use skewer_profiling::{Level, Recorder, RecorderLimits};
 
@@ -119,9 +119,9 @@ fn a_numbered_operator_comes_back_observed_at_its_place_in_the_task() {
 
 #[test]
 fn what_mixes_groups_comes_back_and_claims_nothing() {
-    let plan = MixedGroupsExec::new(source());
+    let plan = SoundPropertiesExec::new(source());
     let decoded = there_and_back(Arc::new(plan), &on_worker());
-    let mixed = decoded.downcast_ref::<MixedGroupsExec>();
+    let mixed = decoded.downcast_ref::<SoundPropertiesExec>();
     assert_eq!(
         mixed.expect("the operator").input().schema(),
         source().schema()

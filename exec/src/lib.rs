@@ -20,7 +20,7 @@
 //! * [`recursion`]: records of recursive queries
 //! * [`row_numbers`]: numbers that tell the rows of a query apart
 //! * [`sample`]: choosing the base records that are traced
-//! * [`mixed_groups`]: what aggregates over several sets of keys hand on
+//! * [`sound_properties`]: what may be concluded of the rows of an operator
 //! * [`any_value`]: the value that all rows of a group have
 //! * [`single_value`]: the value of a scalar subquery that is planned as a join
 //! * [`output_records`]: the root, which says what result rows were made from
@@ -34,7 +34,6 @@ pub mod frames;
 pub mod identity;
 pub mod key_sample;
 pub mod long_values;
-pub mod mixed_groups;
 pub mod numbered;
 pub mod output_records;
 pub mod pacing;
@@ -46,6 +45,7 @@ pub mod row_function;
 pub mod row_numbers;
 pub mod sample;
 pub mod single_value;
+pub mod sound_properties;
 pub mod source;
 pub mod timed_evaluation;
 
@@ -56,7 +56,6 @@ pub use carry::{CarriedInput, CarriedLatency};
 pub use frames::{CapturedFrames, FrameCapture};
 pub use identity::{IdentifiedTable, ROW_ID};
 pub use key_sample::KeySample;
-pub use mixed_groups::MixedGroupsExec;
 pub use numbered::NumberedExec;
 pub use output_records::{Hidden, OutputRecordsExec, ResultRecords, ResultTask};
 pub use profiled::{Exchange, Observed, ProfiledExec, is_exchange};
@@ -65,5 +64,6 @@ pub use row_function::{RowClosure, RowFunction};
 pub use row_numbers::RowNumbers;
 pub use sample::SampledRowId;
 pub use single_value::SingleValue;
+pub use sound_properties::SoundPropertiesExec;
 pub use source::{AggregateSource, RecordSource, ScanSource};
 pub use timed_evaluation::{MeasuredRecords, TimedEvaluationExec, TimedExpressions};

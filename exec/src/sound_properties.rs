@@ -1,35 +1,57 @@
-//! What GROUPING SETS, ROLLUP and CUBE make of their input.
+//! Operators that DataFusion 55.2 takes for more than they are.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{Result, Statistics, internal_err};
+use datafusion::common::{JoinType, Result, Statistics, internal_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
-use datafusion::physical_plan::statistics::StatisticsArgs;
+use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::expressions::Column;
+use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec};
+use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
 };
 
-/// An operator on top of an aggregate over several sets of keys, that hands on its rows and claims
-/// nothing of them.
+/// An operator on top of another, that hands on its rows and claims of them only what is so.
 ///
-/// In the rows of a set that it is not in, a key is NULL. DataFusion 55.2 forgets that, and takes a key
-/// for constant, ordered or hashed as it is in the aggregate's input: it would leave out sort keys, and
-/// emit groups before they are complete. Above this operator it has nothing to conclude from.
+/// DataFusion 55.2 concludes too much
+///
+/// * from aggregates over several sets of keys: in the rows of a set that it is not in, a key is NULL,
+///   yet it is taken for constant, ordered or hashed as it is in the aggregate's input;
+/// * from outer joins: what is constant in the side that lacks rows is NULL in some of the join's;
+/// * from the order of both sides of a join: the rows that a probe row meets are in the order of
+///   their side, but begin again with the next probe row, whose own sort keys may be the same.
+///
+/// It would leave out sort keys, and emit groups before they are complete.
 #[derive(Debug)]
-pub struct MixedGroupsExec {
+pub struct SoundPropertiesExec {
     input: Arc<dyn ExecutionPlan>,
     properties: Arc<PlanProperties>,
 }
 
-impl MixedGroupsExec {
-    /// On top of `input`.
+impl SoundPropertiesExec {
+    /// On top of `input`: an aggregate or a join. Of any other operator it claims nothing.
     pub fn new(input: Arc<dyn ExecutionPlan>) -> Self {
-        let partitions = input.output_partitioning().partition_count();
+        let mut equivalences = EquivalenceProperties::new(input.schema());
+        let mut partitioning =
+            Partitioning::UnknownPartitioning(input.output_partitioning().partition_count());
+        if let Some(join) = Join::of(&input) {
+            partitioning = input.output_partitioning().clone();
+            if !join.pads_constants() {
+                let group = input.equivalence_properties().eq_group().clone();
+                // Fails only where expressions have no types: then there is nothing to claim.
+                if equivalences.add_equivalence_group(group).is_err() {
+                    equivalences = EquivalenceProperties::new(input.schema());
+                }
+            }
+        }
         let properties = PlanProperties::new(
-            EquivalenceProperties::new(input.schema()),
-            Partitioning::UnknownPartitioning(partitions),
+            equivalences,
+            partitioning,
             input.pipeline_behavior(),
             input.boundedness(),
         );
@@ -39,13 +61,105 @@ impl MixedGroupsExec {
         }
     }
 
-    /// The aggregate.
+    /// The aggregate or join.
     pub fn input(&self) -> &Arc<dyn ExecutionPlan> {
         &self.input
     }
 }
 
-impl DisplayAs for MixedGroupsExec {
+/// Whether `plan` is an aggregate or a join whose claims may not hold.
+pub fn claims_too_much(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    if let Some(aggregate) = plan.downcast_ref::<AggregateExec>() {
+        return aggregate.group_expr().has_grouping_set();
+    }
+    Join::of(plan).is_some_and(|join| join.pads_constants() || join.orders_pairs(plan))
+}
+
+/// Whether `plan` is a join whose claims are to be looked at.
+pub fn is_join(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    Join::of(plan).is_some()
+}
+
+/// A join whose rows are pairs of rows.
+struct Join<'a> {
+    left: &'a Arc<dyn ExecutionPlan>,
+    right: &'a Arc<dyn ExecutionPlan>,
+    kind: JoinType,
+    /// Columns of the pairs that it returns; all if there is no list.
+    projection: Option<&'a [usize]>,
+}
+
+impl<'a> Join<'a> {
+    fn of(plan: &'a Arc<dyn ExecutionPlan>) -> Option<Self> {
+        let join = if let Some(join) = plan.downcast_ref::<HashJoinExec>() {
+            Self {
+                left: join.left(),
+                right: join.right(),
+                kind: *join.join_type(),
+                projection: join.projection.as_deref(),
+            }
+        } else if let Some(join) = plan.downcast_ref::<NestedLoopJoinExec>() {
+            Self {
+                left: join.left(),
+                right: join.right(),
+                kind: *join.join_type(),
+                projection: join.projection().as_deref(),
+            }
+        } else {
+            let join = plan.downcast_ref::<SortMergeJoinExec>()?;
+            Self {
+                left: join.left(),
+                right: join.right(),
+                kind: join.join_type(),
+                projection: None,
+            }
+        };
+        let pairs = matches!(
+            join.kind,
+            JoinType::Inner | JoinType::Left | JoinType::Right | JoinType::Full
+        );
+        pairs.then_some(join)
+    }
+
+    /// Whether anything is taken for constant, or for the value of an expression, that is NULL in rows
+    /// without a partner.
+    fn pads_constants(&self) -> bool {
+        let padded: &[&Arc<dyn ExecutionPlan>] = match self.kind {
+            JoinType::Left => &[self.right],
+            JoinType::Right => &[self.left],
+            JoinType::Full => &[self.left, self.right],
+            _ => &[],
+        };
+        padded.iter().any(|side| {
+            let claims = side.equivalence_properties();
+            let mut equal = claims.eq_group().iter().flat_map(|class| class.iter());
+            !claims.constants().is_empty() || equal.any(|member| !member.is::<Column>())
+        })
+    }
+
+    /// Whether `plan`, which is this join, claims an order by columns of one side and then of the other.
+    fn orders_pairs(&self, plan: &Arc<dyn ExecutionPlan>) -> bool {
+        let width = self.left.schema().fields().len();
+        let is_left = |column: usize| {
+            let column = self.projection.map_or(column, |shown| shown[column]);
+            column < width
+        };
+        let claims = plan.equivalence_properties();
+        claims.oeq_class().iter().any(|ordering| {
+            // What is equal to a key before, or constant, orders nothing.
+            let keys = claims.normalize_sort_exprs(ordering.iter().cloned());
+            let columns: HashSet<bool> = keys
+                .iter()
+                .flatten()
+                .flat_map(|key| collect_columns(&key.expr))
+                .map(|column| is_left(column.index()))
+                .collect();
+            columns.len() > 1
+        })
+    }
+}
+
+impl DisplayAs for SoundPropertiesExec {
     fn fmt_as(&self, format: DisplayFormatType, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         match format {
             DisplayFormatType::TreeRender => Ok(()),
@@ -56,13 +170,18 @@ impl DisplayAs for MixedGroupsExec {
     }
 }
 
-impl ExecutionPlan for MixedGroupsExec {
+impl ExecutionPlan for SoundPropertiesExec {
     fn name(&self) -> &str {
-        "MixedGroupsExec"
+        "SoundPropertiesExec"
     }
 
     fn properties(&self) -> &Arc<PlanProperties> {
         &self.properties
+    }
+
+    // A sort that were pushed below would be left out for what the input claims.
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![false]
     }
 
     fn benefits_from_input_partitioning(&self) -> Vec<bool> {
@@ -86,7 +205,7 @@ impl ExecutionPlan for MixedGroupsExec {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         match (children.pop(), children.is_empty()) {
             (Some(input), true) => Ok(Arc::new(Self::new(input))),
-            _ => internal_err!("MixedGroupsExec has one input"),
+            _ => internal_err!("SoundPropertiesExec has one input"),
         }
     }
 
@@ -98,6 +217,10 @@ impl ExecutionPlan for MixedGroupsExec {
         self.input.execute(partition, context)
     }
 
+    fn child_stats_requests(&self, partition: Option<usize>) -> Vec<ChildStats> {
+        vec![ChildStats::At(partition)]
+    }
+
     fn statistics_from_inputs(
         &self,
         input_stats: &[Arc<Statistics>],
@@ -105,7 +228,7 @@ impl ExecutionPlan for MixedGroupsExec {
     ) -> Result<Arc<Statistics>> {
         match input_stats {
             [input] => Ok(Arc::clone(input)),
-            _ => internal_err!("MixedGroupsExec has one input"),
+            _ => internal_err!("SoundPropertiesExec has one input"),
         }
     }
 }

@@ -16,11 +16,11 @@ pub mod distribution;
 mod functional_dependencies;
 pub mod instrument;
 pub mod lineage;
-mod mixed_groups;
 mod plan_query;
 pub mod scalar_subquery;
+mod sound_properties;
 pub mod timed_node;
 
 pub use functional_dependencies::logical_rules;
-pub use mixed_groups::physical_rules;
 pub use plan_query::{plan_query, plan_query_on};
+pub use sound_properties::physical_rules;

@@ -1,5 +1,5 @@
-//! DataFusion's rules for physical plans, without what they conclude of the rows of several sets of
-//! keys: see [`MixedGroupsExec`].
+//! DataFusion's rules for physical plans, without what they conclude wrongly: see
+//! [`SoundPropertiesExec`].
 
 use std::sync::Arc;
 
@@ -7,47 +7,127 @@ use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::ensure_requirements::EnsureRequirements;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
-use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateInputMode};
-use skewer_exec::MixedGroupsExec;
+use datafusion::physical_plan::{ExecutionPlan, displayable};
+use skewer_exec::sound_properties::{SoundPropertiesExec, claims_too_much, is_join};
 
-/// DataFusion's rules for physical plans, after one that hides from them what is not so above GROUPING
-/// SETS, ROLLUP and CUBE.
+/// DataFusion's rules for physical plans, kept from concluding too much of the rows of GROUPING SETS,
+/// ROLLUP and CUBE, and of joins.
 pub fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+    let sorts = SoundRequirements(EnsureRequirements::new());
     let mut rules = PhysicalOptimizer::new().rules;
-    rules.insert(0, Arc::new(HideMixedGroups));
+    for rule in &mut rules {
+        if rule.name() == sorts.0.name() {
+            *rule = Arc::new(SoundRequirements(EnsureRequirements::new()));
+        }
+    }
+    rules.insert(0, Arc::new(SoundGroups));
     rules
 }
 
+/// Puts a [`SoundPropertiesExec`] on top of aggregates over several sets of keys.
 #[derive(Debug)]
-struct HideMixedGroups;
+struct SoundGroups;
 
-impl PhysicalOptimizerRule for HideMixedGroups {
+impl PhysicalOptimizerRule for SoundGroups {
     fn optimize(
         &self,
         plan: Arc<dyn ExecutionPlan>,
         _: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        plan.transform_up(|plan| {
-            let Some(aggregate) = plan.downcast_ref::<AggregateExec>() else {
-                return Ok(Transformed::no(plan));
-            };
-            let mixes = aggregate.group_expr().has_grouping_set()
-                && aggregate.mode().input_mode() == AggregateInputMode::Raw;
-            match mixes {
-                true => Ok(Transformed::yes(Arc::new(MixedGroupsExec::new(plan)))),
-                false => Ok(Transformed::no(plan)),
-            }
-        })
-        .data()
+        let mixes = |plan: &Arc<dyn ExecutionPlan>| {
+            plan.downcast_ref::<AggregateExec>()
+                .is_some_and(|aggregate| {
+                    claims_too_much(plan)
+                        && aggregate.mode().input_mode() == AggregateInputMode::Raw
+                })
+        };
+        cover(plan, mixes)
     }
 
     fn name(&self) -> &str {
-        "hide_mixed_groups"
+        "sound_groups"
     }
 
     fn schema_check(&self) -> bool {
         true
     }
+}
+
+/// DataFusion's rule that adds sorts and exchanges and takes away those that are not needed, run
+/// again with a [`SoundPropertiesExec`] on top of joins where its conclusions may be wrong. What is
+/// wrong shows only in a plan that has its sorts: so it is run first, and most plans stay as they are.
+#[derive(Debug)]
+struct SoundRequirements(EnsureRequirements);
+
+impl PhysicalOptimizerRule for SoundRequirements {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        config: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let concluded = self.0.optimize(Arc::clone(&plan), config)?;
+        if !concluded.exists(|plan| Ok(is_join(plan) && claims_too_much(plan)))? {
+            return Ok(concluded);
+        }
+        let sound = self.0.optimize(cover(plan, is_join)?, config)?;
+        match is_same(&sound, &concluded) {
+            true => Ok(concluded),
+            false => uncover(sound),
+        }
+    }
+
+    fn name(&self) -> &str {
+        "sound_requirements"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+/// Puts a [`SoundPropertiesExec`] on top of the operators that `which` names.
+fn cover(
+    plan: Arc<dyn ExecutionPlan>,
+    which: impl Fn(&Arc<dyn ExecutionPlan>) -> bool,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    plan.transform_up(|plan| {
+        Ok(match which(&plan) {
+            true => Transformed::yes(Arc::new(SoundPropertiesExec::new(plan)) as _),
+            false => Transformed::no(plan),
+        })
+    })
+    .data()
+}
+
+/// Takes it from joins of which nothing wrong can be concluded.
+fn uncover(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    plan.transform_up(|plan| {
+        let input = covered_join(&plan).filter(|join| !claims_too_much(join));
+        Ok(match input.cloned() {
+            Some(join) => Transformed::yes(join),
+            None => Transformed::no(plan),
+        })
+    })
+    .data()
+}
+
+fn covered_join(plan: &Arc<dyn ExecutionPlan>) -> Option<&Arc<dyn ExecutionPlan>> {
+    let input = plan.downcast_ref::<SoundPropertiesExec>()?.input();
+    is_join(input).then_some(input)
+}
+
+/// Whether `sound`, without what covers its joins, is `concluded`.
+fn is_same(sound: &Arc<dyn ExecutionPlan>, concluded: &Arc<dyn ExecutionPlan>) -> bool {
+    let sound = covered_join(sound).unwrap_or(sound);
+    let line = |plan: &Arc<dyn ExecutionPlan>| displayable(plan.as_ref()).one_line().to_string();
+    let (sound_inputs, inputs) = (sound.children(), concluded.children());
+    sound_inputs.len() == inputs.len()
+        && line(sound) == line(concluded)
+        && sound_inputs
+            .into_iter()
+            .zip(inputs)
+            .all(|(sound, concluded)| is_same(sound, concluded))
 }

@@ -49,6 +49,7 @@ pub(super) fn describe(name: &str, details: &str, table: Option<&str>) -> Descri
         "UnionExec" => ("Union".to_owned(), String::new()),
         "PlaceholderRowExec" => ("One row".to_owned(), String::new()),
         "EmptyExec" => ("No rows".to_owned(), String::new()),
+        "SoundPropertiesExec" => ("Pass on".to_owned(), String::new()),
         "WindowAggExec" | "BoundedWindowAggExec" => ("Window".to_owned(), window(&fields)),
         other => (words(other), expression(details)),
     };

@@ -1,7 +1,7 @@
 //! Queries with everything.
 
 use rand::RngExt;
-use rand::seq::IndexedRandom;
+use rand::seq::{IndexedRandom, SliceRandom};
 
 use crate::cases::Random;
 
@@ -74,7 +74,8 @@ impl Generator {
     /// An expression of a type over columns of these types.
     fn expression(&mut self, types: &[Type], wanted: Type, alias: &str) -> String {
         let columns: Vec<usize> = (0..types.len()).filter(|c| types[*c] == wanted).collect();
-        let Some(column) = columns.choose(&mut self.random) else {
+        let column = columns.choose(&mut self.random);
+        let Some(column) = column.filter(|_| self.below(10) > 0) else {
             return match wanted {
                 Type::Integer => "CAST(7 AS BIGINT)".to_owned(),
                 Type::Float => "CAST(0.5 AS DOUBLE)".to_owned(),
@@ -107,6 +108,7 @@ impl Generator {
             (Type::Text, 1 | 2) => format!("{left} LIKE '%{}%'", self.pick(&["x", "y", "z", ","])),
             (Type::Text, _) => format!("{left} >= 'x1'"),
             (Type::Integer, 1) => format!("{left} IN (1, 2, {number})"),
+            (Type::Integer, 3) => format!("{left} = {number}"),
             (_, 2) => format!("{left} <> {number}"),
             (_, _) => format!("{left} > {number}"),
         };
@@ -289,16 +291,17 @@ impl Generator {
         Relation { sql, types }
     }
 
-    /// Ordered by all columns: rows that tie are the same.
-    fn order(types: &[Type]) -> String {
-        let keys: Vec<_> = (0..types.len()).map(|c| format!("c{c}")).collect();
-        keys.join(", ")
+    /// Ordered by all columns, in any sequence: rows that tie are the same.
+    fn order(&mut self, types: &[Type]) -> Vec<usize> {
+        let mut columns: Vec<usize> = (0..types.len()).collect();
+        columns.shuffle(&mut self.random);
+        columns
     }
 
     fn sort_limit(&mut self, depth: usize) -> Relation {
         let input = self.relation(depth - 1);
         let alias = self.alias();
-        let order = Self::order(&input.types);
+        let order = by(&self.order(&input.types));
         let (limit, offset) = (1 + self.below(9), self.below(3));
         let sql = format!(
             "(SELECT * FROM {} AS {alias} ORDER BY {order} LIMIT {limit} OFFSET {offset})",
@@ -310,7 +313,7 @@ impl Generator {
     fn window(&mut self, depth: usize) -> Relation {
         let input = self.relation(depth - 1);
         let alias = self.alias();
-        let order = Self::order(&input.types);
+        let order = by(&self.order(&input.types));
         let argument = self.expression(&input.types, Type::Integer, &alias);
         let key = self.below(input.types.len());
         let function = match self.below(4) {
@@ -372,24 +375,30 @@ impl Generator {
         Relation { sql, ..outer }
     }
 
-    /// A whole query, and whether the sequence of its rows is determined.
-    pub fn query(&mut self) -> (String, bool) {
+    /// A whole query, and the columns that it is ordered by, if it is.
+    pub fn query(&mut self) -> (String, Option<Vec<usize>>) {
         let depth = 1 + self.below(4);
         let relation = self.relation(depth);
         let from = format!("SELECT * FROM {} AS q", relation.sql);
         match self.below(4) {
-            0 => (
-                format!("{from} ORDER BY {}", Self::order(&relation.types)),
-                true,
-            ),
+            0 => {
+                let order = self.order(&relation.types);
+                (format!("{from} ORDER BY {}", by(&order)), Some(order))
+            }
             1 => {
                 let sql = format!(
                     "WITH q AS {} SELECT * FROM q UNION ALL SELECT * FROM q",
                     relation.sql
                 );
-                (sql, false)
+                (sql, None)
             }
-            _ => (from, false),
+            _ => (from, None),
         }
     }
+}
+
+/// Columns as ORDER BY takes them.
+fn by(columns: &[usize]) -> String {
+    let columns: Vec<_> = columns.iter().map(|c| format!("c{c}")).collect();
+    columns.join(", ")
 }

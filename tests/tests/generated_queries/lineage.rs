@@ -8,7 +8,7 @@ use skewer_tests::cluster::Cluster;
 use skewer_tests::contents::query;
 
 use crate::cases::{cases, run, session};
-use crate::naive::{Base, Naive, Tables, VIEW, Value};
+use crate::naive::{Base, Naive, Tables, VIEW, Value, in_order};
 
 /// Tiny tables `t(a, b)` and `u(a, b)` of several segments, and what is in them.
 async fn tiny_tables(database: &Database) -> Tables {
@@ -145,13 +145,79 @@ async fn lineage_crossed(database: &Database) {
     );
 }
 
+#[tokio::test]
+async fn the_first_of_rows_that_tie_have_their_own_lineage() {
+    ties_agree(&Database::builder().worker_threads(3).build().unwrap()).await;
+}
+
+#[tokio::test]
+async fn the_first_of_rows_that_tie_have_their_own_lineage_across_three_workers() {
+    let database = Database::builder().worker_threads(2).workers(3);
+    ties_agree(&database.build().unwrap()).await;
+}
+
+/// Which of rows that tie are the first is open: they are any of them, each with its lineage.
+async fn ties_agree(database: &Database) {
+    let tables = tiny_tables(database).await;
+    let session = session(database, Level::Records, false).await;
+    let (mut checked, mut ties) = (0, 0);
+    for (case, mut random) in cases(60) {
+        let depth = random.random_range(0..=3);
+        let naive = Naive::generate(&mut random, depth);
+        let all = naive.evaluate(&tables);
+        let (by, limit) = (
+            random.random_range(0..naive.width()),
+            random.random_range(1..6),
+        );
+        if all.len() > 200 {
+            continue;
+        }
+        let mut keys: Vec<Value> = all.iter().map(|(values, _)| values[by]).collect();
+        keys.sort();
+        ties += usize::from(keys.len() > limit && keys[limit - 1] == keys[limit]);
+        keys.truncate(limit);
+        let sql = format!(
+            "SELECT * FROM ({}) AS q ORDER BY {} LIMIT {limit}",
+            naive.sql(),
+            in_order([by].into_iter())
+        );
+        let (_, rows, query_id) = run(&session, &sql)
+            .await
+            .unwrap_or_else(|error| panic!("{case}: {error}\n{sql}"));
+        let mut lineage = logged_lineage(&session, query_id).await;
+        let first: Vec<Value> = rows
+            .iter()
+            .map(|row| row.split('|').nth(by).and_then(|value| value.parse().ok()))
+            .collect();
+        assert_eq!(first, keys, "{case}: keys\n{sql}");
+        let simplified = is_simplified(&session, query_id, &naive).await;
+        let mut left: Vec<(String, BTreeSet<Base>)> = all
+            .into_iter()
+            .map(|(values, from)| (as_line(&values), from))
+            .collect();
+        for (number, row) in rows.into_iter().enumerate() {
+            let from = lineage.remove(&number).unwrap_or_default();
+            let is_it = |(values, whole): &(String, BTreeSet<Base>)| {
+                *values == row && (*whole == from || simplified && from.is_subset(whole))
+            };
+            let Some(it) = left.iter().position(is_it) else {
+                panic!("{case}: row {number} is {row} of {from:?}, left are {left:?}\n{sql}");
+            };
+            left.swap_remove(it);
+            checked += 1;
+        }
+    }
+    assert!(checked > 60, "only {checked} rows were checked");
+    assert!(ties > 10, "only {ties} limits were among rows that tie");
+}
+
 async fn agrees_with_the_naive_evaluator(database: &Database) {
     let tables = tiny_tables(database).await;
     let whole = session(database, Level::Records, false).await;
     let skipping = session(database, Level::Records, true).await;
     let (mut checked, mut simplified) = (0, 0);
     let mut kinds = BTreeSet::new();
-    for (number, (case, mut random)) in cases(150).enumerate() {
+    for (number, (case, mut random)) in cases(180).enumerate() {
         let depth = random.random_range(1..=4);
         let naive = Naive::generate(&mut random, depth);
         let expected = naive.evaluate(&tables);

@@ -1,7 +1,10 @@
 //! A query returns the same at every level.
 
-use skewer::{Database, Level};
+use datafusion::arrow::compute::SortOptions;
+use datafusion::arrow::row::{OwnedRow, RowConverter, SortField};
+use skewer::{Database, Level, Session};
 use skewer_tests::cluster::Cluster;
+use skewer_tests::contents::lines;
 
 use crate::cases::{cases, run, session};
 use crate::generator::Generator;
@@ -91,7 +94,7 @@ async fn every_level_agrees(reference: &Database, database: &Database, queries: 
     let mut all = 0;
     for (number, (case, random)) in cases(queries).enumerate() {
         let mut generator = Generator::new(random);
-        let (sql, ordered) = generator.query();
+        let (sql, order) = generator.query();
         let skip = generator.below(3) == 0;
         let (plain, records) = if skip {
             (&plain_skipping, &records_skipping)
@@ -101,13 +104,16 @@ async fn every_level_agrees(reference: &Database, database: &Database, queries: 
         let others = if number % 2 == 0 { &counters } else { &calls };
         all += 1;
         let expected = run(plain, &sql).await;
+        if let (Some(order), Ok(_)) = (&order, &expected) {
+            assert_ordered(plain, &sql, order, &case).await;
+        }
         for (level, session) in [("records", records), ("counters or calls", others)] {
             let profiled = run(session, &sql).await;
             match (&expected, profiled) {
                 (Ok((schema, expected, _)), Ok((profiled_schema, mut profiled, _))) => {
                     assert_eq!(*schema, profiled_schema, "{case}, {level}:\n{sql}");
                     let mut expected = expected.clone();
-                    if !ordered {
+                    if order.is_none() {
                         expected.sort();
                         profiled.sort();
                     }
@@ -128,4 +134,31 @@ async fn every_level_agrees(reference: &Database, database: &Database, queries: 
     // What the generator gives is what the planner can plan, nearly always, and has rows.
     assert!(valid * 10 >= all * 9, "{valid} of {all} queries are valid");
     assert!(rows * 2 >= all, "{rows} of {all} queries have rows");
+}
+
+/// What `sql` returns is in the order of these columns, NULL last, and is what it returns unordered.
+async fn assert_ordered(session: &Session, sql: &str, order: &[usize], case: &str) {
+    let batches = session.sql(sql).await.unwrap().collect().await.unwrap();
+    let (unordered, _) = sql.rsplit_once(" ORDER BY ").expect("an order");
+    let (_, mut unordered, _) = run(session, unordered).await.unwrap();
+    let mut found = lines(&batches).unwrap();
+    found.sort();
+    unordered.sort();
+    assert_eq!(unordered, found, "{case}:\n{sql}");
+    let last = SortOptions::new(false, false);
+    let mut before: Option<OwnedRow> = None;
+    for batch in batches {
+        let schema = batch.schema();
+        let keys = order.iter().map(|c| {
+            let kind = schema.field(*c).data_type().clone();
+            SortField::new_with_options(kind, last)
+        });
+        let converter = RowConverter::new(keys.collect()).unwrap();
+        let columns: Vec<_> = order.iter().map(|c| batch.column(*c).clone()).collect();
+        for row in &converter.convert_columns(&columns).unwrap() {
+            let in_order = before.as_ref().is_none_or(|before| before.row() <= row);
+            assert!(in_order, "{case}: rows are not in order\n{sql}");
+            before = Some(row.owned());
+        }
+    }
 }

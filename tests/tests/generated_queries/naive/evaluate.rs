@@ -9,6 +9,7 @@ impl Scalar {
         match self {
             Self::Column(c) | Self::Same(c) => row[*c],
             Self::Plus(c, n) => row[*c].map(|value| value + n),
+            Self::Constant(n) => Some(*n),
             Self::Coalesce(c, n) => row[*c].or(Some(*n)),
         }
     }
@@ -96,6 +97,11 @@ impl Naive {
             Self::Filter(input, scalar, number) => {
                 let mut rows = input.evaluate(tables);
                 rows.retain(|(values, _)| scalar.evaluate(values).is_some_and(|v| v > *number));
+                rows
+            }
+            Self::Equal(input, scalar, number) => {
+                let mut rows = input.evaluate(tables);
+                rows.retain(|(values, _)| scalar.evaluate(values) == Some(*number));
                 rows
             }
             Self::Project(input, scalars) => {
@@ -270,11 +276,8 @@ impl Naive {
                 });
                 sets.collect()
             }
-            Self::UnionAll(left, right) => {
-                let mut rows = left.evaluate(tables);
-                rows.extend(right.evaluate(tables));
-                rows
-            }
+            Self::UnionAll(left, right) => union_all(left, right, tables),
+            Self::Union(left, right) => distinct(union_all(left, right, tables)),
             Self::Reached(input, other, c, (from, to), steps) => {
                 let others = other.evaluate(tables);
                 let widths = (2, other.width());
@@ -386,4 +389,10 @@ fn distinct(rows: Vec<Row>) -> Vec<Row> {
         groups.entry(values).or_default().extend(from);
     }
     groups.into_iter().collect()
+}
+
+fn union_all(left: &Naive, right: &Naive, tables: &Tables) -> Vec<Row> {
+    let mut rows = left.evaluate(tables);
+    rows.extend(right.evaluate(tables));
+    rows
 }

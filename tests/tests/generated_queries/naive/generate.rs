@@ -19,7 +19,7 @@ impl Match {
 
 impl Kind {
     fn generate(random: &mut Random) -> Self {
-        match random.random_range(0..6) {
+        match random.random_range(0..5) {
             0 => Self::Left,
             1 => Self::Right,
             2 => Self::Full,
@@ -72,7 +72,8 @@ impl Naive {
         let column = |random: &mut Random| random.random_range(0..width);
         let scalar = |random: &mut Random| {
             let c = random.random_range(0..width);
-            match random.random_range(0..5) {
+            match random.random_range(0..6) {
+                5 => Scalar::Constant(1),
                 0 => Scalar::Plus(c, 1),
                 1 => Scalar::Coalesce(c, 2),
                 2 => Scalar::Same(c),
@@ -83,13 +84,18 @@ impl Naive {
             let below = random.random_range(0..depth);
             Box::new(Self::generate(random, below))
         };
-        match random.random_range(0..26) {
+        match random.random_range(0..30) {
             0 => Self::Filter(input, scalar(random), random.random_range(0..3)),
-            1 => {
+            25 => Self::Equal(
+                input,
+                Scalar::Column(column(random)),
+                random.random_range(0..3),
+            ),
+            1 | 26 => {
                 let width = random.random_range(1..=3);
                 Self::Project(input, (0..width).map(|_| scalar(random)).collect())
             }
-            2 | 3 => {
+            2 | 3 | 27 | 28 => {
                 let other = other(random);
                 let (l, r) = (column(random), random.random_range(0..other.width()));
                 let kind = Kind::generate(random);
@@ -191,10 +197,12 @@ impl Naive {
                 let other = other(random);
                 let width = width.min(other.width()).min(2);
                 let columns: Vec<_> = (0..width).map(Scalar::Column).collect();
-                Self::UnionAll(
-                    Box::new(Self::Project(input, columns.clone())),
-                    Box::new(Self::Project(other, columns)),
-                )
+                let left = Box::new(Self::Project(input, columns.clone()));
+                let right = Box::new(Self::Project(other, columns));
+                match random.random_range(0..2) {
+                    0 => Self::Union(left, right),
+                    _ => Self::UnionAll(left, right),
+                }
             }
             _ => Self::Distinct(Box::new(Self::Project(input, vec![scalar(random)]))),
         }

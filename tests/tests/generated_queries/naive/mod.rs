@@ -18,6 +18,7 @@ pub type Row = (Vec<Value>, BTreeSet<Base>);
 #[derive(Debug, Clone)]
 pub enum Scalar {
     Column(usize),
+    Constant(i64),
     Plus(usize, i64),
     Coalesce(usize, i64),
     /// A function of one row that the profiler times.
@@ -40,6 +41,8 @@ pub enum Naive {
     View,
     /// Keeps rows whose column is greater than a number.
     Filter(Box<Naive>, Scalar, i64),
+    /// Keeps rows whose column is a number.
+    Equal(Box<Naive>, Scalar, i64),
     Project(Box<Naive>, Vec<Scalar>),
     Join(Box<Naive>, Box<Naive>, Kind, usize, usize),
     /// The same with USING: the column that two columns become, and all of both sides, of rows where
@@ -75,6 +78,7 @@ pub enum Naive {
     InOther(Box<Naive>, Box<Naive>, bool),
     Aggregate(Box<Naive>, Vec<usize>, Vec<Fold>),
     UnionAll(Box<Naive>, Box<Naive>),
+    Union(Box<Naive>, Box<Naive>),
     /// The rows, and those of another query that can be reached from them in a number of steps, each
     /// from a row's column to another column of the rows with the same value in one of theirs.
     Reached(Box<Naive>, Box<Naive>, usize, (usize, usize), i64),
@@ -115,7 +119,7 @@ pub type Tables = BTreeMap<&'static str, Vec<(i64, Vec<Value>)>>;
 
 impl Naive {
     /// How many kinds of queries [`Naive::kinds`] tells apart.
-    pub const KINDS: usize = 33;
+    pub const KINDS: usize = 35;
 
     /// The kinds of queries that this one is made of.
     pub fn kinds(&self, into: &mut BTreeSet<&'static str>) {
@@ -136,7 +140,7 @@ impl Naive {
         let (_, inputs) = self.parts();
         let own = match self {
             Self::Twice(input, ..) => 1 + input.joins(),
-            Self::UnionAll(..) => 0,
+            Self::UnionAll(..) | Self::Union(..) => 0,
             _ => usize::from(inputs.len() == 2),
         };
         own + inputs.iter().map(|input| input.joins()).sum::<usize>()
@@ -160,6 +164,7 @@ impl Naive {
             Self::Scan(_) => ("scan", &[]),
             Self::View => ("view", &[]),
             Self::Filter(input, ..) => ("filter", &[input]),
+            Self::Equal(input, ..) => ("equality", &[input]),
             Self::Project(input, _) => ("projection", &[input]),
             Self::Join(left, right, kind, ..) => (kind.sql(), &[left, right]),
             Self::Using(left, right, ..) => ("using", &[left, right]),
@@ -185,16 +190,19 @@ impl Naive {
             Self::InOther(left, right, true) => ("intersect", &[left, right]),
             Self::InOther(left, right, false) => ("except", &[left, right]),
             Self::UnionAll(left, right) => ("union all", &[left, right]),
+            Self::Union(left, right) => ("union", &[left, right]),
             Self::Reached(left, right, ..) => ("recursion", &[left, right]),
             Self::Distinct(input) => ("distinct", &[input]),
         };
         (kind, inputs.to_vec())
     }
 
-    fn width(&self) -> usize {
+    pub fn width(&self) -> usize {
         match self {
             Self::Scan(_) | Self::View => 2,
-            Self::Filter(input, ..) | Self::Distinct(input) => input.width(),
+            Self::Filter(input, ..) | Self::Equal(input, ..) | Self::Distinct(input) => {
+                input.width()
+            }
             Self::Project(_, scalars) => scalars.len(),
             Self::Tested(input, ..)
             | Self::TestedOr(input, ..)
@@ -215,7 +223,7 @@ impl Naive {
             Self::Window(input, sums) => input.width() + sums.len(),
             Self::ByPlace(input, functions) => input.width() + functions.len(),
             Self::Unnest(..) | Self::Reached(..) => 2,
-            Self::UnionAll(left, _) => left.width(),
+            Self::UnionAll(left, _) | Self::Union(left, _) => left.width(),
         }
     }
 }

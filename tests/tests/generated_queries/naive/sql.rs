@@ -6,6 +6,7 @@ impl Scalar {
     pub fn sql(&self) -> String {
         match self {
             Self::Column(c) => format!("c{c}"),
+            Self::Constant(n) => n.to_string(),
             Self::Same(c) => format!("same(c{c})"),
             Self::Plus(c, n) => format!("c{c} + {n}"),
             Self::Coalesce(c, n) => format!("coalesce(c{c}, {n})"),
@@ -62,6 +63,13 @@ impl Naive {
             Self::Filter(input, scalar, number) => {
                 format!(
                     "SELECT * FROM ({}) AS q WHERE {} > {number}",
+                    input.sql(),
+                    scalar.sql()
+                )
+            }
+            Self::Equal(input, scalar, number) => {
+                format!(
+                    "SELECT * FROM ({}) AS q WHERE {} = {number}",
                     input.sql(),
                     scalar.sql()
                 )
@@ -248,6 +256,7 @@ impl Naive {
                 format!("SELECT {} FROM ({}) AS q{group}", named(items), input.sql())
             }
             Self::UnionAll(left, right) => format!("{} UNION ALL {}", left.sql(), right.sql()),
+            Self::Union(left, right) => format!("{} UNION {}", left.sql(), right.sql()),
             Self::Reached(input, other, c, (from, to), steps) => {
                 format!(
                     "SELECT c0, c1 FROM (WITH RECURSIVE reached AS ( \
