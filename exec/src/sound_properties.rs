@@ -34,7 +34,7 @@ pub struct SoundPropertiesExec {
 }
 
 impl SoundPropertiesExec {
-    /// On top of `input`: an aggregate or a join. Of any other operator it claims nothing.
+    /// On top of `input`. Of what is neither an aggregate nor a join it claims nothing.
     pub fn new(input: Arc<dyn ExecutionPlan>) -> Self {
         let mut equivalences = EquivalenceProperties::new(input.schema());
         let mut partitioning =
@@ -61,7 +61,7 @@ impl SoundPropertiesExec {
         }
     }
 
-    /// The aggregate or join.
+    /// What it is on top of.
     pub fn input(&self) -> &Arc<dyn ExecutionPlan> {
         &self.input
     }

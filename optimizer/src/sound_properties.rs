@@ -9,7 +9,10 @@ use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::ensure_requirements::EnsureRequirements;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
+use datafusion::physical_optimizer::output_requirements::OutputRequirements;
+use datafusion::physical_optimizer::sanity_checker::SanityCheckPlan;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateInputMode};
+use datafusion::physical_plan::union::UnionExec;
 use datafusion::physical_plan::{ExecutionPlan, displayable};
 use skewer_exec::sound_properties::{SoundPropertiesExec, claims_too_much, is_join};
 
@@ -17,10 +20,13 @@ use skewer_exec::sound_properties::{SoundPropertiesExec, claims_too_much, is_joi
 /// ROLLUP and CUBE, and of joins.
 pub fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let sorts = SoundRequirements(EnsureRequirements::new());
+    let check = SoundPlan(SanityCheckPlan::new());
     let mut rules = PhysicalOptimizer::new().rules;
     for rule in &mut rules {
         if rule.name() == sorts.0.name() {
             *rule = Arc::new(SoundRequirements(EnsureRequirements::new()));
+        } else if rule.name() == check.0.name() {
+            *rule = Arc::new(SoundPlan(SanityCheckPlan::new()));
         }
     }
     rules.insert(0, Arc::new(SoundGroups));
@@ -81,6 +87,43 @@ impl PhysicalOptimizerRule for SoundRequirements {
 
     fn name(&self) -> &str {
         "sound_requirements"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+/// DataFusion's check that each operator gets its rows as it needs them. It refuses plans of which that
+/// can no more be seen, because rules have changed what shows it: equal columns, and constants, that came
+/// from below. Such plans get their sorts again, of the rows of joins and unions, so that it is seen.
+#[derive(Debug)]
+struct SoundPlan(SanityCheckPlan);
+
+impl PhysicalOptimizerRule for SoundPlan {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        config: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        if let Ok(plan) = self.0.optimize(Arc::clone(&plan), config) {
+            return Ok(plan);
+        }
+        let steps: [&dyn PhysicalOptimizerRule; 4] = [
+            // What the plan as a whole returns is in the order that it has now.
+            &OutputRequirements::new_add_mode(),
+            &EnsureRequirements::new(),
+            &OutputRequirements::new_remove_mode(),
+            &self.0,
+        ];
+        let plan = cover(plan, |plan| is_join(plan) || plan.is::<UnionExec>())?;
+        steps
+            .into_iter()
+            .try_fold(plan, |plan, step| step.optimize(plan, config))
+    }
+
+    fn name(&self) -> &str {
+        "sound_plan"
     }
 
     fn schema_check(&self) -> bool {

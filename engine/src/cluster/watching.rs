@@ -1,12 +1,14 @@
 //! How the master notices who is gone: lifelines end at once with their process, who is silent for
 //! long is given up, and who was revoked is turned out.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use skewer_net::Lifelines;
 use skewer_net::identity::NodeId;
 use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 
 use super::calls::{self, wall_ns};
 use super::master::{Held, Inner};
@@ -93,7 +95,8 @@ async fn watch(mut watched: skewer_net::Watched, master: Weak<Inner>) {
         held.is_some_and(|held| !Arc::ptr_eq(&held.cut, &cut))
     };
     if !is_cut && !replaced {
-        master.lose(number, watched.incarnation, "its process has ended");
+        let reason = "its process has ended".to_owned();
+        let _ = lose(&master, number, watched.incarnation, reason).await;
         // It may not have registered.
         let mut lifelines = master.lifelines.lock();
         if lifelines
@@ -105,19 +108,31 @@ async fn watch(mut watched: skewer_net::Watched, master: Weak<Inner>) {
     }
 }
 
+/// A worker is gone. Waits for a commit that goes on, which must not keep the threads of the connections
+/// from anything.
+fn lose(master: &Arc<Inner>, number: u32, incarnation: u64, reason: String) -> JoinHandle<()> {
+    let master = Arc::clone(master);
+    tokio::task::spawn_blocking(move || master.lose(number, incarnation, &reason))
+}
+
 async fn heartbeats(master: Weak<Inner>) {
     let mut ticks = tokio::time::interval(BEAT);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut given_up: HashMap<u32, JoinHandle<()>> = HashMap::new();
     loop {
         ticks.tick().await;
         let Some(master) = master.upgrade() else {
             return;
         };
+        given_up.retain(|_, lost| !lost.is_finished());
         let patience = master.options.heartbeat_timeout;
         let beat = master.members.beat(patience);
         for (number, incarnation, silent) in beat.silent {
             let reason = format!("it has not answered for {} s", silent.as_secs());
-            master.lose(number, incarnation, &reason);
+            // The others are heard meanwhile.
+            given_up
+                .entry(number)
+                .or_insert_with(|| lose(&master, number, incarnation, reason));
         }
         for (number, incarnation) in beat.ask {
             let master = Arc::clone(&master);
@@ -169,7 +184,8 @@ async fn revocations(master: Weak<Inner>) {
         known = entries;
         for (peer, incarnation) in master.members.identities() {
             if master.revocations.check(&peer).is_err() {
-                master.lose(peer.node.0, incarnation, "its certificate has been revoked");
+                let reason = "its certificate has been revoked".to_owned();
+                let _ = lose(&master, peer.node.0, incarnation, reason).await;
             }
         }
         if let Err(error) = master.node.enforce_revocations() {

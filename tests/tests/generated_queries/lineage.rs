@@ -215,7 +215,7 @@ async fn agrees_with_the_naive_evaluator(database: &Database) {
     let tables = tiny_tables(database).await;
     let whole = session(database, Level::Records, false).await;
     let skipping = session(database, Level::Records, true).await;
-    let (mut checked, mut simplified) = (0, 0);
+    let (mut checked, mut compared, mut simplified) = (0, 0, 0);
     let mut kinds = BTreeSet::new();
     for (number, (case, mut random)) in cases(180).enumerate() {
         let depth = random.random_range(1..=4);
@@ -224,6 +224,7 @@ async fn agrees_with_the_naive_evaluator(database: &Database) {
         if expected.len() > 200 {
             continue;
         }
+        compared += 1;
         let sql = naive.sql();
         let session = if random.random_range(0..3) == 0 {
             &skipping
@@ -283,8 +284,8 @@ async fn agrees_with_the_naive_evaluator(database: &Database) {
     assert!(checked > 200, "only {checked} rows were checked");
     assert_eq!(kinds.len(), Naive::KINDS, "only of these kinds: {kinds:?}");
     assert!(
-        simplified < 20,
-        "{simplified} queries were simplified by the planner"
+        simplified * 8 < compared,
+        "{simplified} of {compared} queries were simplified by the planner"
     );
 }
 
@@ -326,7 +327,7 @@ async fn what_three_processes_write_has_the_lineage_that_a_naive_evaluator_says(
 async fn writes_agree_with_the_naive_evaluator(database: &Database) {
     let tables = tiny_tables(database).await;
     let session = session(database, Level::Records, false).await;
-    let (mut written_apart, mut simplified, mut checked) = (0, 0, 0);
+    let (mut written_apart, mut compared, mut simplified, mut checked) = (0, 0, 0, 0);
     for (case, mut random) in cases(60) {
         let depth = random.random_range(1..=4);
         let naive = Naive::generate(&mut random, depth);
@@ -334,6 +335,7 @@ async fn writes_agree_with_the_naive_evaluator(database: &Database) {
         if expected.len() > 200 {
             continue;
         }
+        compared += 1;
         let create = match random.random_range(0..3) {
             0 => "CREATE OR REPLACE TABLE w PARTITION BY HASH (c0) AS",
             _ => "CREATE OR REPLACE TABLE w AS",
@@ -385,7 +387,7 @@ async fn writes_agree_with_the_naive_evaluator(database: &Database) {
     );
     assert!(checked > 100, "only {checked} rows were checked");
     assert!(
-        simplified < 12,
-        "{simplified} queries were simplified by the planner"
+        simplified * 8 < compared,
+        "{simplified} of {compared} queries were simplified by the planner"
     );
 }
