@@ -461,3 +461,36 @@ async fn a_window_over_a_constant_runs_on_one_worker() {
     assert_eq!(numbers(&session, sql).await, [21_000]);
     assert_eq!(workers_of_the_last_query(&session).await, [0]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn profiles_of_several_workers_are_compared() {
+    let session = filled(3).await;
+    rows(&session, "SET profile.level = 'records'").await;
+    let (mut ids, mut workers) = (Vec::new(), Vec::new());
+    for _ in 0..2 {
+        rows(&session, "SELECT g, count(*) FROM t GROUP BY g").await;
+        workers = workers_of_the_last_query(&session).await;
+        let newest = "SELECT max(query_id) FROM sys.queries";
+        ids.extend(numbers(&session, newest).await);
+    }
+    assert!(workers.len() > 1, "{workers:?}");
+    let sql = format!("EXPLAIN PROFILE (FORMAT json) DIFF {}, {}", ids[0], ids[1]);
+    let batches = rows(&session, &sql).await;
+    let lines = batches.iter().flat_map(|batch| {
+        let lines = batch.column(0).as_string::<i32>();
+        lines.iter().flatten().collect::<Vec<_>>()
+    });
+    let text = lines.collect::<Vec<_>>().join("\n");
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(json["same_plan"], true);
+    let compared = json["workers"].as_array().unwrap();
+    let numbers: Vec<_> = compared.iter().map(|w| w["worker_id"].as_i64()).collect();
+    assert_eq!(numbers, workers.into_iter().map(Some).collect::<Vec<_>>());
+    for worker in compared {
+        let busy = &worker["busy_ns"];
+        assert!(
+            busy["before"].is_i64() && busy["after"].is_i64(),
+            "{worker}"
+        );
+    }
+}

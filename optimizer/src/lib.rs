@@ -14,6 +14,7 @@
 pub mod costly;
 pub mod distribution;
 mod functional_dependencies;
+mod given_up;
 pub mod instrument;
 pub mod lineage;
 mod plan_query;

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::{Field, Schema};
 use datafusion::common::Result;
 use datafusion::common::format::ExplainFormat;
-use datafusion::common::tree_node::TreeNode;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Explain, Expr, LogicalPlan, PlanType, Projection, StringifiedPlan};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
@@ -17,6 +16,7 @@ use skewer_exec::{CarriedInput, Hidden, OutputRecordsExec, ResultRecords};
 use skewer_profiling::{Level, LineageMode, Recorder, Sources};
 
 use crate::distribution::Distribution;
+use crate::given_up::{given_up, has_shortcuts};
 use crate::instrument::{Known, instrument, instrument_cut};
 use crate::lineage::{LineageRewrite, TrackedPlan, TrackedRecord};
 use crate::timed_node::TimedEvaluationPlanner;
@@ -167,11 +167,12 @@ async fn plan_with_records(
         return instrument_on(plan, recorder, known, state, distribution).await;
     }
     let mut schema = result_schema(optimized.schema().as_arrow(), &plan.schema());
-    if aggregates_all_rows(optimized)? {
-        // Without the profiler statistics may have the answer, and say that it is not NULL.
+    if has_shortcuts(optimized)? {
         let planner = DefaultPhysicalPlanner::default();
         let unprofiled = planner.create_physical_plan(optimized, state).await?;
+        // Without the profiler statistics may have the answer, and say that it is not NULL.
         schema = result_schema(&schema, &unprofiled.schema());
+        recorder.gives_up(&given_up(&unprofiled, &plan));
     }
     let schema = Arc::new(schema);
     let logged = |plan: Arc<dyn ExecutionPlan>| -> Result<Arc<dyn ExecutionPlan>> {
@@ -240,13 +241,6 @@ fn result_schema(result: &Schema, other: &Schema) -> Schema {
         })
         .collect();
     Schema::new_with_metadata(fields, result.metadata().clone())
-}
-
-/// Whether there is an aggregate without groups in `plan`.
-fn aggregates_all_rows(plan: &LogicalPlan) -> Result<bool> {
-    plan.exists(|node| {
-        Ok(matches!(node, LogicalPlan::Aggregate(aggregate) if aggregate.group_expr.is_empty()))
-    })
 }
 
 /// Puts the columns of the result before the hidden ones.

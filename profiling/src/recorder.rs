@@ -78,6 +78,7 @@ pub struct Recorder {
     spilled: AtomicUsize,
     dropped: AtomicU64,
     overhead_ns: AtomicU64,
+    given_up: Mutex<Option<String>>,
     /// Processor time at the start, at levels that read it.
     started: Option<Baseline>,
     finished: AtomicBool,
@@ -212,6 +213,7 @@ impl Recorder {
             spilled: AtomicUsize::new(0),
             dropped: AtomicU64::new(0),
             overhead_ns: AtomicU64::new(0),
+            given_up: Mutex::default(),
             started: (level > Level::Off).then(Baseline::now),
             finished: AtomicBool::new(false),
             events: Mutex::default(),
@@ -251,6 +253,7 @@ impl Recorder {
             spilled: AtomicUsize::new(0),
             dropped: AtomicU64::new(0),
             overhead_ns: AtomicU64::new(0),
+            given_up: Mutex::default(),
             // Readings of the process are told once.
             started: None,
             finished: AtomicBool::new(false),
@@ -471,6 +474,11 @@ impl Recorder {
         self.sampling.spend(spent);
     }
 
+    /// The plan lacks these shortcuts, since every row has to be seen.
+    pub fn gives_up(&self, shortcuts: &[&str]) {
+        *self.given_up.lock() = Some(shortcuts.join(", ")).filter(|all| !all.is_empty());
+    }
+
     /// What the rows of this query have in common.
     pub(crate) fn origin(&self) -> Origin {
         Origin {
@@ -490,6 +498,7 @@ impl Recorder {
             bytes_written: 0,
             events_dropped: as_i64(self.events_dropped()),
             sample_rate: Some(self.sample_rate()),
+            given_up: self.given_up.lock().clone(),
         }
     }
 

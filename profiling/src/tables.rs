@@ -363,6 +363,10 @@ sys_table! {
         /// Share of the base records that the worker traced, 0 to 1: with a budget of time, what
         /// it was at the end.
         row sample_rate: OptFloat,
+        /// What the planner would have done without the profiler, since not every row has to be seen:
+        /// `counting from statistics`, `TopK aggregation`, `DISTINCT that ends at its LIMIT`; NULL if
+        /// nothing. At level `counters` or `off` the query does it.
+        row given_up: OptText,
     }
 }
 

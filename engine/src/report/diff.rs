@@ -154,6 +154,8 @@ struct Diff {
     before: Header,
     after: Header,
     same_plan: bool,
+    /// Of the plan before, and after, if one was recorded.
+    fingerprints: [Option<String>; 2],
     /// Parents before children.
     operators: Vec<Pair>,
     workers: Vec<(i64, Change)>,
@@ -177,6 +179,13 @@ impl Diff {
             sql.replace("$before", &before.query_id.to_string())
                 .replace("$after", &after.query_id.to_string())
         };
+        let sql = of_both(include_str!("sql/plan_fingerprints.sql"));
+        let answer = inquiry.ask("The plans", sql).await?;
+        let fingerprints = [&before, &after].map(|header| {
+            let mut known = rows(&answer);
+            let own = known.find(|row| row.integer("query_id") == Some(header.query_id));
+            own?.text("plan_fingerprint")
+        });
         let answer = inquiry
             .ask("Workers", of_both(include_str!("sql/diff_workers.sql")))
             .await?;
@@ -215,6 +224,7 @@ impl Diff {
         }
         let operators = aligned(&plans.0.operators, &plans.1.operators);
         Ok(Self {
+            fingerprints,
             same_plan: are_the_same(&plans.0.operators, &plans.1.operators),
             asked: inquiry.asked(),
             before,
@@ -277,9 +287,9 @@ impl Diff {
 
     fn head(&self) -> Vec<String> {
         let plan = match (self.operators.is_empty(), self.same_plan) {
-            (true, _) => "no plan was recorded",
-            (_, true) => "the same plan",
-            (_, false) => "different plans",
+            (true, _) => "no plan was recorded".to_owned(),
+            (_, true) => format!("the same plan{}", self.short_fingerprints()),
+            (_, false) => format!("different plans{}", self.short_fingerprints()),
         };
         let change = match factor(self.whole().ratio()).as_str() {
             "" | "=" => "no difference".to_owned(),
@@ -307,6 +317,19 @@ impl Diff {
             lines.extend(item("!", &reservation));
         }
         lines
+    }
+
+    /// As much of the fingerprints as tells plans apart for a reader, after a space.
+    fn short_fingerprints(&self) -> String {
+        let [before, after] = self.fingerprints.each_ref().map(|fingerprint| {
+            let text = fingerprint.as_deref().unwrap_or_default();
+            text.get(..8).unwrap_or(text)
+        });
+        match (before == after, before.is_empty() || after.is_empty()) {
+            (_, true) => String::new(),
+            (true, false) => format!(" {before}"),
+            (false, false) => format!(" {before}, {after}"),
+        }
     }
 
     fn operator_lines(&self) -> Vec<String> {
@@ -446,8 +469,9 @@ impl Diff {
     }
 
     fn json(&self) -> Value {
-        let query = |header: &Header| {
+        let query = |header: &Header, fingerprint: &Option<String>| {
             json!({
+                "plan_fingerprint": fingerprint,
                 "query_id": header.query_id,
                 "sql": header.sql,
                 "status": header.status,
@@ -499,8 +523,8 @@ impl Diff {
         });
         json!({
             "format_version": FORMAT_VERSION,
-            "before": query(&self.before),
-            "after": query(&self.after),
+            "before": query(&self.before, &self.fingerprints[0]),
+            "after": query(&self.after, &self.fingerprints[1]),
             "same_plan": self.same_plan,
             "query_ns": self.whole().json(),
             "reservations": self.reservations(),

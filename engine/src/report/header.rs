@@ -26,6 +26,8 @@ pub(super) struct Header {
     /// Time of all operators in all tasks.
     pub(super) busy_ns: i64,
     pub(super) events_dropped: i64,
+    /// Shortcuts of the planner that its plan lacks since it was recorded.
+    given_up: Option<String>,
     /// Numbers of the workers whose events cannot be had.
     pub(super) lost_workers: Option<String>,
     /// The directory that the query was imported from.
@@ -65,6 +67,7 @@ impl Header {
             rows_returned: row.integer("rows_returned"),
             busy_ns: row.sum("busy_ns"),
             events_dropped: row.sum("events_dropped"),
+            given_up: row.text("given_up"),
             lost_workers: row.text("lost_workers"),
             imported_from,
             replaced_tables,
@@ -143,6 +146,12 @@ impl Header {
                     1 => "1 event was".to_owned(),
                     more => format!("{} events were", count(more)),
                 }
+            ));
+        }
+        if let Some(shortcuts) = &self.given_up {
+            reservations.push(format!(
+                "To see every row, the plan gives up {shortcuts}: without level records the query is \
+                 faster."
             ));
         }
         if let Some(lost) = &self.lost_workers {

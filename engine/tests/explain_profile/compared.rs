@@ -18,7 +18,9 @@ async fn two_profiles_are_compared() {
         text[0].starts_with(&head) && text[0].contains("÷ "),
         "{all}"
     );
-    assert!(text[0].ends_with("different plans"), "{all}");
+    let (_, plans) = text[0].split_once("different plans ").expect(&all);
+    let (one, other) = plans.split_once(", ").expect(&all);
+    assert!(one.len() == 8 && other.len() == 8 && one != other, "{all}");
     let record = format!("· Row {long} of documents: ");
     let only = format!("only in query {before}.");
     let found = text.iter().find(|line| line.contains(&record));
@@ -35,6 +37,15 @@ async fn two_profiles_are_compared() {
     let json: serde_json::Value =
         serde_json::from_str(&lines(&session, &sql).await.join("\n")).unwrap();
     assert_eq!(json["same_plan"], true);
+    let (one, other) = (&json["before"], &json["after"]);
+    assert!(one["plan_fingerprint"].is_string(), "{json}");
+    assert_eq!(one["plan_fingerprint"], other["plan_fingerprint"]);
+    let same = format!(
+        "SELECT count(*) FROM sys.plan_fingerprints AS one JOIN sys.plan_fingerprints AS other \
+           ON one.plan_fingerprint = other.plan_fingerprint \
+         WHERE one.query_id = {before} AND other.query_id IN ({after}, {again})"
+    );
+    assert_eq!(number(&session, &same).await, 1);
     assert_eq!(json["before"]["query_id"], before);
     assert_eq!(json["after"]["query_id"], again);
     let operators = json["operators"].as_array().unwrap();

@@ -27,6 +27,7 @@ views! {
     "stragglers",
     "data_skew",
     "heavy_records",
+    "plan_fingerprints",
     "diagnoses",
 }
 

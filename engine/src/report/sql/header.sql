@@ -5,6 +5,7 @@ SELECT
   queries.planning_ns, queries.execution_ns, queries.rows_returned,
   coalesce(work.busy_ns, 0) AS busy_ns,
   coalesce(overhead.events_dropped, 0) AS events_dropped,
+  overhead.given_up,
   lost.workers AS lost_workers, queries.imported_from, queries.tables_read
 FROM sys.queries AS queries
 LEFT JOIN (
@@ -12,7 +13,8 @@ LEFT JOIN (
   FROM sys.operator_stats WHERE query_id = $query_id GROUP BY query_id
 ) AS work ON queries.query_id = work.query_id
 LEFT JOIN (
-  SELECT query_id, sum(events_dropped) AS events_dropped, min(sample_rate) AS sample_rate
+  SELECT query_id, sum(events_dropped) AS events_dropped, min(sample_rate) AS sample_rate,
+    max(given_up) AS given_up
   FROM sys.profiler_overhead WHERE query_id = $query_id GROUP BY query_id
 ) AS overhead ON queries.query_id = overhead.query_id
 LEFT JOIN (
