@@ -1,10 +1,12 @@
 //! A database with several workers in one process.
 
-use datafusion::arrow::array::{AsArray, RecordBatch};
+use std::sync::{Arc, Mutex};
+
+use datafusion::arrow::array::{AsArray, Int64Array, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, Int64Type};
 use datafusion::arrow::util::pretty::pretty_format_batches;
 use datafusion::common::ScalarValue;
-use datafusion::logical_expr::Volatility;
+use datafusion::logical_expr::{ColumnarValue, Volatility, create_udf};
 use skewer::{Database, Session};
 
 #[path = "workers/colocation.rs"]
@@ -493,4 +495,37 @@ async fn profiles_of_several_workers_are_compared() {
             "{worker}"
         );
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn batches_go_from_worker_to_worker_without_a_copy() {
+    let session = filled(3).await;
+    // They are kept, so that nothing else can be where they are.
+    let made: Arc<Mutex<Vec<Int64Array>>> = Arc::default();
+    let keep = Arc::clone(&made);
+    session.register_udf(create_udf(
+        "twice",
+        vec![DataType::Int64],
+        DataType::Int64,
+        Volatility::Immutable,
+        Arc::new(move |arguments| {
+            let arrays = ColumnarValue::values_to_arrays(arguments)?;
+            let numbers = arrays[0].as_primitive::<Int64Type>();
+            let twice: Int64Array = numbers.unary(|number| 2 * number);
+            keep.lock().unwrap().push(twice.clone());
+            Ok(ColumnarValue::Array(Arc::new(twice)))
+        }),
+    ));
+    let batches = rows(&session, "SELECT twice(a) FROM t").await;
+    let workers = workers_of_the_last_query(&session).await;
+    assert!(workers.len() > 1, "{workers:?}");
+    let made = made.lock().unwrap();
+    let mut found = 0;
+    for batch in &batches {
+        let returned = batch.column(0).as_primitive::<Int64Type>().values();
+        let is_of = |array: &Int64Array| array.values().as_ptr_range().contains(&returned.as_ptr());
+        assert!(made.iter().any(is_of), "a batch is not where it was made");
+        found += returned.len();
+    }
+    assert_eq!(found, 3000);
 }

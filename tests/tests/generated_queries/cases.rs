@@ -51,6 +51,18 @@ pub async fn session(database: &Database, level: Level, skip_partial: bool) -> S
     session
 }
 
+/// The same, whose scans filter rows themselves, and whose joins on equal columns sort their inputs.
+pub async fn session_of_other_plans(database: &Database, level: Level) -> Session {
+    let session = session(database, level, false).await;
+    for sql in [
+        "SET datafusion.execution.parquet.pushdown_filters = true",
+        "SET datafusion.optimizer.prefer_hash_join = false",
+    ] {
+        session.sql(sql).await.unwrap();
+    }
+    session
+}
+
 /// A query's schema and rows, or its error.
 pub async fn run(session: &Session, sql: &str) -> Result<(SchemaRef, Vec<String>, i64), String> {
     let stream = session.sql(sql).await.map_err(|e| e.to_string())?;

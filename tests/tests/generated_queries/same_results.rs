@@ -7,7 +7,7 @@ use skewer::{Database, Level, Session};
 use skewer_tests::cluster::Cluster;
 use skewer_tests::contents::lines;
 
-use crate::cases::{cases, run, session};
+use crate::cases::{cases, run, session, session_of_other_plans};
 use crate::generator::Generator;
 
 /// Tables `t(a, b, f, s)` and `u(a, d, s)` of several segments, with NULLs, duplicates and
@@ -90,7 +90,8 @@ async fn every_level_agrees(reference: &Database, database: &Database, queries: 
     let records = session(database, Level::Records, false).await;
     let records_skipping = session(database, Level::Records, true).await;
     let counters = session(database, Level::Counters, false).await;
-    let calls = session(database, Level::Calls, true).await;
+    let calls = session_of_other_plans(database, Level::Calls).await;
+    let sorted = session_of_other_plans(database, Level::Records).await;
     let (mut valid, mut rows) = (0, 0);
     let mut all = 0;
     for (number, (case, random)) in cases(queries).enumerate() {
@@ -102,13 +103,13 @@ async fn every_level_agrees(reference: &Database, database: &Database, queries: 
         } else {
             (&plain, &records)
         };
-        let others = if number % 2 == 0 { &counters } else { &calls };
+        let others = [&counters, &calls, &sorted][number % 3];
         all += 1;
         let expected = run(plain, &sql).await;
         if let (Some(order), Ok(_)) = (&order, &expected) {
             assert_ordered(plain, &sql, order, &case).await;
         }
-        for (level, session) in [("records", records), ("counters or calls", others)] {
+        for (level, session) in [("records", records), ("another level", others)] {
             let profiled = run(session, &sql).await;
             match (&expected, profiled) {
                 (Ok((schema, expected, _)), Ok((profiled_schema, mut profiled, _))) => {
