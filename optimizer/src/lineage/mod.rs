@@ -63,7 +63,7 @@ pub struct TrackedRecord {
     pub latencies: Vec<String>,
     /// The columns that rows have it for, which window functions have made; `None`: it is the row's.
     of_columns: Option<Vec<String>>,
-    /// Whether nothing but windows is above the function that made it. Functions in several orders
+    /// Whether nothing but windows and filters is above the function that made it. Functions in several orders
     /// are stacked, although none looks at what the others return.
     of_same_select: bool,
 }
@@ -216,9 +216,10 @@ impl LineageRewrite {
     /// Rewrites `plan` and all below it.
     pub fn rewrite(&mut self, plan: &LogicalPlan) -> Result<TrackedPlan> {
         let mut tracked = self.rewrite_node(plan)?;
-        // Windows in several orders are stacked, at most with projections that leave columns out.
+        // Windows in several orders are stacked, at most with projections that leave columns out, and
+        // filters that have come below some of them: what a SELECT returns has names of its own.
         let is_stacked = match plan {
-            LogicalPlan::Window(_) => true,
+            LogicalPlan::Window(_) | LogicalPlan::Filter(_) => true,
             LogicalPlan::Projection(projection) => projection
                 .expr
                 .iter()
