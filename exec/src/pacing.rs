@@ -15,6 +15,7 @@
 //! without what [`crate::preemption`] knows to be nobody's), so tests can play any machine.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use datafusion::common::Result;
 use skewer_profiling::Method;
@@ -36,6 +37,13 @@ const SEARCH_AT_ONCE_NS: f64 = 10_000_000.0;
 /// A stall of the machine's is shorter than this, even on a busy one: a row that took longer need
 /// not be confirmed, which would take as long again.
 pub(crate) const LONGEST_STALL_NS: f64 = 50_000_000.0;
+
+/// From this excess on, nobody waits until the culprit has been evaluated again …
+const TOO_LONG_TO_WAIT_NS: f64 = 10.0 * LONGEST_STALL_NS;
+
+/// … but for so long for each row: the one that is not done by then is the culprit, if none of the
+/// others is.
+const PATIENCE: Duration = Duration::from_nanos(2 * LONGEST_STALL_NS as u64);
 
 /// Parts that a slow range is cut into in the search.
 const PARTS: usize = 16;
@@ -78,6 +86,10 @@ pub trait EvaluateRows {
     /// Evaluates `rows`.
     fn evaluate(&mut self, rows: Range<usize>, keep: bool) -> Result<f64>;
 
+    /// Evaluates a row again, only for its time. `None` if that takes longer than `patience`: it is
+    /// left to itself, and its time is not asked for.
+    fn evaluate_within(&mut self, row: usize, patience: Duration) -> Result<Option<f64>>;
+
     /// How much of the last evaluation's time may be nobody's, in ns.
     fn doubtful_ns(&self) -> f64;
 }
@@ -90,6 +102,15 @@ struct Found {
     ns: f64,
     /// How much longer the second shortest was.
     error_ns: f64,
+}
+
+/// What evaluating a row again has given.
+#[derive(Debug, Clone, Copy)]
+enum Replayed {
+    /// Nanoseconds.
+    Took(f64),
+    /// It is left to itself.
+    NotYet,
 }
 
 /// What is known of the cost of one expression's rows.
@@ -284,6 +305,23 @@ impl Pacer {
         Some(ns)
     }
 
+    /// As [`Pacer::replay`] of one row, but waits no longer than [`PATIENCE`].
+    fn replay_within_patience(
+        &mut self,
+        row: usize,
+        evaluator: &mut dyn EvaluateRows,
+    ) -> Option<Replayed> {
+        if self.fails_again {
+            return None;
+        }
+        let Ok(outcome) = evaluator.evaluate_within(row, PATIENCE) else {
+            self.fails_again = true;
+            return None;
+        };
+        self.replayed_ns += outcome.unwrap_or(PATIENCE.as_nanos() as f64);
+        Some(outcome.map_or(Replayed::NotYet, Replayed::Took))
+    }
+
     /// Finds the rows that made `range` slow, ascending; and, if there are none, the nanoseconds
     /// that the range took when it was evaluated again. `None` if it cannot be.
     fn search(
@@ -299,11 +337,24 @@ impl Pacer {
         if excess >= SEARCH_AT_ONCE_NS {
             let mut explained = 0.0;
             let mut total = 0.0;
+            let mut not_done = None;
             for row in range {
-                let mut again = self.replay(row..row + 1, evaluator)?;
+                let mut again = if excess >= TOO_LONG_TO_WAIT_NS && not_done.is_none() {
+                    match self.replay_within_patience(row, evaluator)? {
+                        Replayed::Took(again) => again,
+                        Replayed::NotYet => {
+                            not_done = Some(row);
+                            continue;
+                        }
+                    }
+                } else {
+                    self.replay(row..row + 1, evaluator)?
+                };
                 // In the chunk it took what the chunk took without the others, about.
                 let mut error_ns = (ns - others - again).abs();
-                if again > SUSPICIOUS_NS && again < LONGEST_STALL_NS {
+                // The one that is not done may have made this one wait, by a lock that both take.
+                let may_be_nobodys = again < LONGEST_STALL_NS || not_done.is_some();
+                if again > SUSPICIOUS_NS && may_be_nobodys {
                     let third = self.replay(row..row + 1, evaluator)?;
                     (again, error_ns) = shortest(again, f64::INFINITY, third);
                 }
@@ -313,9 +364,24 @@ impl Pacer {
                     found.push(Found { row, ns, error_ns });
                     explained += ns;
                 }
-                if explained >= EXPLAINED * excess {
+                if not_done.is_none() && explained >= EXPLAINED * excess {
                     break;
                 }
+            }
+            // What the chunk took without the others, which may have taken longer one time than another.
+            let rest = ns - total;
+            if let Some(row) = not_done
+                && rest >= PATIENCE.as_nanos() as f64
+            {
+                let place = found.partition_point(|found| found.row < row);
+                let error_ns = total.max(LONGEST_STALL_NS);
+                let culprit = Found {
+                    row,
+                    ns: rest,
+                    error_ns,
+                };
+                found.insert(place, culprit);
+                total = ns;
             }
             best = total.min(ns);
         } else {
@@ -454,6 +520,8 @@ fn push(runs: &mut Vec<Run>, rows: usize, ns: f64, error_ns: f64, method: Method
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
     use datafusion::common::exec_err;
 
     use super::*;
@@ -467,6 +535,10 @@ mod tests {
         replayed: Vec<usize>,
         /// What evaluating rows again does.
         again: Again,
+        /// How long rows that are evaluated again have been waited for.
+        waited_ns: f64,
+        /// Which evaluation was the first of a row by itself that was evaluated again.
+        searched_at: HashMap<usize, usize>,
     }
 
     #[derive(Clone, Copy, PartialEq)]
@@ -486,6 +558,8 @@ mod tests {
                 evaluations: 0,
                 kept: Vec::new(),
                 again: Again::TakesAsLong,
+                waited_ns: 0.0,
+                searched_at: HashMap::new(),
             }
         }
     }
@@ -498,13 +572,28 @@ mod tests {
                 self.kept.extend(rows.clone());
             } else {
                 rows.clone().for_each(|row| self.replayed[row] += 1);
+                if rows.len() == 1 {
+                    let evaluation = self.evaluations;
+                    self.searched_at.entry(rows.start).or_insert(evaluation);
+                }
                 match self.again {
                     Again::TakesAsLong => {}
                     Again::TakesNothing => return Ok(50.0),
                     Again::Fails => return exec_err!("it answers each question once"),
                 }
             }
-            Ok(self.costs[rows].iter().sum::<f64>() + 50.0 + stall.map_or(0.0, |(_, ns)| *ns))
+            let ns = self.costs[rows].iter().sum::<f64>() + 50.0 + stall.map_or(0.0, |(_, ns)| *ns);
+            if !keep {
+                self.waited_ns += ns;
+            }
+            Ok(ns)
+        }
+
+        fn evaluate_within(&mut self, row: usize, patience: Duration) -> Result<Option<f64>> {
+            let ns = self.evaluate(row..row + 1, false)?;
+            let too_long = ns - patience.as_nanos() as f64;
+            self.waited_ns -= too_long.max(0.0);
+            Ok((too_long <= 0.0).then_some(ns))
         }
 
         fn doubtful_ns(&self) -> f64 {
@@ -588,12 +677,44 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_takes_seconds_is_evaluated_again_at_most_once() {
+    fn a_row_that_takes_seconds_is_not_waited_for_again() {
         let mut costs = vec![20.0; 10_000];
         costs[7_000] = 5e9;
         let mut machine = Machine::new(costs);
-        time(&mut machine);
+        let runs = time(&mut machine);
         assert!(machine.replayed[7_000] <= 1);
+        assert!(machine.waited_ns < 0.2e9, "{}", machine.waited_ns);
+        assert!((latencies(&runs)[7_000] / 5e9 - 1.0).abs() < 0.001);
+    }
+
+    #[test]
+    fn several_rows_of_a_chunk_that_take_seconds_are_told_from_each_other() {
+        let slow = [(7_000, 5e9), (7_003, 2e9), (7_004, 20e6)];
+        let mut costs = vec![20.0; 10_000];
+        slow.iter().for_each(|(row, ns)| costs[*row] = *ns);
+        let mut machine = Machine::new(costs);
+        let runs = time(&mut machine);
+        let latencies = latencies(&runs);
+        for (row, ns) in slow {
+            assert!((latencies[row] / ns - 1.0).abs() < 0.01, "{row}");
+        }
+        // Which of two it was nobody knows before one has been waited for, twice.
+        assert!(machine.waited_ns < 4.3e9, "{}", machine.waited_ns);
+        assert_eq!(latencies.iter().filter(|ns| **ns > 50e3).count(), 3);
+    }
+
+    #[test]
+    fn a_row_that_is_not_done_in_time_is_not_blamed_where_another_was_slow() {
+        let mut costs = vec![20.0; 10_000];
+        costs[7_003] = 2e9;
+        // Rows are searched in order: one before it stalls for longer than they are waited for.
+        let mut first = Machine::new(costs.clone());
+        time(&mut first);
+        let mut machine = Machine::new(costs);
+        machine.stalls = vec![(first.searched_at[&7_001], 150e6)];
+        let latencies = latencies(&time(&mut machine));
+        assert!(latencies[7_001] < 50e3, "{}", latencies[7_001]);
+        assert!((latencies[7_003] / 2e9 - 1.0).abs() < 0.01);
     }
 
     #[test]

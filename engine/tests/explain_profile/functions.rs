@@ -81,6 +81,44 @@ async fn a_function_that_fails_or_remembers_when_it_is_asked_again_keeps_the_tim
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_record_that_takes_seconds_is_found_without_waiting_for_it_again() {
+    const SECONDS: Duration = Duration::from_millis(1_100);
+    let (session, id) = slow_on_one_record().await;
+    let calls = Arc::new(AtomicU64::new(0));
+    // Called again, it would take for ever: until the test ends.
+    let (end, ended) = std::sync::mpsc::channel::<()>();
+    let (counted, ended) = (Arc::clone(&calls), Mutex::new(ended));
+    let function = move |arguments: &[ColumnarValue]| {
+        let values = ColumnarValue::values_to_arrays(arguments)?;
+        if values[0]
+            .as_primitive::<Int64Type>()
+            .iter()
+            .any(|value| value == Some(1234))
+        {
+            match counted.fetch_add(1, Ordering::Relaxed) {
+                0 => std::thread::sleep(SECONDS),
+                _ => ended.lock().unwrap().recv().unwrap_or_default(),
+            }
+        }
+        Ok(ColumnarValue::Array(Arc::clone(&values[0])))
+    };
+    let (of, to) = (vec![DataType::Int64], DataType::Int64);
+    let function = create_udf("whole", of, to, Volatility::Immutable, Arc::new(function));
+    session.register_udf(function);
+    let query = "SELECT k, max(whole(v)) FROM measurements GROUP BY k";
+    profile(&session, query).await;
+    assert_eq!(calls.load(Ordering::Relaxed), 2);
+    let found = format!(
+        "SELECT count(*) FROM sys.record_latency WHERE query_id = last_query_id()
+         AND table_name = 'main.measurements' AND row_id = {id} AND method = 'replayed'
+         AND abs(latency_ns - {}) <= error_ns AND error_ns < 200000000",
+        SECONDS.as_nanos()
+    );
+    assert_eq!(number(&session, &found).await, 1);
+    drop(end);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_may_be_a_stall_and_fails_when_it_is_made_again_is_blamed() {
     let (session, id) = slow_on_one_record().await;
     let seen = Mutex::new(HashSet::new());

@@ -1,5 +1,6 @@
 //! Evaluating expressions and saying what each record took.
 
+mod elsewhere;
 mod found;
 
 use std::ops::Range;
@@ -31,6 +32,7 @@ use futures::StreamExt;
 use skewer_profiling::ticks::Stopwatch;
 use skewer_profiling::{LatencyChunk, LatencyKind, Method, Recorder};
 
+use self::elsewhere::{Elsewhere, values_of};
 use self::found::rows_found_by;
 use crate::batch_bytes::estimated_array_bytes;
 use crate::confirm::confirm_slow_rows;
@@ -469,6 +471,7 @@ impl Evaluation {
             expressions: &self.timed.expressions,
             time: OwnTime::of_this_thread(),
             chunks: vec![],
+            elsewhere: None,
         };
         let runs = self
             .pacer
@@ -498,11 +501,7 @@ impl Evaluation {
     }
 
     fn evaluate(&self, batch: &RecordBatch) -> Result<Vec<ArrayRef>> {
-        self.timed
-            .expressions
-            .iter()
-            .map(|(expression, _)| expression.evaluate(batch)?.into_array(batch.num_rows()))
-            .collect()
+        values_of(&self.timed.expressions, batch)
     }
 
     fn latency_column(&self, batch: &RecordBatch, runs: &[Run]) -> ArrayRef {
@@ -573,22 +572,39 @@ struct BatchEvaluator<'a> {
     time: OwnTime,
     /// The chunks evaluated so far, in order, with the nanoseconds they took.
     chunks: Vec<(Piece, f64)>,
+    /// Where rows are evaluated again that may take seconds.
+    elsewhere: Option<Elsewhere>,
 }
 
 impl EvaluateRows for BatchEvaluator<'_> {
     fn evaluate(&mut self, rows: Range<usize>, keep: bool) -> Result<f64> {
         let slice = self.batch.slice(rows.start, rows.len());
         let started = Stopwatch::start();
-        let values = self
-            .expressions
-            .iter()
-            .map(|(expression, _)| expression.evaluate(&slice)?.into_array(rows.len()))
-            .collect::<Result<Vec<_>>>()?;
+        let values = values_of(self.expressions, &slice)?;
         let ns = self.time.since(started).as_nanos() as f64;
         if keep {
             self.chunks.push((Piece { rows, values }, ns));
         }
         Ok(ns)
+    }
+
+    fn evaluate_within(&mut self, row: usize, patience: Duration) -> Result<Option<f64>> {
+        // Simulated time passes on the thread that it is told to.
+        if !Stopwatch::start().is_simulated() {
+            if self.elsewhere.is_none() {
+                self.elsewhere = Elsewhere::start(self.expressions);
+            }
+            if let Some(elsewhere) = &self.elsewhere {
+                let outcome = elsewhere.evaluate_within(self.batch.slice(row, 1), patience);
+                if !matches!(outcome, Ok(Some(_))) {
+                    self.elsewhere = None;
+                }
+                // This thread has waited, which is no evaluation's.
+                self.time = OwnTime::of_this_thread();
+                return outcome;
+            }
+        }
+        self.evaluate(row..row + 1, false).map(Some)
     }
 
     /// Rounded up to microseconds: most are equal then, and take no room in the log.
