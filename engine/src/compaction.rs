@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use datafusion::execution::SessionState;
 use datafusion::physical_plan::execute_stream;
+use parking_lot::Mutex;
 use skewer_cluster::Workers;
 use skewer_cluster::write::SegmentPlace;
 use skewer_profiling::{Level, Recorder, RecorderLimits, SysTables};
@@ -22,20 +23,51 @@ use crate::statements::on_workers::{Division, OnWorkers};
 /// After an insert its table rests for so long: a burst of small inserts is merged once.
 const REST: Duration = Duration::from_millis(500);
 
-/// Merges small segments of the tables that arrive, until nobody can send any. Does not keep the
+/// Where tables are named that have got new segments: each once until it is looked at, however many
+/// statements come before.
+#[derive(Debug)]
+pub(crate) struct Grown {
+    tables: Arc<Mutex<HashSet<TableId>>>,
+    wake: mpsc::Sender<()>,
+}
+
+/// The other end of [`Grown`].
+#[derive(Debug)]
+pub(crate) struct GrownTables {
+    tables: Arc<Mutex<HashSet<TableId>>>,
+    woken: mpsc::Receiver<()>,
+}
+
+pub(crate) fn grown() -> (Grown, GrownTables) {
+    let (wake, woken) = mpsc::channel(1);
+    let tables: Arc<Mutex<HashSet<TableId>>> = Arc::default();
+    let looks = GrownTables {
+        tables: Arc::clone(&tables),
+        woken,
+    };
+    (Grown { tables, wake }, looks)
+}
+
+impl Grown {
+    pub(crate) fn add(&self, table: TableId) {
+        self.tables.lock().insert(table);
+        // Where it is full nobody has looked since. Without a receiver the database is closing:
+        // compaction can wait for the next opening.
+        let _ = self.wake.try_send(());
+    }
+}
+
+/// Merges small segments of the tables that are named, until nobody can name any. Does not keep the
 /// database.
 pub(crate) async fn run(
     database: Weak<DatabaseInner>,
     storage: Storage,
     writers: TableLocks,
-    mut tables: mpsc::UnboundedReceiver<TableId>,
+    mut grown: GrownTables,
 ) {
-    while let Some(first) = tables.recv().await {
-        let mut due = HashSet::from([first]);
+    while grown.woken.recv().await.is_some() {
         tokio::time::sleep(REST).await;
-        while let Ok(table) = tables.try_recv() {
-            due.insert(table);
-        }
+        let due = std::mem::take(&mut *grown.tables.lock());
         for table in due {
             // Nothing is lost where it fails: the segments stay as they are.
             loop {

@@ -16,14 +16,13 @@ use skewer_net::identity::NodeId;
 use skewer_profiling::{Retention, SysTables};
 use skewer_storage::{Snapshot, Storage, StorageOptions, TableId};
 use tokio::runtime::{Handle, Runtime};
-use tokio::sync::mpsc;
 
 use crate::budget::Budgets;
 use crate::cluster::members_table::with_cluster;
 use crate::cluster::remote_sys::RemoteTables;
 use crate::cluster::tasks_read::TasksOfQuery;
 use crate::cluster::{ClusterOptions, Master, MemberState};
-use crate::compaction;
+use crate::compaction::{self, Grown};
 use crate::environment::{self, THREAD};
 use crate::error::Error;
 use crate::kept_snapshots::KeptSnapshots;
@@ -100,7 +99,7 @@ pub(crate) struct DatabaseInner {
     /// Where statements write that this process runs.
     pub(crate) place: Arc<SegmentPlace>,
     /// Tables that have got new segments.
-    grown: mpsc::UnboundedSender<TableId>,
+    grown: Grown,
     /// Each statement that runs has a clone.
     pub(crate) running: Arc<()>,
     handle: Handle,
@@ -260,7 +259,7 @@ impl DatabaseBuilder {
         };
         let turns = Some(self.running_queries.unwrap_or(DEFAULT_LIMIT));
         let writers = TableLocks::default();
-        let (grown, tables) = mpsc::unbounded_channel();
+        let (grown, tables) = compaction::grown();
         let merging = (storage.clone(), writers.clone());
         let database = Database {
             inner: Arc::new(DatabaseInner {
@@ -465,8 +464,7 @@ impl DatabaseInner {
 
     /// A table has got new segments, which may be small.
     pub(crate) fn has_grown(&self, table: TableId) {
-        // Without a receiver the database is closing; compaction can wait for the next opening.
-        let _ = self.grown.send(table);
+        self.grown.add(table);
     }
 }
 

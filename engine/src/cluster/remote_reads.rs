@@ -9,7 +9,7 @@ use bytes::{Bytes, BytesMut};
 use skewer_net::identity::NodeId;
 use skewer_net::{FailureClass, NetError};
 use skewer_storage::{RemoteSegments, Result, SegmentName, StorageError, TableId};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 
 use super::calls::{self, Abandoned, Dropped, ReadSegment};
 use super::master::Inner;
@@ -22,8 +22,13 @@ const PIECE: u64 = 16 << 20;
 #[derive(Debug)]
 pub(crate) struct RemoteReads {
     master: Weak<Inner>,
-    notices: mpsc::UnboundedSender<Notice>,
+    notices: mpsc::Sender<Notice>,
 }
+
+/// So many notices wait at most, and so many are under way at once. A notice that finds no place
+/// is left out: workers hear all of it again when they register.
+const WAITING: usize = 4096;
+const UNDER_WAY: usize = 64;
 
 /// What a worker is told without waiting for it.
 #[derive(Debug)]
@@ -35,18 +40,22 @@ struct Notice {
 
 impl RemoteReads {
     pub(crate) fn start(master: Weak<Inner>) -> Arc<Self> {
-        let (notices, mut pending) = mpsc::unbounded_channel::<Notice>();
+        let (notices, mut pending) = mpsc::channel::<Notice>(WAITING);
+        let places = Arc::new(Semaphore::new(UNDER_WAY));
         let tells = Weak::clone(&master);
         tokio::spawn(async move {
             while let Some(notice) = pending.recv().await {
+                let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+                    return;
+                };
                 let Some(master) = tells.upgrade() else {
                     return;
                 };
                 // Each on its own: one that does not answer holds up no other.
                 tokio::spawn(async move {
+                    let _place = place;
                     let Notice { node, method, body } = notice;
                     if let Err(error) = master.node.call(NodeId(node), method, body).await {
-                        // It is told again when it registers.
                         tracing::debug!(worker = node, method, %error, "a worker was not told");
                     }
                 });
@@ -58,7 +67,13 @@ impl RemoteReads {
     fn tell(&self, node: u32, method: &'static str, body: datafusion::common::Result<Vec<u8>>) {
         if let Ok(body) = body {
             // Without a receiver the master is ending.
-            let _ = self.notices.send(Notice { node, method, body });
+            if self
+                .notices
+                .try_send(Notice { node, method, body })
+                .is_err()
+            {
+                tracing::debug!(worker = node, method, "a worker was not told");
+            }
         }
     }
 
