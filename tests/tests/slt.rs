@@ -78,9 +78,12 @@ async fn run(script: &Path, place: Place) -> Result<usize, String> {
         None => builder.build().map_err(|e| e.to_string())?,
     };
     let mut runner = runner(&db, &out);
+    // Scripts say with them which of their queries show the plan of one place.
     if place.has_workers() {
-        // Scripts say with it which of their queries show the plan.
         runner.add_label("workers");
+    }
+    if matches!(place, Place::Processes(_)) {
+        runner.add_label("processes");
     }
     let outcome = runner.run_file_async(script).await;
     runner.shutdown_async().await;
@@ -114,9 +117,6 @@ async fn run_all(place: Place) -> usize {
     let mut failures = Vec::new();
     let mut distributed = 0;
     for script in &scripts {
-        if place.has_workers() && shows_plans(script) {
-            continue;
-        }
         match run(script, place).await {
             Ok(queries) => distributed += queries,
             Err(error) => failures.push(error),
@@ -130,11 +130,6 @@ async fn run_all(place: Place) -> usize {
         failures.join("\n\n")
     );
     distributed
-}
-
-/// Whether a script is about plans: those of several workers have tests of their own.
-fn shows_plans(script: &Path) -> bool {
-    script.ends_with("explain.slt") || script.ends_with("explain_profile.slt")
 }
 
 #[tokio::test]

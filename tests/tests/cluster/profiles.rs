@@ -69,11 +69,30 @@ async fn the_same_record_is_isolated_on_three_processes_as_in_one() {
         let captured = "SELECT DISTINCT worker_id FROM sys.lineage
                         WHERE query_id = last_query_id() ORDER BY worker_id";
         captured_on.push(query(session, captured).await.unwrap());
+        // A group's time is what its slowest word took before the shuffle, and what grouping took.
+        let parts = "SELECT bool_and(total_ns = computation_ns + shuffle_ns), min(shuffle_ns) > 0
+                     FROM sys.output_latency WHERE query_id = last_query_id()";
+        assert_eq!(query(session, parts).await.unwrap(), ["true|true"]);
+        let before = "SELECT count(*), max(abs(groups.ns - words.ns)) <= 1000 FROM
+                        (SELECT max(computation_ns) AS ns FROM sys.output_latency
+                         WHERE query_id = last_query_id()) AS groups,
+                        (SELECT max(ns) AS ns FROM
+                           (SELECT sum(latency_ns) AS ns FROM sys.record_latency
+                            WHERE query_id = last_query_id() AND kind = 'computation'
+                            GROUP BY row_id)) AS words";
+        assert_eq!(query(session, before).await.unwrap(), ["1|true"]);
         found.push(slow_word(session).await);
+        // Carried in the rows instead of logged it is the same.
+        run(session, "SET profile.lineage = 'piggyback'").await;
+        assert_eq!(run(session, COMPARED).await.len(), 7);
+        let log = "SELECT count(*) FROM sys.lineage WHERE query_id = last_query_id()";
+        assert_eq!(run(session, log).await, ["0"]);
+        found.push(slow_word(session).await);
+        run(session, "SET profile.lineage = 'log'").await;
     }
     assert_eq!(captured_on, [vec!["0"], vec!["1", "2", "3"]]);
-    assert_eq!(found[0], ("slow 6000".to_owned(), "1".to_owned()));
-    assert_eq!(found[1], found[0]);
+    let slow = ("slow 6000".to_owned(), "1".to_owned());
+    assert_eq!(found, vec![slow; 4]);
 
     let profile = format!("EXPLAIN PROFILE {COMPARED}");
     let report = query(&three, &profile).await.unwrap().join("\n");
