@@ -104,6 +104,18 @@ pub fn weather(rows: usize) -> Batches {
     })
 }
 
+/// Rows of a short text with one of a thousand keys, at random.
+pub fn keys(rows: usize) -> Batches {
+    const KEYS: i64 = 1_000;
+    let mut random = ChaCha8Rng::seed_from_u64(SEED);
+    batches(rows, BATCH, move |numbers| {
+        let keys = numbers.clone().map(|_| random.random_range(0..KEYS));
+        let keys = Int64Array::from_iter_values(keys.collect::<Vec<_>>());
+        let texts = StringViewArray::from_iter_values(numbers.map(|n| format!("v{n}")));
+        vec![("k", Arc::new(keys) as ArrayRef), ("s", Arc::new(texts))]
+    })
+}
+
 /// Columns of a random vector.
 pub const DIMENSIONS: usize = 10;
 

@@ -7,6 +7,7 @@
 //! * [`injected_delay`]: whether a delayed record is found
 //! * [`false_blame`]: whether a busy machine makes a profile blame a record
 //! * [`isolation`]: PerfDebug's table: accuracy, precision, overhead
+//! * [`log_growth`]: how long isolation takes as the log grows
 //! * [`sampling`]: what tracing a share of the records costs
 //! * [`many_segments`]: how long a database with many segments takes to open
 //! * [`transport`]: the shuffle over QUIC against that over gRPC
@@ -30,6 +31,7 @@ pub mod false_blame;
 pub mod injected_delay;
 pub mod isolation;
 pub mod ledger;
+pub mod log_growth;
 pub mod many_segments;
 pub mod measure;
 pub mod overhead;
