@@ -26,6 +26,7 @@ use skewer_profiling::{Ids, Latencies, LineageChunk, Operator, Recorder};
 
 use crate::position::{self, Position};
 use crate::source::{AggregateSource, RecordSource};
+use crate::traced_groups::TracedGroups;
 
 /// One kind of input record of a captured aggregate.
 #[derive(Debug, Clone)]
@@ -72,10 +73,17 @@ impl Capture {
         for (source, edges) in edges {
             let ids = Int64Array::from(edges.inputs);
             let latency = Latency::Sum(edges.latencies);
+            alone.mark_traced(Groups::Listed(&edges.outputs), source, &ids);
             alone.log(Groups::Listed(&edges.outputs), source, &ids, &latency);
         }
         this.recorder.overhead(started.elapsed());
-        alone.emit(EmitTo::All)
+        alone.emit(EmitTo::All).0
+    }
+
+    /// Whether all records are of base tables, among which the sample is chosen.
+    fn is_of_tables(&self) -> bool {
+        let mut inputs = self.inputs.iter();
+        inputs.all(|input| matches!(input.source, RecordSource::Scan(_)))
     }
 
     /// The first record id of a new accumulator of operator `operator_id`.
@@ -158,11 +166,15 @@ impl AggregateUDFImpl for LineageCapture {
     }
 
     fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
-        Ok(vec![Arc::new(Field::new(
-            format!("{}[group id]", args.name),
-            DataType::Int64,
-            true,
-        ))])
+        let field = |what: &str| {
+            let name = format!("{}[{what}]", args.name);
+            Arc::new(Field::new(name, DataType::Int64, true))
+        };
+        let mut fields = vec![field("group id")];
+        if !self.capture.recorder.sampling().is_complete() {
+            fields.push(field("chosen by"));
+        }
+        Ok(fields)
     }
 
     fn groups_accumulator_supported(&self, _: AccumulatorArgs) -> bool {
@@ -196,17 +208,17 @@ struct GroupedCapture {
     groups: usize,
     /// If not all records are traced: which of these groups have one that is. Who reads the others
     /// gets NULL and has nothing to log.
-    traced: Option<Vec<bool>>,
+    traced: Option<TracedGroups>,
 }
 
 impl GroupedCapture {
     fn new(capture: Arc<Capture>) -> Self {
-        let complete = capture.recorder.sampling().is_complete();
+        let traced = TracedGroups::new(capture.recorder.sampling());
         Self {
             capture,
             identity: None,
             groups: 0,
-            traced: (!complete).then(Vec::new),
+            traced,
         }
     }
 
@@ -228,20 +240,29 @@ impl GroupedCapture {
     fn set_groups(&mut self, groups: usize) {
         self.groups = groups;
         if let Some(traced) = &mut self.traced {
-            traced.resize(groups, false);
+            traced.resize(groups);
         }
     }
 
-    /// The rows of a batch whose records `ids` are not NULL make their groups traced.
-    fn mark_traced(&mut self, groups: Groups<'_>, ids: &Int64Array) {
+    /// The rows of a batch whose records `ids` of `source` are not NULL make their groups traced.
+    fn mark_traced(&mut self, groups: Groups<'_>, source: &RecordSource, ids: &Int64Array) {
         let Some(traced) = &mut self.traced else {
             return;
         };
-        match ids.nulls() {
-            Some(nulls) => nulls
-                .valid_indices()
-                .for_each(|row| traced[groups.of(row)] = true),
-            None => (0..ids.len()).for_each(|row| traced[groups.of(row)] = true),
+        match source {
+            RecordSource::Scan(_) => {
+                traced.add(groups, ids, |row| TracedGroups::number_of(ids.value(row)));
+            }
+            _ => traced.add(groups, ids, |_| 0),
+        }
+    }
+
+    /// After a batch of `rows`: lets the sample rate fall if nearly all of many groups are traced.
+    fn look_at_rate(&mut self, rows: usize) {
+        if let Some(traced) = &mut self.traced
+            && self.capture.is_of_tables()
+        {
+            traced.look(rows, self.capture.recorder.sampling());
         }
     }
 
@@ -271,7 +292,6 @@ impl GroupedCapture {
         if ids.null_count() == ids.len() {
             return;
         }
-        self.mark_traced(groups, ids);
         let chunk =
             |outputs: Ids, inputs: Ids, first_input: i64, latency: Latencies| LineageChunk {
                 fragment_id: identity.position.fragment_id,
@@ -327,7 +347,9 @@ impl GroupedCapture {
         }
     }
 
-    fn emit(&mut self, emit_to: EmitTo) -> ArrayRef {
+    /// The ids of the groups that are emitted, and by which numbers they were chosen, if not all are
+    /// traced.
+    fn emit(&mut self, emit_to: EmitTo) -> (ArrayRef, Option<ArrayRef>) {
         let mut identity = self.identity();
         let emitted = match emit_to {
             EmitTo::All => self.groups,
@@ -337,11 +359,19 @@ impl GroupedCapture {
         self.groups -= emitted;
         identity.first_id += emitted as i64;
         self.identity = Some(identity);
-        let traced = self
-            .traced
-            .as_mut()
-            .map(|traced| NullBuffer::from_iter(traced.drain(..emitted)));
-        Arc::new(Int64Array::new(ids.collect(), traced))
+        let sampling = self.capture.recorder.sampling();
+        let traced = self.traced.as_mut();
+        let numbers = traced.map(|traced| traced.take(emitted, sampling));
+        let traced = numbers
+            .as_ref()
+            .and_then(|numbers| numbers.nulls().cloned());
+        let ids = Arc::new(Int64Array::new(ids.collect(), traced));
+        (ids, numbers.map(|numbers| Arc::new(numbers) as ArrayRef))
+    }
+
+    fn emit_state(&mut self, emit_to: EmitTo) -> Vec<ArrayRef> {
+        let (ids, numbers) = self.emit(emit_to);
+        std::iter::once(ids).chain(numbers).collect()
     }
 }
 
@@ -470,8 +500,10 @@ impl GroupedCapture {
         for input in &capture.inputs {
             let ids = int64(values, input.id_argument)?;
             let latency = Latency::new(values, &input.latency_arguments)?;
+            self.mark_traced(groups, &input.source, ids);
             self.log(groups, &input.source, ids, &latency);
         }
+        self.look_at_rate(values.first().map_or(0, Array::len));
         capture.recorder.overhead(started.elapsed());
         Ok(())
     }
@@ -491,6 +523,11 @@ impl GroupedCapture {
         }
         self.set_groups(total_num_groups);
         let source = RecordSource::Aggregate(Arc::clone(&self.capture.groups));
+        if let Some(traced) = &mut self.traced {
+            let numbers = int64(values, 1)?;
+            traced.add(groups, ids, |row| numbers.value(row) as u64);
+        }
+        self.look_at_rate(ids.len());
         self.log(groups, &source, ids, &Latency::None);
         self.capture.recorder.overhead(started.elapsed());
         Ok(())
@@ -531,11 +568,11 @@ impl GroupsAccumulator for GroupedCapture {
     }
 
     fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
-        Ok(self.emit(emit_to))
+        Ok(self.emit(emit_to).0)
     }
 
     fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
-        Ok(vec![self.emit(emit_to)])
+        Ok(self.emit_state(emit_to))
     }
 
     fn merge_batch(
@@ -556,13 +593,13 @@ impl GroupsAccumulator for GroupedCapture {
         let rows = values.first().map_or(0, Array::len);
         let mut alone = GroupedCapture::of_single_rows(&self.capture, rows);
         alone.update(values, Groups::Each, rows)?;
-        Ok(vec![alone.emit(EmitTo::All)])
+        Ok(alone.emit_state(EmitTo::All))
     }
 
     /// The log is not the accumulator's: emitting state would not free it, and an aggregate
     /// that is told to spill must see its size fall.
     fn size(&self) -> usize {
-        size_of_val(self) + self.traced.as_ref().map_or(0, Vec::capacity)
+        size_of_val(self) + self.traced.as_ref().map_or(0, TracedGroups::memory_bytes)
     }
 }
 
@@ -570,15 +607,24 @@ impl GroupsAccumulator for GroupedCapture {
 #[derive(Debug)]
 struct UngroupedCapture(GroupedCapture);
 
+impl UngroupedCapture {
+    /// By which number the group was chosen, if not all records are traced, and if it was.
+    fn number(&self) -> Option<Option<i64>> {
+        let sampling = self.0.capture.recorder.sampling();
+        let traced = self.0.traced.as_ref();
+        traced.map(|traced| traced.only(sampling))
+    }
+}
+
 impl Accumulator for UngroupedCapture {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         self.0.update(values, Groups::One, 1)
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        let traced = self.0.traced.as_ref();
-        let is_traced = traced.is_none_or(|traced| traced.contains(&true));
+        let number = self.number();
         let id = self.0.identity().first_id;
+        let is_traced = number.is_none_or(|number| number.is_some());
         Ok(ScalarValue::Int64(is_traced.then_some(id)))
     }
 
@@ -587,7 +633,8 @@ impl Accumulator for UngroupedCapture {
     }
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        Ok(vec![self.evaluate()?])
+        let number = self.number().map(ScalarValue::Int64);
+        Ok(std::iter::once(self.evaluate()?).chain(number).collect())
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {

@@ -20,6 +20,7 @@
 //! * [`recursion`]: records of recursive queries
 //! * [`row_numbers`]: numbers that tell the rows of a query apart
 //! * [`sample`]: choosing the base records that are traced
+//! * `traced_groups`: which groups have a traced record, and when they are too many
 //! * [`sound_properties`]: what may be concluded of the rows of an operator
 //! * [`any_value`]: the value that all rows of a group have
 //! * [`single_value`]: the value of a scalar subquery that is planned as a join
@@ -48,6 +49,7 @@ pub mod single_value;
 pub mod sound_properties;
 pub mod source;
 pub mod timed_evaluation;
+mod traced_groups;
 
 pub use any_value::AnyValue;
 pub use batch_bytes::batch_bytes;

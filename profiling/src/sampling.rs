@@ -1,4 +1,5 @@
-//! Which base records are traced, and how that share falls when tracing costs too much.
+//! Which base records are traced, and how that share falls when tracing costs too much, or when
+//! grouping would have nearly every group traced.
 //!
 //! A record is traced if the hash of its row id is below a threshold: the choice depends on the id
 //! alone, so every run and every worker traces the same records, and the records of a lower rate
@@ -112,6 +113,17 @@ impl Sampling {
         Choice::of_rate(self.rate())
     }
 
+    /// What `choice` admits is too much: from now on, a quarter of it is traced. Where the rate has
+    /// fallen since, it stays as it is.
+    pub fn fall_from(&self, choice: Choice) {
+        let (rate, order) = (self.rate.load(Ordering::Relaxed), Ordering::Relaxed);
+        if Choice::of_rate(f64::from_bits(rate)) == choice {
+            let quarter = (f64::from_bits(rate) / 4.0).to_bits();
+            // If another thread was faster, it has fallen.
+            let _ = self.rate.compare_exchange(rate, quarter, order, order);
+        }
+    }
+
     /// This thread has spent `time` on recording.
     pub(crate) fn spend(&self, time: Duration) {
         if self.budget.is_some() {
@@ -153,7 +165,7 @@ fn nanos(time: Duration) -> u64 {
 }
 
 /// Which records are traced.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Choice {
     threshold: u64,
 }
@@ -179,7 +191,12 @@ impl Choice {
 
     /// Whether record `id` is traced.
     pub fn traces(self, id: i64) -> bool {
-        self.is_all() || mixed(id as u64) < self.threshold
+        self.is_all() || self.traces_mixed(mixed(id as u64))
+    }
+
+    /// Whether a record is traced whose [`mixed`] id is `mixed`.
+    pub fn traces_mixed(self, mixed: u64) -> bool {
+        mixed < self.threshold
     }
 }
 
@@ -246,6 +263,16 @@ mod tests {
             }
         });
         assert_eq!(sampling.rate(), 0.5);
+    }
+
+    #[test]
+    fn threads_that_find_the_same_choice_too_much_let_it_fall_once() {
+        let sampling = Sampling::new(0.4, None);
+        let choice = sampling.choice();
+        sampling.fall_from(choice);
+        sampling.fall_from(choice);
+        assert_eq!(sampling.rate(), 0.1);
+        assert_eq!(sampling.choice(), Choice::of_rate(0.1));
     }
 
     #[test]

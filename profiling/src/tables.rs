@@ -17,7 +17,7 @@ sys_table! {
         row error: OptText,
         /// The level that the query ran at: `off`, `counters`, `calls` or `records`.
         given profile_level: Text,
-        /// Share of the base records that were traced, 0 to 1; 1 means all of them.
+        /// Share of the base records that were traced, 0 to 1, in the end; 1 means all of them.
         given sample_rate: Float,
         /// How level `records` kept what it learned of records: `log` or `piggyback`; NULL below it.
         given lineage: OptText,
@@ -360,7 +360,7 @@ sys_table! {
         /// Events that were dropped since the budget was exhausted: if it is not 0, whatever
         /// is concluded from the query's events is incomplete.
         row events_dropped: Int,
-        /// Share of the base records that the worker traced, 0 to 1: with a budget of time, what
+        /// Share of the base records that the worker traced, 0 to 1: where it fell while the query ran, what
         /// it was at the end.
         row sample_rate: OptFloat,
         /// What the planner would have done without the profiler, since not every row has to be seen:

@@ -1,6 +1,8 @@
-//! What bounds a query: cancelling it, the memory limit, and the budget of its profile.
+//! What bounds a query: cancelling it, the memory limit, the budget of its profile, and the rate
+//! of its sample.
 
 mod cancellation;
 mod memory_limit;
 mod profile_budget;
+mod sample_rate;
 mod turns;
