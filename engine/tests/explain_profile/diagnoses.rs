@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use skewer::Database;
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::ScalarValue;
+use datafusion::logical_expr::Volatility;
+use skewer::{Database, Session};
 
 use super::{column, lines, number, register_slow, slow_on_one_record};
 
@@ -127,4 +130,96 @@ async fn the_error_of_a_failed_query_ends_with_the_statement_that_shows_what_it_
     let partial = "! The query failed, what follows is what it did until then: division by zero";
     assert!(all.contains(partial), "{all}");
     assert!(all.contains("Scan measurements"), "{all}");
+}
+
+/// A value in one of the last batches of `t`.
+const LATE: i64 = 99_000;
+
+/// A table `t` of many batches, with the values 1 to 100,000.
+async fn many_batches() -> Session {
+    let session = Database::builder().worker_threads(2).build().unwrap();
+    let session = session.session();
+    let create = "CREATE TABLE t AS SELECT value AS v FROM generate_series(1, 100000)";
+    session.sql(create).await.unwrap().collect().await.unwrap();
+    session
+        .execute_script("SET profile.level = 'records'")
+        .await
+        .unwrap();
+    session
+}
+
+/// The number of edges that are logged of a query, once it has ended with `status`; and what is said
+/// first of its profile.
+async fn edges_and_reservation(session: &Session, query_id: i64, status: &str) -> (i64, String) {
+    let ended = format!(
+        "SELECT count(*) FROM sys.queries WHERE query_id = {query_id} AND status = '{status}'"
+    );
+    let begun = std::time::Instant::now();
+    while number(session, &ended).await == 0 {
+        assert!(begun.elapsed() < Duration::from_secs(60), "not {status}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    // Each record that was logged is one of the table's.
+    let stray = format!(
+        "SELECT count(*) FROM sys.lineage WHERE query_id = {query_id} AND table_name = 'main.t'
+         AND input_id NOT IN (SELECT _row_id FROM t)"
+    );
+    assert_eq!(number(session, &stray).await, 0);
+    let edges = format!("SELECT count(*) FROM sys.lineage WHERE query_id = {query_id}");
+    let report = lines(session, &format!("SHOW PROFILE {query_id}")).await;
+    let said = report
+        .iter()
+        .find_map(|line| line.split_once("! The query "));
+    let said = said.map(|(_, said)| said.to_owned());
+    (number(session, &edges).await, said.unwrap_or_default())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_failed_query_has_logged_of_records_is_kept() {
+    let session = many_batches().await;
+    let sql = format!("SELECT v % 7, max(10 / (v - {LATE})) FROM t GROUP BY v % 7");
+    let stream = session.sql(&sql).await.unwrap();
+    let query_id = stream.query_id().unwrap();
+    stream.collect().await.unwrap_err();
+    let (edges, said) = edges_and_reservation(&session, query_id, "failed").await;
+    assert!(edges > 0, "{edges}");
+    assert!(
+        said.starts_with("failed, what follows is what it did until then"),
+        "{said}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_cancelled_query_has_logged_of_records_is_kept() {
+    let session = many_batches().await;
+    let (reached, has_reached) = std::sync::mpsc::channel::<()>();
+    let (go_on, goes_on) = std::sync::mpsc::channel::<()>();
+    let both = std::sync::Mutex::new((reached, goes_on));
+    session.register_row_udf(
+        "reaches",
+        vec![DataType::Int64],
+        DataType::Int64,
+        Volatility::Volatile,
+        move |arguments| {
+            if arguments[0] == ScalarValue::Int64(Some(LATE)) {
+                let (reached, goes_on) = &*both.lock().unwrap();
+                let _ = reached.send(());
+                let _ = goes_on.recv();
+            }
+            Ok(arguments[0].clone())
+        },
+    );
+    let sql = "SELECT v % 7, max(reaches(v)) FROM t GROUP BY v % 7";
+    let stream = session.sql(sql).await.unwrap();
+    let query_id = stream.query_id().unwrap();
+    let running = tokio::spawn(stream.collect());
+    tokio::task::spawn_blocking(move || has_reached.recv())
+        .await
+        .unwrap()
+        .unwrap();
+    running.abort();
+    drop(go_on);
+    let (edges, said) = edges_and_reservation(&session, query_id, "cancelled").await;
+    assert!(edges > 0, "{edges}");
+    assert!(said.starts_with("was cancelled"), "{said}");
 }
