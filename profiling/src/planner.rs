@@ -79,6 +79,11 @@ impl Planner {
         }
     }
 
+    /// Plans what needs no names any more, and nothing of this planner's steps.
+    pub(crate) fn state(&self) -> &SessionState {
+        &self.state
+    }
+
     pub(crate) fn store(&self) -> &Arc<Store> {
         &self.store
     }

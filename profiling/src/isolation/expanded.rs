@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use datafusion::arrow::array::{Array, AsArray, RecordBatch};
+use datafusion::arrow::array::{AsArray, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::{Column, Result, plan_err};
@@ -12,18 +12,16 @@ use datafusion::logical_expr::{
 };
 use datafusion::physical_plan::{ExecutionPlan, collect};
 
+use super::captured::shape;
 use super::latency::{self, Question};
-use super::shape::{Origin, Shape};
-use super::steps::Stepwise;
+use super::shape::Shape;
+use super::steps::{LastStep, PlannedAfterSteps, Stepwise};
 use super::trace;
-use crate::chunks::LatencyKind;
-use crate::fetched::{AtMost, Fetched, chunk_numbers};
 use crate::level::Level;
 use crate::lineage_mode::LineageMode;
 use crate::planner::Planner;
 use crate::query_ids::{QueryIds, concerns_only_query_ids};
 use crate::store::Store;
-use crate::tables::Table;
 
 /// Without a filter on `query_id` the views show so many of the newest queries of level
 /// `records`: each costs about as much as asking for it alone.
@@ -229,8 +227,12 @@ impl Expansion {
         Ok(self.of_query(planner, query_id).await?.text())
     }
 
-    /// The same SQL for some queries as a plan.
-    async fn plan(&self, planner: &Planner, ids: &QueryIds) -> Result<LogicalPlan> {
+    /// The same SQL for some queries as a plan, and the steps that it reads.
+    async fn plan(
+        &self,
+        planner: &Planner,
+        ids: &QueryIds,
+    ) -> Result<(LogicalPlan, Vec<LastStep>)> {
         let ids = match self {
             Expansion::BackwardTrace { query_id, .. }
             | Expansion::ForwardTrace { query_id, .. } => vec![*query_id],
@@ -240,19 +242,23 @@ impl Expansion {
             },
         };
         let mut all: Option<LogicalPlan> = None;
+        let mut steps = Vec::new();
         for id in ids {
             let stepwise = self.of_query(planner, id).await?;
-            let plan = self.fit(stepwise.plan(planner).await?)?;
+            let (plan, last) = stepwise.plan(planner).await?;
+            let plan = self.fit(plan)?;
+            steps.extend(last);
             all = Some(match all {
                 None => plan,
                 Some(all) => LogicalPlanBuilder::from(all).union(plan)?.build()?,
             });
         }
         match all {
-            Some(plan) => Ok(plan),
+            Some(plan) => Ok((plan, steps)),
             None => {
                 let nothing = self.stepwise(-1, &Shape::default())?;
-                self.fit(nothing.plan(planner).await?)
+                let (nothing, _) = nothing.plan(planner).await?;
+                Ok((self.fit(nothing)?, steps))
             }
         }
     }
@@ -321,131 +327,7 @@ impl Recorded {
     }
 }
 
-/// Which operators of a query captured lineage: from its events if they are in memory, from the
-/// files otherwise. It never changes, so it is remembered.
-async fn shape(planner: &Planner, query_id: i64) -> Result<Arc<Shape>> {
-    let store = planner.store();
-    if let Some(shape) = store.known_shape(query_id) {
-        return Ok(shape);
-    }
-    let origin = |(operator_id, table): (i64, Option<&str>)| Origin {
-        operator_id,
-        table: table.map(str::to_owned),
-    };
-    let mut shape = Shape::default();
-    let mut complete = true;
-    // Each worker has a log of its own.
-    let mut logs = store.snapshot().buffered;
-    logs.retain(|log| log.query_id() == query_id);
-    if !logs.is_empty() && logs.iter().all(|log| log.is_whole()) {
-        for log in &logs {
-            for (operator, input, table) in log.lineage_steps() {
-                shape
-                    .inputs
-                    .entry(operator)
-                    .or_default()
-                    .insert(origin((input, table)));
-            }
-            shape.outputs.extend(log.output_steps().map(origin));
-            shape.record_latency |= log.has_latency_of_base_records();
-        }
-        if let Some(fetched) = store.fetched() {
-            complete = of_workers(fetched, query_id, &mut shape).await;
-        }
-    } else {
-        // Of a query that runs, more may come.
-        let ended = format!("SELECT 1 FROM sys.queries WHERE query_id = {query_id}");
-        let ended = run(planner, &ended).await?;
-        complete = ended.iter().any(|batch| batch.num_rows() > 0);
-        let lineage = format!(
-            "SELECT DISTINCT operator_id, input_operator_id, table_name
-             FROM sys.lineage WHERE query_id = {query_id}"
-        );
-        for (operator, input, table) in steps(&run(planner, &lineage).await?) {
-            shape
-                .inputs
-                .entry(operator)
-                .or_default()
-                .insert(origin((input, table)));
-        }
-        let outputs = format!(
-            "SELECT DISTINCT operator_id, operator_id AS same, table_name
-             FROM sys.output_records WHERE query_id = {query_id}"
-        );
-        let outputs = run(planner, &outputs).await?;
-        shape.outputs = steps(&outputs)
-            .map(|(operator, _, table)| origin((operator, table)))
-            .collect();
-        let latency = format!(
-            "SELECT 1 FROM sys.record_latency
-             WHERE query_id = {query_id} AND table_name IS NOT NULL AND kind = 'computation' LIMIT 1"
-        );
-        let latency = run(planner, &latency).await?;
-        shape.record_latency = latency.iter().any(|batch| batch.num_rows() > 0);
-    }
-    let shape = Arc::new(shape);
-    if !shape.is_empty() && complete {
-        store.remember_shape(query_id, Arc::clone(&shape));
-    }
-    Ok(shape)
-}
-
-/// Adds what the workers in processes of their own captured of a query; whether all of them were
-/// reached.
-async fn of_workers(fetched: &Fetched, query_id: i64, shape: &mut Shape) -> bool {
-    let query = QueryIds::Listed([query_id].into());
-    let edges = fetched.rows(Table::Lineage, &query, AtMost::All).await;
-    for batch in &edges.batches {
-        let operators = ["operator_id", "input_operator_id"];
-        for ([operator, input], table) in chunk_numbers(batch, operators) {
-            let inputs = shape.inputs.entry(operator).or_default();
-            inputs.insert(Origin {
-                operator_id: input,
-                table: table.map(str::to_owned),
-            });
-        }
-    }
-    let outputs = fetched
-        .rows(Table::OutputRecords, &query, AtMost::All)
-        .await;
-    for batch in &outputs.batches {
-        let origins = chunk_numbers(batch, ["operator_id"]);
-        shape
-            .outputs
-            .extend(origins.map(|([operator_id], table)| Origin {
-                operator_id,
-                table: table.map(str::to_owned),
-            }));
-    }
-    let latencies = fetched
-        .rows(Table::RecordLatency, &query, AtMost::All)
-        .await;
-    for batch in &latencies.batches {
-        let kinds = batch["kind"].as_string::<i32>().iter();
-        let chunks = chunk_numbers(batch, []).zip(kinds);
-        let computation = LatencyKind::Computation.name();
-        shape.record_latency |= chunks
-            .into_iter()
-            .any(|(([], table), kind)| table.is_some() && kind == Some(computation));
-    }
-    let parts = [&edges, &outputs, &latencies];
-    parts.iter().all(|part| part.missing.is_empty())
-}
-
-/// Rows of (operator, input operator, table).
-fn steps(batches: &[RecordBatch]) -> impl Iterator<Item = (i64, i64, Option<&str>)> {
-    batches.iter().flat_map(|batch| {
-        let operators = batch.column(0).as_primitive::<Int64Type>();
-        let inputs = batch.column(1).as_primitive::<Int64Type>();
-        let tables = batch.column(2).as_string::<i32>();
-        (0..batch.num_rows()).map(move |row| {
-            let table = tables.is_valid(row).then(|| tables.value(row));
-            (operators.value(row), inputs.value(row), table)
-        })
-    })
-}
-
-async fn run(planner: &Planner, sql: &str) -> Result<Vec<RecordBatch>> {
+pub(super) async fn run(planner: &Planner, sql: &str) -> Result<Vec<RecordBatch>> {
     let plan = planner.physical(&planner.logical(sql).await?).await?;
     collect(plan, planner.task_context()).await
 }
@@ -511,7 +393,7 @@ impl TableProvider for ExpandedTable {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let planner = Planner::of_session(&self.store, state);
         let ids = QueryIds::of_filters(filters);
-        let mut plan = self.expansion.plan(&planner, &ids).await?;
+        let (mut plan, steps) = self.expansion.plan(&planner, &ids).await?;
         if let Some(projection) = projection {
             let schema = plan.schema();
             let columns = projection.iter();
@@ -520,6 +402,9 @@ impl TableProvider for ExpandedTable {
             plan = LogicalPlanBuilder::from(plan).project(columns)?.build()?;
         }
         let plan = LogicalPlanBuilder::from(plan).limit(0, limit)?.build()?;
-        planner.physical(&plan).await
+        if steps.is_empty() {
+            return planner.physical(&plan).await;
+        }
+        Ok(Arc::new(PlannedAfterSteps::new(plan, steps, &planner)))
     }
 }

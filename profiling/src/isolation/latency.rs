@@ -191,7 +191,7 @@ impl Writer<'_> {
 
     /// Of each record of an operator: total latency, its source, shuffle latency on the way.
     fn slowest(&self, operator: i64) -> Step {
-        let inputs = self.arriving(operator, "slowest", "");
+        let inputs = self.arriving(operator, &format!("edges_{operator}"), "slowest", false);
         Step::new(
             Use::Shared,
             format!("slowest_{operator}"),
@@ -223,7 +223,12 @@ impl Writer<'_> {
 
     /// The same with remediated latency.
     fn records(&self, operator: i64) -> Step {
-        let inputs = self.arriving(operator, "records", ", remediated_ns");
+        // Those that are not reached find no record of `slowest`.
+        let edges = format!(
+            "(SELECT * FROM sys.lineage WHERE query_id = {} AND operator_id = {operator})",
+            self.query_id
+        );
+        let inputs = self.arriving(operator, &edges, "records", true);
         Step::new(
             Use::Shared,
             format!("records_{operator}"),
@@ -244,16 +249,16 @@ impl Writer<'_> {
     }
 
     /// The inputs of an operator's records as they arrive: with their total latency there.
-    fn arriving(&self, operator: i64, step: &str, remediated: &str) -> String {
+    fn arriving(&self, operator: i64, edges: &str, step: &str, remediated: bool) -> String {
         let origins = self.shape.inputs[&operator].iter().map(|origin| {
             let from = Arrival {
-                edges: &format!("edges_{operator}"),
+                edges,
                 key: "output_id, partition",
                 origin_column: "input_operator_id",
                 record: "input_id",
                 latency: "input_latency_ns",
             };
-            self.arrival(&from, origin, step, !remediated.is_empty())
+            self.arrival(&from, origin, step, remediated)
         });
         union(origins, 8)
     }

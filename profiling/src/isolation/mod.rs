@@ -4,13 +4,14 @@
 //! How deep the recursion of the definitions goes depends on the query's plan, so the SQL is
 //! written for each query: one step for each operator that captured lineage.
 //!
-//! - [`shape`]: which operators captured lineage from which
+//! - [`shape`]: which operators captured lineage from which; [`captured`] reads it
 //! - [`latency`]: the SQL of `sys.output_latency`, `sys.intermediate_latency` and
 //!   `sys.expensive_inputs`
 //! - [`trace`]: the SQL of `backward_trace` and `forward_trace`
 //! - [`steps`]: SQL in steps of which each is computed once
 //! - [`expanded`]: tables that are such SQL
 
+mod captured;
 pub(crate) mod expanded;
 mod latency;
 mod shape;

@@ -12,6 +12,15 @@ pub(crate) struct Origin {
     pub(crate) table: Option<String>,
 }
 
+impl Origin {
+    fn of(operator_id: i64, table: Option<&str>) -> Self {
+        Self {
+            operator_id,
+            table: table.map(str::to_owned),
+        }
+    }
+}
+
 /// Which operators of a query captured lineage, and from which.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Shape {
@@ -24,6 +33,17 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
+    /// `operator` captured lineage from records of `input`, which are a table's if one is given.
+    pub(super) fn add_input(&mut self, operator: i64, input: i64, table: Option<&str>) {
+        let inputs = self.inputs.entry(operator).or_default();
+        inputs.insert(Origin::of(input, table));
+    }
+
+    /// Result rows are made of records of `operator`, which are a table's if one is given.
+    pub(super) fn add_output(&mut self, operator: i64, table: Option<&str>) {
+        self.outputs.insert(Origin::of(operator, table));
+    }
+
     /// Whether nothing was captured.
     pub(crate) fn is_empty(&self) -> bool {
         self.outputs.is_empty()

@@ -4,18 +4,23 @@
 //! DataFusion computes a common table expression wherever it is named. Steps build on each
 //! other, so the base of a query with several aggregations would be read again and again. A
 //! shared step is a table instead, filled when it is first read. What it means is the same.
+//!
+//! A step is planned when the steps before it have been computed. So the planner knows how many rows
+//! they have: of a join of a thousand records with ten million edges, the edges stay where they are.
 
 use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::runtime::SpawnedTask;
+use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{DataFusionError, Result};
+use datafusion::common::{ColumnStatistics, DataFusionError, Result, Statistics};
 use datafusion::datasource::ViewTable;
+use datafusion::execution::context::SessionState;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{Expr, LogicalPlan, TableType};
@@ -23,9 +28,11 @@ use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{
     Boundedness, ChildrenPropertiesMode, EmissionType, ReplaceChildrenOptions,
 };
+use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties, collect_partitioned,
+    execute_stream,
 };
 use futures::future::{BoxFuture, FutureExt, Shared};
 use futures::stream::{self, StreamExt, TryStreamExt};
@@ -93,40 +100,63 @@ impl Stepwise {
         )
     }
 
-    /// The query as a plan.
-    pub(crate) async fn plan(&self, planner: &Planner) -> Result<LogicalPlan> {
+    /// The query as a plan, and the step after which all are computed.
+    pub(super) async fn plan(&self, planner: &Planner) -> Result<(LogicalPlan, Option<LastStep>)> {
+        let state = Arc::new(planner.state().clone());
         let planner = planner.with_steps();
+        let mut last: Option<Arc<SharedStep>> = None;
         for step in &self.steps {
             let plan = planner.logical(&step.sql).await?;
             let table: Arc<dyn TableProvider> = match step.use_ {
                 Use::Inline => Arc::new(ViewTable::new(plan, None)),
-                Use::Shared => Arc::new(SharedTable {
-                    step: Arc::new(SharedStep {
+                Use::Shared => {
+                    let recipe = Arc::new(Recipe {
                         name: step.name.clone(),
-                        plan: planner.physical(&plan).await?,
-                        rows: Mutex::new(None),
-                    }),
-                }),
+                        schema: Arc::clone(plan.schema().inner()),
+                        plan,
+                        state: Arc::clone(&state),
+                        before: last.take(),
+                    });
+                    let rows = Mutex::new(None);
+                    let step = Arc::new(SharedStep { recipe, rows });
+                    last = Some(Arc::clone(&step));
+                    Arc::new(SharedTable { step })
+                }
             };
             planner.add_step(&step.name, table)?;
         }
-        planner.logical(&self.answer).await
+        Ok((planner.logical(&self.answer).await?, last.map(LastStep)))
     }
 }
 
-/// A step that is computed once, when it is first read.
+/// The step after which all steps of a query are computed.
+#[derive(Debug, Clone)]
+pub(super) struct LastStep(Arc<SharedStep>);
+
+/// A step that is computed once, when it is first read, after the shared step before it.
 struct SharedStep {
-    name: String,
-    plan: Arc<dyn ExecutionPlan>,
+    recipe: Arc<Recipe>,
     rows: Mutex<Option<Rows>>,
 }
 
-/// Rows of a step, or the promise of them, by partition.
+/// How a step is computed. Who does it keeps no step but those before: it ends when the step is
+/// dropped.
+struct Recipe {
+    name: String,
+    /// Not optimised.
+    plan: LogicalPlan,
+    schema: SchemaRef,
+    state: Arc<SessionState>,
+    before: Option<Arc<SharedStep>>,
+}
+
+/// Rows of a step, or the promise of them.
 type Rows = Shared<BoxFuture<'static, Result<Arc<Kept>, Arc<DataFusionError>>>>;
 
 /// Rows in memory, accounted for.
 struct Kept {
-    partitions: Vec<Vec<RecordBatch>>,
+    batches: Vec<RecordBatch>,
+    rows: usize,
     _reservation: MemoryReservation,
 }
 
@@ -134,7 +164,7 @@ impl fmt::Debug for SharedStep {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("SharedStep")
-            .field("name", &self.name)
+            .field("name", &self.recipe.name)
             .finish_non_exhaustive()
     }
 }
@@ -143,11 +173,7 @@ impl SharedStep {
     /// The rows. The first call starts a task that computes them, whoever goes on waiting.
     fn rows(&self, context: &Arc<TaskContext>) -> Rows {
         let start = || {
-            let task = SpawnedTask::spawn(keep(
-                self.name.clone(),
-                Arc::clone(&self.plan),
-                Arc::clone(context),
-            ));
+            let task = SpawnedTask::spawn(Arc::clone(&self.recipe).keep(Arc::clone(context)));
             async move {
                 let rows = task.join_unwind().await;
                 let rows = rows.map_err(|error| DataFusionError::External(Box::new(error)));
@@ -158,23 +184,37 @@ impl SharedStep {
         };
         self.rows.lock().get_or_insert_with(start).clone()
     }
+
+    /// How many rows there are, if they have been computed.
+    fn known_rows(&self) -> Option<usize> {
+        let rows = self.rows.lock();
+        let kept = rows.as_ref()?.peek()?.as_ref().ok()?;
+        Some(kept.rows)
+    }
 }
 
-async fn keep(
-    name: String,
-    plan: Arc<dyn ExecutionPlan>,
-    context: Arc<TaskContext>,
-) -> Result<Kept> {
-    let reservation =
-        MemoryConsumer::new(format!("sys step {name}")).register(context.memory_pool());
-    let partitions = collect_partitioned(plan, context).await?;
-    for batch in partitions.iter().flatten() {
-        reservation.try_grow(batch.get_array_memory_size())?;
+impl Recipe {
+    async fn keep(self: Arc<Self>, context: Arc<TaskContext>) -> Result<Kept> {
+        if let Some(before) = &self.before {
+            before
+                .rows(&context)
+                .await
+                .map_err(DataFusionError::Shared)?;
+        }
+        let plan = self.state.create_physical_plan(&self.plan).await?;
+        let consumer = MemoryConsumer::new(format!("sys step {}", self.name));
+        let reservation = consumer.register(context.memory_pool());
+        let partitions = collect_partitioned(plan, context).await?;
+        let batches: Vec<RecordBatch> = partitions.into_iter().flatten().collect();
+        for batch in &batches {
+            reservation.try_grow(batch.get_array_memory_size())?;
+        }
+        Ok(Kept {
+            rows: batches.iter().map(RecordBatch::num_rows).sum(),
+            batches,
+            _reservation: reservation,
+        })
     }
-    Ok(Kept {
-        partitions,
-        _reservation: reservation,
-    })
 }
 
 #[derive(Debug)]
@@ -185,7 +225,7 @@ struct SharedTable {
 #[async_trait]
 impl TableProvider for SharedTable {
     fn schema(&self) -> SchemaRef {
-        self.step.plan.schema()
+        Arc::clone(&self.step.recipe.schema)
     }
 
     fn table_type(&self) -> TableType {
@@ -194,7 +234,7 @@ impl TableProvider for SharedTable {
 
     async fn scan(
         &self,
-        _state: &dyn Session,
+        state: &dyn Session,
         projection: Option<&Vec<usize>>,
         _filters: &[Expr],
         _limit: Option<usize>,
@@ -204,20 +244,30 @@ impl TableProvider for SharedTable {
             Some(projection) => projection.clone(),
             None => (0..schema.fields().len()).collect(),
         };
-        let properties = PlanProperties::new(
-            EquivalenceProperties::new(Arc::new(schema.project(&projection)?)),
-            Partitioning::UnknownPartitioning(
-                self.step.plan.properties().partitioning.partition_count(),
-            ),
-            EmissionType::Final,
-            Boundedness::Bounded,
-        );
+        let rows = self.step.known_rows();
+        let partitions = state.config().target_partitions();
+        let partitions = rows.map_or(partitions, |rows| {
+            partitions.clamp(1, rows / ROWS_OF_PARTITION + 1)
+        });
         Ok(Arc::new(SharedScan {
+            properties: properties(Arc::new(schema.project(&projection)?), partitions),
             step: Arc::clone(&self.step),
             projection: projection.into(),
-            properties: Arc::new(properties),
+            rows,
         }))
     }
+}
+
+/// Below so many rows another partition is not worth its task.
+const ROWS_OF_PARTITION: usize = 16 * 1024;
+
+fn properties(schema: SchemaRef, partitions: usize) -> Arc<PlanProperties> {
+    Arc::new(PlanProperties::new(
+        EquivalenceProperties::new(schema),
+        Partitioning::UnknownPartitioning(partitions),
+        EmissionType::Final,
+        Boundedness::Bounded,
+    ))
 }
 
 /// Reads a shared step.
@@ -225,12 +275,14 @@ impl TableProvider for SharedTable {
 struct SharedScan {
     step: Arc<SharedStep>,
     projection: Arc<[usize]>,
+    /// `None` if they had not been computed when this was planned.
+    rows: Option<usize>,
     properties: Arc<PlanProperties>,
 }
 
 impl DisplayAs for SharedScan {
     fn fmt_as(&self, _: DisplayFormatType, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "SharedScan: step={}", self.step.name)
+        write!(formatter, "SharedScan: step={}", self.step.recipe.name)
     }
 }
 
@@ -276,15 +328,146 @@ impl ExecutionPlan for SharedScan {
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
         let (step, projection) = (Arc::clone(&self.step), Arc::clone(&self.projection));
+        let (schema, partitions) = (
+            self.schema(),
+            self.properties.partitioning.partition_count(),
+        );
         let batches = async move {
             let kept = step.rows(&context).await.map_err(DataFusionError::Shared)?;
-            let batches = kept.partitions.get(partition).cloned().unwrap_or_default();
-            let batches = batches
-                .into_iter()
-                .map(move |batch| Ok(batch.project(&projection)?));
+            let batches = kept.batches.iter().skip(partition).step_by(partitions);
+            let batches: Vec<RecordBatch> = batches.cloned().collect();
+            let batches = batches.into_iter().map(move |batch| {
+                let columns = projection
+                    .iter()
+                    .map(|column| Arc::clone(batch.column(*column)));
+                let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+                let columns = columns.collect();
+                Ok(RecordBatch::try_new_with_options(
+                    Arc::clone(&schema),
+                    columns,
+                    &options,
+                )?)
+            });
             // The rows stay accounted for while they are read.
             Ok::<_, DataFusionError>(stream::iter(batches).inspect(move |_| {
                 let _ = &kept;
+            }))
+        };
+        let stream = stream::once(batches).try_flatten();
+        Ok(Box::pin(RecordBatchStreamAdapter::new(
+            self.schema(),
+            stream,
+        )))
+    }
+
+    fn statistics_from_inputs(
+        &self,
+        _inputs: &[Arc<Statistics>],
+        args: &StatisticsArgs,
+    ) -> Result<Arc<Statistics>> {
+        let share = match args.partition() {
+            Some(_) => self.properties.partitioning.partition_count(),
+            None => 1,
+        };
+        let rows = match self.rows {
+            Some(rows) => Precision::Inexact(rows / share),
+            None => Precision::Absent,
+        };
+        let columns = self.projection.len();
+        Ok(Arc::new(Statistics {
+            num_rows: rows,
+            total_byte_size: rows.map(|rows| rows * size_of::<i64>() * columns),
+            column_statistics: vec![ColumnStatistics::new_unknown(); columns],
+        }))
+    }
+}
+
+/// A plan that is made when the steps that it reads have been computed.
+#[derive(Debug)]
+pub(super) struct PlannedAfterSteps {
+    /// Not optimised.
+    plan: LogicalPlan,
+    steps: Vec<LastStep>,
+    state: Arc<SessionState>,
+    properties: Arc<PlanProperties>,
+}
+
+impl PlannedAfterSteps {
+    pub(super) fn new(plan: LogicalPlan, steps: Vec<LastStep>, planner: &Planner) -> Self {
+        Self {
+            properties: properties(Arc::clone(plan.schema().inner()), 1),
+            plan,
+            steps,
+            state: Arc::new(planner.state().clone()),
+        }
+    }
+}
+
+impl DisplayAs for PlannedAfterSteps {
+    fn fmt_as(&self, _: DisplayFormatType, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let steps = self.steps.iter().map(|step| step.0.recipe.name.as_str());
+        let steps = steps.collect::<Vec<_>>().join(", ");
+        write!(formatter, "PlannedAfterSteps: {steps}")
+    }
+}
+
+impl ExecutionPlan for PlannedAfterSteps {
+    fn name(&self) -> &str {
+        "PlannedAfterSteps"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        Vec::new()
+    }
+
+    fn apply_expressions(
+        &self,
+        _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        _children: Vec<Arc<dyn ExecutionPlan>>,
+        _options: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+        self.replace_children(children, options)
+    }
+
+    fn execute(
+        &self,
+        _partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        let (plan, state) = (self.plan.clone(), Arc::clone(&self.state));
+        let (steps, schema) = (self.steps.clone(), self.schema());
+        let batches = async move {
+            for step in &steps {
+                let computed = step.0.rows(&context).await;
+                computed.map_err(DataFusionError::Shared)?;
+            }
+            let plan = state.create_physical_plan(&plan).await?;
+            let batches = execute_stream(plan, context)?;
+            Ok::<_, DataFusionError>(batches.map(move |batch| {
+                let (_, columns, rows) = batch?.into_parts();
+                let options = RecordBatchOptions::new().with_row_count(Some(rows));
+                let schema = Arc::clone(&schema);
+                Ok(RecordBatch::try_new_with_options(
+                    schema, columns, &options,
+                )?)
             }))
         };
         let stream = stream::once(batches).try_flatten();
