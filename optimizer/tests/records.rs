@@ -11,6 +11,7 @@ use datafusion::arrow::compute::{cast, take_record_batch};
 use datafusion::arrow::datatypes::{DataType, Field, Int64Type, Schema};
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::catalog::MemTable;
+use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::physical_plan::{collect, displayable};
 use datafusion::prelude::{SessionConfig, SessionContext};
@@ -87,6 +88,8 @@ fn mem_table(batch: &RecordBatch) -> Arc<MemTable> {
 struct Options {
     skip_partial: bool,
     memory: Option<usize>,
+    /// Joins sort both sides and merge them.
+    sort_merge: bool,
     sample_rate: Option<f64>,
     piggyback: bool,
 }
@@ -120,9 +123,10 @@ fn context(tables: &BTreeMap<&'static str, RecordBatch>, options: Options) -> Se
     if options.memory.is_some() {
         execution.sort_spill_reservation_bytes = 1024;
     }
+    config.options_mut().optimizer.prefer_hash_join = !options.sort_merge;
     let mut runtime = RuntimeEnvBuilder::new();
     if let Some(bytes) = options.memory {
-        runtime = runtime.with_memory_limit(bytes, 1.0);
+        runtime = runtime.with_memory_pool(Arc::new(FairSpillPool::new(bytes)));
     }
     let context = SessionContext::new_with_config_rt(config, runtime.build_arc().unwrap());
     for (name, batch) in tables {
@@ -161,10 +165,21 @@ struct Profiled {
     /// Where no lineage is kept: the base rows that result rows come from, and of how many.
     sources: BTreeMap<(String, i64), i64>,
     plan: String,
-    spilled_bytes: i64,
+    /// The operators that have spilled.
+    spilled: BTreeSet<String>,
 }
 
 async fn run_profiled(context: &SessionContext, sql: &str, options: Options) -> Profiled {
+    let profiled = try_profiled(context, sql, options).await;
+    profiled.unwrap_or_else(|error| panic!("{sql}: {error}"))
+}
+
+/// An error if the query fails: memory may not suffice.
+async fn try_profiled(
+    context: &SessionContext,
+    sql: &str,
+    options: Options,
+) -> Result<Profiled, String> {
     let state = context.state();
     let logical = state.create_logical_plan(sql).await.unwrap();
     let optimized = state.optimize(&logical).unwrap();
@@ -182,9 +197,8 @@ async fn run_profiled(context: &SessionContext, sql: &str, options: Options) -> 
         optimized.schema().as_arrow(),
         "{sql}"
     );
-    let batches = collect(plan, state.task_ctx())
-        .await
-        .unwrap_or_else(|e| panic!("{sql}: {e}\n{text}"));
+    let batches = collect(plan, state.task_ctx()).await;
+    let batches = batches.map_err(|error| format!("{error}\n{text}"))?;
     // Tasks of exchanges end a moment after the result; nothing else may keep the recorder.
     for _ in 0..1000 {
         if Arc::strong_count(&recorder) == 1 {
@@ -216,8 +230,10 @@ async fn run_profiled(context: &SessionContext, sql: &str, options: Options) -> 
     );
     let rows = rows(&batches);
     let lineage = lineage(&sys, rows.len()).await;
-    let sql = "SELECT CAST(NULL AS VARCHAR), sum(spilled_bytes) FROM sys.operator_stats";
-    let spilled_bytes = int_rows(&sys, sql).await[0].0[0];
+    let sql = "SELECT o.name, o.operator_id FROM sys.operators o JOIN sys.operator_stats s
+               ON o.operator_id = s.operator_id WHERE s.spilled_bytes > 0";
+    let spilled = int_rows(&sys, sql).await.into_iter();
+    let spilled = spilled.map(|(_, name)| name.unwrap()).collect();
     let sql = "SELECT table_name, row_id, outputs FROM sys.expensive_inputs WHERE query_id = 1";
     let sources = match options.piggyback {
         true => int_rows(&sys, sql).await,
@@ -225,13 +241,13 @@ async fn run_profiled(context: &SessionContext, sql: &str, options: Options) -> 
     };
     let sources = sources.into_iter();
     let sources = sources.map(|(numbers, table)| ((table.unwrap(), numbers[0]), numbers[1]));
-    Profiled {
+    Ok(Profiled {
         rows,
         lineage,
         sources: sources.collect(),
         plan: text,
-        spilled_bytes,
-    }
+        spilled,
+    })
 }
 
 async fn int_rows(sys: &Arc<SysTables>, sql: &str) -> Vec<(Vec<i64>, Option<String>)> {
@@ -489,7 +505,7 @@ async fn lineage_survives_spilled_groups() {
     let profiled = run_profiled(&context, sql, options).await;
     assert_eq!(profiled.rows.len(), expected);
     let all: usize = profiled.lineage.iter().map(BTreeSet::len).sum();
-    assert!(profiled.spilled_bytes > 0, "nothing was spilled");
+    assert!(!profiled.spilled.is_empty(), "nothing was spilled");
     assert_eq!(all, 20_000, "every row is in the lineage of one group");
     let options = Options {
         piggyback: true,
@@ -497,8 +513,70 @@ async fn lineage_survives_spilled_groups() {
     };
     let profiled = run_profiled(&context, sql, options).await;
     assert_eq!(profiled.rows.len(), expected);
-    assert!(profiled.spilled_bytes > 0, "nothing was spilled");
+    assert!(!profiled.spilled.is_empty(), "nothing was spilled");
     assert!(!profiled.sources.is_empty());
+}
+
+/// Runs a query with less and less memory, until an operator spills.
+async fn spilling(
+    tables: &BTreeMap<&'static str, RecordBatch>,
+    options: Options,
+    (operator, sql): (&str, &str),
+) -> Profiled {
+    let mut bytes = 4 << 20;
+    let mut last = String::new();
+    while bytes > 4 << 10 {
+        let options = Options {
+            memory: Some(bytes),
+            ..options
+        };
+        match try_profiled(&context(tables, options), sql, options).await {
+            Ok(profiled) if profiled.spilled.contains(operator) => return profiled,
+            Ok(profiled) => last = profiled.plan,
+            Err(error) => last = error,
+        }
+        bytes -= bytes / 8;
+    }
+    panic!("{sql}: {operator} does not spill, {last}");
+}
+
+#[tokio::test]
+async fn lineage_is_the_same_where_sorts_joins_windows_and_groups_spill() {
+    let tables = tables(6_000);
+    let join = "a JOIN b ON a.k = b.k AND a.v = b.w";
+    let (sort, merge, group) = ("SortExec", "SortMergeJoinExec", "AggregateExec");
+    for (operator, sql) in [
+        (sort, "SELECT k, v, s FROM a ORDER BY s, v, k"),
+        (
+            sort,
+            "SELECT s, k, v, count(*) OVER (PARTITION BY s, k, v) FROM a",
+        ),
+        (sort, &format!("SELECT a.v, a.s, b.w FROM {join}")),
+        (merge, &format!("SELECT a.v, a.s, b.w FROM {join}")),
+        (
+            group,
+            "SELECT s, k, v, array_agg(s || v) FROM a GROUP BY s, k, v",
+        ),
+        (
+            sort,
+            &format!("SELECT s, count(*) FROM (SELECT s, w FROM {join}) AS j GROUP BY s"),
+        ),
+    ] {
+        let options = Options {
+            sort_merge: true,
+            ..Options::default()
+        };
+        let whole = run_profiled(&context(&tables, options), sql, options).await;
+        assert!(whole.spilled.is_empty());
+        let spilled = spilling(&tables, options, (operator, sql)).await;
+        let [whole, spilled] = [whole, spilled].map(|profiled| {
+            let mut rows: Vec<_> = profiled.rows.into_iter().zip(profiled.lineage).collect();
+            assert!(rows.iter().all(|(_, lineage)| !lineage.is_empty()), "{sql}");
+            rows.sort();
+            rows
+        });
+        assert!(whole == spilled, "{sql}: another lineage where it spills");
+    }
 }
 
 #[tokio::test]
