@@ -4,16 +4,20 @@
 //! - `reached_n`, `edges_n`: its records that a result row depends on, found from the result
 //!   down, and their edges
 //! - `edge_cost_n`: what an edge costs in each partition: time spent aggregating ÷ edges
-//! - `slowest_n`: of each record the slowest input: total latency, source, shuffle latency
+//! - `totals_n`: of each record the latency of the slowest input
+//! - `slowest_n`: the same with total latency, source and shuffle latency
 //! - `records_n`: the same with remediated latency, for which the source must be known first
 //!
-//! `slowest` and `records` are aggregates over `edges`, joined with the inputs' own `slowest` or
+//! The last three are aggregates over the edges, joined with the inputs' own `slowest` or
 //! `records`: nothing is sorted, and the edges of an operator are read a fixed number of times,
-//! since all steps but `edges` are computed once.
+//! since all steps but `edges` are computed once. (One aggregate that gives the greatest total with
+//! its source, such as `first_value(source ORDER BY total_ns DESC, source)`, takes longer than
+//! looking for the total first and then for the source.)
 //!
 //! A source is one number, `row_id * tables + table`, so that one aggregate finds it, and ties
 //! go to the smallest row id.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use datafusion::common::Result;
@@ -50,6 +54,7 @@ pub(crate) fn stepwise(question: Question, query_id: i64, shape: &Shape) -> Resu
     }
     for operator in &bottom_up {
         steps.push(writer.edge_cost(*operator));
+        steps.push(writer.totals(*operator));
         steps.push(writer.slowest(*operator));
         steps.push(writer.records(*operator));
     }
@@ -189,9 +194,35 @@ impl Writer<'_> {
         )
     }
 
+    /// Of each record of an operator that is reached: the latency of its slowest input.
+    fn totals(&self, operator: i64) -> Step {
+        let inputs = self.arriving(operator, &format!("edges_{operator}"), "slowest", false);
+        Step::new(
+            Use::Shared,
+            format!("totals_{operator}"),
+            format!("Operator {operator}: the latency of the slowest input of each record."),
+            format!(
+                "  SELECT\n    \
+             output_id AS record_id, min(partition) AS partition, count(*) AS edges,\n    \
+             max(total_ns) AS input_ns\n  \
+             FROM (\n{inputs}\n  ) AS inputs\n  \
+             GROUP BY output_id"
+            ),
+        )
+    }
+
+    /// The edges of an operator. Those that are not reached find no record that they are joined with.
+    fn all_edges(&self, operator: i64) -> String {
+        format!(
+            "(SELECT * FROM sys.lineage WHERE query_id = {} AND operator_id = {operator})",
+            self.query_id
+        )
+    }
+
     /// Of each record of an operator: total latency, its source, shuffle latency on the way.
     fn slowest(&self, operator: i64) -> Step {
-        let inputs = self.arriving(operator, &format!("edges_{operator}"), "slowest", false);
+        let inputs = self.arriving(operator, &self.all_edges(operator), "slowest", false);
+        let (source, shuffle) = slowest_of(&self.shape.inputs[&operator], self.shape);
         Step::new(
             Use::Shared,
             format!("slowest_{operator}"),
@@ -209,12 +240,13 @@ impl Writer<'_> {
              CAST(round(slowest.edges * coalesce(cost.ns_per_edge, 0)) AS BIGINT) AS own_shuffle_ns\n    \
              FROM edge_cost_{operator} AS cost RIGHT JOIN (\n      \
              SELECT\n        \
-             output_id AS record_id, min(partition) AS partition, count(*) AS edges,\n        \
-             max(total_ns) AS input_ns,\n        \
-             first_value(source ORDER BY total_ns DESC, source, shuffle_ns) AS source,\n        \
-             first_value(shuffle_ns ORDER BY total_ns DESC, source, shuffle_ns) AS input_shuffle_ns\n      \
-             FROM (\n{inputs}\n      ) AS inputs\n      \
-             GROUP BY output_id\n    \
+             totals.record_id, min(totals.partition) AS partition, min(totals.edges) AS edges,\n        \
+             min(totals.input_ns) AS input_ns,\n        \
+             {source} AS source,\n        \
+             {shuffle} AS input_shuffle_ns\n      \
+             FROM totals_{operator} AS totals JOIN (\n{inputs}\n      ) AS inputs\n      \
+             ON totals.record_id = inputs.output_id AND totals.input_ns = inputs.total_ns\n      \
+             GROUP BY totals.record_id\n    \
              ) AS slowest ON slowest.partition = cost.partition\n  \
              ) AS records"
             ),
@@ -223,12 +255,7 @@ impl Writer<'_> {
 
     /// The same with remediated latency.
     fn records(&self, operator: i64) -> Step {
-        // Those that are not reached find no record of `slowest`.
-        let edges = format!(
-            "(SELECT * FROM sys.lineage WHERE query_id = {} AND operator_id = {operator})",
-            self.query_id
-        );
-        let inputs = self.arriving(operator, &edges, "records", true);
+        let inputs = self.arriving(operator, &self.all_edges(operator), "records", true);
         Step::new(
             Use::Shared,
             format!("records_{operator}"),
@@ -331,22 +358,34 @@ impl Writer<'_> {
         )
     }
 
-    /// The same two steps for result rows, which cost no shuffle of their own.
-    fn outputs(&self) -> [Step; 2] {
+    /// The same three steps for result rows, which cost no shuffle of their own.
+    fn outputs(&self) -> [Step; 3] {
         let slowest = self.arriving_at_outputs("slowest", false);
         let records = self.arriving_at_outputs("records", true);
+        let (source, shuffle) = slowest_of(&self.shape.outputs, self.shape);
         [
             Step::new(
                 Use::Shared,
-                "slowest_outputs".to_owned(),
-                "Total latency of each result row, and the source of its slowest record.",
+                "totals_outputs".to_owned(),
+                "Total latency of each result row: that of its slowest record.",
                 format!(
-                    "  SELECT\n    \
-                 output_row, max(total_ns) AS total_ns,\n    \
-                 first_value(source ORDER BY total_ns DESC, source, shuffle_ns) AS source,\n    \
-                 first_value(shuffle_ns ORDER BY total_ns DESC, source, shuffle_ns) AS shuffle_ns\n  \
+                    "  SELECT output_row, max(total_ns) AS total_ns\n  \
                  FROM (\n{slowest}\n  ) AS records\n  \
                  GROUP BY output_row"
+                ),
+            ),
+            Step::new(
+                Use::Shared,
+                "slowest_outputs".to_owned(),
+                "The same, and the source of its slowest record.",
+                format!(
+                    "  SELECT\n    \
+                 totals.output_row, min(totals.total_ns) AS total_ns,\n    \
+                 {source} AS source,\n    \
+                 {shuffle} AS shuffle_ns\n  \
+                 FROM totals_outputs AS totals JOIN (\n{slowest}\n  ) AS inputs\n  \
+                 ON totals.output_row = inputs.output_row AND totals.total_ns = inputs.total_ns\n  \
+                 GROUP BY totals.output_row"
                 ),
             ),
             Step::new(
@@ -497,6 +536,18 @@ impl Writer<'_> {
             }
         }
     }
+}
+
+/// Of inputs that are equally slow: the smallest source, and its shuffle latency.
+fn slowest_of(origins: &BTreeSet<Origin>, shape: &Shape) -> (&'static str, &'static str) {
+    if origins.iter().any(|origin| shape.captures(origin)) {
+        return (
+            "min(inputs.source)",
+            "first_value(inputs.shuffle_ns ORDER BY inputs.source, inputs.shuffle_ns)",
+        );
+    }
+    // Nothing has been shuffled yet.
+    ("min(inputs.source)", "CAST(0 AS BIGINT)")
 }
 
 /// Where arriving records are read from.
