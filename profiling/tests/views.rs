@@ -145,10 +145,20 @@ async fn a_filter_on_the_query_reaches_every_table_behind_a_view() {
         let sql = format!("EXPLAIN SELECT * FROM sys.{} WHERE query_id = 7", view.name);
         let plan = rows(&context, &sql).await.concat().join("\n");
         assert!(plan.contains("SysScan"), "{plan}");
-        for scan in plan.lines().filter(|line| line.contains("SysScan")) {
+        // No filter gets into a recursion; plans have few rows.
+        let mut recursion = usize::MAX;
+        for line in plan.lines() {
+            let indent = line.len() - line.trim_start().len();
+            if indent <= recursion {
+                recursion = usize::MAX;
+            }
+            if line.contains("RecursiveQueryExec") {
+                recursion = indent;
+            }
+            let is_of_plans = recursion < indent && line.contains("table=sys.operators");
             assert!(
-                scan.contains("query_id={7}"),
-                "{}: {scan}\n{plan}",
+                !line.contains("SysScan") || line.contains("query_id={7}") || is_of_plans,
+                "{}: {line}\n{plan}",
                 view.name
             );
         }

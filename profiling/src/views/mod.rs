@@ -27,6 +27,7 @@ views! {
     "stragglers",
     "data_skew",
     "heavy_records",
+    "apportioned_latency",
     "plan_fingerprints",
     "diagnoses",
 }
