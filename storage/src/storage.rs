@@ -463,11 +463,14 @@ pub(crate) fn create_directory(disk: &dyn Disk, path: &Path) -> Result<()> {
 /// Removes segment files that the catalog does not know. Returns the largest segment id seen, so
 /// that no name is used twice even where removing failed.
 fn remove_garbage(root: &Root, snapshot: &Snapshot) -> u64 {
-    let known: HashSet<u64> = snapshot
-        .all_tables()
-        .flat_map(|table| table.segments.iter().map(|segment| segment.id))
-        .collect();
-    let mut last = known.iter().copied().max().unwrap_or(0);
+    // With its table: a removal that a power failure took back may have left a file behind whose
+    // number a segment of another table has got since.
+    let mut known: HashSet<(u64, u64)> = HashSet::new();
+    for table in snapshot.all_tables() {
+        let segments = table.segments.iter();
+        known.extend(segments.map(|segment| (table.id.0, segment.id)));
+    }
+    let mut last = known.iter().map(|(_, id)| *id).max().unwrap_or(0);
     let disk = &*root.disk;
     let list = |path: &Path| {
         disk.list(path).unwrap_or_else(|error| {
@@ -484,7 +487,7 @@ fn remove_garbage(root: &Root, snapshot: &Snapshot) -> u64 {
                 continue;
             };
             last = last.max(id);
-            if !known.contains(&id)
+            if !known.contains(&(table, id))
                 && let Err(error) = disk.remove(&file)
             {
                 tracing::warn!(path = %file.display(), %error, "cannot remove garbage");

@@ -114,6 +114,26 @@ fn what_is_not_committed_leaves_no_file() {
     assert_eq!(files(directory.path()), ["100.parquet"]);
 }
 
+#[test]
+fn what_a_removal_that_was_taken_back_leaves_is_removed_though_another_table_has_its_number() {
+    let (directory, storage) = temporary();
+    create(&storage, "u");
+    insert(&storage, "u", &[1, 2]).unwrap();
+    let segment = |table: &str| {
+        let table = self::table(&storage, table).id;
+        directory
+            .path()
+            .join(format!("segments/{}/1.parquet", table.0))
+    };
+    let (stray, kept) = (segment("t"), segment("u"));
+    fs::create_dir_all(stray.parent().unwrap()).unwrap();
+    fs::copy(&kept, &stray).unwrap();
+    drop(storage);
+    let storage = open(directory.path(), Arc::new(RealDisk)).unwrap();
+    assert!(!stray.exists() && kept.exists());
+    assert_eq!(files(directory.path()), referenced(&storage));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cancelled_writer_in_a_runtime_leaves_no_file() {
     let (directory, storage) = temporary();
