@@ -89,7 +89,8 @@ impl TracedGroups {
     pub(crate) fn look(&mut self, rows: usize, sampling: &Sampling) {
         self.rows += rows;
         let groups = self.least.len();
-        if groups < MANY || self.rows < REDUCTION * groups {
+        let matters = groups >= MANY && self.rows >= REDUCTION * groups;
+        if !matters || !sampling.falls_with_groups() {
             return;
         }
         let nearly_all = NEARLY_ALL * groups as f64;
@@ -178,6 +179,15 @@ mod tests {
     fn the_rate_stays_where_grouping_is_not_the_reason_or_groups_are_few() {
         assert_eq!(grouped(0.1, 100, 2_000).0, 0.1);
         assert_eq!(grouped(0.97, 10_000, 2).0, 0.97);
+        let budget = Sampling::new(1.0, Some(0.05));
+        let mut traced = TracedGroups::new(&budget).unwrap();
+        traced.resize(2_000);
+        let ids = Int64Array::from_iter_values(0..2_000);
+        traced.add(Groups::Each, &ids, |row| {
+            TracedGroups::number_of(row as i64)
+        });
+        traced.look(20_000, &budget);
+        assert_eq!(budget.rate(), 1.0);
         let (rate, share) = grouped(0.1, 10_000, 10);
         assert_eq!(rate, 0.1);
         assert!((share - (1.0 - 0.9_f64.powi(10))).abs() < 0.02, "{share}");

@@ -113,6 +113,12 @@ impl Sampling {
         Choice::of_rate(self.rate())
     }
 
+    /// Whether the rate may fall where grouping has nearly every group traced: with a budget, what
+    /// that costs is measured.
+    pub fn falls_with_groups(&self) -> bool {
+        self.budget.is_none()
+    }
+
     /// What `choice` admits is too much: from now on, a quarter of it is traced. Where the rate has
     /// fallen since, it stays as it is.
     pub fn fall_from(&self, choice: Choice) {
