@@ -9,6 +9,7 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{IsOptional, ParserError};
 use datafusion::sql::sqlparser::tokenizer::Token;
 
+use crate::spell_out::spell_out;
 use crate::statement::Statement;
 
 /// COPY … FROM.
@@ -56,7 +57,8 @@ pub struct CopyOptions {
 /// What follows COPY.
 pub(crate) fn parse_copy(parser: &mut DFParser<'_>) -> Result<Statement, ParserError> {
     if parser.parser.consume_token(&Token::LParen) {
-        let query = parser.parser.parse_query()?;
+        let mut query = parser.parser.parse_query()?;
+        spell_out(query.as_mut());
         parser.parser.expect_token(&Token::RParen)?;
         parser.parser.expect_keyword(Keyword::TO)?;
         let path = parser.parser.parse_literal_string()?;

@@ -10,6 +10,7 @@ use datafusion::sql::sqlparser::parser::ParserError;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 
 use crate::place::{offset, text_from};
+use crate::spell_out::spell_out;
 use crate::statement::Statement;
 
 /// How the report is written.
@@ -236,7 +237,8 @@ pub(crate) fn parse_without(
         };
         parser.parser.expect_token(&Token::LParen)?;
         let predicate_at = parser.parser.peek_token().span.start;
-        let predicate = parser.parser.parse_expr()?;
+        let mut predicate = parser.parser.parse_expr()?;
+        spell_out(&mut predicate);
         let end = parser.parser.peek_token();
         parser.parser.expect_token(&Token::RParen)?;
         let text = &sql[offset(sql, predicate_at)..offset(sql, end.span.start)];

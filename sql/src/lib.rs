@@ -9,6 +9,7 @@
 //! * [`statement`]: what can be said
 //! * [`explain_profile`], [`export_profile`], [`copy`], [`settings`], `rebalance`: the grammar of our
 //!   own statements
+//! * `spell_out`: what DataFusion would read otherwise than PostgreSQL and DuckDB do
 //! * [`parameters`]: which parameters a prepared statement has, and values put in their places
 //! * [`row_ids`]: `_row_id` made visible in the blocks that name it
 //! * [`using`]: joins with USING, and natural ones, said with ON
@@ -29,6 +30,7 @@ mod place;
 mod rebalance;
 pub mod row_ids;
 pub mod settings;
+mod spell_out;
 pub mod split;
 pub mod statement;
 pub mod using;

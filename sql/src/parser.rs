@@ -1,11 +1,7 @@
 //! One statement's text → [`Statement`].
 
-use std::ops::ControlFlow;
-
 use datafusion::sql::parser::{DFParser, DFParserBuilder, Statement as DFStatement};
-use datafusion::sql::sqlparser::ast::{
-    self, DescribeAlias, ObjectType, SchemaName, VisitMut, VisitorMut,
-};
+use datafusion::sql::sqlparser::ast::{self, DescribeAlias, ObjectType, SchemaName};
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::ParserError;
@@ -14,6 +10,7 @@ use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 use crate::error::SyntaxError;
 use crate::explain_profile::ExplainProfile;
 use crate::place::{offset, text_from};
+use crate::spell_out::spell_out_statement;
 use crate::statement::{ObjectKind, Statement};
 use crate::{copy, explain_profile, export_profile, rebalance, settings};
 
@@ -113,7 +110,7 @@ fn parse_statement(sql: &str, parser: &mut DFParser<'_>) -> Result<Statement, Sy
             let mut statement = parser
                 .parse_statement()
                 .map_err(|e| SyntaxError::from_datafusion(sql, e))?;
-            spell_out(&mut statement);
+            spell_out_statement(&mut statement);
             classify(statement).map_err(|message| SyntaxError::at(sql, first.span.start, message))
         }
     }
@@ -161,45 +158,6 @@ fn skip_to(parser: &mut DFParser<'_>, place: Location) {
     };
     while is_before(&parser.parser.peek_token()) {
         parser.parser.next_token();
-    }
-}
-
-/// `FROM t` is `SELECT * FROM t`: DataFusion would select no column. `sys.blame(7)` is `blame(7)`:
-/// DataFusion's table functions have no schema.
-fn spell_out(statement: &mut DFStatement) {
-    struct SpellOut;
-    impl VisitorMut for SpellOut {
-        type Break = ();
-        fn pre_visit_table_factor(&mut self, table: &mut ast::TableFactor) -> ControlFlow<()> {
-            if let ast::TableFactor::Table {
-                name,
-                args: Some(_),
-                ..
-            } = table
-                && let [schema, _] = name.0.as_slice()
-                && schema
-                    .as_ident()
-                    .is_some_and(|i| i.value.eq_ignore_ascii_case("sys"))
-            {
-                name.0.remove(0);
-            }
-            ControlFlow::Continue(())
-        }
-        fn pre_visit_select(&mut self, select: &mut ast::Select) -> ControlFlow<()> {
-            if select.flavor == ast::SelectFlavor::FromFirstNoSelect {
-                select.flavor = ast::SelectFlavor::Standard;
-                let star = ast::SelectItem::Wildcard(ast::WildcardAdditionalOptions::default());
-                select.projection.push(star);
-            }
-            ControlFlow::Continue(())
-        }
-    }
-    match statement {
-        DFStatement::Statement(statement) => {
-            let _: ControlFlow<()> = statement.visit(&mut SpellOut);
-        }
-        DFStatement::Explain(explain) => spell_out(&mut explain.statement),
-        _ => {}
     }
 }
 

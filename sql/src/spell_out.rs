@@ -1,0 +1,285 @@
+//! What users of PostgreSQL and DuckDB write, as DataFusion understands it.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::parser::Statement as DFStatement;
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, Expr, Ident, OrderByExpr, OrderByKind, Query, Select, SelectFlavor, SelectItem,
+    SetExpr, TableFactor, Value, VisitMut, VisitorMut, WildcardAdditionalOptions,
+};
+
+/// [`spell_out`] of a statement.
+pub(crate) fn spell_out_statement(statement: &mut DFStatement) {
+    match statement {
+        DFStatement::Statement(statement) => spell_out(statement.as_mut()),
+        DFStatement::Explain(explain) => spell_out_statement(&mut explain.statement),
+        _ => {}
+    }
+}
+
+/// Within `node`:
+///
+/// * `FROM t` is `SELECT * FROM t`: DataFusion would select no column.
+/// * `sys.blame(7)` is `blame(7)`: DataFusion's table functions have no schema.
+/// * `ORDER BY ALL` is `ORDER BY 1, 2, …`: DataFusion would look for a column of that name.
+/// * `a || b % c` is `a || (b % c)`: sqlparser has `||` bind as `%` does. In PostgreSQL
+///   (["Operator Precedence"]) and DuckDB it binds less than all arithmetic.
+///
+/// ["Operator Precedence"]: https://www.postgresql.org/docs/current/sql-syntax-lexical.html
+pub(crate) fn spell_out(node: &mut impl VisitMut) {
+    let _: ControlFlow<()> = node.visit(&mut SpellOut);
+}
+
+struct SpellOut;
+
+impl VisitorMut for SpellOut {
+    type Break = ();
+
+    fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<()> {
+        if let TableFactor::Table {
+            name,
+            args: Some(_),
+            ..
+        } = table
+            && let [schema, _] = name.0.as_slice()
+            && schema
+                .as_ident()
+                .is_some_and(|i| i.value.eq_ignore_ascii_case("sys"))
+        {
+            name.0.remove(0);
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        if select.flavor == SelectFlavor::FromFirstNoSelect {
+            select.flavor = SelectFlavor::Standard;
+            let star = SelectItem::Wildcard(WildcardAdditionalOptions::default());
+            select.projection.push(star);
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        if let Some(order_by) = &mut query.order_by
+            && let OrderByKind::Expressions(keys) = &order_by.kind
+            && let [key] = keys.as_slice()
+            && is_all(key)
+        {
+            order_by.kind = match columns_of(&query.body) {
+                Some(columns) => {
+                    let position = |position: usize| OrderByExpr {
+                        expr: number(position),
+                        ..key.clone()
+                    };
+                    OrderByKind::Expressions((1..=columns).map(position).collect())
+                }
+                None => OrderByKind::All(key.options),
+            };
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        associate(expr);
+        ControlFlow::Continue(())
+    }
+}
+
+fn is_all(key: &OrderByExpr) -> bool {
+    let all =
+        |ident: &Ident| ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("all");
+    matches!(&key.expr, Expr::Identifier(ident) if all(ident)) && key.with_fill.is_none()
+}
+
+/// How many columns a query has, if its text says it.
+fn columns_of(body: &SetExpr) -> Option<usize> {
+    match body {
+        SetExpr::Select(select) => {
+            let one = |item: &SelectItem| {
+                matches!(
+                    item,
+                    SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. }
+                )
+            };
+            let items = &select.projection;
+            items.iter().all(one).then_some(items.len())
+        }
+        SetExpr::Query(query) => columns_of(&query.body),
+        SetExpr::SetOperation { left, .. } => columns_of(left),
+        _ => None,
+    }
+}
+
+/// How strongly an operator binds, of those that sqlparser has bind as arithmetic does.
+fn binding(operator: &BinaryOperator) -> Option<u8> {
+    match operator {
+        BinaryOperator::Multiply
+        | BinaryOperator::Divide
+        | BinaryOperator::Modulo
+        | BinaryOperator::DuckIntegerDivide
+        | BinaryOperator::MyIntegerDivide => Some(3),
+        BinaryOperator::Plus | BinaryOperator::Minus => Some(2),
+        BinaryOperator::StringConcat => Some(1),
+        _ => None,
+    }
+}
+
+/// Lets `||` bind less than arithmetic among the operands that `expr` joins without parentheses.
+fn associate(expr: &mut Expr) {
+    if !is_mixed(expr) {
+        return;
+    }
+    let (operands, operators) = parts_of(std::mem::replace(expr, number(0)));
+    // What is to the left of the next operator, and waits for operators that bind more.
+    let mut waiting: Vec<(Expr, BinaryOperator)> = Vec::new();
+    let mut operators = operators.into_iter();
+    for operand in operands {
+        let mut left = operand;
+        let next = operators.next();
+        let binds = next.as_ref().and_then(binding);
+        while let Some((before, operator)) = waiting.pop_if(|(_, last)| binding(last) >= binds) {
+            left = Expr::BinaryOp {
+                left: Box::new(before),
+                op: operator,
+                right: Box::new(left),
+            };
+        }
+        match next {
+            Some(operator) => waiting.push((left, operator)),
+            None => *expr = left,
+        }
+    }
+}
+
+/// Whether `||` and arithmetic are among the operators that join operands without parentheses.
+fn is_mixed(expr: &Expr) -> bool {
+    let (mut concatenates, mut computes) = (false, false);
+    let mut rest = vec![expr];
+    while let Some(expr) = rest.pop() {
+        if let Expr::BinaryOp { left, op, right } = expr
+            && binding(op).is_some()
+        {
+            match op {
+                BinaryOperator::StringConcat => concatenates = true,
+                _ => computes = true,
+            }
+            rest.extend([left.as_ref(), right.as_ref()]);
+        }
+    }
+    concatenates && computes
+}
+
+/// The operands that `expr` joins without parentheses, and the operators between them, as written.
+fn parts_of(expr: Expr) -> (Vec<Expr>, Vec<BinaryOperator>) {
+    enum Part {
+        Whole(Box<Expr>),
+        Operator(BinaryOperator),
+    }
+    let (mut operands, mut operators) = (Vec::new(), Vec::new());
+    let mut rest = vec![Part::Whole(Box::new(expr))];
+    while let Some(part) = rest.pop() {
+        match part {
+            Part::Whole(expr) => match *expr {
+                Expr::BinaryOp { left, op, right } if binding(&op).is_some() => {
+                    rest.push(Part::Whole(right));
+                    rest.push(Part::Operator(op));
+                    rest.push(Part::Whole(left));
+                }
+                operand => operands.push(operand),
+            },
+            Part::Operator(operator) => operators.push(operator),
+        }
+    }
+    (operands, operators)
+}
+
+fn number(number: usize) -> Expr {
+    Expr::value(Value::Number(number.to_string(), false))
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::sql::sqlparser::dialect::GenericDialect;
+    use datafusion::sql::sqlparser::parser::Parser;
+
+    use super::*;
+
+    /// The expression with all its parentheses.
+    fn grouped(sql: &str) -> String {
+        fn write(expr: &Expr) -> String {
+            match expr {
+                Expr::BinaryOp { left, op, right } => {
+                    format!("({} {op} {})", write(left), write(right))
+                }
+                Expr::Nested(inner) => format!("[{}]", write(inner)),
+                other => other.to_string(),
+            }
+        }
+        let mut parser = Parser::new(&GenericDialect {}).try_with_sql(sql).unwrap();
+        let mut expr = parser.parse_expr().unwrap();
+        spell_out(&mut expr);
+        write(&expr)
+    }
+
+    #[test]
+    fn concatenation_binds_less_than_arithmetic_and_more_than_comparisons() {
+        for (sql, expected) in [
+            ("a || b % c", "(a || (b % c))"),
+            ("a || b || c", "((a || b) || c)"),
+            ("a * b || c", "((a * b) || c)"),
+            ("a + b || c - d * e", "((a + b) || (c - (d * e)))"),
+            ("a || b + c || d", "((a || (b + c)) || d)"),
+            ("a - b - c || d", "(((a - b) - c) || d)"),
+            ("a || b / c * d % e", "(a || (((b / c) * d) % e))"),
+            ("a || -b + c", "(a || (-b + c))"),
+            ("(a || b) % c", "([(a || b)] % c)"),
+            ("a || b + 1 = c || d", "((a || (b + 1)) = (c || d))"),
+            ("a LIKE 'x' || b + 1", "a LIKE 'x' || b + 1"),
+            ("f(a || b * 2)", "f(a || b * 2)"),
+        ] {
+            assert_eq!(grouped(sql), expected, "{sql}");
+        }
+    }
+
+    #[test]
+    fn a_long_chain_is_associated_without_recursion() {
+        let sql = vec!["a || 1"; 50_000].join(" + ");
+        let mut parser = Parser::new(&GenericDialect {}).try_with_sql(&sql).unwrap();
+        let mut expr = parser.parse_expr().unwrap();
+        associate(&mut expr);
+        assert!(!matches!(expr, Expr::Value(_)));
+        // Dropping it would recurse.
+        std::mem::forget(expr);
+    }
+
+    fn ordered(sql: &str) -> String {
+        let mut statements = Parser::parse_sql(&GenericDialect {}, sql).unwrap();
+        spell_out(&mut statements);
+        statements[0].to_string()
+    }
+
+    #[test]
+    fn order_by_all_is_by_the_columns_from_left_to_right() {
+        for (sql, expected) in [
+            (
+                "SELECT a + 1, b FROM t ORDER BY ALL DESC NULLS LAST",
+                "SELECT a + 1, b FROM t ORDER BY 1 DESC NULLS LAST, 2 DESC NULLS LAST",
+            ),
+            (
+                "SELECT a FROM t UNION SELECT b FROM u ORDER BY all",
+                "SELECT a FROM t UNION SELECT b FROM u ORDER BY 1",
+            ),
+            (
+                "SELECT * FROM t ORDER BY ALL",
+                "SELECT * FROM t ORDER BY ALL",
+            ),
+            (
+                "SELECT a FROM t ORDER BY \"all\"",
+                "SELECT a FROM t ORDER BY \"all\"",
+            ),
+        ] {
+            assert_eq!(ordered(sql), expected);
+        }
+    }
+}
