@@ -1,11 +1,13 @@
 //! The workers of a database, and the session of a query that runs on them.
 
+use std::any::{Any, TypeId};
 use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::{Result, exec_datafusion_err};
 use datafusion::execution::object_store::ObjectStoreUrl;
-use datafusion::execution::{SessionState, SessionStateBuilder, TaskContext};
+use datafusion::execution::{FunctionRegistry, SessionState, SessionStateBuilder, TaskContext};
+use datafusion::logical_expr::ScalarUDF;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionConfig;
 use datafusion_distributed::{
@@ -199,8 +201,35 @@ impl Probe {
         };
         let mut task = probe.0.clone();
         *task.config_mut() = state.config().clone();
+        for function in own_functions(state, &task) {
+            // Names that are there are taken away without an error.
+            let _ = task.deregister_udf(&function);
+        }
         task.task_ctx()
     }
+}
+
+/// Names of functions of tasks that mean another one in `session`, which has put its own in their
+/// place.
+fn own_functions(session: &SessionState, task: &SessionState) -> Vec<String> {
+    let options = session.config().options();
+    let differs = |own: &Arc<ScalarUDF>, theirs: &Arc<ScalarUDF>| {
+        // Those that go by options are made anew when options change, in tasks too.
+        let same_type = type_of(own) == type_of(theirs);
+        let by_options = || same_type && theirs.inner().with_updated_config(options).is_some();
+        !Arc::ptr_eq(own, theirs) && own != theirs && !by_options()
+    };
+    let of_tasks = task.scalar_functions().iter();
+    let shadowed = of_tasks.filter(|(name, theirs)| {
+        let own = session.scalar_functions().get(*name);
+        own.is_some_and(|own| differs(own, theirs))
+    });
+    shadowed.map(|(name, _)| name.clone()).collect()
+}
+
+fn type_of(function: &ScalarUDF) -> TypeId {
+    let function: &dyn Any = function.inner().as_ref();
+    function.type_id()
 }
 
 /// Workers that do not change while the query runs.

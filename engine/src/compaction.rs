@@ -112,7 +112,7 @@ impl Remote {
         if workers.shares_segments() {
             return None;
         }
-        let mut state = task_session(&database.runtime_env);
+        let mut state = task_session(&database.runtime_env, &database.functions);
         // Several partitions of an owner would make several small segments.
         state.config_mut().options_mut().execution.target_partitions = 1;
         Some(Self {

@@ -25,6 +25,7 @@ use crate::cluster::{ClusterOptions, Master, MemberState};
 use crate::compaction::{self, Grown};
 use crate::environment::{self, THREAD};
 use crate::error::Error;
+use crate::functions::Functions;
 use crate::kept_snapshots::KeptSnapshots;
 use crate::memory::{MemoryBudget, RaisedBy};
 use crate::progress::Elsewhere;
@@ -87,6 +88,8 @@ pub(crate) struct DatabaseInner {
     /// What RESET goes back to.
     pub(crate) opened_retention: Retention,
     pub(crate) threads: usize,
+    /// What every session has.
+    pub(crate) functions: Functions,
     /// How many statements run queries at once, and which.
     pub(crate) turns: Arc<Turns>,
     /// What RESET goes back to.
@@ -135,6 +138,7 @@ pub struct DatabaseBuilder {
     memory_limit: Option<usize>,
     temp_directory: Option<PathBuf>,
     running_queries: Option<usize>,
+    functions: Functions,
     retention: Retention,
     storage: StorageOptions,
 }
@@ -206,6 +210,14 @@ impl DatabaseBuilder {
         self
     }
 
+    /// Functions that every session has. The workers of a cluster need the same ones
+    /// ([`WorkerOptions::functions`](crate::WorkerOptions::functions)): queries that call them run
+    /// there too. What a session registers for itself runs in this process alone.
+    pub fn functions(mut self, functions: Functions) -> Self {
+        self.functions = functions;
+        self
+    }
+
     /// For how long schema `sys` keeps what queries recorded: 1 GiB and 7 days by default.
     /// `SET profile.retention_bytes` and `profile.retention_age` change it.
     pub fn retention(mut self, retention: Retention) -> Self {
@@ -248,7 +260,14 @@ impl DatabaseBuilder {
         let distribution = match (self.cluster, self.workers) {
             (Some(cluster), _) => {
                 let _within = runtime.enter();
-                let master = Master::start(cluster, &storage, &runtime_env, &place, &sys)?;
+                let master = Master::start(
+                    cluster,
+                    &storage,
+                    &runtime_env,
+                    &self.functions,
+                    &place,
+                    &sys,
+                )?;
                 sys.set_remote(Arc::new(RemoteTables(Arc::downgrade(master.inner()))));
                 Distribution::Cluster(master)
             }
@@ -273,6 +292,7 @@ impl DatabaseBuilder {
                 retention: Mutex::new(self.retention),
                 opened_retention: self.retention,
                 threads,
+                functions: self.functions,
                 turns: Turns::new(turns),
                 opened_turns: turns,
                 distribution,

@@ -8,6 +8,7 @@
 //!
 //! * [`database`]: storage, threads, memory
 //! * [`session`]: settings, functions, statements
+//! * [`functions`]: those that a program brings along
 //! * [`prepared`]: statements with parameters, and rows appended from a stream
 //! * [`query_stream`]: results as they come, [`progress`]: how far a statement is
 //! * [`settings`]: what can be SET
@@ -33,6 +34,7 @@ mod cooperation;
 pub mod database;
 mod environment;
 pub mod error;
+pub mod functions;
 mod kept_snapshots;
 mod last_query_id;
 mod memory;
@@ -53,6 +55,7 @@ mod turns;
 pub use cluster::{ClusterOptions, Worker, WorkerOptions};
 pub use database::{Database, DatabaseBuilder};
 pub use error::Error;
+pub use functions::Functions;
 pub use prepared::Description;
 pub use progress::{Progress, ProgressHandle};
 pub use query_stream::QueryStream;

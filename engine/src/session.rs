@@ -11,13 +11,13 @@ use datafusion::execution::SessionStateBuilder;
 use datafusion::logical_expr::{ScalarUDF, Volatility};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use parking_lot::Mutex;
-use skewer_exec::row_function::RowFunction;
 use skewer_sql::Piece;
 use skewer_storage::Snapshot;
 
 use crate::catalog::{CATALOG, MAIN, StatementCatalog};
 use crate::database::{Database, DatabaseInner};
 use crate::error::Error;
+use crate::functions::Functions;
 use crate::last_query_id::LastQueryId;
 use crate::progress::ProgressHandle;
 use crate::query_stream::QueryStream;
@@ -110,6 +110,9 @@ impl Session {
             .with_catalog_list(Arc::new(EmptyCatalogProviderList))
             .build();
         let context = SessionContext::new_with_state(state);
+        for function in inner.functions.iter() {
+            context.register_udf(function.as_ref().clone());
+        }
         inner.sys.register_functions(&context);
         context.register_udf(ScalarUDF::from(LastQueryId::new(Arc::clone(
             &last_query_id,
@@ -297,8 +300,10 @@ impl Session {
         + Sync
         + 'static,
     ) {
-        let function = RowFunction::new(name, arguments, result, volatility, Arc::new(closure));
-        self.register_udf(ScalarUDF::from(function));
+        let one = Functions::new().with_row_udf(name, arguments, result, volatility, closure);
+        for function in one.iter() {
+            self.register_udf(function.as_ref().clone());
+        }
     }
 
     /// Adds a schema that statements of this session can read, as `name.table`, and not write.

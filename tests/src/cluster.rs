@@ -19,6 +19,8 @@ pub struct Cluster {
     database: Option<Database>,
     /// By number, from 1; `None` once it was killed.
     workers: Vec<Option<Child>>,
+    /// What workers run.
+    program: PathBuf,
     prepare: Prepare,
     /// How long a node may be silent, if not as long as usual.
     patience: Option<Duration>,
@@ -56,9 +58,20 @@ impl Cluster {
     ) -> Cluster {
         let mut cluster = Cluster::closed(Box::new(prepare), None);
         cluster.open(options);
-        for _ in 0..workers {
-            cluster.add_worker();
-        }
+        cluster.add_workers(workers);
+        cluster
+    }
+
+    /// Workers that run another program than `skewer`, which takes the same arguments.
+    pub fn of_program(
+        program: impl Into<PathBuf>,
+        workers: u32,
+        options: impl FnOnce(DatabaseBuilder) -> DatabaseBuilder,
+    ) -> Cluster {
+        let mut cluster = Cluster::closed(Box::new(|_, _| {}), None);
+        cluster.program = program.into();
+        cluster.open(options);
+        cluster.add_workers(workers);
         cluster
     }
 
@@ -81,6 +94,7 @@ impl Cluster {
         Cluster {
             database: None,
             workers: Vec::new(),
+            program: binary().to_owned(),
             prepare: Prepare(prepare),
             patience,
             directory,
@@ -146,6 +160,12 @@ impl Cluster {
         token.unwrap().to_string()
     }
 
+    fn add_workers(&mut self, workers: u32) {
+        for _ in 0..workers {
+            self.add_worker();
+        }
+    }
+
     /// Lets another worker join; returns its number when it takes part.
     pub fn add_worker(&mut self) -> u32 {
         let number = u32::try_from(self.workers.len()).unwrap() + 1;
@@ -177,7 +197,7 @@ impl Cluster {
             .append(true)
             .open(self.log_file(number))
             .unwrap();
-        let mut command = Command::new(binary());
+        let mut command = Command::new(&self.program);
         command
             .arg("worker")
             .arg("--data")

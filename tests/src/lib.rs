@@ -4,6 +4,7 @@
 //! * [`contents`]: all tables of a database as text, to compare before and after
 //! * [`served`]: a database served in this process, for clients
 //! * [`cluster`]: a master in this process and workers in processes of their own
+//! * [`delays`]: functions that are slow for one record, on every node
 //! * [`crash`]: statements whose effect a model predicts, a process that is killed running them
 //!
 //! Golden scripts are in `tests/slt`. After a change that is meant,
@@ -13,5 +14,6 @@
 pub mod cluster;
 pub mod contents;
 pub mod crash;
+pub mod delays;
 pub mod served;
 pub mod slt;

@@ -39,13 +39,23 @@ pub(crate) struct Register {
     pub(crate) version: String,
     /// The segments that it has: tables and numbers.
     pub(crate) segments: Vec<(u64, u64)>,
+    /// The names of the program's functions that it has.
+    pub(crate) functions: Vec<String>,
 }
 
 /// What it is told.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Registered {
-    /// The segments that nobody needs.
-    pub(crate) garbage: Vec<(u64, u64)>,
+pub(crate) enum Registered {
+    /// It takes part.
+    Takes {
+        /// The segments that nobody needs.
+        garbage: Vec<(u64, u64)>,
+    },
+    /// It does not: queries may call these functions, which it does not have.
+    Lacks {
+        /// Their names.
+        functions: Vec<String>,
+    },
 }
 
 /// What a worker knows of the others.

@@ -24,6 +24,7 @@ use super::options::ClusterOptions;
 use super::remote_reads::RemoteReads;
 use super::{VERSION, watching};
 use crate::cooperation::cooperative;
+use crate::functions::Functions;
 
 /// How long a worker that registers may take to be seen by its lifeline: it has been answered
 /// there before it registers.
@@ -56,25 +57,30 @@ pub(crate) struct Inner {
     tasks: NodeTasks,
     storage: Storage,
     address: SocketAddr,
+    /// The names of the program's functions, which workers need.
+    functions: Vec<String>,
     /// Whether some table had segments of the master's in the snapshot of this version.
     owns: Mutex<Option<(u64, bool)>>,
 }
 
-/// A session with the functions that tasks have, on every node.
-pub(crate) fn task_session(environment: &Arc<RuntimeEnv>) -> SessionState {
-    SessionStateBuilder::new()
+/// A session with the functions that tasks have, on every node: SQL's and `functions`.
+pub(crate) fn task_session(environment: &Arc<RuntimeEnv>, functions: &Functions) -> SessionState {
+    let mut builder = SessionStateBuilder::new()
         .with_runtime_env(Arc::clone(environment))
-        .with_default_features()
-        .build()
+        .with_default_features();
+    let all = builder.scalar_functions().get_or_insert_default();
+    all.extend(functions.iter().map(Arc::clone));
+    builder.build()
 }
 
 impl Master {
-    /// Listens, and lets workers register. Must be called within the runtime that it is to live
-    /// in.
+    /// Listens, and lets workers register, which need the program's `functions`. Must be called
+    /// within the runtime that it is to live in.
     pub(crate) fn start(
         options: ClusterOptions,
         storage: &Storage,
         environment: &Arc<RuntimeEnv>,
+        functions: &Functions,
         place: &Arc<SegmentPlace>,
         sys: &Arc<SysTables>,
     ) -> Result<Self, NetError> {
@@ -97,7 +103,7 @@ impl Master {
         let tasks = NodeTasks::new(NodeOptions {
             node: NodeId::MASTER,
             quic: node.resolver(),
-            session: task_session(environment),
+            session: task_session(environment, functions),
             query_of_task: None,
             // It is the one who knows.
             members: watch::Sender::new(u64::MAX).subscribe(),
@@ -116,6 +122,7 @@ impl Master {
             lifelines: Mutex::default(),
             storage: storage.clone(),
             address,
+            functions: functions.names(),
             owns: Mutex::default(),
             node,
             tasks,
@@ -210,6 +217,17 @@ impl Inner {
 
     async fn register(&self, peer: &PeerIdentity, register: Register) -> DFResult<Registered> {
         let number = peer.node.0;
+        let mut lacks = self.functions.clone();
+        lacks.retain(|function| !register.functions.contains(function));
+        if !lacks.is_empty() {
+            tracing::warn!(
+                worker = number,
+                name = peer.name,
+                functions = lacks.join(", "),
+                "a worker cannot take part: it does not know functions"
+            );
+            return Ok(Registered::Lacks { functions: lacks });
+        }
         let deadline = Instant::now() + LIFELINE;
         let held = loop {
             let held = self.lifelines.lock().get(&number).cloned();
@@ -257,7 +275,7 @@ impl Inner {
             "a worker takes part"
         );
         let garbage = garbage.into_iter().map(|(table, id)| (table.0, id));
-        Ok(Registered {
+        Ok(Registered::Takes {
             garbage: garbage.collect(),
         })
     }

@@ -83,7 +83,7 @@ async fn take_part(
             .node
             .close_worker(NodeId::MASTER, "its lifeline has ended");
         worker.queries.end_all().await;
-        if is_final(&error) || (ready.is_some() && Instant::now() > deadline) {
+        if error.is_final() || (ready.is_some() && Instant::now() > deadline) {
             return Error::from(error);
         }
         let text = error.to_string();
@@ -97,18 +97,44 @@ async fn take_part(
     }
 }
 
-/// Whether trying again is of no use.
-fn is_final(error: &NetError) -> bool {
-    matches!(
-        error,
-        NetError::Identity(_) | NetError::Refused { .. } | NetError::OtherVersion { .. }
-    )
+/// Why a worker does not take part.
+#[derive(Debug, thiserror::Error)]
+enum NotPart {
+    #[error(transparent)]
+    Net(#[from] NetError),
+    #[error(
+        "queries of this cluster may call {functions}, which this worker does not know: it needs \
+         the functions of the program that the master runs in"
+    )]
+    Lacks { functions: String },
+}
+
+impl NotPart {
+    /// Whether trying again is of no use.
+    fn is_final(&self) -> bool {
+        match self {
+            Self::Net(error) => matches!(
+                error,
+                NetError::Identity(_) | NetError::Refused { .. } | NetError::OtherVersion { .. }
+            ),
+            Self::Lacks { .. } => true,
+        }
+    }
+}
+
+impl From<NotPart> for Error {
+    fn from(error: NotPart) -> Self {
+        match error {
+            NotPart::Net(error) => error.into(),
+            lacks @ NotPart::Lacks { .. } => Self::Invalid(lacks.to_string()),
+        }
+    }
 }
 
 enum Never {}
 
 /// Takes part until the master is gone.
-async fn once(worker: &Inner, ready: &mut Option<oneshot::Sender<()>>) -> Result<Never, NetError> {
+async fn once(worker: &Inner, ready: &mut Option<oneshot::Sender<()>>) -> Result<Never, NotPart> {
     let unreachable = |reason: String| NetError::Unreachable {
         peer: NodeId::MASTER.to_string(),
         address: worker.master.clone(),
@@ -125,7 +151,7 @@ async fn once(worker: &Inner, ready: &mut Option<oneshot::Sender<()>>) -> Result
     let mut lifeline = worker.node.lifeline(worker.incarnation).await?;
     tokio::select! {
         result = registered(worker, ready) => result,
-        () = lifeline.ended() => Err(lost(&lifeline)),
+        () = lifeline.ended() => Err(lost(&lifeline).into()),
     }
 }
 
@@ -136,13 +162,13 @@ fn lost(lifeline: &Lifeline) -> NetError {
 async fn registered(
     worker: &Inner,
     ready: &mut Option<oneshot::Sender<()>>,
-) -> Result<Never, NetError> {
+) -> Result<Never, NotPart> {
     let home = worker.home.clone();
     let listed = tokio::task::spawn_blocking(move || home.list()).await;
     let segments = match listed {
         Ok(Ok(segments)) => segments,
-        Ok(Err(error)) => return Err(local(worker, &error)),
-        Err(error) => return Err(local(worker, &error)),
+        Ok(Err(error)) => return Err(local(worker, &error).into()),
+        Err(error) => return Err(local(worker, &error).into()),
     };
     let register = Register {
         incarnation: worker.incarnation,
@@ -152,9 +178,16 @@ async fn registered(
             .into_iter()
             .map(|(table, id)| (table.0, id))
             .collect(),
+        functions: worker.functions.clone(),
     };
     let answer = ask(worker, calls::REGISTER, &register).await?;
-    let Registered { garbage } = read(worker, &answer)?;
+    let garbage = match read(worker, &answer)? {
+        Registered::Takes { garbage } => garbage,
+        Registered::Lacks { functions } => {
+            let functions = functions.join(", ");
+            return Err(NotPart::Lacks { functions });
+        }
+    };
     let mut by_table: HashMap<u64, Vec<u64>> = HashMap::new();
     for (table, id) in garbage {
         by_table.entry(table).or_default().push(id);

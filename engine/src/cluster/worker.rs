@@ -33,6 +33,7 @@ use super::tasks_read::TasksRead;
 use crate::cooperation::cooperative;
 use crate::environment;
 use crate::error::Error;
+use crate::functions::Functions;
 use crate::memory::RaisedBy;
 use crate::progress::Read;
 
@@ -72,6 +73,9 @@ pub struct WorkerOptions {
     pub threads: Option<usize>,
     /// Where operators spill to; the system's directory for temporary files without.
     pub temp_directory: Option<PathBuf>,
+    /// Functions that queries call here: those of the master's
+    /// [`DatabaseBuilder::functions`](crate::DatabaseBuilder::functions).
+    pub functions: Functions,
     /// How segments are kept; for tests the disk, which can be one that fails.
     #[doc(hidden)]
     pub storage: StorageOptions,
@@ -93,6 +97,7 @@ impl WorkerOptions {
             memory_limit: None,
             threads: None,
             temp_directory: None,
+            functions: Functions::default(),
             storage: StorageOptions::default(),
             net: NetOptions::default(),
         }
@@ -126,6 +131,8 @@ pub(crate) struct Inner {
     pub(crate) members: watch::Sender<u64>,
     /// Who took part by it.
     pub(crate) roster: Mutex<Roster>,
+    /// The names of the program's functions that it has.
+    pub(crate) functions: Vec<String>,
     sys: Arc<SysTables>,
     tasks_read: Arc<TasksRead>,
     _tasks: NodeTasks,
@@ -138,7 +145,8 @@ impl Worker {
     /// # Errors
     /// [`Error::Cluster`] if it cannot join, cannot listen, or the master does not let it take
     /// part; [`Error::Locked`] if another process has its directory open, [`Error::Invalid`] if
-    /// that is another worker's or a database.
+    /// that is another worker's or a database, or if queries may call functions that are not among
+    /// its own.
     pub fn start(options: WorkerOptions) -> Result<Self, Error> {
         let runtime = environment::runtime(options.threads)?;
         let temp_directory = options.temp_directory.as_deref();
@@ -218,7 +226,7 @@ impl Worker {
             let tasks = NodeTasks::new(NodeOptions {
                 node: own.node,
                 quic: node.resolver(),
-                session: task_session(&environment),
+                session: task_session(&environment, &options.functions),
                 query_of_task: Some(Arc::new(move |profile| of_tasks.of_task(profile))),
                 members: members.subscribe(),
                 prepare: Arc::new(cooperative),
@@ -242,6 +250,7 @@ impl Worker {
                 incarnation,
                 members,
                 roster: Mutex::new(Roster::new(own.node.0)),
+                functions: options.functions.names(),
                 sys,
                 tasks_read,
                 _tasks: tasks,

@@ -4,6 +4,7 @@ mod bad_input;
 mod cancellation;
 mod commands;
 mod failures;
+mod functions;
 mod placement;
 mod profiles;
 mod reads;
