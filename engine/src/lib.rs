@@ -15,8 +15,7 @@
 //! * [`error`]: what can go wrong
 //! * `catalog`: what names mean to one statement
 //! * [`statements`]: one file per statement
-//! * `planning`: from a logical plan to operators, `cooperation`: operators that can be cancelled,
-//!   `correlation`: why some subqueries cannot be planned
+//! * `planning`: from a logical plan to operators, `cooperation`: operators that can be cancelled
 //! * [`cluster`]: a database over several processes
 //! * `environment`: threads, memory and temporary files, `memory`: the limit of what operators hold
 //! * `turns`: how many statements run queries at once, `running_table`: which, as a table,
@@ -32,7 +31,6 @@ mod catalog;
 pub mod cluster;
 mod compaction;
 mod cooperation;
-mod correlation;
 pub mod database;
 mod environment;
 pub mod error;

@@ -18,13 +18,13 @@ use super::count_batch;
 use crate::catalog::StatementCatalog;
 use crate::cluster::missing;
 use crate::error::Error;
+use crate::planning;
 use crate::progress::ProgressHandle;
 use crate::query_stream::QueryStream;
 use crate::record::{StatementRecord, crosses_workers};
 use crate::session::Session;
 use crate::settings::ProfileSettings;
 use crate::turns::{Listed, Turn};
-use crate::{correlation, planning};
 
 /// What a statement works with.
 pub(crate) struct Context {
@@ -199,11 +199,10 @@ impl Context {
         }
         let optimized = if workers.is_some() || self.record.recorder().level() == Level::Records {
             // Workers cannot evaluate a subquery first, and its rows are in the lineage.
-            optimize_with_joins(plan, &mut state)
+            optimize_with_joins(plan, &mut state)?
         } else {
-            state.optimize(plan)
+            state.optimize(plan)?
         };
-        let optimized = optimized.map_err(|error| correlation::explained(plan, error.into()))?;
         let database = self.session.database_inner();
         missing::check(&optimized, self.catalog.snapshot(), |worker| {
             database.lost(worker)
