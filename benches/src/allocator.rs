@@ -24,10 +24,17 @@ pub fn keep_freed_memory() {
     set_purge_delay(NEVER);
 }
 
-/// Gives freed memory back as soon as the product's workers do, unless the environment variable
-/// `MIMALLOC_PURGE_DELAY` says otherwise. To be called before threads are started.
+/// Gives freed memory back as soon as the product's workers do, and has small pages as they have,
+/// unless the environment variables `MIMALLOC_PURGE_DELAY` and `MIMALLOC_ALLOW_THP` say otherwise.
+/// To be called before threads are started.
 pub fn give_back_as_workers_do() {
     set_purge_delay(WORKER);
+    #[cfg(target_os = "linux")]
+    if std::env::var_os("MIMALLOC_ALLOW_THP").is_none() {
+        #[expect(unsafe_code, reason = "a system call")]
+        // SAFETY: it takes numbers alone. Where the system cannot do it, all is as without it.
+        let _ = unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1_u64, 0_u64, 0_u64, 0_u64) };
+    }
 }
 
 #[expect(unsafe_code, reason = "mimalloc has options only in its C interface")]

@@ -56,7 +56,10 @@ use terminal::Terminal;
 fn main() -> ExitCode {
     let mut arguments = Arguments::read();
     match &arguments.command {
-        Some(Command::Worker(_)) => PurgeDelay::WORKER.set(),
+        Some(Command::Worker(_)) => {
+            PurgeDelay::WORKER.set();
+            allocator::small_pages();
+        }
         _ => PurgeDelay::INTERACTIVE.set(),
     }
     if let Some(Command::Cluster(cluster)) = &arguments.command

@@ -49,7 +49,7 @@ pub(crate) struct Inner {
     pub(crate) name: String,
     /// What runs queries.
     pub(crate) queries: Handle,
-    io: IoThreads,
+    pub(crate) io: IoThreads,
 }
 
 impl Node {

@@ -7,16 +7,19 @@ use std::time::Duration;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::common::{DataFusionError, Result, internal_datafusion_err};
 use datafusion::execution::SendableRecordBatchStream;
-use datafusion_distributed::{ExecuteTaskRequest, ProducerHead, SetPlanRequest, TaskKey, Worker};
+use datafusion_distributed::{
+    CoordinatorToWorkerMsg, ExecuteTaskRequest, ProducerHead, SetPlanRequest, TaskKey, Worker,
+};
 use futures::{FutureExt, StreamExt};
 use http::HeaderMap;
 use quinn::{RecvStream, SendStream};
+use tokio::sync::mpsc::Sender;
 
 use super::node::Inner;
 use super::peers::Peer;
 use super::services::Services;
 use super::stream::{Inbound, Outbound, SendError, Unwanted, Whose};
-use super::task_end::TaskEnd;
+use super::task_end::{RunningTask, TaskEnd};
 use crate::error::NetError;
 use crate::frame::body::{Reader, Writer};
 use crate::frame::{
@@ -221,6 +224,42 @@ async fn let_go(worker: Worker, end: TaskEnd, mut task_key: TaskKey) {
     }
 }
 
+/// How many messages to a task may wait.
+const MESSAGES: usize = 16;
+
+/// Passes on what a task's coordinator says, until that ends: the task is over then. Where packets
+/// are moved, since threads that run queries may be too busy with this very task to hear it.
+async fn listen(
+    mut question: Inbound,
+    running: RunningTask,
+    forward: Sender<Result<CoordinatorToWorkerMsg>>,
+) {
+    loop {
+        let frame = tokio::select! {
+            frame = question.next() => frame,
+            // The task has not begun, or does not listen.
+            () = forward.closed() => return,
+        };
+        let message = frame.and_then(|frame| {
+            coordinator::decode_to_worker(&frame).map_err(|error| question.wrong(error))
+        });
+        match message.transpose() {
+            Some(Ok(message)) => {
+                if forward.send(Ok(message)).await.is_err() {
+                    return;
+                }
+            }
+            last => {
+                drop(running);
+                if let Some(Err(error)) = last {
+                    let _ = forward.send(Err(error.into())).await;
+                }
+                return;
+            }
+        }
+    }
+}
+
 /// Takes a task's plan and reports on it. The two directions end on their own: without metrics
 /// there is soon nothing to report, and the task goes on.
 async fn set_plan(
@@ -236,15 +275,10 @@ async fn set_plan(
     if let Some(end) = TaskEnd::of(&headers) {
         tokio::spawn(let_go(worker.clone(), end, plan.task_key));
     }
-    let messages = futures::stream::unfold(Some((question, running)), |state| async move {
-        let (mut question, running) = state?;
-        let message = question.next().await.and_then(|frame| {
-            coordinator::decode_to_worker(&frame).map_err(|error| question.wrong(error))
-        });
-        match message {
-            Ok(message) => Some((Ok(message?), Some((question, running)))),
-            Err(error) => Some((Err(error.into()), None)),
-        }
+    let (forward, messages) = tokio::sync::mpsc::channel(MESSAGES);
+    node.io.handle().spawn(listen(question, running, forward));
+    let messages = futures::stream::unfold(messages, |mut messages| async move {
+        Some((messages.recv().await?, messages))
     });
     let mut unwanted = std::pin::pin!(out.unwanted());
     let set = AssertUnwindSafe(worker.coordinator_channel(headers, plan, messages.boxed()));
