@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
+use std::time::Duration;
 
 use datafusion::arrow::array::{Int64Array, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
@@ -16,6 +17,7 @@ use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use datafusion_proto::physical_plan::{PhysicalExtensionCodec, PhysicalProtoConverterExtension};
+use skewer_net::TaskEnd;
 
 /// Rows of a batch; each has 8 bytes.
 pub(crate) const ROWS: usize = 8_192;
@@ -41,6 +43,8 @@ pub(crate) enum Ending {
     DivisionByZero(u64),
     /// With a panic after so many batches.
     Panic(u64),
+    /// When its task is over, and until then it keeps the thread that polls it.
+    Busy,
 }
 
 static SOURCES: LazyLock<Mutex<HashMap<u64, Source>>> = LazyLock::new(Mutex::default);
@@ -106,7 +110,11 @@ impl ExecutionPlan for Source {
         Ok(self)
     }
 
-    fn execute(&self, partition: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
         struct Running(Arc<Watch>);
         impl Drop for Running {
             fn drop(&mut self) {
@@ -117,13 +125,21 @@ impl ExecutionPlan for Source {
         watch.running.fetch_add(1, Ordering::SeqCst);
         let running = Running(Arc::clone(&watch));
         let (schema, ending) = (self.schema(), self.ending);
+        let end = context.session_config().get_extension::<TaskEnd>();
         let batches = futures::stream::unfold((0u64, running), move |(count, running)| {
             let (watch, schema) = (Arc::clone(&watch), Arc::clone(&schema));
+            let end = end.clone();
             async move {
                 if count == 0 {
                     watch.polled.fetch_add(1, Ordering::SeqCst);
                 }
+                if ending == Ending::Busy {
+                    while !end.as_ref()?.is_over() {
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                }
                 let last = match ending {
+                    Ending::Busy => 0,
                     Ending::Never => u64::MAX,
                     Ending::After(last) | Ending::DivisionByZero(last) | Ending::Panic(last) => {
                         last

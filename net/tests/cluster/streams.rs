@@ -1,7 +1,7 @@
 //! One task, asked directly: back-pressure, cancellation, loss, failures.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use datafusion::arrow::array::{AsArray, RecordBatch};
@@ -159,6 +159,26 @@ async fn dropping_the_streams_stops_the_producers_within_200_ms() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_task_hears_that_it_is_over_while_it_keeps_the_only_thread_busy() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    let cluster = Cluster::with_tasks_on(runtime.handle());
+    let task = start(&cluster.master, 1, Ending::Busy).await.unwrap();
+    let mut partition = task.partitions.into_iter().next().unwrap();
+    let reading = tokio::spawn(async move { partition.next().await });
+    let count = |count: &AtomicI64| count.load(Ordering::SeqCst);
+    until(|| count(&task.watch.polled) == 1).await;
+    assert_eq!(count(&task.watch.running), 1);
+    drop(task.query);
+    until(|| count(&task.watch.running) == 0).await;
+    assert!(reading.await.unwrap().is_none());
+    runtime.shutdown_background();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn partitions_that_nobody_polls_are_discarded_by_the_worker() {
     let cluster = Cluster::new(1, &NetOptions::default());
     let task = start(&cluster.master, 3, Ending::Never).await.unwrap();
@@ -290,7 +310,10 @@ async fn a_worker_that_dies_in_the_middle_is_lost_by_name_and_never_cuts_results
     for stream in task.partitions {
         let lost = loss(stream).await;
         assert_eq!(lost.name, "worker 1");
-        assert!(lost.reason.contains("shut down"), "{}", lost.reason);
+        // One packet says farewell. If a busy machine loses it, silence tells.
+        let reasons = ["shut down", "stopped answering"];
+        let known = reasons.iter().any(|reason| lost.reason.contains(reason));
+        assert!(known, "{}", lost.reason);
     }
 }
 

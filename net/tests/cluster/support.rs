@@ -8,7 +8,8 @@ use datafusion_distributed::{DistributedExt, Worker, WorkerQueryContext};
 use skewer_net::identity::authority::NODE_LIFETIME;
 use skewer_net::identity::{Authority, Credentials, NodeId, Revocations, Trust};
 use skewer_net::transport::worker_url;
-use skewer_net::{NetOptions, Node, PeerAddress, Services};
+use skewer_net::{NetOptions, Node, PeerAddress, Services, TaskEnd};
+use tokio::runtime::Handle;
 
 use crate::source::SourceCodec;
 
@@ -42,8 +43,12 @@ pub(crate) fn worker(node: &Node) -> Worker {
     Worker::from_session_builder(move |context: WorkerQueryContext| {
         let resolver = resolver.clone();
         async move {
-            Ok(context
-                .builder
+            let mut builder = context.builder;
+            if let Some(end) = TaskEnd::of(&context.headers) {
+                let config = builder.config().get_or_insert_default();
+                config.set_extension(Arc::new(end));
+            }
+            Ok(builder
                 .with_distributed_channel_resolver(resolver)
                 .with_distributed_user_codec(SourceCodec)
                 .build())
@@ -71,9 +76,28 @@ impl Cluster {
     ) -> Self {
         let authority = authority();
         let master = node(&authority, NodeId::MASTER, options);
-        let workers: Vec<_> = (1..=workers)
+        let workers = (1..=workers)
             .map(|number| node(&authority, NodeId(number), options))
             .collect();
+        Self::of(master, workers, &mut route)
+    }
+
+    /// A master, and a worker whose tasks run on another runtime.
+    pub(crate) fn with_tasks_on(runtime: &Handle) -> Self {
+        let (authority, options) = (authority(), NetOptions::default());
+        let master = node(&authority, NodeId::MASTER, &options);
+        let worker = {
+            let _within = runtime.enter();
+            node(&authority, NodeId(1), &options)
+        };
+        Self::of(master, vec![worker], &mut |_, address| address)
+    }
+
+    fn of(
+        master: Node,
+        workers: Vec<Node>,
+        route: &mut dyn FnMut(NodeId, SocketAddr) -> SocketAddr,
+    ) -> Self {
         for called in &workers {
             let id = called.identity().node;
             let address = route(id, called.local_address().unwrap());
