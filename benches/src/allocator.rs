@@ -31,9 +31,11 @@ pub fn give_back_as_workers_do() {
     set_purge_delay(WORKER);
     #[cfg(target_os = "linux")]
     if std::env::var_os("MIMALLOC_ALLOW_THP").is_none() {
+        const YES: libc::c_ulong = 1;
+        const NONE: libc::c_ulong = 0;
         #[expect(unsafe_code, reason = "a system call")]
         // SAFETY: it takes numbers alone. Where the system cannot do it, all is as without it.
-        let _ = unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1_u64, 0_u64, 0_u64, 0_u64) };
+        let _ = unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, YES, NONE, NONE, NONE) };
     }
 }
 

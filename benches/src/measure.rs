@@ -56,16 +56,27 @@ pub fn cpu_seconds_of(process: u32) -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
+/// The part of [`cpu_seconds_of`] in which the process ran its own instructions rather than the
+/// kernel for it, in steps of 10 ms; NaN if the process is gone.
+pub fn user_seconds_of(process: u32) -> f64 {
+    /// What programs are told of processor time is in hundredths of a second (`USER_HZ`).
+    const TICKS: f64 = 100.0;
+    let ticks = stat_of(process, 14).and_then(|utime| utime.parse::<f64>().ok());
+    ticks.map_or(f64::NAN, |ticks| ticks / TICKS)
+}
+
+/// A field of /proc/PID/stat, counted from 1 as in proc_pid_stat(5), from the third on.
+fn stat_of(process: u32, field: usize) -> Option<String> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The second is the name in parentheses, in which there may be anything.
+    let (_, fields) = stat.rsplit_once(')')?;
+    fields.split_whitespace().nth(field - 3).map(str::to_owned)
+}
+
 /// Whether a process is there and has not ended.
 pub fn is_running(process: u32) -> bool {
-    // After the name, in parentheses: the state, Z or X of one that has ended.
-    let state = fs::read_to_string(format!("/proc/{process}/stat"))
-        .ok()
-        .and_then(|stat| {
-            let (_, rest) = stat.rsplit_once(')')?;
-            rest.trim_start().chars().next()
-        });
-    state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
+    let state = stat_of(process, 3);
+    state.is_some_and(|state| !matches!(state.as_str(), "Z" | "X"))
 }
 
 /// Lets the peak of a process's resident memory begin anew with what it has now.
@@ -135,11 +146,26 @@ mod tests {
     }
 
     #[test]
+    fn user_time_grows_with_the_processes_own_instructions() {
+        let own = std::process::id();
+        let (before, all_before) = (user_seconds_of(own), cpu_seconds_of(own));
+        // The steps end it: a kernel may count some of the time as its own.
+        while user_seconds_of(own) < before + 0.03 {
+            for number in 0..100_000_u64 {
+                std::hint::black_box(number);
+            }
+        }
+        let all = cpu_seconds_of(own) - all_before;
+        assert!(all >= 0.01, "{all}");
+    }
+
+    #[test]
     fn a_process_that_is_gone_has_no_processor_time() {
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let id = child.id();
         child.wait().unwrap();
         assert!(cpu_seconds_of(id).is_nan());
+        assert!(user_seconds_of(id).is_nan());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use tokio_postgres::error::SqlState;
 
 use super::product::Running;
 use crate::error::BenchError;
-use crate::measure::{cpu_seconds_of, is_running};
+use crate::measure::{cpu_seconds_of, is_running, user_seconds_of};
 
 /// Joins each row of `lineitem` with six hundred others, which are sent to it: it takes minutes.
 const LONG: &str = "SELECT a.l_quantity + b.l_discount AS s, count(*) \
@@ -40,7 +40,9 @@ const STEP: Duration = Duration::from_millis(100);
 pub struct Cancellation {
     /// The client was told that its query is cancelled.
     pub answered: f64,
-    /// The last worker stopped.
+    /// The last worker ran instructions of its own.
+    pub computed: f64,
+    /// The last worker used a processor, be it for the kernel to take its memory back.
     pub stopped: f64,
 }
 
@@ -69,10 +71,11 @@ async fn cancel(running: &Running, after: Duration) -> Result<Cancellation, Benc
         Ok::<_, BenchError>((since, all_stop(&workers, since).await?))
     };
     let ((outcome, answered), stopped) = tokio::join!(asking, cancelling);
-    let (since, stopped) = stopped?;
+    let (since, [computed, stopped]) = stopped?;
     match outcome {
         Err(error) if error.code() == Some(&SqlState::QUERY_CANCELED) => Ok(Cancellation {
             answered: answered.duration_since(since).as_secs_f64(),
+            computed,
             stopped,
         }),
         Err(error) => Err(error.into()),
@@ -101,9 +104,13 @@ async fn all_work(processes: &[u32]) -> Result<(), BenchError> {
     ))
 }
 
-/// Waits until none of these processes works any more; how many seconds after `since` that was.
-async fn all_stop(processes: &[u32], since: Instant) -> Result<f64, BenchError> {
-    let mut worked: Vec<Worked> = processes.iter().map(|_| Worked::default()).collect();
+/// The clocks that tell [`Cancellation::computed`] and [`Cancellation::stopped`].
+const CLOCKS: [fn(u32) -> f64; 2] = [user_seconds_of, cpu_seconds_of];
+
+/// Waits until none of these processes works any more; how many seconds after `since` that was, by
+/// each of the clocks.
+async fn all_stop(processes: &[u32], since: Instant) -> Result<[f64; 2], BenchError> {
+    let mut worked: Vec<[Worked; 2]> = processes.iter().map(|_| Default::default()).collect();
     while since.elapsed() < PATIENCE {
         for (worked, process) in worked.iter_mut().zip(processes) {
             if !is_running(*process) {
@@ -111,11 +118,16 @@ async fn all_stop(processes: &[u32], since: Instant) -> Result<f64, BenchError> 
                     "a worker ended as its query was cancelled".to_owned(),
                 ));
             }
-            worked.look(since.elapsed().as_secs_f64(), cpu_seconds_of(*process));
+            for (worked, clock) in worked.iter_mut().zip(CLOCKS) {
+                worked.look(since.elapsed().as_secs_f64(), clock(*process));
+            }
         }
-        let stopped: Option<Vec<f64>> = worked.iter().map(Worked::stopped).collect();
-        if let Some(stopped) = stopped {
-            return Ok(stopped.into_iter().fold(0.0, f64::max));
+        let last = |clock: usize| {
+            let stopped: Option<Vec<f64>> = worked.iter().map(|w| w[clock].stopped()).collect();
+            stopped.map(|stopped| stopped.into_iter().fold(0.0, f64::max))
+        };
+        if let (Some(computed), Some(stopped)) = (last(0), last(1)) {
+            return Ok([computed, stopped]);
         }
         tokio::time::sleep(LOOK).await;
     }

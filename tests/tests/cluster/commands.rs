@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use skewer_tests::cluster::{PATIENCE, binary};
+use skewer_tests::cluster::{Cluster, PATIENCE, binary};
 
 /// A process that is killed when this is dropped.
 struct Process(Child);
@@ -167,4 +167,34 @@ fn three_commands_make_a_cluster_that_sql_clients_use() {
         assert_eq!(worker.terminate(), Some(0));
     }
     assert_eq!(master.terminate(), Some(0));
+}
+
+/// Whether a process may have huge pages; `None` on kernels that do not tell.
+#[cfg(target_os = "linux")]
+fn may_have_huge_pages(process: u32) -> Option<bool> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("THP_enabled:"));
+    line.map(|enabled| enabled.trim() == "1")
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn workers_have_small_pages_unless_huge_ones_are_allowed() {
+    const ALLOW: &str = "MIMALLOC_ALLOW_THP";
+    let cluster = Cluster::with_workers(
+        2,
+        |builder| builder,
+        |number, command| match number {
+            1 => _ = command.env_remove(ALLOW),
+            _ => _ = command.env(ALLOW, "1"),
+        },
+    );
+    // What forbids them for this process forbids them for those it starts.
+    let Some(own) = may_have_huge_pages(std::process::id()) else {
+        return;
+    };
+    assert_eq!(may_have_huge_pages(cluster.process(1)), Some(false));
+    assert_eq!(may_have_huge_pages(cluster.process(2)), Some(own));
 }
