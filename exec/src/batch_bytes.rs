@@ -1,7 +1,9 @@
 //! How many bytes the rows of a batch occupy.
 
-use datafusion::arrow::array::{Array, AsArray, OffsetSizeTrait, RecordBatch};
-use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::array::{
+    Array, AsArray, GenericByteViewArray, OffsetSizeTrait, RecordBatch,
+};
+use datafusion::arrow::datatypes::{ByteViewType, DataType};
 
 /// Bytes that the rows of a batch occupy, of its sliced and shared buffers only their own part.
 ///
@@ -62,8 +64,8 @@ fn array_bytes(array: &dyn Array, which: Views) -> usize {
             DataType::LargeUtf8 => text(array.as_string::<i64>().value_offsets()),
             DataType::Binary => text(array.as_binary::<i32>().value_offsets()),
             DataType::LargeBinary => text(array.as_binary::<i64>().value_offsets()),
-            DataType::Utf8View => views(array.as_string_view().views(), which),
-            DataType::BinaryView => views(array.as_binary_view().views(), which),
+            DataType::Utf8View => views(array.as_string_view(), which),
+            DataType::BinaryView => views(array.as_binary_view(), which),
             DataType::List(_) => {
                 let list = array.as_list::<i32>();
                 elements(list.value_offsets(), list.values().as_ref(), which)
@@ -109,8 +111,10 @@ fn elements<O: OffsetSizeTrait>(offsets: &[O], values: &dyn Array, which: Views)
 }
 
 /// Views, and what the longer strings have beside them.
-fn views(views: &[u128], which: Views) -> usize {
+fn views<T: ByteViewType>(array: &GenericByteViewArray<T>, which: Views) -> usize {
+    let views: &[u128] = array.views();
     let (beside, seen) = match which {
+        _ if array.data_buffers().is_empty() => (0, 1),
         Views::Some if views.len() > 2 * RUNS * RUN => {
             let part = views.len() / RUNS;
             let beside = (0..RUNS).map(|run| beside(&views[run * part..run * part + RUN]));

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::array::{AsArray, OffsetSizeTrait, RecordBatch};
-use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::array::{
+    Array, AsArray, GenericByteViewArray, OffsetSizeTrait, RecordBatch,
+};
+use datafusion::arrow::datatypes::{ByteViewType, DataType};
 use datafusion::common::Result;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::collect_columns;
@@ -40,15 +42,8 @@ pub fn rows_far_longer_than_the_mean(
             }
             DataType::List(_) => by_offsets(array.as_list::<i32>().value_offsets(), &mut rows),
             DataType::LargeList(_) => by_offsets(array.as_list::<i64>().value_offsets(), &mut rows),
-            // A view's low 32 bits are its length.
-            DataType::Utf8View => {
-                let views = array.as_string_view().views();
-                by_lengths(views.iter().map(|view| *view as u32 as usize), &mut rows);
-            }
-            DataType::BinaryView => {
-                let views = array.as_binary_view().views();
-                by_lengths(views.iter().map(|view| *view as u32 as usize), &mut rows);
-            }
+            DataType::Utf8View => by_views(array.as_string_view(), &mut rows),
+            DataType::BinaryView => by_views(array.as_binary_view(), &mut rows),
             _ => {}
         }
     }
@@ -70,10 +65,15 @@ fn by_offsets<O: OffsetSizeTrait>(offsets: &[O], rows: &mut Vec<usize>) {
     }
 }
 
-fn by_lengths(lengths: impl ExactSizeIterator<Item = usize> + Clone, rows: &mut Vec<usize>) {
+fn by_views<T: ByteViewType>(array: &GenericByteViewArray<T>, rows: &mut Vec<usize>) {
+    if array.data_buffers().is_empty() {
+        // All are in their views, which hold 12 bytes.
+        return;
+    }
+    // A view's low 32 bits are its length.
+    let lengths = array.views().iter().map(|view| *view as u32 as usize);
     let total = lengths.clone().sum();
-    let count = lengths.len();
-    select(lengths, total, count, rows);
+    select(lengths, total, array.len(), rows);
 }
 
 fn select(lengths: impl Iterator<Item = usize>, total: usize, count: usize, rows: &mut Vec<usize>) {

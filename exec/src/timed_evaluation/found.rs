@@ -15,6 +15,10 @@ pub(super) fn rows_found_by(
     ids: &Int64Array,
     runs: &[Run],
 ) -> Result<(Ids, Latencies, Latencies)> {
+    if runs.iter().all(|run| run.method != method) {
+        let none = || Latencies::encode(&[]);
+        return Ok((Ids::encode(&[]), none(), none()));
+    }
     let errors = errors(ids, runs);
     let all = runs.iter().all(|run| run.method == method);
     if all && ids.null_count() == 0 {
@@ -81,6 +85,12 @@ fn errors(ids: &Int64Array, runs: &[Run]) -> Vec<(usize, u64)> {
             continue;
         }
         let total = run.error_ps + run.ps;
+        // Without a branch for each row, since there may be thousands.
+        if of_run.iter().fold(true, |same, id| same & (id == first)) {
+            let own = run.ps.saturating_mul(run.rows as u64);
+            errors.push((run.rows, total.saturating_sub(own) / run.rows as u64));
+            continue;
+        }
         for record in of_run.chunk_by(|one, next| one == next) {
             let rows = record.len();
             let own = run.ps.saturating_mul(rows as u64);

@@ -511,12 +511,19 @@ impl Evaluation {
         }
         if let Some(column) = self.timed.earlier_latency {
             let earlier: &PrimitiveArray<Int64Type> = batch.column(column).as_primitive();
-            for (row, ps) in latency.iter_mut().enumerate() {
-                *ps += if earlier.is_null(row) {
-                    0
-                } else {
-                    earlier.value(row)
-                };
+            match earlier.nulls().filter(|nulls| nulls.null_count() > 0) {
+                None => {
+                    let earlier = earlier.values().iter();
+                    latency
+                        .iter_mut()
+                        .zip(earlier)
+                        .for_each(|(ps, earlier)| *ps += earlier);
+                }
+                Some(nulls) => {
+                    for row in nulls.valid_indices() {
+                        latency[row] += earlier.value(row);
+                    }
+                }
             }
         }
         Arc::new(Int64Array::from(latency))
