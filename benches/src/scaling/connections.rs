@@ -46,17 +46,23 @@ pub struct Findings {
     pub stream_bytes: f64,
 }
 
-/// Makes `nodes` nodes, connects each to each, and opens `streams` streams.
+/// Makes `nodes` nodes, connects each to each, and opens `streams` streams. UDP payloads have at most
+/// `largest_payload` bytes.
 ///
 /// # Errors
 /// If a node cannot do its part.
-pub async fn measure(nodes: u32, calls: u32, streams: u32) -> Result<Findings, BenchError> {
+pub async fn measure(
+    nodes: u32,
+    calls: u32,
+    streams: u32,
+    largest_payload: u16,
+) -> Result<Findings, BenchError> {
     let own = std::process::id();
     // The first ones make what all share.
-    let first = nodes_of(nodes)?;
+    let first = nodes_of(nodes, largest_payload)?;
     let memory = resident_bytes_of(own)? as f64;
     let files = open_files()?;
-    let all = nodes_of(nodes)?;
+    let all = nodes_of(nodes, largest_payload)?;
     let node_bytes = (resident_bytes_of(own)? as f64 - memory) / f64::from(nodes);
 
     let (memory, cpu) = (resident_bytes_of(own)? as f64, cpu_seconds_of(own));
@@ -122,7 +128,7 @@ pub async fn measure(nodes: u32, calls: u32, streams: u32) -> Result<Findings, B
 }
 
 /// Nodes with numbers from 0, which know each other and answer.
-fn nodes_of(count: u32) -> Result<Vec<Node>, BenchError> {
+fn nodes_of(count: u32, largest_payload: u16) -> Result<Vec<Node>, BenchError> {
     let wrong = |error: skewer_net::identity::IdentityError| NetError::from(error);
     let now = SystemTime::now();
     let day = Duration::from_secs(86_400);
@@ -134,6 +140,8 @@ fn nodes_of(count: u32) -> Result<Vec<Node>, BenchError> {
         let here = SocketAddr::from(([127, 0, 0, 1], 0));
         let options = NetOptions {
             io_threads: 0,
+            largest_payload,
+            largest_local_payload: largest_payload,
             ..NetOptions::default()
         };
         let node = Node::bind(here, own.map_err(wrong)?, trust.map_err(wrong)?, options)?;
@@ -175,7 +183,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn nodes_that_are_connected_each_with_each_answer_and_hold_many_streams() {
-        let found = measure(4, 8, 600).await.unwrap();
+        let found = measure(4, 8, 600, 1472).await.unwrap();
         assert_eq!(found.connections, 12);
         let times = [found.connect_seconds, found.call_seconds];
         assert!(

@@ -13,6 +13,7 @@ pub mod results;
 pub mod sys;
 
 use clap::Parser;
+use skewer_net::NetOptions;
 use skewer_profiling::Level;
 
 use crate::document::publish_in;
@@ -45,6 +46,10 @@ pub struct Arguments {
     /// Streams that are open at a time.
     #[arg(long, default_value_t = 10_000)]
     streams: u32,
+    /// The largest UDP payload that they try. Workers of a large cluster are on different hosts,
+    /// and have Ethernet's; those on one machine have larger packets.
+    #[arg(long, default_value_t = NetOptions::default().largest_payload)]
+    largest_payload: u16,
     /// Leave out plans and schema `sys`, which take longest.
     #[arg(long, conflicts_with = "write")]
     without_queries: bool,
@@ -69,8 +74,13 @@ pub fn run(arguments: &Arguments) -> Result<(), BenchError> {
 }
 
 async fn results(arguments: &Arguments) -> Result<Results, BenchError> {
-    let connections =
-        connections::measure(arguments.nodes, arguments.calls, arguments.streams).await?;
+    let connections = connections::measure(
+        arguments.nodes,
+        arguments.calls,
+        arguments.streams,
+        arguments.largest_payload,
+    )
+    .await?;
     let network = Network {
         // A question and its answer are two messages, of which each end has its half.
         message_cost: std::time::Duration::from_secs_f64(connections.call_seconds / 4.0),
