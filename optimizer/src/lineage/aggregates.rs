@@ -52,12 +52,15 @@ impl LineageRewrite {
         })
     }
 
-    /// The function that logs the records of `input`, or carries their latencies on; its arguments;
-    /// and where the records come from that an aggregate with it makes.
+    /// The function that logs the records of `input`, or carries their latencies or what they are made of
+    /// on; its arguments; and where the records come from that an aggregate with it makes.
     fn capture(
         &mut self,
         input: &TrackedPlan,
     ) -> Result<(AggregateUDF, Vec<Expr>, Option<RecordSource>)> {
+        if let Some((function, arguments)) = self.merged(input)? {
+            return Ok((function, arguments, None));
+        }
         let Arguments {
             exprs,
             captured,

@@ -4,17 +4,20 @@ use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{Field, Schema};
 use datafusion::catalog::cte_worktable::CteWorkTable;
-use datafusion::catalog::default_table_source::{provider_as_source, source_as_provider};
+use datafusion::catalog::default_table_source::provider_as_source;
 use datafusion::common::tree_node::TreeNode;
-use datafusion::common::{DFSchema, JoinType, Result};
+use datafusion::common::{DFSchema, Result, internal_err};
 use datafusion::logical_expr::logical_plan::{
     Filter, Projection, RecursiveQuery, TableScan, TableScanBuilder,
 };
-use datafusion::logical_expr::{Expr, LogicalPlan, ScalarUDF};
+use datafusion::logical_expr::{AggregateUDF, Expr, LogicalPlan, ScalarUDF};
 use skewer_exec::recursion::state_type;
 use skewer_exec::{
-    AggregateSource, CarriedState, FirstSeen, Origin, RecordSource, RowCapture, StateRecord,
+    AggregateSource, CarriedState, FirstSeen, MergedState, Origin, RecordSource, RowCapture,
+    StateRecord,
 };
+
+use skewer_profiling::Recorder;
 
 use super::{LineageRewrite, TrackedPlan, TrackedRecord, hidden_column};
 
@@ -24,13 +27,75 @@ pub(super) struct Recursion {
     name: String,
     /// The working table's column with what its rows were made of.
     state: String,
+    /// What the numbers in states mean.
+    sources: Vec<RecordSource>,
+}
+
+impl Recursion {
+    /// The records of `plan` as arguments of a function, and what it does with them.
+    fn records(&mut self, plan: &TrackedPlan) -> Result<(Vec<Expr>, Vec<StateRecord>)> {
+        let schema = plan.plan.schema();
+        let (mut arguments, mut records) = (Vec::new(), Vec::new());
+        for record in &plan.records {
+            let origin = match &record.source {
+                Some(source) => {
+                    self.sources.push(source.clone());
+                    Origin::Source(self.sources.len() - 1)
+                }
+                None => Origin::Before,
+            };
+            let argument = arguments.len();
+            arguments.push(hidden_column(schema, &record.id)?);
+            let mut latency_arguments = Vec::new();
+            for latency in &record.latencies {
+                latency_arguments.push(arguments.len());
+                arguments.push(hidden_column(schema, latency)?);
+            }
+            records.push(StateRecord {
+                origin,
+                argument,
+                latency_arguments,
+            });
+        }
+        Ok((arguments, records))
+    }
+
+    /// The columns of a term and, as its state, what its rows are made of.
+    fn carrying(
+        &mut self,
+        recorder: &Arc<Recorder>,
+        term: TrackedPlan,
+        original: &LogicalPlan,
+    ) -> Result<LogicalPlan> {
+        let sources = term
+            .records
+            .iter()
+            .filter_map(|record| record.source.as_ref());
+        let scans = sources.filter_map(|source| match source {
+            RecordSource::Scan(scan) => Some(Arc::clone(scan)),
+            _ => None,
+        });
+        let scans = scans.collect();
+        let (arguments, records) = self.records(&term)?;
+        let function = CarriedState::new(Arc::clone(recorder), records, scans);
+        let columns = original.schema().columns().into_iter();
+        let mut columns: Vec<Expr> = columns.map(Expr::Column).collect();
+        let state = ScalarUDF::from(function).call(arguments);
+        columns.push(state.alias(&self.state));
+        let plan = Projection::try_new(columns, Arc::new(term.plan))?;
+        Ok(LogicalPlan::Projection(plan))
+    }
 }
 
 impl LineageRewrite {
     /// Every row that it returns is a record, made of all that the rows before it were made of.
     pub(super) fn recursive_query(&mut self, query: &RecursiveQuery) -> Result<TrackedPlan> {
         let untracked = || TrackedPlan::untracked(LogicalPlan::RecursiveQuery(query.clone()));
-        if self.sources.is_some() || makes_records(&query.recursive_term)? {
+        // The functions of a recursive query within this one would go on from one iteration of this one
+        // to the next.
+        let is_recursive = |node: &LogicalPlan| matches!(node, LogicalPlan::RecursiveQuery(_));
+        let has_another = query.recursive_term.exists(|node| Ok(is_recursive(node)))?;
+        if self.sources.is_some() || has_another {
             return Ok(untracked());
         }
         let mut static_term = self.rewrite(&query.static_term)?;
@@ -38,9 +103,12 @@ impl LineageRewrite {
         self.recursions.push(Recursion {
             name: query.name.clone(),
             state: state.clone(),
+            sources: Vec::new(),
         });
         let recursive_term = self.rewrite(&query.recursive_term);
-        self.recursions.pop();
+        let Some(mut recursion) = self.recursions.pop() else {
+            return internal_err!("a recursive query was left twice");
+        };
         let mut recursive_term = recursive_term?;
         if query.is_distinct {
             // As a column, what rows were made of would be compared, too.
@@ -48,10 +116,10 @@ impl LineageRewrite {
             static_term = first_seen(static_term, &query.static_term, &function)?;
             recursive_term = first_seen(recursive_term, &query.recursive_term, &function)?;
         }
-        let mut sources = Vec::new();
-        let static_term = self.carrying(static_term, &query.static_term, &state, &mut sources)?;
-        let recursive_term =
-            self.carrying(recursive_term, &query.recursive_term, &state, &mut sources)?;
+        let recorder = &self.recorder;
+        let static_term = recursion.carrying(recorder, static_term, &query.static_term)?;
+        let recursive_term = recursion.carrying(recorder, recursive_term, &query.recursive_term)?;
+        let sources = recursion.sources;
         if sources.is_empty() {
             return Ok(untracked());
         }
@@ -91,47 +159,23 @@ impl LineageRewrite {
         })
     }
 
-    /// The columns of a term and, as `state`, what its rows are made of, by the numbers that
-    /// `sources` get.
-    fn carrying(
-        &self,
-        term: TrackedPlan,
-        original: &LogicalPlan,
-        state: &str,
-        sources: &mut Vec<RecordSource>,
-    ) -> Result<LogicalPlan> {
-        let schema = term.plan.schema();
-        let (mut arguments, mut records, mut scans) = (Vec::new(), Vec::new(), Vec::new());
-        for record in &term.records {
-            let origin = match &record.source {
-                Some(source) => {
-                    if let RecordSource::Scan(scan) = source {
-                        scans.push(Arc::clone(scan));
-                    }
-                    sources.push(source.clone());
-                    Origin::Source(sources.len() - 1)
-                }
-                None => Origin::Before,
-            };
-            let argument = arguments.len();
-            arguments.push(hidden_column(schema, &record.id)?);
-            let mut latency_arguments = Vec::new();
-            for latency in &record.latencies {
-                latency_arguments.push(arguments.len());
-                arguments.push(hidden_column(schema, latency)?);
-            }
-            records.push(StateRecord {
-                origin,
-                argument,
-                latency_arguments,
-            });
+    /// In a recursive term, the aggregate function that merges what the rows of `input` were made of, and
+    /// its arguments; `None` if they are made of none of the iteration before.
+    pub(super) fn merged(
+        &mut self,
+        input: &TrackedPlan,
+    ) -> Result<Option<(AggregateUDF, Vec<Expr>)>> {
+        let is_of_before = input.records.iter().any(|record| record.source.is_none());
+        if self.sources.is_some() || !is_of_before {
+            return Ok(None);
         }
-        let function = CarriedState::new(Arc::clone(&self.recorder), records, scans);
-        let columns = original.schema().columns().into_iter();
-        let mut columns: Vec<Expr> = columns.map(Expr::Column).collect();
-        columns.push(ScalarUDF::from(function).call(arguments).alias(state));
-        let plan = Projection::try_new(columns, Arc::new(term.plan))?;
-        Ok(LogicalPlan::Projection(plan))
+        let name = self.name("merged");
+        let Some(recursion) = self.recursions.last_mut() else {
+            return internal_err!("rows of an iteration before outside of a recursive term");
+        };
+        let (arguments, records) = recursion.records(input)?;
+        let function = MergedState::new(name, Arc::clone(&self.recorder), records);
+        Ok(Some((AggregateUDF::from(function), arguments)))
     }
 
     /// The rows of the iteration before, with what they were made of.
@@ -184,31 +228,4 @@ fn first_seen(
     let predicate = function.call(columns.map(Expr::Column).collect());
     term.plan = LogicalPlan::Filter(Filter::try_new(predicate, Arc::new(term.plan))?);
     Ok(term)
-}
-
-/// Whether something in a recursive term makes records of rows of the iteration before, whose state is
-/// none; or whether it has another recursive query, whose functions would go on from one iteration of
-/// this one to the next.
-fn makes_records(term: &LogicalPlan) -> Result<bool> {
-    term.exists(|node| match node {
-        LogicalPlan::Aggregate(_) | LogicalPlan::Distinct(_) | LogicalPlan::Window(_) => {
-            reads_working_table(node)
-        }
-        LogicalPlan::RecursiveQuery(_) => Ok(true),
-        LogicalPlan::Join(join) => match join.join_type {
-            JoinType::LeftSemi | JoinType::LeftMark => reads_working_table(&join.right),
-            JoinType::RightSemi | JoinType::RightMark => reads_working_table(&join.left),
-            _ => Ok(false),
-        },
-        _ => Ok(false),
-    })
-}
-
-fn reads_working_table(plan: &LogicalPlan) -> Result<bool> {
-    plan.exists(|node| {
-        let LogicalPlan::TableScan(scan) = node else {
-            return Ok(false);
-        };
-        Ok(source_as_provider(&scan.source).is_ok_and(|table| table.is::<CteWorkTable>()))
-    })
 }

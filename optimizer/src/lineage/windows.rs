@@ -105,8 +105,29 @@ impl LineageRewrite {
         over: &WindowFunctionParams,
         exprs: &mut Vec<Expr>,
     ) -> Result<TrackedRecord> {
+        let (function, arguments, source) = match self.merged(input)? {
+            Some((function, arguments)) => (function, arguments, None),
+            None => self.frame_capture(input)?,
+        };
+        let id = self.name("id");
+        exprs.push(call(Arc::new(function), arguments, over).alias(&id));
+        Ok(TrackedRecord {
+            source,
+            id,
+            latencies: vec![],
+            of_columns: None,
+            of_same_select: false,
+        })
+    }
+
+    /// The function that logs the records of the frame's rows, or carries their latencies on; its
+    /// arguments; and where the records come from that it makes.
+    fn frame_capture(
+        &mut self,
+        input: &TrackedPlan,
+    ) -> Result<(AggregateUDF, Vec<Expr>, Option<RecordSource>)> {
         let Arguments {
-            exprs: arguments,
+            exprs,
             captured,
             carried,
         } = input.arguments()?;
@@ -119,18 +140,8 @@ impl LineageRewrite {
             }
         };
         let name = self.name("frame");
-        let recorder = Arc::clone(&self.recorder);
-        let function = FrameCapture::new(name, recorder, frames);
-        let id = self.name("id");
-        let function = Arc::new(AggregateUDF::from(function));
-        exprs.push(call(function, arguments, over).alias(&id));
-        Ok(TrackedRecord {
-            source,
-            id,
-            latencies: vec![],
-            of_columns: None,
-            of_same_select: false,
-        })
+        let function = FrameCapture::new(name, Arc::clone(&self.recorder), frames);
+        Ok((AggregateUDF::from(function), exprs, source))
     }
 
     /// Adds functions to `exprs` that bring the records of the row that `function` looks at.

@@ -51,15 +51,19 @@ pub async fn session(database: &Database, level: Level, skip_partial: bool) -> S
     session
 }
 
-/// The same, whose scans filter rows themselves, and whose joins on equal columns sort their inputs.
-pub async fn session_of_other_plans(database: &Database, level: Level) -> Session {
+/// The same, whose scans filter rows themselves, also by what joins learn at run time.
+pub async fn session_of_filtering_scans(database: &Database, level: Level) -> Session {
     let session = session(database, level, false).await;
-    for sql in [
-        "SET datafusion.execution.parquet.pushdown_filters = true",
-        "SET datafusion.optimizer.prefer_hash_join = false",
-    ] {
-        session.sql(sql).await.unwrap();
-    }
+    let filtering = "SET datafusion.execution.parquet.pushdown_filters = true";
+    session.sql(filtering).await.unwrap();
+    session
+}
+
+/// The same, whose joins on equal columns sort their inputs.
+pub async fn session_of_other_plans(database: &Database, level: Level) -> Session {
+    let session = session_of_filtering_scans(database, level).await;
+    let sorting = "SET datafusion.optimizer.prefer_hash_join = false";
+    session.sql(sorting).await.unwrap();
     session
 }
 

@@ -7,7 +7,7 @@ use skewer::{Database, Level, Session};
 use skewer_tests::cluster::Cluster;
 use skewer_tests::contents::query;
 
-use crate::cases::{cases, run, session, session_of_other_plans};
+use crate::cases::{cases, run, session, session_of_filtering_scans, session_of_other_plans};
 use crate::naive::{Base, Naive, Tables, VIEW, Value, in_order};
 
 /// Tiny tables `t(a, b)` and `u(a, b)` of several segments, and what is in them.
@@ -216,6 +216,7 @@ async fn agrees_with_the_naive_evaluator(database: &Database) {
     let whole = session(database, Level::Records, false).await;
     let skipping = session(database, Level::Records, true).await;
     let otherwise = session_of_other_plans(database, Level::Records).await;
+    let filtering = session_of_filtering_scans(database, Level::Records).await;
     let (mut checked, mut compared, mut simplified) = (0, 0, 0);
     let mut kinds = BTreeSet::new();
     for (number, (case, mut random)) in cases(180).enumerate() {
@@ -227,9 +228,10 @@ async fn agrees_with_the_naive_evaluator(database: &Database) {
         }
         compared += 1;
         let sql = naive.sql();
-        let session = match random.random_range(0..4) {
+        let session = match random.random_range(0..5) {
             0 => &skipping,
             1 => &otherwise,
+            2 => &filtering,
             _ => &whole,
         };
         let (_, rows, query_id) = run(session, &sql)
@@ -285,6 +287,13 @@ async fn agrees_with_the_naive_evaluator(database: &Database) {
     assert!(checked > 200, "only {checked} rows were checked");
     let merged = "SELECT count(*) > 0 FROM sys.operators WHERE name = 'SortMergeJoinExec'";
     assert_eq!(query(&whole, merged).await.unwrap(), ["true"]);
+    let filtered =
+        "SELECT count(DISTINCT query_id) FROM sys.fragments WHERE plan LIKE '%DynamicFilter%'";
+    let filtered: u64 = query(&whole, filtered).await.unwrap()[0].parse().unwrap();
+    assert!(
+        filtered > 20,
+        "only {filtered} queries with dynamic filters"
+    );
     assert_eq!(kinds.len(), Naive::KINDS, "only of these kinds: {kinds:?}");
     assert!(
         simplified * 8 < compared,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Base, Fold, Kind, Match, Naive, Row, Scalar, Sets, Tables, Value};
+use super::{Base, Fold, Kind, Match, Naive, Row, Scalar, Sets, Step, Tables, Value};
 
 impl Scalar {
     pub fn evaluate(&self, row: &[Value]) -> Value {
@@ -278,25 +278,61 @@ impl Naive {
             }
             Self::UnionAll(left, right) => union_all(left, right, tables),
             Self::Union(left, right) => distinct(union_all(left, right, tables)),
-            Self::Reached(input, other, c, (from, to), steps) => {
+            Self::Reached(input, other, c, (from, to), steps, step) => {
                 let others = other.evaluate(tables);
-                let widths = (2, other.width());
                 let rows = input.evaluate(tables).into_iter();
                 let mut last: Vec<Row> = rows
                     .map(|(values, from)| (vec![values[*c], values[*c]], from))
                     .collect();
                 let mut reached = last.clone();
-                for _ in 0..*steps {
-                    let along = equal((0, *from));
-                    let pairs = join(&last, &others, Kind::Inner, along, widths).into_iter();
-                    last = pairs
-                        .map(|(values, from)| (vec![values[2 + to], values[1]], from))
-                        .collect();
+                let steps = match step {
+                    Step::Among => 1,
+                    _ => *steps,
+                };
+                for _ in 0..steps {
+                    last = step.from(&last, (&others, other.width()), (*from, *to));
                     reached.extend_from_slice(&last);
                 }
                 reached
             }
             Self::Distinct(input) => distinct(input.evaluate(tables)),
+        }
+    }
+}
+
+impl Step {
+    /// What is reached from `last`, whose first column says where it is, along two columns of `others`.
+    fn from(
+        self,
+        last: &[Row],
+        (others, width): (&[Row], usize),
+        (from, to): (usize, usize),
+    ) -> Vec<Row> {
+        if let Self::Among = self {
+            let tested = tested(others, last, equal((from, 0))).into_iter();
+            let among = tested.filter(|(_, has)| *has).map(|(row, _)| row);
+            return among
+                .map(|(values, made_of)| (vec![values[to], values[from]], made_of))
+                .collect();
+        }
+        let pairs = join(last, others, Kind::Inner, equal((0, from)), (2, width));
+        let pairs: Vec<Row> = pairs
+            .into_iter()
+            .map(|(values, made_of)| (vec![values[2 + to], values[1]], made_of))
+            .collect();
+        match self {
+            Self::Pairs | Self::Among => pairs,
+            Self::Distinct => distinct(pairs),
+            Self::Grouped => aggregate(&pairs, &[0], &[Fold::Max(1)]),
+            Self::Framed => {
+                let frames = grouped(&pairs, &[0]).into_iter();
+                let framed = frames.flat_map(|(key, rows)| {
+                    let sum = Fold::Sum(1).evaluate(&rows);
+                    let row = (vec![key[0], sum], lineage(&rows));
+                    vec![row; rows.len()]
+                });
+                framed.collect()
+            }
         }
     }
 }

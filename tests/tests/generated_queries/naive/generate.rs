@@ -2,7 +2,7 @@
 
 use rand::RngExt;
 
-use super::{Fold, Kind, Match, Naive, Scalar, Sets};
+use super::{Fold, Kind, Match, Naive, Scalar, Sets, Step};
 use crate::cases::Random;
 use crate::frames::{ByPlace, Over};
 
@@ -59,6 +59,18 @@ impl Sets {
     }
 }
 
+impl Step {
+    fn generate(random: &mut Random) -> Self {
+        match random.random_range(0..6) {
+            0 => Self::Distinct,
+            1 => Self::Grouped,
+            2 => Self::Framed,
+            3 => Self::Among,
+            _ => Self::Pairs,
+        }
+    }
+}
+
 impl Naive {
     pub fn generate(random: &mut Random, depth: usize) -> Self {
         if depth == 0 {
@@ -84,7 +96,7 @@ impl Naive {
             let below = random.random_range(0..depth);
             Box::new(Self::generate(random, below))
         };
-        match random.random_range(0..30) {
+        match random.random_range(0..31) {
             0 => Self::Filter(input, scalar(random), random.random_range(0..3)),
             25 => Self::Equal(
                 input,
@@ -177,10 +189,10 @@ impl Naive {
                     random.random_range(0..2) == 0,
                 )
             }
-            19 => {
+            19 | 30 => {
                 let mut other = other(random);
                 while other.has("recursion") {
-                    // What is reached by recursion in each step has no lineage.
+                    // A recursive query within a recursive term has no lineage.
                     other = Box::new(Self::generate(random, 1));
                 }
                 let width = other.width();
@@ -191,6 +203,7 @@ impl Naive {
                     column(random),
                     along,
                     random.random_range(1..=2),
+                    Step::generate(random),
                 )
             }
             17 => {

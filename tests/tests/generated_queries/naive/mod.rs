@@ -81,8 +81,34 @@ pub enum Naive {
     Union(Box<Naive>, Box<Naive>),
     /// The rows, and those of another query that can be reached from them in a number of steps, each
     /// from a row's column to another column of the rows with the same value in one of theirs.
-    Reached(Box<Naive>, Box<Naive>, usize, (usize, usize), i64),
+    Reached(Box<Naive>, Box<Naive>, usize, (usize, usize), i64, Step),
     Distinct(Box<Naive>),
+}
+
+/// What a recursive term does with the rows that are reached in a step.
+#[derive(Debug, Clone, Copy)]
+pub enum Step {
+    /// Nothing: one for each way.
+    Pairs,
+    Distinct,
+    /// Groups them by what is reached.
+    Grouped,
+    /// Sums up over those that reach the same.
+    Framed,
+    /// There is one step, to the rows for which there is a way.
+    Among,
+}
+
+impl Step {
+    fn kind(self) -> &'static str {
+        match self {
+            Self::Pairs => "recursion",
+            Self::Distinct => "recursion to rows that differ",
+            Self::Grouped => "recursion to groups",
+            Self::Framed => "recursion to frames",
+            Self::Among => "recursion to rows that are found",
+        }
+    }
 }
 
 /// Which sets of keys rows are grouped by; each says of each key whether it is among them.
@@ -119,7 +145,7 @@ pub type Tables = BTreeMap<&'static str, Vec<(i64, Vec<Value>)>>;
 
 impl Naive {
     /// How many kinds of queries [`Naive::kinds`] tells apart.
-    pub const KINDS: usize = 35;
+    pub const KINDS: usize = 39;
 
     /// The kinds of queries that this one is made of.
     pub fn kinds(&self, into: &mut BTreeSet<&'static str>) {
@@ -129,10 +155,10 @@ impl Naive {
     }
 
     /// Whether it is of this kind, or made of one that is.
-    pub fn has(&self, kind: &'static str) -> bool {
+    pub fn has(&self, kind: &str) -> bool {
         let mut kinds = BTreeSet::new();
         self.kinds(&mut kinds);
-        kinds.contains(kind)
+        kinds.iter().any(|own| own.starts_with(kind))
     }
 
     /// How many joins it takes.
@@ -191,7 +217,7 @@ impl Naive {
             Self::InOther(left, right, false) => ("except", &[left, right]),
             Self::UnionAll(left, right) => ("union all", &[left, right]),
             Self::Union(left, right) => ("union", &[left, right]),
-            Self::Reached(left, right, ..) => ("recursion", &[left, right]),
+            Self::Reached(left, right, .., step) => (step.kind(), &[left, right]),
             Self::Distinct(input) => ("distinct", &[input]),
         };
         (kind, inputs.to_vec())

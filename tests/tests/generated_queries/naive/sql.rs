@@ -1,6 +1,6 @@
 //! Naive queries as SQL.
 
-use super::{Fold, Kind, Match, Naive, Scalar, Sets};
+use super::{Fold, Kind, Match, Naive, Scalar, Sets, Step};
 
 impl Scalar {
     pub fn sql(&self) -> String {
@@ -257,15 +257,35 @@ impl Naive {
             }
             Self::UnionAll(left, right) => format!("{} UNION ALL {}", left.sql(), right.sql()),
             Self::Union(left, right) => format!("{} UNION {}", left.sql(), right.sql()),
-            Self::Reached(input, other, c, (from, to), steps) => {
+            Self::Reached(input, other, c, (from, to), steps, step) => {
+                let (distinct, value, groups) = match step {
+                    Step::Pairs | Step::Among => ("", "r.c1".to_owned(), String::new()),
+                    Step::Distinct => ("DISTINCT ", "r.c1".to_owned(), String::new()),
+                    Step::Grouped => {
+                        let groups = format!(" GROUP BY o.c{to}, r.step");
+                        ("", "max(r.c1)".to_owned(), groups)
+                    }
+                    Step::Framed => {
+                        let sum = format!("sum(r.c1) OVER (PARTITION BY o.c{to})");
+                        ("", sum, String::new())
+                    }
+                };
+                let other = other.sql();
+                let term = match step {
+                    Step::Among => format!(
+                        "SELECT o.c{to} AS c0, o.c{from} AS c1, 1 AS step FROM ({other}) AS o \
+                         LEFT SEMI JOIN reached AS r ON r.c0 = o.c{from} AND r.step < 1"
+                    ),
+                    _ => format!(
+                        "SELECT {distinct}o.c{to} AS c0, {value} AS c1, r.step + 1 AS step FROM reached AS r \
+                         JOIN ({other}) AS o ON r.c0 = o.c{from} WHERE r.step < {steps}{groups}"
+                    ),
+                };
                 format!(
                     "SELECT c0, c1 FROM (WITH RECURSIVE reached AS ( \
                      SELECT c{c} AS c0, c{c} AS c1, 0 AS step FROM ({}) AS q UNION ALL \
-                     SELECT o.c{to}, r.c1, r.step + 1 FROM reached AS r \
-                     JOIN ({}) AS o ON r.c0 = o.c{from} \
-                     WHERE r.step < {steps}) SELECT c0, c1 FROM reached) AS q",
+                     {term}) SELECT c0, c1 FROM reached) AS q",
                     input.sql(),
-                    other.sql()
                 )
             }
             Self::Distinct(input) => format!("SELECT DISTINCT * FROM ({}) AS q", input.sql()),

@@ -1,194 +1,21 @@
-//! `lineage_capture`: the aggregate that logs which records went into which group.
-//!
-//! An accumulator is handed `(values, group_indices)`: that *is* the mapping from rows to
-//! groups. It appends the edges to the log and returns, as its state and its result, the ids
-//! of the groups. So the same function captures both steps of a two-step aggregation: the
-//! partial step logs base record → partial group, the final step partial group → group. It
-//! holds for early emission, spilling and skipped partial aggregation, too, because group ids
-//! are never reused.
+//! What logs the records of groups as they are aggregated.
 
 use std::collections::HashMap;
-use std::hash::{Hash, Hasher};
 use std::mem::size_of_val;
 use std::sync::Arc;
 use std::time::Instant;
 
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array};
+use datafusion::arrow::array::{Array, ArrayRef, BooleanArray, Int64Array};
 use datafusion::arrow::buffer::NullBuffer;
-use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Int64Type};
-use datafusion::common::{Result, ScalarValue, internal_err};
-use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
-use datafusion::logical_expr::utils::AggregateOrderSensitivity;
-use datafusion::logical_expr::{
-    Accumulator, AggregateUDFImpl, EmitTo, GroupsAccumulator, Signature, Volatility,
-};
-use skewer_profiling::{Ids, Latencies, LineageChunk, Operator, Recorder};
+use datafusion::common::{Result, ScalarValue};
+use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
+use skewer_profiling::{Ids, Latencies, LineageChunk, Operator};
 
+use super::Capture;
+use super::values::{Edges, Groups, Latency, int64};
 use crate::position::{self, Position};
-use crate::source::{AggregateSource, RecordSource};
+use crate::source::RecordSource;
 use crate::traced_groups::TracedGroups;
-
-/// One kind of input record of a captured aggregate.
-#[derive(Debug, Clone)]
-pub struct CapturedInput {
-    /// Where the records come from.
-    pub source: RecordSource,
-    /// The function's argument with the records' ids.
-    pub id_argument: usize,
-    /// The function's arguments whose sum is a record's computation latency, in picoseconds.
-    pub latency_arguments: Vec<usize>,
-}
-
-/// What `lineage_capture` of one aggregate of the plan does.
-#[derive(Debug)]
-pub struct Capture {
-    recorder: Arc<Recorder>,
-    inputs: Vec<CapturedInput>,
-    groups: Arc<AggregateSource>,
-}
-
-impl Capture {
-    /// One that gives ids to `rows`, each of which is a record of its own.
-    pub(crate) fn of_rows(recorder: Arc<Recorder>, rows: Arc<AggregateSource>) -> Self {
-        Self {
-            recorder,
-            inputs: Vec::new(),
-            groups: rows,
-        }
-    }
-
-    pub(crate) fn groups(&self) -> &Arc<AggregateSource> {
-        &self.groups
-    }
-
-    /// Logs `edges` from records of sources to `rows` new records, whose ids it gives.
-    pub(crate) fn log_rows<'a>(
-        this: &Arc<Self>,
-        rows: usize,
-        edges: impl Iterator<Item = (&'a RecordSource, Edges)>,
-    ) -> ArrayRef {
-        let started = Instant::now();
-        let mut alone = GroupedCapture::of_single_rows(this, rows);
-        alone.set_groups(rows);
-        for (source, edges) in edges {
-            let ids = Int64Array::from(edges.inputs);
-            let latency = Latency::Sum(edges.latencies);
-            alone.mark_traced(Groups::Listed(&edges.outputs), source, &ids);
-            alone.log(Groups::Listed(&edges.outputs), source, &ids, &latency);
-        }
-        this.recorder.overhead(started.elapsed());
-        alone.emit(EmitTo::All).0
-    }
-
-    /// Whether all records are of base tables, among which the sample is chosen.
-    fn is_of_tables(&self) -> bool {
-        let mut inputs = self.inputs.iter();
-        inputs.all(|input| matches!(input.source, RecordSource::Scan(_)))
-    }
-
-    /// The first record id of a new accumulator of operator `operator_id`.
-    fn add_accumulator(&self, operator_id: i64) -> i64 {
-        let worker = self.recorder.worker_id();
-        self.groups.add_accumulator(worker, operator_id)
-    }
-}
-
-/// The aggregate function `lineage_capture(ids and latencies …) → BIGINT`, the id of the group.
-#[derive(Debug)]
-pub struct LineageCapture {
-    name: String,
-    capture: Arc<Capture>,
-    signature: Signature,
-}
-
-impl LineageCapture {
-    /// A function that logs edges from `inputs` to the groups of `groups`. Its name is its own in
-    /// its query: that is how workers know which one a plan asks for.
-    pub fn new(
-        name: String,
-        recorder: Arc<Recorder>,
-        inputs: Vec<CapturedInput>,
-        groups: Arc<AggregateSource>,
-    ) -> Self {
-        Self {
-            name,
-            capture: Arc::new(Capture {
-                recorder,
-                inputs,
-                groups,
-            }),
-            signature: Signature::variadic_any(Volatility::Volatile),
-        }
-    }
-
-    /// The records that it logs edges from.
-    pub fn inputs(&self) -> &[CapturedInput] {
-        &self.capture.inputs
-    }
-
-    /// The groups that the function gives ids to.
-    pub fn groups(&self) -> &Arc<AggregateSource> {
-        &self.capture.groups
-    }
-}
-
-impl PartialEq for LineageCapture {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.capture, &other.capture)
-    }
-}
-
-impl Eq for LineageCapture {}
-
-impl Hash for LineageCapture {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        Arc::as_ptr(&self.capture).hash(state);
-    }
-}
-
-impl AggregateUDFImpl for LineageCapture {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
-        Ok(DataType::Int64)
-    }
-
-    fn accumulator(&self, _: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        Ok(Box::new(UngroupedCapture(GroupedCapture::new(Arc::clone(
-            &self.capture,
-        )))))
-    }
-
-    fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
-        let field = |what: &str| {
-            let name = format!("{}[{what}]", args.name);
-            Arc::new(Field::new(name, DataType::Int64, true))
-        };
-        let mut fields = vec![field("group id")];
-        if !self.capture.recorder.sampling().is_complete() {
-            fields.push(field("chosen by"));
-        }
-        Ok(fields)
-    }
-
-    fn groups_accumulator_supported(&self, _: AccumulatorArgs) -> bool {
-        true
-    }
-
-    fn create_groups_accumulator(&self, _: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
-        Ok(Box::new(GroupedCapture::new(Arc::clone(&self.capture))))
-    }
-
-    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
-        AggregateOrderSensitivity::Insensitive
-    }
-}
 
 /// What an accumulator is, known from its first call on.
 #[derive(Debug, Clone, Copy)]
@@ -201,7 +28,7 @@ struct Identity {
 
 /// The accumulator of one partition.
 #[derive(Debug)]
-struct GroupedCapture {
+pub(super) struct GroupedCapture {
     capture: Arc<Capture>,
     identity: Option<Identity>,
     /// Groups not emitted yet.
@@ -212,7 +39,7 @@ struct GroupedCapture {
 }
 
 impl GroupedCapture {
-    fn new(capture: Arc<Capture>) -> Self {
+    pub(super) fn new(capture: Arc<Capture>) -> Self {
         let traced = TracedGroups::new(capture.recorder.sampling());
         Self {
             capture,
@@ -234,6 +61,23 @@ impl GroupedCapture {
             first_id: capture.groups.add_single_rows(worker, operator_id, rows),
         });
         alone
+    }
+
+    /// Logs `edges` to `rows` new records, each a group of its own, whose ids it gives.
+    pub(super) fn log_rows<'a>(
+        capture: &Arc<Capture>,
+        rows: usize,
+        edges: impl Iterator<Item = (&'a RecordSource, Edges)>,
+    ) -> ArrayRef {
+        let mut alone = Self::of_single_rows(capture, rows);
+        alone.set_groups(rows);
+        for (source, edges) in edges {
+            let ids = Int64Array::from(edges.inputs);
+            let latency = Latency::Sum(edges.latencies);
+            alone.mark_traced(Groups::Listed(&edges.outputs), source, &ids);
+            alone.log(Groups::Listed(&edges.outputs), source, &ids, &latency);
+        }
+        alone.emit(EmitTo::All).0
     }
 
     /// There are `groups` groups now.
@@ -373,120 +217,7 @@ impl GroupedCapture {
         let (ids, numbers) = self.emit(emit_to);
         std::iter::once(ids).chain(numbers).collect()
     }
-}
 
-/// Edges from the records of one operator.
-#[derive(Debug, Default)]
-pub(crate) struct Edges {
-    outputs: Vec<usize>,
-    inputs: Vec<i64>,
-    latencies: Vec<i64>,
-}
-
-impl Edges {
-    /// Record `input`, which took `latency`, went into group `output`.
-    pub(crate) fn add(&mut self, output: usize, input: i64, latency: i64) {
-        self.outputs.push(output);
-        self.inputs.push(input);
-        self.latencies.push(latency);
-    }
-}
-
-/// The group of each row of a batch.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Groups<'a> {
-    /// As the caller says.
-    Listed(&'a [usize]),
-    /// All rows are of group 0.
-    One,
-    /// Every row is a group of its own.
-    Each,
-}
-
-impl Groups<'_> {
-    pub(crate) fn of(self, row: usize) -> usize {
-        match self {
-            Groups::Listed(groups) => groups[row],
-            Groups::One => 0,
-            Groups::Each => row,
-        }
-    }
-
-    /// The ids of the groups of all `rows`, where group 0 has the id `first_id` and there are
-    /// `total` groups.
-    fn encode(self, first_id: i64, rows: usize, total: usize) -> Ids {
-        match self {
-            Groups::Listed(groups) => Ids::encode_indexes(first_id, groups, total),
-            Groups::One => Ids::constant(first_id, rows),
-            Groups::Each => Ids::range(first_id, rows),
-        }
-    }
-}
-
-/// Latencies of a batch's records, in picoseconds.
-pub(crate) enum Latency {
-    None,
-    One(Int64Array),
-    Sum(Vec<i64>),
-}
-
-impl Latency {
-    pub(crate) fn new(values: &[ArrayRef], arguments: &[usize]) -> Result<Self> {
-        Ok(match arguments {
-            [] => Latency::None,
-            [one] => Latency::One(int64(values, *one)?.clone()),
-            several => {
-                let mut sum = vec![0; values[several[0]].len()];
-                for argument in several {
-                    let array = int64(values, *argument)?;
-                    for (row, total) in sum.iter_mut().enumerate() {
-                        *total += if array.is_null(row) {
-                            0
-                        } else {
-                            array.value(row)
-                        };
-                    }
-                }
-                Latency::Sum(sum)
-            }
-        })
-    }
-
-    pub(crate) fn of(&self, row: usize) -> i64 {
-        match self {
-            Latency::None => 0,
-            Latency::One(array) if array.is_null(row) => 0,
-            Latency::One(array) => array.value(row),
-            Latency::Sum(sum) => sum[row],
-        }
-    }
-
-    fn encode(&self, rows: usize) -> Latencies {
-        match self {
-            Latency::None => Latencies::constant(0, rows),
-            Latency::One(array) if array.null_count() == 0 => Latencies::encode(array.values()),
-            Latency::One(array) => Latencies::encode(
-                &array
-                    .iter()
-                    .map(Option::unwrap_or_default)
-                    .collect::<Vec<_>>(),
-            ),
-            Latency::Sum(sum) => Latencies::encode(sum),
-        }
-    }
-}
-
-pub(crate) fn int64(values: &[ArrayRef], argument: usize) -> Result<&Int64Array> {
-    match values
-        .get(argument)
-        .and_then(|array| array.as_primitive_opt::<Int64Type>())
-    {
-        Some(array) => Ok(array),
-        None => internal_err!("record level: argument {argument} is no BIGINT"),
-    }
-}
-
-impl GroupedCapture {
     fn update(
         &mut self,
         values: &[ArrayRef],
@@ -605,7 +336,7 @@ impl GroupsAccumulator for GroupedCapture {
 
 /// The accumulator of an aggregate without groups: one group.
 #[derive(Debug)]
-struct UngroupedCapture(GroupedCapture);
+pub(super) struct UngroupedCapture(pub(super) GroupedCapture);
 
 impl UngroupedCapture {
     /// By which number the group was chosen, if not all records are traced, and if it was.

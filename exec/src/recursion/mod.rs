@@ -3,7 +3,10 @@
 //! A row of a recursive query may be made of a row of the iteration before, and that one of another.
 //! What it is made of in the end travels with it, in one more column of the working table
 //! ([`CarriedState`]), and is logged when the row is returned ([`RowCapture`]): so no edge leads from
-//! an operator to itself. Of rows that are equal but for that, `UNION` has the first ([`FirstSeen`]).
+//! an operator to itself. A row that the recursive term makes of several has the states of all
+//! ([`MergedState`]). Of rows that are equal but for that, `UNION` has the first ([`FirstSeen`]).
+
+mod merged;
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -25,6 +28,8 @@ use skewer_profiling::Recorder;
 
 use crate::capture::{Capture, Edges, Latency, int64};
 use crate::source::{AggregateSource, RecordSource, ScanSource};
+
+pub use self::merged::MergedState;
 
 /// A record is three numbers of a state: its source, its id, and its latency since it was read or
 /// made, in picoseconds.
@@ -87,16 +92,7 @@ impl CarriedState {
     }
 
     fn states(&self, arrays: &[ArrayRef], rows: usize) -> Result<ListArray> {
-        let mut columns = Vec::with_capacity(self.records.len());
-        for record in &self.records {
-            let latency = Latency::new(arrays, &record.latency_arguments)?;
-            columns.push(match record.origin {
-                Origin::Source(source) => {
-                    StateColumn::Ids(source as i64, int64(arrays, record.argument)?, latency)
-                }
-                Origin::Before => StateColumn::States(state(arrays, record.argument)?, latency),
-            });
-        }
+        let columns = state_columns(&self.records, arrays)?;
         let mut builder = ListBuilder::with_capacity(Int64Builder::new(), rows);
         let mut numbers = Vec::new();
         for row in 0..rows {
@@ -111,6 +107,23 @@ impl CarriedState {
     }
 }
 
+/// The records of each kind of a batch's rows.
+fn state_columns<'a>(
+    records: &[StateRecord],
+    arrays: &'a [ArrayRef],
+) -> Result<Vec<StateColumn<'a>>> {
+    let columns = records.iter().map(|record| {
+        let latency = Latency::new(arrays, &record.latency_arguments)?;
+        Ok(match record.origin {
+            Origin::Source(source) => {
+                StateColumn::Ids(source as i64, int64(arrays, record.argument)?, latency)
+            }
+            Origin::Before => StateColumn::States(state(arrays, record.argument)?, latency),
+        })
+    });
+    columns.collect()
+}
+
 /// The records of one kind of a batch's rows.
 enum StateColumn<'a> {
     Ids(i64, &'a Int64Array, Latency),
@@ -123,21 +136,25 @@ impl StateColumn<'_> {
     fn add(&self, row: usize, numbers: &mut Vec<i64>) {
         // No column has a record twice. The states of long chains are long.
         let known = numbers.len();
-        let mut add = |record: [i64; NUMBERS]| {
+        self.for_each(row, |record| {
             let (known, _) = numbers[..known].as_chunks::<NUMBERS>();
             if !known.iter().any(|known| known[..2] == record[..2]) {
                 numbers.extend(record);
             }
-        };
+        });
+    }
+
+    /// Calls `each` with the records of a row.
+    fn for_each(&self, row: usize, mut each: impl FnMut([i64; NUMBERS])) {
         match self {
             Self::Ids(source, ids, latency) => {
                 if ids.is_valid(row) {
-                    add([*source, ids.value(row), latency.of(row)]);
+                    each([*source, ids.value(row), latency.of(row)]);
                 }
             }
             Self::States(states, latency) => {
                 for record in records(states, row) {
-                    add([record[0], record[1], record[2] + latency.of(row)]);
+                    each([record[0], record[1], record[2] + latency.of(row)]);
                 }
             }
         }

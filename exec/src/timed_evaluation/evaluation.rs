@@ -1,0 +1,339 @@
+//! What one partition of a timed evaluation does with each batch.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int64Array, PrimitiveArray, RecordBatch};
+use datafusion::arrow::compute::concat;
+use datafusion::arrow::datatypes::{Int64Type, SchemaRef};
+use datafusion::common::Result;
+use datafusion::physical_expr::PhysicalExpr;
+use skewer_profiling::ticks::Stopwatch;
+use skewer_profiling::{LatencyChunk, LatencyKind, Method, Recorder};
+
+use super::elsewhere::{Elsewhere, values_of};
+use super::found::rows_found_by;
+use super::{TimedExpressions, Timing};
+use crate::batch_bytes::estimated_array_bytes;
+use crate::confirm::confirm_slow_rows;
+use crate::long_values::rows_far_longer_than_the_mean;
+use crate::pacing::{EvaluateRows, Pacer, Run, error_of_one};
+use crate::position;
+use crate::preemption::OwnTime;
+use crate::row_function::with_row_times;
+
+/// Chunks are put together again until they took this long, and then handed on: copying values
+/// that were expensive to make is wasted, while very small batches cost the operators above.
+const PIECE_NS: f64 = 1_000_000.0;
+
+/// … or until their values have so many bytes: a few long lists are as good as a batch of numbers.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// One partition's evaluation.
+pub(super) struct Evaluation {
+    schema: SchemaRef,
+    timed: Arc<TimedExpressions>,
+    how: Timing,
+    recorder: Arc<Recorder>,
+    pacer: Pacer,
+    /// A function has failed when it was called again for its time.
+    fails_again: bool,
+}
+
+/// Values of the expressions for some rows of a batch.
+struct Piece {
+    rows: Range<usize>,
+    values: Vec<ArrayRef>,
+}
+
+impl Piece {
+    /// About how many bytes the values have.
+    fn bytes(&self) -> usize {
+        let values = self.values.iter();
+        values.map(|values| estimated_array_bytes(values)).sum()
+    }
+}
+
+impl Evaluation {
+    pub(super) fn new(
+        schema: SchemaRef,
+        timed: Arc<TimedExpressions>,
+        how: Timing,
+        recorder: Arc<Recorder>,
+    ) -> Self {
+        Self {
+            schema,
+            timed,
+            how,
+            recorder,
+            pacer: Pacer::default(),
+            fails_again: false,
+        }
+    }
+
+    /// Returns the batch with its values and latencies, in as many pieces as it was evaluated in.
+    pub(super) fn run(&mut self, batch: &RecordBatch) -> Result<Vec<RecordBatch>> {
+        let rows = batch.num_rows();
+        let (pieces, runs) = match self.how {
+            Timing::ByRowFunctions => self.by_row_functions(batch)?,
+            Timing::InChunks => {
+                let alone = rows_far_longer_than_the_mean(batch, &self.timed.expressions)?;
+                self.in_chunks(batch, &alone, true)?
+            }
+            Timing::OneByOne => self.in_chunks(batch, &(0..rows).collect::<Vec<_>>(), false)?,
+        };
+        let started = Instant::now();
+        self.log(batch, &runs)?;
+        let replayed = Duration::from_nanos(self.pacer.take_replayed_ns() as u64);
+        self.recorder.overhead(started.elapsed() + replayed);
+        let latency = self.latency_column(batch, &runs);
+        let with_values = |piece: Piece| {
+            let Range { start, end } = piece.rows;
+            let mut columns = batch.slice(start, end - start).columns().to_vec();
+            columns.extend(piece.values);
+            columns.push(latency.slice(start, end - start));
+            Ok(RecordBatch::try_new(Arc::clone(&self.schema), columns)?)
+        };
+        pieces.into_iter().map(with_values).collect()
+    }
+
+    /// Evaluates the batch as it is while the row functions take the time of each row; what
+    /// the rest of the expressions takes is shared evenly.
+    fn by_row_functions(&mut self, batch: &RecordBatch) -> Result<(Vec<Piece>, Vec<Run>)> {
+        let rows = batch.num_rows();
+        let mut own = OwnTime::of_this_thread();
+        let started = Stopwatch::start();
+        let (values, times) = with_row_times(rows, || self.evaluate(batch));
+        let took = started.elapsed();
+        let lost = took.saturating_sub(own.since(started));
+        let doubtful = own.doubtful().as_nanos() as f64;
+        let total = took.as_nanos() as f64;
+        let values = values?;
+        let runs = match times {
+            Some(mut times) => {
+                let stalls = self.confirm_slow_rows(batch, &mut times, lost);
+                let total = total - stalls;
+                let rest = (total - times.iter().sum::<f64>()).max(0.0);
+                let even = rest / rows.max(1) as f64;
+                let lost = (lost.as_nanos() as f64 - stalls).max(0.0) + doubtful;
+                let each = times.into_iter().map(|ns| Run {
+                    rows: 1,
+                    ps: ((ns + even) * 1000.0) as u64,
+                    error_ps: (error_of_one(ns, rest - even + lost) * 1000.0) as u64,
+                    method: Method::Measured,
+                });
+                each.collect()
+            }
+            None => {
+                let each = total / rows.max(1) as f64;
+                let (method, error) = match rows {
+                    // It has all of the time.
+                    1 => {
+                        let lost = lost.as_nanos() as f64 + doubtful;
+                        (Method::Measured, error_of_one(total, lost))
+                    }
+                    _ => (Method::Apportioned, total - each),
+                };
+                vec![Run {
+                    rows,
+                    ps: (each * 1000.0) as u64,
+                    error_ps: (error * 1000.0) as u64,
+                    method,
+                }]
+            }
+        };
+        let all = Piece {
+            rows: 0..rows,
+            values,
+        };
+        Ok((vec![all], runs))
+    }
+
+    /// Calls the functions again for rows that took far longer than the others, while the thread
+    /// had `lost` its processor for some time. Returns the nanoseconds that proved to be nobody's.
+    fn confirm_slow_rows(&mut self, batch: &RecordBatch, times: &mut [f64], lost: Duration) -> f64 {
+        let started = Instant::now();
+        let mut confirmed = false;
+        let mut fails = self.fails_again;
+        let mut again = |row: usize| {
+            if fails {
+                return f64::INFINITY;
+            }
+            confirmed = true;
+            let one = batch.slice(row, 1);
+            let (values, again) = with_row_times(1, || self.evaluate(&one));
+            fails = values.is_err();
+            // A function that fails this time, or was not called, says nothing.
+            match (values, again.as_deref()) {
+                (Ok(_), Some([again])) => *again,
+                _ => f64::INFINITY,
+            }
+        };
+        let stalls = confirm_slow_rows(times, lost.as_nanos() as f64, &mut again);
+        self.fails_again = fails;
+        if confirmed {
+            self.recorder.overhead(started.elapsed());
+        }
+        stalls
+    }
+
+    fn in_chunks(
+        &mut self,
+        batch: &RecordBatch,
+        alone: &[usize],
+        replayable: bool,
+    ) -> Result<(Vec<Piece>, Vec<Run>)> {
+        let mut evaluator = BatchEvaluator {
+            batch,
+            expressions: &self.timed.expressions,
+            time: OwnTime::of_this_thread(),
+            chunks: vec![],
+            elsewhere: None,
+        };
+        let runs = self
+            .pacer
+            .time(batch.num_rows(), alone, replayable, &mut evaluator)?;
+        let mut chunks = evaluator.chunks.into_iter().peekable();
+        let mut pieces = Vec::new();
+        while let Some((first, mut ns)) = chunks.next() {
+            let start = first.rows.start;
+            let mut end = first.rows.end;
+            let mut bytes = first.bytes();
+            let mut parts = vec![first.values];
+            while ns < PIECE_NS
+                && bytes < PIECE_BYTES
+                && let Some((next, next_ns)) = chunks.next()
+            {
+                ns += next_ns;
+                bytes += next.bytes();
+                end = next.rows.end;
+                parts.push(next.values);
+            }
+            pieces.push(Piece {
+                rows: start..end,
+                values: concat_parts(parts, self.timed.expressions.len())?,
+            });
+        }
+        Ok((pieces, runs))
+    }
+
+    fn evaluate(&self, batch: &RecordBatch) -> Result<Vec<ArrayRef>> {
+        values_of(&self.timed.expressions, batch)
+    }
+
+    fn latency_column(&self, batch: &RecordBatch, runs: &[Run]) -> ArrayRef {
+        let mut latency: Vec<i64> = Vec::with_capacity(batch.num_rows());
+        for run in runs {
+            latency.extend(std::iter::repeat_n(run.ps as i64, run.rows));
+        }
+        if let Some(column) = self.timed.earlier_latency {
+            let earlier: &PrimitiveArray<Int64Type> = batch.column(column).as_primitive();
+            match earlier.nulls().filter(|nulls| nulls.null_count() > 0) {
+                None => {
+                    let earlier = earlier.values().iter();
+                    latency
+                        .iter_mut()
+                        .zip(earlier)
+                        .for_each(|(ps, earlier)| *ps += earlier);
+                }
+                Some(nulls) => {
+                    for row in nulls.valid_indices() {
+                        latency[row] += earlier.value(row);
+                    }
+                }
+            }
+        }
+        Arc::new(Int64Array::from(latency))
+    }
+
+    /// Logs the latency of every record of the batch, under the method it was found by.
+    fn log(&self, batch: &RecordBatch, runs: &[Run]) -> Result<()> {
+        let Some(position) = position::current() else {
+            return Ok(());
+        };
+        for records in &self.timed.records {
+            let ids: &Int64Array = batch.column(records.id_column).as_primitive();
+            for method in [Method::Apportioned, Method::Measured, Method::Replayed] {
+                let (ids, latency, error) = rows_found_by(method, ids, runs)?;
+                if ids.is_empty() {
+                    continue;
+                }
+                self.recorder.record_latency(LatencyChunk {
+                    fragment_id: position.fragment_id,
+                    operator_id: position.operator_id,
+                    partition: position.partition,
+                    table_name: records.source.table_name(),
+                    row_ids: ids,
+                    latency,
+                    kind: LatencyKind::Computation,
+                    method,
+                    error,
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Joins the values of consecutive chunks, expression by expression.
+fn concat_parts(mut parts: Vec<Vec<ArrayRef>>, expressions: usize) -> Result<Vec<ArrayRef>> {
+    if parts.len() == 1 {
+        return Ok(parts.remove(0));
+    }
+    (0..expressions)
+        .map(|expression| {
+            let arrays: Vec<&dyn Array> =
+                parts.iter().map(|part| part[expression].as_ref()).collect();
+            Ok(concat(&arrays)?)
+        })
+        .collect()
+}
+
+/// Evaluates rows of one batch under the clock.
+struct BatchEvaluator<'a> {
+    batch: &'a RecordBatch,
+    expressions: &'a [(Arc<dyn PhysicalExpr>, String)],
+    time: OwnTime,
+    /// The chunks evaluated so far, in order, with the nanoseconds they took.
+    chunks: Vec<(Piece, f64)>,
+    /// Where rows are evaluated again that may take seconds.
+    elsewhere: Option<Elsewhere>,
+}
+
+impl EvaluateRows for BatchEvaluator<'_> {
+    fn evaluate(&mut self, rows: Range<usize>, keep: bool) -> Result<f64> {
+        let slice = self.batch.slice(rows.start, rows.len());
+        let started = Stopwatch::start();
+        let values = values_of(self.expressions, &slice)?;
+        let ns = self.time.since(started).as_nanos() as f64;
+        if keep {
+            self.chunks.push((Piece { rows, values }, ns));
+        }
+        Ok(ns)
+    }
+
+    fn evaluate_within(&mut self, row: usize, patience: Duration) -> Result<Option<f64>> {
+        // Simulated time passes on the thread that it is told to.
+        if !Stopwatch::start().is_simulated() {
+            if self.elsewhere.is_none() {
+                self.elsewhere = Elsewhere::start(self.expressions);
+            }
+            if let Some(elsewhere) = &self.elsewhere {
+                let outcome = elsewhere.evaluate_within(self.batch.slice(row, 1), patience);
+                if !matches!(outcome, Ok(Some(_))) {
+                    self.elsewhere = None;
+                }
+                // This thread has waited, which is no evaluation's.
+                self.time = OwnTime::of_this_thread();
+                return outcome;
+            }
+        }
+        self.evaluate(row..row + 1, false).map(Some)
+    }
+
+    /// Rounded up to microseconds: most are equal then, and take no room in the log.
+    fn doubtful_ns(&self) -> f64 {
+        self.time.doubtful().as_nanos().div_ceil(1_000) as f64 * 1_000.0
+    }
+}
