@@ -282,6 +282,12 @@ impl Error {
             }
             DataFusionError::SchemaError(inner, _) => Self::from_schema(inner),
             DataFusionError::Execution(text) => Self::Execution(text.clone()),
+            DataFusionError::Internal(text) if text.starts_with(NOT_RECURSIVE) => {
+                Self::Unsupported(
+                    "a recursive query that names itself in a subquery; name it in a join"
+                        .to_owned(),
+                )
+            }
             DataFusionError::ExecutionJoin(inner) if inner.is_cancelled() => Self::Cancelled,
             DataFusionError::ExecutionJoin(inner) => Self::Internal(inner.to_string()),
             DataFusionError::ResourcesExhausted(text) if text.starts_with(LIMIT_REACHED) => {
@@ -535,6 +541,10 @@ fn physical_plan_gap(text: &str) -> String {
         text.to_owned()
     }
 }
+
+/// What reading a recursive query's rows says where it is not known to be recursive: the planner does
+/// not look for its name in subqueries.
+const NOT_RECURSIVE: &str = "Unexpected empty work table";
 
 /// The operating system's error among the causes of `error`.
 fn io_cause<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a io::Error> {

@@ -17,21 +17,31 @@ use skewer_exec::SingleValue;
 /// # Errors
 /// Those of optimizing a plan.
 pub fn optimize_with_joins(plan: &LogicalPlan, state: &mut SessionState) -> Result<LogicalPlan> {
+    if !has_scalar_subqueries(plan)? {
+        return state.optimize(plan);
+    }
     set_evaluated_first(state, false);
     let optimized = state.optimize(&with_single_values(plan.clone())?)?;
-    let has_subqueries = optimized.exists(|node| {
-        let mut found = false;
-        node.apply_expressions(|expression| {
-            found |= expression.exists(|e| Ok(matches!(e, Expr::ScalarSubquery(_))))?;
-            Ok(TreeNodeRecursion::Continue)
-        })?;
-        Ok(found)
-    })?;
-    if !has_subqueries {
+    if !has_scalar_subqueries(&optimized)? {
         return Ok(optimized);
     }
     set_evaluated_first(state, true);
     state.optimize(plan)
+}
+
+fn has_scalar_subqueries(plan: &LogicalPlan) -> Result<bool> {
+    let mut found = false;
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expression| {
+            found |= expression.exists(|e| Ok(matches!(e, Expr::ScalarSubquery(_))))?;
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        Ok(match found {
+            true => TreeNodeRecursion::Stop,
+            false => TreeNodeRecursion::Continue,
+        })
+    })?;
+    Ok(found)
 }
 
 fn set_evaluated_first(state: &mut SessionState, is_evaluated_first: bool) {

@@ -14,7 +14,7 @@ use skewer_optimizer::scalar_subquery::optimize_with_joins;
 use skewer_profiling::Level;
 use skewer_storage::{Snapshot, Storage, Transaction};
 
-use super::count_batch;
+use super::{correlation, count_batch};
 use crate::catalog::StatementCatalog;
 use crate::cluster::missing;
 use crate::error::Error;
@@ -199,16 +199,19 @@ impl Context {
         }
         let optimized = if workers.is_some() || self.record.recorder().level() == Level::Records {
             // Workers cannot evaluate a subquery first, and its rows are in the lineage.
-            optimize_with_joins(plan, &mut state)?
+            optimize_with_joins(plan, &mut state)
         } else {
-            state.optimize(plan)?
+            state.optimize(plan)
         };
+        let optimized = optimized.map_err(|error| correlation::explained(plan, error))?;
         let database = self.session.database_inner();
         missing::check(&optimized, self.catalog.snapshot(), |worker| {
             database.lost(worker)
         })?;
         self.record.reads(&self.catalog.touched().tables);
-        let operators = planning::plan_query(&optimized, &state, self.record.recorder()).await?;
+        let operators = planning::plan_query(&optimized, &state, self.record.recorder())
+            .await
+            .map_err(|error| correlation::explained(plan, error))?;
         if let Some(workers) = &workers {
             self.runs_on(workers, &operators);
         }
