@@ -248,8 +248,15 @@ async fn tpch(
             let count = results.variants.len();
             let mut walls = vec![0.0; count];
             let mut rows = None;
-            // Each comes first in turn: who does may have to fault in memory that the next finds.
-            for which in (0..count).map(|place| (place + round) % count) {
+            // Forwards and backwards by turns: who runs first in this process faults in memory that the
+            // next one there finds.
+            for which in (0..count).map(|place| {
+                if round % 2 == 0 {
+                    place
+                } else {
+                    count - 1 - place
+                }
+            }) {
                 let (given, took) = match which.checked_sub(1) {
                     None => timed(rows_of_skewer(embedded, &query)).await?,
                     Some(n) => timed(rows_of(&variants[n].context, &query)).await?,
