@@ -19,7 +19,7 @@ use skewer_exec::{
 
 use skewer_profiling::Recorder;
 
-use super::{LineageRewrite, TrackedPlan, TrackedRecord, hidden_column};
+use super::{Arguments, LineageRewrite, TrackedPlan, TrackedRecord, hidden_column};
 
 /// A recursive query whose recursive term is rewritten.
 #[derive(Debug)]
@@ -32,32 +32,29 @@ pub(super) struct Recursion {
 }
 
 impl Recursion {
-    /// The records of `plan` as arguments of a function, and what it does with them.
+    /// The records of `plan` as arguments of a function, and what it does with them: first those of the
+    /// iteration before.
     fn records(&mut self, plan: &TrackedPlan) -> Result<(Vec<Expr>, Vec<StateRecord>)> {
-        let schema = plan.plan.schema();
-        let (mut arguments, mut records) = (Vec::new(), Vec::new());
-        for record in &plan.records {
-            let origin = match &record.source {
-                Some(source) => {
-                    self.sources.push(source.clone());
-                    Origin::Source(self.sources.len() - 1)
-                }
-                None => Origin::Before,
-            };
-            let argument = arguments.len();
-            arguments.push(hidden_column(schema, &record.id)?);
-            let mut latency_arguments = Vec::new();
-            for latency in &record.latencies {
-                latency_arguments.push(arguments.len());
-                arguments.push(hidden_column(schema, latency)?);
-            }
+        let Arguments {
+            exprs,
+            captured,
+            carried,
+        } = plan.arguments()?;
+        let mut records: Vec<StateRecord> = Vec::with_capacity(captured.len() + carried.len());
+        records.extend(carried.into_iter().map(|input| StateRecord {
+            origin: Origin::Before,
+            argument: input.records,
+            latency_arguments: input.latencies,
+        }));
+        for input in captured {
+            self.sources.push(input.source);
             records.push(StateRecord {
-                origin,
-                argument,
-                latency_arguments,
+                origin: Origin::Source(self.sources.len() - 1),
+                argument: input.id_argument,
+                latency_arguments: input.latency_arguments,
             });
         }
-        Ok((arguments, records))
+        Ok((exprs, records))
     }
 
     /// The columns of a term and, as its state, what its rows are made of.
