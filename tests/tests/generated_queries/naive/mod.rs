@@ -179,6 +179,7 @@ impl Naive {
             Self::Window(_, sums) => sums.len(),
             Self::ByPlace(_, functions) => functions.len(),
             Self::Twice(input, ..) => input.windows(),
+            Self::Reached(.., Step::Framed) => 1,
             _ => 0,
         };
         own + inputs.iter().map(|input| input.windows()).sum::<usize>()
