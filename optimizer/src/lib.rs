@@ -20,6 +20,7 @@ pub mod lineage;
 mod plan_query;
 pub mod scalar_subquery;
 mod sound_properties;
+mod sound_pushdown;
 pub mod timed_node;
 
 pub use functional_dependencies::logical_rules;

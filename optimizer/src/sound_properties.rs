@@ -8,6 +8,7 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::ensure_requirements::EnsureRequirements;
+use datafusion::physical_optimizer::filter_pushdown::FilterPushdown;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_optimizer::output_requirements::OutputRequirements;
 use datafusion::physical_optimizer::sanity_checker::SanityCheckPlan;
@@ -16,17 +17,22 @@ use datafusion::physical_plan::union::UnionExec;
 use datafusion::physical_plan::{ExecutionPlan, displayable};
 use skewer_exec::sound_properties::{SoundPropertiesExec, claims_too_much, is_join};
 
+use crate::sound_pushdown::SoundPushdown;
+
 /// DataFusion's rules for physical plans, kept from concluding too much of the rows of GROUPING SETS,
-/// ROLLUP and CUBE, and of joins.
+/// ROLLUP and CUBE, and of joins, and from filtering by another column of the same name.
 pub fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let sorts = SoundRequirements(EnsureRequirements::new());
     let check = SoundPlan(SanityCheckPlan::new());
+    let pushdowns = [FilterPushdown::new, FilterPushdown::new_post_optimization];
     let mut rules = PhysicalOptimizer::new().rules;
     for rule in &mut rules {
         if rule.name() == sorts.0.name() {
             *rule = Arc::new(SoundRequirements(EnsureRequirements::new()));
         } else if rule.name() == check.0.name() {
             *rule = Arc::new(SoundPlan(SanityCheckPlan::new()));
+        } else if let Some(pushdown) = pushdowns.iter().find(|own| own().name() == rule.name()) {
+            *rule = Arc::new(SoundPushdown(pushdown()));
         }
     }
     rules.insert(0, Arc::new(SoundGroups));

@@ -16,9 +16,7 @@ use datafusion::physical_expr::expressions::{BinaryExpr, CaseExpr, Column};
 use datafusion::physical_expr::projection::ProjectionMapping;
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_plan::execution_plan::CardinalityEffect;
-use datafusion::physical_plan::filter_pushdown::{
-    ChildFilterDescription, FilterDescription, FilterPushdownPhase,
-};
+use datafusion::physical_plan::filter_pushdown::{FilterDescription, FilterPushdownPhase};
 use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
@@ -223,27 +221,15 @@ impl ExecutionPlan for TimedEvaluationExec {
         CardinalityEffect::Equal
     }
 
-    /// What a join learns of its other side reaches the scan, as without the profiler.
+    /// What a join learns of its other side reaches the scan, as without the profiler: input columns keep
+    /// their places.
     fn gather_filters_for_pushdown(
         &self,
         _: FilterPushdownPhase,
         parent_filters: Vec<Arc<dyn PhysicalExpr>>,
         _: &ConfigOptions,
     ) -> Result<FilterDescription> {
-        // Input columns keep their places, but of several with one name only the first is found.
-        let input = self.input.schema();
-        let places = input.fields().iter().enumerate();
-        let found = places.filter(|(place, field)| {
-            input
-                .index_of(field.name())
-                .is_ok_and(|first| first == *place)
-        });
-        let filters = ChildFilterDescription::from_child_with_allowed_indices(
-            &parent_filters,
-            found.map(|(place, _)| place).collect(),
-            &self.input,
-        )?;
-        Ok(FilterDescription::new().with_child(filters))
+        FilterDescription::from_children(parent_filters, &self.children())
     }
 
     fn apply_expressions(
