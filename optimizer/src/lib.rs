@@ -13,16 +13,13 @@
 
 pub mod costly;
 pub mod distribution;
-mod functional_dependencies;
 mod given_up;
 pub mod instrument;
 pub mod lineage;
 mod plan_query;
 pub mod scalar_subquery;
-mod sound_properties;
-mod sound_pushdown;
+mod sound;
 pub mod timed_node;
 
-pub use functional_dependencies::logical_rules;
 pub use plan_query::{plan_query, plan_query_on};
-pub use sound_properties::physical_rules;
+pub use sound::{logical_rules, physical_rules};

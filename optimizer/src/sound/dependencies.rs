@@ -1,38 +1,23 @@
-//! DataFusion's rules for logical plans, without what they conclude from columns that seem to determine
-//! others.
+//! Rules for logical plans, without what they conclude from columns that seem to determine others.
 //!
 //! Above `DISTINCT` and `GROUP BY` over joins, DataFusion 55.2 takes the keys of one side for keys of all
 //! rows. So it would leave out sort keys, and columns to group by, that are not determined by the others.
+//! Above `unnest` it takes the keys of rows for keys of the rows that their lists become. So it would
+//! leave out `DISTINCT`, and joins that give several rows for one.
 
 use std::sync::Arc;
 
-use datafusion::common::tree_node::Transformed;
+use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{FunctionalDependencies, Result, get_required_group_by_exprs_indices};
-use datafusion::logical_expr::logical_plan::{Aggregate, Projection};
+use datafusion::logical_expr::logical_plan::{Aggregate, Projection, Unnest};
 use datafusion::logical_expr::{Expr, LogicalPlan};
-use datafusion::optimizer::eliminate_duplicated_expr::EliminateDuplicatedExpr;
-use datafusion::optimizer::optimize_projections::OptimizeProjections;
-use datafusion::optimizer::{ApplyOrder, Optimizer, OptimizerConfig, OptimizerRule};
+use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 
-/// DataFusion's rules for logical plans, of which none loses sort keys or columns to group by.
-pub fn logical_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
-    let mut rules = Optimizer::new().rules;
-    for rule in &mut rules {
-        let guard = if rule.name() == EliminateDuplicatedExpr::new().name() {
-            keep_sort_keys
-        } else if rule.name() == OptimizeProjections::new().name() {
-            keep_groups
-        } else {
-            continue;
-        };
-        let inner = Arc::clone(rule);
-        *rule = Arc::new(Guarded { inner, guard });
-    }
-    rules
-}
+/// Tells what a rule is to make of a plan.
+pub type Decide = fn(LogicalPlan) -> Result<Guard>;
 
 /// What a rule is to make of a plan.
-enum Guard {
+pub enum Guard {
     /// Nothing.
     Leave(LogicalPlan),
     /// What it makes of this one, which returns the same.
@@ -41,9 +26,9 @@ enum Guard {
 
 /// A rule that is not shown from what it would draw a wrong conclusion.
 #[derive(Debug)]
-struct Guarded {
-    inner: Arc<dyn OptimizerRule + Send + Sync>,
-    guard: fn(LogicalPlan) -> Result<Guard>,
+pub struct Guarded {
+    pub inner: Arc<dyn OptimizerRule + Send + Sync>,
+    pub guard: Decide,
 }
 
 impl OptimizerRule for Guarded {
@@ -71,9 +56,9 @@ impl OptimizerRule for Guarded {
     }
 }
 
-/// For [`EliminateDuplicatedExpr`]: leaves sort keys alone where DataFusion thinks that columns
+/// For `EliminateDuplicatedExpr`: leaves sort keys alone where DataFusion thinks that columns
 /// determine others.
-fn keep_sort_keys(plan: LogicalPlan) -> Result<Guard> {
+pub fn keep_sort_keys(plan: LogicalPlan) -> Result<Guard> {
     Ok(match &plan {
         LogicalPlan::Sort(sort) if !sort.input.schema().functional_dependencies().is_empty() => {
             Guard::Leave(plan)
@@ -82,8 +67,8 @@ fn keep_sort_keys(plan: LogicalPlan) -> Result<Guard> {
     })
 }
 
-/// For [`OptimizeProjections`], which is not told what determines the columns that rows are grouped by.
-fn keep_groups(plan: LogicalPlan) -> Result<Guard> {
+/// For `OptimizeProjections`, which is not told what determines the columns that rows are grouped by.
+pub fn keep_groups(plan: LogicalPlan) -> Result<Guard> {
     let plan = plan.transform_up_with_subqueries(|node| match node {
         LogicalPlan::Aggregate(aggregate) if would_lose_groups(&aggregate) => {
             let plan = LogicalPlan::Aggregate(knowing_nothing(aggregate)?);
@@ -105,7 +90,7 @@ fn would_lose_groups(aggregate: &Aggregate) -> bool {
 }
 
 /// The same above a projection that makes nothing of its input but does not know what determines its
-/// columns. [`OptimizeProjections`] removes it.
+/// columns. `OptimizeProjections` removes it.
 fn knowing_nothing(aggregate: Aggregate) -> Result<Aggregate> {
     let schema = aggregate.input.schema().as_ref().clone();
     let columns = schema.columns().into_iter().map(Expr::Column).collect();
@@ -117,4 +102,46 @@ fn knowing_nothing(aggregate: Aggregate) -> Result<Aggregate> {
         aggregate.aggr_expr,
         aggregate.schema,
     )
+}
+
+/// For `ReplaceDistinctWithAggregate`, which leaves out `DISTINCT` of rows that seem to be unique.
+pub fn keep_distinct(plan: LogicalPlan) -> Result<Guard> {
+    match plan {
+        LogicalPlan::Distinct(_) => forget_unnested(plan),
+        other => Ok(Guard::Leave(other)),
+    }
+}
+
+/// For `EliminateJoin`, which leaves out joins that seem to give a row once at most.
+pub fn keep_joins(plan: LogicalPlan) -> Result<Guard> {
+    forget_unnested(plan)
+}
+
+/// The same plan, in which nothing is unique because it was so before `unnest`.
+fn forget_unnested(plan: LogicalPlan) -> Result<Guard> {
+    let mut unnests = false;
+    plan.apply_with_subqueries(|node| {
+        unnests |= matches!(node, LogicalPlan::Unnest(_));
+        Ok(match unnests {
+            true => TreeNodeRecursion::Stop,
+            false => TreeNodeRecursion::Continue,
+        })
+    })?;
+    if !unnests {
+        return Ok(Guard::Rewrite(plan));
+    }
+    let plan = plan.transform_up_with_subqueries(|node| {
+        Ok(Transformed::yes(match node {
+            LogicalPlan::Unnest(unnest) => {
+                let schema = unnest.schema.as_ref().clone();
+                let schema = schema.with_functional_dependencies(FunctionalDependencies::empty())?;
+                LogicalPlan::Unnest(Unnest {
+                    schema: Arc::new(schema),
+                    ..unnest
+                })
+            }
+            other => other.recompute_schema()?,
+        }))
+    })?;
+    Ok(Guard::Rewrite(plan.data))
 }

@@ -1,5 +1,5 @@
-//! DataFusion's rules for physical plans, without what they conclude wrongly: see
-//! [`SoundPropertiesExec`].
+//! Rules for physical plans, without what they conclude wrongly of the order and the constants of rows:
+//! see [`SoundPropertiesExec`].
 
 use std::sync::Arc;
 
@@ -8,8 +8,6 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::ensure_requirements::EnsureRequirements;
-use datafusion::physical_optimizer::filter_pushdown::FilterPushdown;
-use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_optimizer::output_requirements::OutputRequirements;
 use datafusion::physical_optimizer::sanity_checker::SanityCheckPlan;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateInputMode};
@@ -17,31 +15,9 @@ use datafusion::physical_plan::union::UnionExec;
 use datafusion::physical_plan::{ExecutionPlan, displayable};
 use skewer_exec::sound_properties::{SoundPropertiesExec, claims_too_much, is_join};
 
-use crate::sound_pushdown::SoundPushdown;
-
-/// DataFusion's rules for physical plans, kept from concluding too much of the rows of GROUPING SETS,
-/// ROLLUP and CUBE, and of joins, and from filtering by another column of the same name.
-pub fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
-    let sorts = SoundRequirements(EnsureRequirements::new());
-    let check = SoundPlan(SanityCheckPlan::new());
-    let pushdowns = [FilterPushdown::new, FilterPushdown::new_post_optimization];
-    let mut rules = PhysicalOptimizer::new().rules;
-    for rule in &mut rules {
-        if rule.name() == sorts.0.name() {
-            *rule = Arc::new(SoundRequirements(EnsureRequirements::new()));
-        } else if rule.name() == check.0.name() {
-            *rule = Arc::new(SoundPlan(SanityCheckPlan::new()));
-        } else if let Some(pushdown) = pushdowns.iter().find(|own| own().name() == rule.name()) {
-            *rule = Arc::new(SoundPushdown(pushdown()));
-        }
-    }
-    rules.insert(0, Arc::new(SoundGroups));
-    rules
-}
-
 /// Puts a [`SoundPropertiesExec`] on top of aggregates over several sets of keys.
 #[derive(Debug)]
-struct SoundGroups;
+pub struct SoundGroups;
 
 impl PhysicalOptimizerRule for SoundGroups {
     fn optimize(
@@ -72,7 +48,7 @@ impl PhysicalOptimizerRule for SoundGroups {
 /// again with a [`SoundPropertiesExec`] on top of joins where its conclusions may be wrong. What is
 /// wrong shows only in a plan that has its sorts: so it is run first, and most plans stay as they are.
 #[derive(Debug)]
-struct SoundRequirements(EnsureRequirements);
+pub struct SoundRequirements(pub EnsureRequirements);
 
 impl PhysicalOptimizerRule for SoundRequirements {
     fn optimize(
@@ -104,7 +80,7 @@ impl PhysicalOptimizerRule for SoundRequirements {
 /// can no more be seen, because rules have changed what shows it: equal columns, and constants, that came
 /// from below. Such plans get their sorts again, of the rows of joins and unions, so that it is seen.
 #[derive(Debug)]
-struct SoundPlan(SanityCheckPlan);
+pub struct SoundPlan(pub SanityCheckPlan);
 
 impl PhysicalOptimizerRule for SoundPlan {
     fn optimize(

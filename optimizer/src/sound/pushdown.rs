@@ -23,7 +23,7 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Pla
 /// another column holds (apache/datafusion issues 21246, 25262 and 25296). A filter on such a column
 /// stays where it is.
 #[derive(Debug)]
-pub(crate) struct SoundPushdown(pub FilterPushdown);
+pub struct SoundPushdown(pub FilterPushdown);
 
 impl PhysicalOptimizerRule for SoundPushdown {
     fn optimize(

@@ -1,0 +1,72 @@
+//! DataFusion's rules, without what they conclude wrongly.
+//!
+//! * [`dependencies`]: of columns that seem to determine others
+//! * [`properties`]: of the order and the constants of rows
+//! * [`pushdown`]: of columns with the same name
+//! * [`join_filters`]: of columns that are never NULL
+
+mod dependencies;
+mod join_filters;
+mod properties;
+mod pushdown;
+
+use std::sync::Arc;
+
+use datafusion::optimizer::eliminate_duplicated_expr::EliminateDuplicatedExpr;
+use datafusion::optimizer::eliminate_join::EliminateJoin;
+use datafusion::optimizer::optimize_projections::OptimizeProjections;
+use datafusion::optimizer::replace_distinct_aggregate::ReplaceDistinctWithAggregate;
+use datafusion::optimizer::{Optimizer, OptimizerRule};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::ensure_requirements::EnsureRequirements;
+use datafusion::physical_optimizer::filter_pushdown::FilterPushdown;
+use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
+use datafusion::physical_optimizer::sanity_checker::SanityCheckPlan;
+
+use dependencies::{Decide, Guarded, keep_distinct, keep_groups, keep_joins, keep_sort_keys};
+use join_filters::SoundJoinFilters;
+use properties::{SoundGroups, SoundPlan, SoundRequirements};
+use pushdown::SoundPushdown;
+
+/// DataFusion's rules for logical plans, of which none loses sort keys, columns to group by, or what keeps
+/// apart or repeats the rows of `unnest`.
+pub fn logical_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
+    let guards: [(&dyn OptimizerRule, Decide); 4] = [
+        (&EliminateDuplicatedExpr::new(), keep_sort_keys),
+        (&OptimizeProjections::new(), keep_groups),
+        (&ReplaceDistinctWithAggregate::new(), keep_distinct),
+        (&EliminateJoin::new(), keep_joins),
+    ];
+    let mut rules = Optimizer::new().rules;
+    for rule in &mut rules {
+        if let Some((_, guard)) = guards.iter().find(|(own, _)| own.name() == rule.name()) {
+            let inner = Arc::clone(rule);
+            *rule = Arc::new(Guarded {
+                inner,
+                guard: *guard,
+            });
+        }
+    }
+    rules
+}
+
+/// DataFusion's rules for physical plans, kept from concluding too much of the rows of GROUPING SETS,
+/// ROLLUP and CUBE, and of joins, and from filtering by another column of the same name.
+pub fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+    let sorts = SoundRequirements(EnsureRequirements::new());
+    let check = SoundPlan(SanityCheckPlan::new());
+    let pushdowns = [FilterPushdown::new, FilterPushdown::new_post_optimization];
+    let mut rules = PhysicalOptimizer::new().rules;
+    for rule in &mut rules {
+        if rule.name() == sorts.0.name() {
+            *rule = Arc::new(SoundRequirements(EnsureRequirements::new()));
+        } else if rule.name() == check.0.name() {
+            *rule = Arc::new(SoundPlan(SanityCheckPlan::new()));
+        } else if let Some(pushdown) = pushdowns.iter().find(|own| own().name() == rule.name()) {
+            *rule = Arc::new(SoundPushdown(pushdown()));
+        }
+    }
+    rules.insert(0, Arc::new(SoundGroups));
+    rules.insert(0, Arc::new(SoundJoinFilters));
+    rules
+}
