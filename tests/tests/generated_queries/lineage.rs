@@ -11,7 +11,7 @@ use crate::cases::{cases, run, session, session_of_filtering_scans, session_of_o
 use crate::naive::{Base, Naive, Tables, VIEW, Value, in_order};
 
 /// Tiny tables `t(a, b)` and `u(a, b)` of several segments, and what is in them.
-async fn tiny_tables(database: &Database) -> Tables {
+pub async fn tiny_tables(database: &Database) -> Tables {
     let session = database.session();
     let mut tables = Tables::new();
     for (number, table) in ["t", "u"].into_iter().enumerate() {
@@ -55,7 +55,7 @@ fn table(log_name: &str) -> &'static str {
 
 /// The lineage of each result row that has one, by its number, followed edge by edge through the
 /// log.
-async fn logged_lineage(session: &Session, query_id: i64) -> BTreeMap<usize, BTreeSet<Base>> {
+pub async fn logged_lineage(session: &Session, query_id: i64) -> BTreeMap<usize, BTreeSet<Base>> {
     let fields = |line: &str| line.split('|').map(str::to_owned).collect::<Vec<_>>();
     let sql = format!(
         "SELECT operator_id, output_id, input_operator_id, input_id, table_name \
@@ -301,14 +301,14 @@ async fn agrees_with_the_naive_evaluator(database: &Database) {
     );
 }
 
-fn as_line(values: &[Value]) -> String {
+pub fn as_line(values: &[Value]) -> String {
     let text = |value: &Value| value.map_or("NULL".to_owned(), |number| number.to_string());
     values.iter().map(text).collect::<Vec<_>>().join("|")
 }
 
 /// An aggregate of which only is used that it has one row is not computed, nor is an outer join of
 /// which nothing is used, nor a window function that nobody asks for.
-async fn is_simplified(session: &Session, query_id: i64, naive: &Naive) -> bool {
+pub async fn is_simplified(session: &Session, query_id: i64, naive: &Naive) -> bool {
     let sql = format!(
         "SELECT count(*) FILTER (WHERE name = 'PlaceholderRowExec') > 0 \
            OR count(*) FILTER (WHERE name LIKE '%Join%') < {} \

@@ -9,8 +9,10 @@
 //! - [`frames`]: window frames of these
 //! - [`naive`]: queries that a naive evaluator understands, and the evaluator
 //! - [`lineage`]: their lineage is what it says
+//! - [`closure`]: so is that of recursive queries that return a row once
 
 mod cases;
+mod closure;
 mod frames;
 mod generator;
 mod lineage;
