@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int64Array, new_null_array};
-use datafusion::arrow::buffer::{BooleanBuffer, NullBuffer};
+use datafusion::arrow::buffer::NullBuffer;
 use datafusion::arrow::datatypes::{DataType, Int64Type};
 use datafusion::common::{Result, internal_err};
 use datafusion::logical_expr::{
@@ -72,8 +72,8 @@ impl ScalarUDFImpl for SampledRowId {
             let started = Instant::now();
             let ids = ids.as_primitive::<Int64Type>();
             let numbers = ids.values();
-            let traced = BooleanBuffer::collect_bool(ids.len(), |row| choice.traces(numbers[row]));
-            let traced = NullBuffer::union(Some(&NullBuffer::new(traced)), ids.nulls());
+            let traced = NullBuffer::new(choice.traced(numbers));
+            let traced = NullBuffer::union(Some(&traced), ids.nulls());
             let sampled = Int64Array::new(numbers.clone(), traced);
             self.recorder.overhead(started.elapsed());
             Arc::new(sampled)

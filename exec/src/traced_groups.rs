@@ -3,7 +3,7 @@
 use datafusion::arrow::array::{Array, Int64Array};
 use datafusion::arrow::buffer::NullBuffer;
 use skewer_profiling::Sampling;
-use skewer_profiling::sampling::{Choice, mixed};
+use skewer_profiling::sampling::Choice;
 
 use crate::capture::Groups;
 
@@ -73,16 +73,11 @@ impl TracedGroups {
             let number = chosen_by(row);
             let known = &mut self.least[groups.of(row)];
             if number < *known {
-                let first = !choice.traces_mixed(*known) && choice.traces_mixed(number);
+                let first = !choice.admits(*known) && choice.admits(number);
                 self.traced += usize::from(first);
                 *known = number;
             }
         }
-    }
-
-    /// By which number the record of a base table was chosen.
-    pub(crate) fn number_of(id: i64) -> u64 {
-        mixed(id as u64)
     }
 
     /// After a batch of `rows`: lets the rate fall if grouping makes nearly all of many groups traced.
@@ -136,11 +131,13 @@ impl TracedGroups {
 }
 
 fn is_traced(choice: Choice, least: u64) -> bool {
-    least != NONE && choice.traces_mixed(least)
+    least != NONE && choice.admits(least)
 }
 
 #[cfg(test)]
 mod tests {
+    use skewer_profiling::sampling::number_of;
+
     use super::*;
 
     /// Rows of `groups` groups come in turn, `each` of every group. Gives the rate in the end and
@@ -154,7 +151,7 @@ mod tests {
             let choice = sampling.choice();
             let ids = (0..groups).map(|group| (turn * groups + group) as i64);
             let ids: Int64Array = ids.map(|id| choice.traces(id).then_some(id)).collect();
-            let number = |row| TracedGroups::number_of(ids.value(row));
+            let number = |row| number_of(ids.value(row));
             traced.add(Groups::Listed(&of_rows), &ids, number);
             traced.look(groups, &sampling);
         }
@@ -183,9 +180,7 @@ mod tests {
         let mut traced = TracedGroups::new(&budget).unwrap();
         traced.resize(2_000);
         let ids = Int64Array::from_iter_values(0..2_000);
-        traced.add(Groups::Each, &ids, |row| {
-            TracedGroups::number_of(row as i64)
-        });
+        traced.add(Groups::Each, &ids, |row| number_of(row as i64));
         traced.look(20_000, &budget);
         assert_eq!(budget.rate(), 1.0);
         let (rate, share) = grouped(0.1, 10_000, 10);
@@ -201,7 +196,7 @@ mod tests {
             .map(|id| sampling.choice().traces(id).then_some(id))
             .collect();
         traced.resize(1_000);
-        let number = |row| TracedGroups::number_of(ids.value(row));
+        let number = |row| number_of(ids.value(row));
         traced.add(Groups::Each, &ids, number);
         sampling.fall_from(sampling.choice());
         let taken = traced.take(1_000, &sampling);

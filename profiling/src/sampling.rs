@@ -1,28 +1,49 @@
 //! Which base records are traced, and how that share falls when tracing costs too much, or when
 //! grouping would have nearly every group traced.
 //!
-//! A record is traced if the hash of its row id is below a threshold: the choice depends on the id
-//! alone, so every run and every worker traces the same records, and the records of a lower rate
-//! are among those of a higher one. That is why the rate may fall while a query runs: in the end,
-//! what the last threshold admits has been traced from the first row on.
+//! A record is traced if a number made of its row id, [`number_of`], is below a threshold: the choice
+//! depends on the id alone, so every run and every worker traces the same records, and the records of
+//! a lower rate are among those of a higher one. That is why the rate may fall while a query runs: in
+//! the end, what the last threshold admits has been traced from the first row on.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use datafusion::arrow::array::{ArrayRef, AsArray, BooleanArray};
+use datafusion::arrow::buffer::BooleanBuffer;
 use datafusion::arrow::datatypes::{DataType, Float64Type, Int64Type};
 use datafusion::common::internal_err;
 use datafusion::logical_expr::{ColumnarValue, ScalarUDF, Volatility, create_udf};
 use thread_local::ThreadLocal;
 
-/// A number for a row id that says nothing of it: the finalizer of SplitMix64 (Steele, Lea and
-/// Flood, OOPSLA 2014). It is asked for every row, where a hasher's set-up would be most of the cost.
+/// A number that says nothing of the one it is made of: the finalizer of SplitMix64 (Steele, Lea and
+/// Flood, OOPSLA 2014).
 pub fn mixed(number: u64) -> u64 {
     let mut bits = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     bits ^ (bits >> 31)
+}
+
+/// So many row ids share a random number: a word of a bitmap.
+const BLOCK_BITS: u32 = 6;
+const BLOCK: i64 = 1 << BLOCK_BITS;
+/// Where the place in a block is in a number: in its highest bits.
+const PLACE_SHIFT: u32 = u64::BITS - BLOCK_BITS;
+/// Row ids that follow each other are this far apart among the places of their block …
+const STRIDE: u64 = 37;
+/// … and places that follow each other this far among its row ids: modulo 64 their product is 1.
+const INVERSE: u64 = 45;
+
+/// The number by which the record of row `id` is chosen.
+///
+/// Each block of 64 ids has a random number and spreads its ids evenly over all numbers from there on:
+/// of each block the share of the rate is traced, rounded up or down at random (systematic sampling in
+/// strata; Cochran, *Sampling Techniques*, chapter 8). So a whole block is decided at once.
+pub fn number_of(id: i64) -> u64 {
+    let place = ((id & (BLOCK - 1)) as u64).wrapping_mul(STRIDE);
+    mixed((id >> BLOCK_BITS) as u64).wrapping_add(place << PLACE_SHIFT)
 }
 
 /// Spending below this is not compared with a budget: planning has taken longer.
@@ -197,12 +218,56 @@ impl Choice {
 
     /// Whether record `id` is traced.
     pub fn traces(self, id: i64) -> bool {
-        self.is_all() || self.traces_mixed(mixed(id as u64))
+        self.is_all() || self.admits(number_of(id))
     }
 
-    /// Whether a record is traced whose [`mixed`] id is `mixed`.
-    pub fn traces_mixed(self, mixed: u64) -> bool {
-        mixed < self.threshold
+    /// Whether a record is traced whose number is `number`.
+    pub fn admits(self, number: u64) -> bool {
+        number < self.threshold
+    }
+
+    /// Which of `ids` are traced. Quick where they follow each other, as in a table's segments.
+    pub fn traced(self, ids: &[i64]) -> BooleanBuffer {
+        let word = |ids: &[i64]| {
+            let first = ids[0];
+            let expected = (0..).map(|place| first.wrapping_add(place));
+            // Without a way out in between this is done for several ids at once.
+            let differences = ids.iter().zip(expected).map(|(id, expected)| id ^ expected);
+            match differences.fold(0, |all, difference| all | difference) {
+                0 => self.traced_from(first),
+                _ => ids
+                    .iter()
+                    .rfold(0, |word, id| word << 1 | u64::from(self.traces(*id))),
+            }
+        };
+        let words: Vec<u64> = match self.is_all() {
+            true => vec![u64::MAX; ids.len().div_ceil(BLOCK as usize)],
+            false => ids.chunks(BLOCK as usize).map(word).collect(),
+        };
+        BooleanBuffer::new(words.into(), 0, ids.len())
+    }
+
+    /// Which of the 64 records from `first` on are traced, the first in the lowest bit.
+    fn traced_from(self, first: i64) -> u64 {
+        let (block, passed) = (first >> BLOCK_BITS, first & (BLOCK - 1));
+        let word = self.traced_in(block) >> passed;
+        match passed {
+            0 => word,
+            _ => word | self.traced_in(block.wrapping_add(1)) << (BLOCK - passed),
+        }
+    }
+
+    /// Which records of a block are traced.
+    fn traced_in(self, block: i64) -> u64 {
+        let below = |number: u64| number & ((1 << PLACE_SHIFT) - 1);
+        let number = mixed(block as u64);
+        let first = number >> PLACE_SHIFT;
+        let rest = u64::from(below(number) < below(self.threshold));
+        let traced = (self.threshold >> PLACE_SHIFT) + rest;
+        (0..traced).fold(0, |word, place: u64| {
+            let id = place.wrapping_sub(first).wrapping_mul(INVERSE);
+            word | 1 << (id % BLOCK as u64)
+        })
     }
 }
 
@@ -223,6 +288,34 @@ mod tests {
         let (small, large) = (Choice::of_rate(0.1), Choice::of_rate(0.2));
         assert!((0..10_000).all(|id| !small.traces(id) || large.traces(id)));
         assert!((0..10_000).all(|id| Choice::of_rate(1.0).traces(id)));
+    }
+
+    #[test]
+    fn many_records_are_chosen_as_each_of_them() {
+        let runs =
+            [-130, -64, -1, 0, 1, 63, 64, 1_000, i64::MAX - 200].map(|first| first..first + 150);
+        let mut several: Vec<Vec<i64>> = runs.map(Iterator::collect).into();
+        several.push((0..1_000).map(|id| id * 7919 % 1_013).collect());
+        several.push((0..100).chain(101..300).collect());
+        several.push(vec![]);
+        for rate in [0.0, 1e-9, 0.001, 0.015, 0.016, 0.3, 0.99, 1.0] {
+            let choice = Choice::of_rate(rate);
+            for ids in &several {
+                let each: Vec<bool> = ids.iter().map(|id| choice.traces(*id)).collect();
+                let traced: Vec<bool> = choice.traced(ids).iter().collect();
+                assert_eq!(traced, each, "{rate} of {ids:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn records_at_any_distance_are_traced_as_often() {
+        let choice = Choice::of_rate(0.01);
+        for distance in [2, 7, 10, 64, 100, 1_000, 4_096] {
+            let traced = (0..50_000).filter(|row| choice.traces(row * distance));
+            let share = traced.count() as f64 / 50_000.0;
+            assert!((share - 0.01).abs() < 0.003, "{distance}: {share}");
+        }
     }
 
     #[test]

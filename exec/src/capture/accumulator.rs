@@ -9,6 +9,7 @@ use datafusion::arrow::array::{Array, ArrayRef, BooleanArray, Int64Array};
 use datafusion::arrow::buffer::NullBuffer;
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
+use skewer_profiling::sampling::number_of;
 use skewer_profiling::{Ids, Latencies, LineageChunk, Operator};
 
 use super::Capture;
@@ -95,7 +96,7 @@ impl GroupedCapture {
         };
         match source {
             RecordSource::Scan(_) => {
-                traced.add(groups, ids, |row| TracedGroups::number_of(ids.value(row)));
+                traced.add(groups, ids, |row| number_of(ids.value(row)));
             }
             _ => traced.add(groups, ids, |_| 0),
         }

@@ -1,12 +1,13 @@
 //! Aggregates in the rewrite, whose groups are records.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, DFSchemaRef, Result};
 use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::logical_plan::Aggregate;
-use datafusion::logical_expr::{AggregateUDF, Expr, LogicalPlan};
+use datafusion::logical_expr::{AggregateUDF, Expr, ExprSchemable, LogicalPlan};
 use skewer_exec::{AggregateSource, CarriedLatency, LineageCapture, RecordSource};
 
 use super::{Arguments, LineageRewrite, TrackedPlan, TrackedRecord, unaliased};
@@ -21,7 +22,10 @@ impl LineageRewrite {
             ));
         }
         let (input, group_expr, aggr_expr) = self.hoist_arguments(input, aggregate)?;
-        self.captured(input, group_expr, aggr_expr)
+        // The types of many functions take longer to find than the rest of the rewrite.
+        let is_same = group_expr == aggregate.group_expr && aggr_expr == aggregate.aggr_expr;
+        let schema = is_same.then_some(&aggregate.schema);
+        self.captured_as(input, group_expr, aggr_expr, schema)
     }
 
     /// An aggregate whose groups are records, made of those of `input`.
@@ -29,19 +33,40 @@ impl LineageRewrite {
         &mut self,
         input: TrackedPlan,
         group_expr: Vec<Expr>,
+        aggr_expr: Vec<Expr>,
+    ) -> Result<TrackedPlan> {
+        self.captured_as(input, group_expr, aggr_expr, None)
+    }
+
+    /// The same, with the columns of `schema`, if that is known, besides its own.
+    fn captured_as(
+        &mut self,
+        input: TrackedPlan,
+        group_expr: Vec<Expr>,
         mut aggr_expr: Vec<Expr>,
+        schema: Option<&DFSchemaRef>,
     ) -> Result<TrackedPlan> {
         let (function, arguments, source) = self.capture(&input)?;
         let capture =
             AggregateFunction::new_udf(Arc::new(function), arguments, false, None, vec![], None);
         let id = self.name("id");
-        aggr_expr.push(Expr::AggregateFunction(capture).alias(&id));
+        let capture = Expr::AggregateFunction(capture).alias(&id);
+        let input = Arc::new(input.plan);
+        let schema = match schema {
+            Some(schema) => {
+                let own = capture.to_field(input.schema())?;
+                let own = DFSchema::new_with_metadata(vec![own], HashMap::new())?;
+                Some(Arc::new(schema.join(&own)?))
+            }
+            None => None,
+        };
+        aggr_expr.push(capture);
+        let aggregate = match schema {
+            Some(schema) => Aggregate::try_new_with_schema(input, group_expr, aggr_expr, schema)?,
+            None => Aggregate::try_new(input, group_expr, aggr_expr)?,
+        };
         Ok(TrackedPlan {
-            plan: LogicalPlan::Aggregate(Aggregate::try_new(
-                Arc::new(input.plan),
-                group_expr,
-                aggr_expr,
-            )?),
+            plan: LogicalPlan::Aggregate(aggregate),
             records: vec![TrackedRecord {
                 source,
                 id,
