@@ -402,7 +402,10 @@ impl Database {
         match task.await {
             Ok(result) => result,
             Err(error) if error.is_cancelled() => Err(Error::Cancelled),
-            Err(error) => Err(Error::Internal(error.to_string())),
+            Err(error) => Err(match error.try_into_panic() {
+                Ok(panic) => Error::panicked(panic.as_ref()),
+                Err(error) => Error::Internal(error.to_string()),
+            }),
         }
     }
 }

@@ -251,6 +251,11 @@ fn file_and_line(path: &str, line: Option<u64>) -> String {
 }
 
 impl Error {
+    /// An operator, or a function that one calls, has panicked.
+    pub(crate) fn panicked(panic: &(dyn std::any::Any + Send)) -> Self {
+        Self::Internal(format!("panic: {}", skewer_net::panic_text(panic)))
+    }
+
     /// Carries this error through DataFusion, to come out of [`Error::from`] unchanged.
     pub(crate) fn into_datafusion(self) -> DataFusionError {
         DataFusionError::External(Box::new(self))

@@ -1,15 +1,16 @@
 //! The result of a statement, as it comes.
 
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::task::Poll;
+use std::task::{Poll, ready};
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::{EmptyRecordBatchStream, SendableRecordBatchStream};
-use futures::{Stream, StreamExt};
+use futures::{FutureExt, Stream, StreamExt};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
@@ -63,11 +64,20 @@ enum Source {
     Ready(Option<RecordBatch>),
     /// A query that runs.
     Running {
-        batches: mpsc::Receiver<Result<RecordBatch, Error>>,
+        batches: mpsc::Receiver<Result<Part, Error>>,
+        /// The result has come to its end, or to an error.
+        ended: bool,
         task: AbortHandle,
         /// The query runs on the threads of its database, which live as long as this.
         _session: Session,
     },
+}
+
+/// What the task of a query hands over. A task that breaks off has not said that it is at its end.
+#[derive(Debug)]
+enum Part {
+    Batch(RecordBatch),
+    End,
 }
 
 impl QueryStream {
@@ -155,6 +165,7 @@ impl QueryStream {
             progress,
             source: Source::Running {
                 batches,
+                ended: false,
                 task: task.abort_handle(),
                 _session: session,
             },
@@ -218,28 +229,13 @@ impl Running {
     }
 }
 
-/// Hands over batches until the end, an error, or a reader that is gone.
-async fn drive(mut running: Running, sender: mpsc::Sender<Result<RecordBatch, Error>>) {
-    let outcome = loop {
-        match running.stream.next().await {
-            Some(Ok(batch)) => {
-                let rows = batch.num_rows() as u64;
-                running.again = None;
-                running.record.add_rows(rows);
-                running.progress.add_rows(rows);
-                if sender.send(Ok(batch)).await.is_err() {
-                    break Err(Error::Cancelled);
-                }
-            }
-            Some(Err(error)) => {
-                let error = running.catalog.diagnose(error.into()).await;
-                match running.run_again(error).await {
-                    Ok(()) => {}
-                    Err(error) => break Err(error),
-                }
-            }
-            None => break Ok(()),
-        }
+/// Hands over the result, and records how it ends.
+async fn drive(mut running: Running, sender: mpsc::Sender<Result<Part, Error>>) {
+    let outcome = AssertUnwindSafe(hand_over(&mut running, &sender));
+    let outcome = match outcome.catch_unwind().await {
+        Ok(outcome) => outcome,
+        // Of an operator, in whatever task it was.
+        Err(panic) => Err(Error::panicked(panic.as_ref())),
     };
     let Running {
         stream,
@@ -254,9 +250,32 @@ async fn drive(mut running: Running, sender: mpsc::Sender<Result<RecordBatch, Er
     progress.finish();
     drop(catalog);
     record.finish(outcome.as_ref().copied()).await;
-    if let Err(error) = outcome {
-        // Nobody listens to a cancelled query.
-        let _ = sender.send(Err(error)).await;
+    // Nobody listens to a cancelled query.
+    let _ = sender.send(outcome.map(|()| Part::End)).await;
+}
+
+/// Hands over batches until the end, an error, or a reader that is gone.
+async fn hand_over(
+    running: &mut Running,
+    sender: &mpsc::Sender<Result<Part, Error>>,
+) -> Result<(), Error> {
+    loop {
+        match running.stream.next().await {
+            Some(Ok(batch)) => {
+                let rows = batch.num_rows() as u64;
+                running.again = None;
+                running.record.add_rows(rows);
+                running.progress.add_rows(rows);
+                if sender.send(Ok(Part::Batch(batch))).await.is_err() {
+                    return Err(Error::Cancelled);
+                }
+            }
+            Some(Err(error)) => {
+                let error = running.catalog.diagnose(error.into()).await;
+                running.run_again(error).await?;
+            }
+            None => return Ok(()),
+        }
     }
 }
 
@@ -267,10 +286,21 @@ impl Stream for QueryStream {
         mut self: Pin<&mut Self>,
         cx: &mut std::task::Context<'_>,
     ) -> Poll<Option<Self::Item>> {
-        match &mut self.source {
-            Source::Ready(batch) => Poll::Ready(batch.take().map(Ok)),
-            Source::Running { batches, .. } => batches.poll_recv(cx),
-        }
+        let (batches, ended) = match &mut self.source {
+            Source::Ready(batch) => return Poll::Ready(batch.take().map(Ok)),
+            Source::Running { ended: true, .. } => return Poll::Ready(None),
+            Source::Running { batches, ended, .. } => (batches, ended),
+        };
+        let part = ready!(batches.poll_recv(cx)).unwrap_or_else(|| {
+            let broken = "the query broke off before its end".to_owned();
+            Err(Error::Internal(broken))
+        });
+        *ended = !matches!(part, Ok(Part::Batch(_)));
+        Poll::Ready(match part {
+            Ok(Part::Batch(batch)) => Some(Ok(batch)),
+            Ok(Part::End) => None,
+            Err(error) => Some(Err(error)),
+        })
     }
 }
 

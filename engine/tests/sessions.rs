@@ -194,6 +194,59 @@ async fn a_row_function_that_fails_fails_its_statement_only() {
 }
 
 #[tokio::test]
+async fn a_panic_fails_its_statement_only_and_no_result_ends_early() {
+    for builder in [Database::builder(), Database::builder().workers(2)] {
+        let db = builder.worker_threads(2).build().unwrap();
+        let session = db.session();
+        session.register_row_udf(
+            "breaks_at",
+            vec![DataType::Int64, DataType::Int64],
+            DataType::Int64,
+            Volatility::Immutable,
+            |args| match args {
+                [
+                    ScalarValue::Int64(Some(at)),
+                    ScalarValue::Int64(Some(value)),
+                ] => {
+                    assert!(at != value, "broken at {at}");
+                    Ok(ScalarValue::from(*value))
+                }
+                other => unreachable!("{other:?}"),
+            },
+        );
+        rows(
+            &session,
+            "CREATE TABLE t AS SELECT value AS a FROM generate_series(1, 30000)",
+        )
+        .await;
+        for level in ["off", "counters", "calls", "records"] {
+            rows(&session, &format!("SET profile.level = '{level}'")).await;
+            for sql in [
+                // In the task that hands over rows, in tasks below it, after the first rows, while
+                // it is planned.
+                "SELECT breaks_at(29000, a) FROM t",
+                "SELECT breaks_at(29000, a) FROM t ORDER BY 1",
+                "SELECT breaks_at(29000, a) % 7 AS k, count(*) FROM t GROUP BY k",
+                "SELECT a FROM t UNION ALL SELECT breaks_at(29000, a) FROM t",
+                "SELECT breaks_at(29000, 29000)",
+                "INSERT INTO t SELECT breaks_at(29000, a) FROM t",
+            ] {
+                let outcome = match session.sql(sql).await {
+                    Ok(stream) => stream.collect().await,
+                    Err(error) => Err(error),
+                };
+                let error = outcome.expect_err(sql).to_string();
+                assert!(error.contains("broken at 29000"), "{level}, {sql}: {error}");
+                assert_eq!(number(&session, "SELECT count(*) FROM t").await, 30_000);
+            }
+        }
+        let failed = "SELECT count(*) FROM sys.queries \
+                      WHERE status = 'failed' AND error LIKE '%broken at 29000%'";
+        assert!(number(&session, failed).await > 6);
+    }
+}
+
+#[tokio::test]
 async fn small_inserts_are_merged_in_the_background_and_keep_their_ids() {
     let dir = tempfile::tempdir().unwrap();
     let db = Database::open(dir.path().join("db")).unwrap();

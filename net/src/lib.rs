@@ -54,7 +54,7 @@ pub mod frame;
 pub mod identity;
 pub mod transport;
 
-pub use error::NetError;
+pub use error::{NetError, panic_text};
 pub use frame::{FailureClass, LostWorker, RemoteFailure};
 pub use transport::{
     CallHandler, Lifeline, Lifelines, NetOptions, Node, PeerAddress, QuicResolver, RunningTask,

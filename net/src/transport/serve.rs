@@ -20,7 +20,7 @@ use super::peers::Peer;
 use super::services::Services;
 use super::stream::{Inbound, Outbound, SendError, Unwanted, Whose};
 use super::task_end::{RunningTask, TaskEnd};
-use crate::error::NetError;
+use crate::error::{NetError, panic_text};
 use crate::frame::body::{Reader, Writer};
 use crate::frame::{
     BatchEncoder, FrameError, FrameKind, RemoteFailure, Request, codec, coordinator, encode,
@@ -391,11 +391,7 @@ async fn start(
 }
 
 fn panicked<T>(panic: Box<dyn std::any::Any + Send>) -> Result<T> {
-    let text = match (panic.downcast_ref::<String>(), panic.downcast_ref::<&str>()) {
-        (Some(text), _) => text.as_str(),
-        (_, Some(text)) => text,
-        _ => "of unknown cause",
-    };
+    let text = panic_text(panic.as_ref());
     Err(internal_datafusion_err!("panic: {text}"))
 }
 

@@ -1,5 +1,6 @@
 //! Conditions of sort-merge joins.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{Field, Schema};
@@ -7,9 +8,12 @@ use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::projection_pushdown::ProjectionPushdown;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::SortMergeJoinExec;
 use datafusion::physical_plan::joins::utils::JoinFilter;
+
+use super::guard::optimize_guarded;
 
 /// Lets the conditions of sort-merge joins see NULL in every column.
 ///
@@ -48,6 +52,33 @@ impl PhysicalOptimizerRule for SoundJoinFilters {
 
     fn name(&self) -> &str {
         "sound_join_filters"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+/// DataFusion's rule that pushes projections down, which in DataFusion 55.2 takes columns from below a
+/// sort-merge join and lets its condition look for them where they were (apache/datafusion issue 24414).
+#[derive(Debug)]
+pub struct SoundProjections(pub ProjectionPushdown);
+
+impl PhysicalOptimizerRule for SoundProjections {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        config: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let has_filter = |plan: &Arc<dyn ExecutionPlan>| {
+            let join = plan.downcast_ref::<SortMergeJoinExec>()?;
+            join.filter().as_ref().map(|_| HashSet::new())
+        };
+        optimize_guarded(&self.0, plan, config, has_filter)
+    }
+
+    fn name(&self) -> &str {
+        self.0.name()
     }
 
     fn schema_check(&self) -> bool {

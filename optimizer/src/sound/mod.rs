@@ -3,9 +3,11 @@
 //! * [`dependencies`]: of columns that seem to determine others
 //! * [`properties`]: of the order and the constants of rows
 //! * [`pushdown`]: of columns with the same name
-//! * [`join_filters`]: of columns that are never NULL
+//! * [`join_filters`]: of the columns in conditions of sort-merge joins
+//! * [`guard`]: how an operator is kept from a rule
 
 mod dependencies;
+mod guard;
 mod join_filters;
 mod properties;
 mod pushdown;
@@ -21,10 +23,11 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::ensure_requirements::EnsureRequirements;
 use datafusion::physical_optimizer::filter_pushdown::FilterPushdown;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
+use datafusion::physical_optimizer::projection_pushdown::ProjectionPushdown;
 use datafusion::physical_optimizer::sanity_checker::SanityCheckPlan;
 
 use dependencies::{Decide, Guarded, keep_distinct, keep_groups, keep_joins, keep_sort_keys};
-use join_filters::SoundJoinFilters;
+use join_filters::{SoundJoinFilters, SoundProjections};
 use properties::{SoundGroups, SoundPlan, SoundRequirements};
 use pushdown::SoundPushdown;
 
@@ -55,6 +58,7 @@ pub fn logical_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
 pub fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let sorts = SoundRequirements(EnsureRequirements::new());
     let check = SoundPlan(SanityCheckPlan::new());
+    let projections = SoundProjections(ProjectionPushdown::new());
     let pushdowns = [FilterPushdown::new, FilterPushdown::new_post_optimization];
     let mut rules = PhysicalOptimizer::new().rules;
     for rule in &mut rules {
@@ -62,6 +66,8 @@ pub fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
             *rule = Arc::new(SoundRequirements(EnsureRequirements::new()));
         } else if rule.name() == check.0.name() {
             *rule = Arc::new(SoundPlan(SanityCheckPlan::new()));
+        } else if rule.name() == projections.name() {
+            *rule = Arc::new(SoundProjections(ProjectionPushdown::new()));
         } else if let Some(pushdown) = pushdowns.iter().find(|own| own().name() == rule.name()) {
             *rule = Arc::new(SoundPushdown(pushdown()));
         }

@@ -1,0 +1,115 @@
+//! Operators that a rule is not to see through.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Result, internal_err};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::filter_pushdown::{
+    ChildFilterDescription, FilterDescription, FilterPushdownPhase,
+};
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+
+/// Runs `rule` while nothing is pushed below the operators for which `names` has an answer, but filters
+/// that refer to none of these columns.
+pub fn optimize_guarded(
+    rule: &dyn PhysicalOptimizerRule,
+    plan: Arc<dyn ExecutionPlan>,
+    config: &ConfigOptions,
+    names: impl Fn(&Arc<dyn ExecutionPlan>) -> Option<HashSet<String>>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let guarded = plan.transform_up(|plan| {
+        Ok(match names(&plan) {
+            Some(names) => Transformed::yes(Arc::new(Guard { input: plan, names }) as _),
+            None => Transformed::no(plan),
+        })
+    })?;
+    let optimized = rule.optimize(guarded.data, config)?;
+    if !guarded.transformed {
+        return Ok(optimized);
+    }
+    let input = |plan: &Arc<dyn ExecutionPlan>| {
+        let guard = plan.downcast_ref::<Guard>()?;
+        Some(Arc::clone(&guard.input))
+    };
+    optimized
+        .transform_up(|plan| {
+            Ok(input(&plan).map_or_else(|| Transformed::no(plan), Transformed::yes))
+        })
+        .data()
+}
+
+/// On top of an operator while a rule runs: lets filters through that refer to none of `names`, and no
+/// projection.
+#[derive(Debug)]
+struct Guard {
+    input: Arc<dyn ExecutionPlan>,
+    names: HashSet<String>,
+}
+
+impl DisplayAs for Guard {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        write!(f, "{}", self.name())
+    }
+}
+
+impl ExecutionPlan for Guard {
+    fn name(&self) -> &str {
+        "Guard"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.input.properties()
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        mut children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let (Some(input), true) = (children.pop(), children.is_empty()) else {
+            return internal_err!("Guard has one input");
+        };
+        let names = self.names.clone();
+        Ok(Arc::new(Self { input, names }))
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        self.input.execute(partition, context)
+    }
+
+    fn gather_filters_for_pushdown(
+        &self,
+        _: FilterPushdownPhase,
+        parent_filters: Vec<Arc<dyn PhysicalExpr>>,
+        _: &ConfigOptions,
+    ) -> Result<FilterDescription> {
+        let schema = self.input.schema();
+        let columns = schema.fields().iter().enumerate();
+        let unambiguous = columns.filter(|(_, field)| !self.names.contains(field.name()));
+        let filters = ChildFilterDescription::from_child_with_allowed_indices(
+            &parent_filters,
+            unambiguous.map(|(place, _)| place).collect(),
+            &self.input,
+        )?;
+        Ok(FilterDescription::new().with_child(filters))
+    }
+}
