@@ -43,8 +43,8 @@ pub fn optimize_guarded(
         .data()
 }
 
-/// On top of an operator while a rule runs: lets filters through that refer to none of `names`, and no
-/// projection.
+/// On top of an operator while a rule runs: lets filters through that refer to none of `names`, and
+/// neither projections nor sorts.
 #[derive(Debug)]
 struct Guard {
     input: Arc<dyn ExecutionPlan>,
@@ -64,6 +64,15 @@ impl ExecutionPlan for Guard {
 
     fn properties(&self) -> &Arc<PlanProperties> {
         self.input.properties()
+    }
+
+    // No sort is pushed below it, and no exchange is put below it.
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![false]
+    }
+
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        vec![false]
     }
 
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {

@@ -2,6 +2,7 @@
 //!
 //! * [`dependencies`]: of columns that seem to determine others
 //! * [`properties`]: of the order and the constants of rows
+//! * [`offsets`]: of rows that are skipped
 //! * [`pushdown`]: of columns with the same name
 //! * [`join_filters`]: of the columns in conditions of sort-merge joins
 //! * [`guard`]: how an operator is kept from a rule
@@ -9,6 +10,7 @@
 mod dependencies;
 mod guard;
 mod join_filters;
+mod offsets;
 mod properties;
 mod pushdown;
 
@@ -28,6 +30,7 @@ use datafusion::physical_optimizer::sanity_checker::SanityCheckPlan;
 
 use dependencies::{Decide, Guarded, keep_distinct, keep_groups, keep_joins, keep_sort_keys};
 use join_filters::{SoundJoinFilters, SoundProjections};
+use offsets::SoundSorts;
 use properties::{SoundGroups, SoundPlan, SoundRequirements};
 use pushdown::SoundPushdown;
 
@@ -56,14 +59,14 @@ pub fn logical_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
 /// DataFusion's rules for physical plans, kept from concluding too much of the rows of GROUPING SETS,
 /// ROLLUP and CUBE, and of joins, and from filtering by another column of the same name.
 pub fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
-    let sorts = SoundRequirements(EnsureRequirements::new());
+    let sorts = || SoundRequirements(SoundSorts(EnsureRequirements::new()));
     let check = SoundPlan(SanityCheckPlan::new());
     let projections = SoundProjections(ProjectionPushdown::new());
     let pushdowns = [FilterPushdown::new, FilterPushdown::new_post_optimization];
     let mut rules = PhysicalOptimizer::new().rules;
     for rule in &mut rules {
-        if rule.name() == sorts.0.name() {
-            *rule = Arc::new(SoundRequirements(EnsureRequirements::new()));
+        if rule.name() == sorts().0.name() {
+            *rule = Arc::new(sorts());
         } else if rule.name() == check.0.name() {
             *rule = Arc::new(SoundPlan(SanityCheckPlan::new()));
         } else if rule.name() == projections.name() {

@@ -15,6 +15,8 @@ use datafusion::physical_plan::union::UnionExec;
 use datafusion::physical_plan::{ExecutionPlan, displayable};
 use skewer_exec::sound_properties::{SoundPropertiesExec, claims_too_much, is_join};
 
+use super::offsets::SoundSorts;
+
 /// Puts a [`SoundPropertiesExec`] on top of aggregates over several sets of keys.
 #[derive(Debug)]
 pub struct SoundGroups;
@@ -44,11 +46,11 @@ impl PhysicalOptimizerRule for SoundGroups {
     }
 }
 
-/// DataFusion's rule that adds sorts and exchanges and takes away those that are not needed, run
-/// again with a [`SoundPropertiesExec`] on top of joins where its conclusions may be wrong. What is
+/// The rule that adds sorts and exchanges and takes away those that are not needed, run again with a
+/// [`SoundPropertiesExec`] on top of joins where its conclusions may be wrong. What is
 /// wrong shows only in a plan that has its sorts: so it is run first, and most plans stay as they are.
 #[derive(Debug)]
-pub struct SoundRequirements(pub EnsureRequirements);
+pub struct SoundRequirements(pub SoundSorts);
 
 impl PhysicalOptimizerRule for SoundRequirements {
     fn optimize(
@@ -94,7 +96,7 @@ impl PhysicalOptimizerRule for SoundPlan {
         let steps: [&dyn PhysicalOptimizerRule; 4] = [
             // What the plan as a whole returns is in the order that it has now.
             &OutputRequirements::new_add_mode(),
-            &EnsureRequirements::new(),
+            &SoundSorts(EnsureRequirements::new()),
             &OutputRequirements::new_remove_mode(),
             &self.0,
         ];
