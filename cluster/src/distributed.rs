@@ -16,6 +16,7 @@ use datafusion::prelude::SessionConfig;
 use datafusion_distributed::{DistributedExec, SessionStateBuilderExt};
 use skewer_optimizer::distribution::Distribution;
 use skewer_optimizer::instrument::Cuts;
+use skewer_optimizer::with_unordered_exchanges;
 
 use crate::cuts::StageCuts;
 use crate::explain;
@@ -98,7 +99,8 @@ async fn cut_for(
             .await
             .map_err(refused);
     }
-    let plan = &sorted_by_name(plan).map_err(refused)?;
+    let unordered = with_unordered_exchanges(Arc::clone(plan), state.config_options());
+    let plan = &sorted_by_name(&unordered.map_err(refused)?).map_err(refused)?;
     can_be_cut(plan, placement.store())?;
     let writing = Writing::of(state.config());
     let plan = match &writing {

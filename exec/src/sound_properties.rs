@@ -12,6 +12,7 @@ use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::expressions::Column;
 use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec};
 use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
+use datafusion::physical_plan::union::UnionExec;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
 };
@@ -24,9 +25,10 @@ use datafusion::physical_plan::{
 ///   yet it is taken for constant, ordered or hashed as it is in the aggregate's input;
 /// * from outer joins: what is constant in the side that lacks rows is NULL in some of the join's;
 /// * from the order of both sides of a join: the rows that a probe row meets are in the order of
-///   their side, but begin again with the next probe row, whose own sort keys may be the same.
+///   their side, but begin again with the next probe row, whose own sort keys may be the same;
+/// * from exchanges that keep an order: between workers they do not.
 ///
-/// It would leave out sort keys, and emit groups before they are complete.
+/// It would leave out sort keys and sorts, and emit groups before they are complete.
 #[derive(Debug)]
 pub struct SoundPropertiesExec {
     input: Arc<dyn ExecutionPlan>,
@@ -34,14 +36,14 @@ pub struct SoundPropertiesExec {
 }
 
 impl SoundPropertiesExec {
-    /// On top of `input`. Of what is neither an aggregate nor a join it claims nothing.
+    /// On top of `input`, of which it claims no order; of aggregates and unions nothing at all.
     pub fn new(input: Arc<dyn ExecutionPlan>) -> Self {
         let mut equivalences = EquivalenceProperties::new(input.schema());
         let mut partitioning =
             Partitioning::UnknownPartitioning(input.output_partitioning().partition_count());
-        if let Some(join) = Join::of(&input) {
+        if !input.is::<AggregateExec>() && !input.is::<UnionExec>() {
             partitioning = input.output_partitioning().clone();
-            if !join.pads_constants() {
+            if !Join::of(&input).is_some_and(|join| join.pads_constants()) {
                 let group = input.equivalence_properties().eq_group().clone();
                 // Fails only where expressions have no types: then there is nothing to claim.
                 if equivalences.add_equivalence_group(group).is_err() {

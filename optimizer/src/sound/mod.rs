@@ -31,6 +31,7 @@ use datafusion::physical_optimizer::sanity_checker::SanityCheckPlan;
 use dependencies::{Decide, Guarded, keep_distinct, keep_groups, keep_joins, keep_sort_keys};
 use join_filters::{SoundJoinFilters, SoundProjections};
 use offsets::SoundSorts;
+pub use properties::with_unordered_exchanges;
 use properties::{SoundGroups, SoundPlan, SoundRequirements};
 use pushdown::SoundPushdown;
 

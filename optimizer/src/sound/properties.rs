@@ -11,8 +11,11 @@ use datafusion::physical_optimizer::ensure_requirements::EnsureRequirements;
 use datafusion::physical_optimizer::output_requirements::OutputRequirements;
 use datafusion::physical_optimizer::sanity_checker::SanityCheckPlan;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateInputMode};
+use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::union::UnionExec;
-use datafusion::physical_plan::{ExecutionPlan, displayable};
+use datafusion::physical_plan::{
+    ExecutionPlan, ExecutionPlanProperties, Partitioning, displayable,
+};
 use skewer_exec::sound_properties::{SoundPropertiesExec, claims_too_much, is_join};
 
 use super::offsets::SoundSorts;
@@ -93,17 +96,8 @@ impl PhysicalOptimizerRule for SoundPlan {
         if let Ok(plan) = self.0.optimize(Arc::clone(&plan), config) {
             return Ok(plan);
         }
-        let steps: [&dyn PhysicalOptimizerRule; 4] = [
-            // What the plan as a whole returns is in the order that it has now.
-            &OutputRequirements::new_add_mode(),
-            &SoundSorts(EnsureRequirements::new()),
-            &OutputRequirements::new_remove_mode(),
-            &self.0,
-        ];
         let plan = cover(plan, |plan| is_join(plan) || plan.is::<UnionExec>())?;
-        steps
-            .into_iter()
-            .try_fold(plan, |plan, step| step.optimize(plan, config))
+        self.0.optimize(sorted_again(plan, config)?, config)
     }
 
     fn name(&self) -> &str {
@@ -113,6 +107,43 @@ impl PhysicalOptimizerRule for SoundPlan {
     fn schema_check(&self) -> bool {
         true
     }
+}
+
+/// `plan` as it returns the same where rows lose their order between hash partitions, as they do between
+/// workers. Whatever needs it sorts them.
+///
+/// # Errors
+/// Those of the rule that adds sorts.
+pub fn with_unordered_exchanges(
+    plan: Arc<dyn ExecutionPlan>,
+    config: &ConfigOptions,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let claims_order = |plan: &Arc<dyn ExecutionPlan>| {
+        plan.downcast_ref::<RepartitionExec>()
+            .is_some_and(|exchange| {
+                matches!(exchange.partitioning(), Partitioning::Hash(..))
+                    && plan.output_ordering().is_some()
+            })
+    };
+    if !plan.exists(|plan| Ok(claims_order(plan)))? {
+        return Ok(plan);
+    }
+    sorted_again(cover(plan, claims_order)?, config)
+}
+
+/// `plan` with all sorts that it needs. What it returns is in the order that it has now.
+fn sorted_again(
+    plan: Arc<dyn ExecutionPlan>,
+    config: &ConfigOptions,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let steps: [&dyn PhysicalOptimizerRule; 3] = [
+        &OutputRequirements::new_add_mode(),
+        &SoundSorts(EnsureRequirements::new()),
+        &OutputRequirements::new_remove_mode(),
+    ];
+    steps
+        .into_iter()
+        .try_fold(plan, |plan, step| step.optimize(plan, config))
 }
 
 /// Puts a [`SoundPropertiesExec`] on top of the operators that `which` names.
