@@ -5,6 +5,8 @@
 //! * [`offsets`]: of rows that are skipped
 //! * [`pushdown`]: of columns with the same name
 //! * [`join_filters`]: of the columns in conditions of sort-merge joins
+//! * [`subqueries`]: of subqueries in conditions
+//! * [`pull_up`]: of what correlated subqueries are made of
 //! * [`guard`]: how an operator is kept from a rule
 
 mod dependencies;
@@ -12,7 +14,9 @@ mod guard;
 mod join_filters;
 mod offsets;
 mod properties;
+mod pull_up;
 mod pushdown;
+mod subqueries;
 
 use std::sync::Arc;
 
@@ -34,9 +38,10 @@ use offsets::SoundSorts;
 pub use properties::with_unordered_exchanges;
 use properties::{SoundGroups, SoundPlan, SoundRequirements};
 use pushdown::SoundPushdown;
+use subqueries::SoundSubqueries;
 
-/// DataFusion's rules for logical plans, of which none loses sort keys, columns to group by, or what keeps
-/// apart or repeats the rows of `unnest`.
+/// DataFusion's rules for logical plans, of which none loses sort keys, columns to group by, what keeps
+/// apart or repeats the rows of `unnest`, or NULLs and rows in the conditions that subqueries are.
 pub fn logical_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     let guards: [(&dyn OptimizerRule, Decide); 4] = [
         (&EliminateDuplicatedExpr::new(), keep_sort_keys),
@@ -54,11 +59,12 @@ pub fn logical_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
             });
         }
     }
+    rules.insert(0, Arc::new(SoundSubqueries));
     rules
 }
 
 /// DataFusion's rules for physical plans, kept from concluding too much of the rows of GROUPING SETS,
-/// ROLLUP and CUBE, and of joins, and from filtering by another column of the same name.
+/// ROLLUP and CUBE, of joins and of OFFSET, and from filtering by another column of the same name.
 pub fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let sorts = || SoundRequirements(SoundSorts(EnsureRequirements::new()));
     let check = SoundPlan(SanityCheckPlan::new());
