@@ -22,4 +22,4 @@ mod sound;
 pub mod timed_node;
 
 pub use plan_query::{plan_query, plan_query_on};
-pub use sound::{logical_rules, physical_rules, with_unordered_exchanges};
+pub use sound::{logical_rules, physical_rules, subquery_of, with_unordered_exchanges};

@@ -2,7 +2,8 @@
 
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DataFusionError, Result, SchemaError};
-use datafusion::logical_expr::{Expr, LogicalPlan, Subquery};
+use datafusion::logical_expr::{Expr, LogicalPlan};
+use skewer_optimizer::subquery_of;
 
 use crate::error::Error;
 
@@ -49,14 +50,4 @@ fn further_out(plan: &LogicalPlan) -> Result<Vec<Column>> {
         })
     })?;
     Ok(columns)
-}
-
-fn subquery_of(expression: &Expr) -> Option<&Subquery> {
-    match expression {
-        Expr::Exists(exists) => Some(&exists.subquery),
-        Expr::InSubquery(membership) => Some(&membership.subquery),
-        Expr::SetComparison(comparison) => Some(&comparison.subquery),
-        Expr::ScalarSubquery(subquery) => Some(subquery),
-        _ => None,
-    }
 }

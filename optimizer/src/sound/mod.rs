@@ -6,12 +6,14 @@
 //! * [`pushdown`]: of columns with the same name
 //! * [`join_filters`]: of the columns in conditions of sort-merge joins
 //! * [`subqueries`]: of subqueries in conditions
+//! * [`marks`]: of subqueries in values
 //! * [`pull_up`]: of what correlated subqueries are made of
 //! * [`guard`]: how an operator is kept from a rule
 
 mod dependencies;
 mod guard;
 mod join_filters;
+mod marks;
 mod offsets;
 mod properties;
 mod pull_up;
@@ -39,6 +41,7 @@ pub use properties::with_unordered_exchanges;
 use properties::{SoundGroups, SoundPlan, SoundRequirements};
 use pushdown::SoundPushdown;
 use subqueries::SoundSubqueries;
+pub use subqueries::subquery_of;
 
 /// DataFusion's rules for logical plans, of which none loses sort keys, columns to group by, what keeps
 /// apart or repeats the rows of `unnest`, or NULLs and rows in the conditions that subqueries are.

@@ -58,7 +58,8 @@ pub fn check_pull_up(plan: &LogicalPlan, kind: Kind) -> Result<()> {
     }
 }
 
-fn is_correlated(plan: &LogicalPlan) -> bool {
+/// Whether `plan` refers to columns of a query around it.
+pub fn is_correlated(plan: &LogicalPlan) -> bool {
     !plan.all_out_ref_exprs().is_empty()
 }
 
@@ -80,11 +81,7 @@ fn check(plan: &LogicalPlan, kind: Kind, is_row: bool) -> Result<()> {
         | LogicalPlan::Sort(_)
         | LogicalPlan::Distinct(Distinct::On(_)) => is_row_below = is_row,
         LogicalPlan::Distinct(Distinct::All(input)) => {
-            // They become keys of the groups, of which several may fulfil a condition that is no `=`.
-            let is_lateral = matches!(kind, Kind::Lateral | Kind::LateralOrNull);
-            if is_lateral && !is_by_equality(input)? {
-                return Err(refused("DISTINCT"));
-            }
+            check_distinct(input, kind)?;
             is_row_below = is_row;
         }
         LogicalPlan::Aggregate(aggregate) => match aggregate.group_expr.as_slice() {
@@ -92,6 +89,7 @@ fn check(plan: &LogicalPlan, kind: Kind, is_row: bool) -> Result<()> {
             [Expr::GroupingSet(_), ..] => {
                 return Err(refused("GROUPING SETS, ROLLUP or CUBE"));
             }
+            _ if aggregate.aggr_expr.is_empty() => check_distinct(&aggregate.input, kind)?,
             _ => {}
         },
         LogicalPlan::Window(_) => return Err(refused("a window function")),
@@ -108,6 +106,16 @@ fn check(plan: &LogicalPlan, kind: Kind, is_row: bool) -> Result<()> {
     })
 }
 
+/// The columns of conditions become keys of the groups of distinct rows of `input`, of which several may
+/// fulfil a condition that is no `=`.
+fn check_distinct(input: &LogicalPlan, kind: Kind) -> Result<()> {
+    let are_rows_wanted = matches!(kind, Kind::Lateral | Kind::LateralOrNull);
+    match are_rows_wanted && !is_by_equality(input)? {
+        true => Err(refused("DISTINCT or GROUP BY")),
+        false => Ok(()),
+    }
+}
+
 fn check_join(join: &Join, correlated: &[bool], kind: Kind) -> Result<()> {
     let [left, right] = [0, 1].map(|side| correlated.get(side) == Some(&true));
     let is_padded = match join.join_type {
@@ -117,11 +125,13 @@ fn check_join(join: &Join, correlated: &[bool], kind: Kind) -> Result<()> {
         JoinType::Full => true,
     };
     if is_padded {
-        let text = format!("a side of a {} JOIN", join.join_type.to_string().to_uppercase());
-        return Err(refused(&text));
+        return Err(refused("an outer join"));
     }
     // Of EXISTS, limits that come after such conditions are left out.
-    let is_limited = || join.right.exists(|node| Ok(matches!(node, LogicalPlan::Limit(_))));
+    let is_limited = || {
+        join.right
+            .exists(|node| Ok(matches!(node, LogicalPlan::Limit(_))))
+    };
     if kind == Kind::Exists && left && is_limited()? {
         return Err(refused("a join with LIMIT"));
     }

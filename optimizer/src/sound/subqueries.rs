@@ -9,24 +9,28 @@
 //!   the keys that joins want.
 //! * The row that an aggregate without GROUP BY has of no rows, too (issue 24960). So `EXISTS` of it asks
 //!   for HAVING alone, and `x IN` of it compares x with its one value: scalar subqueries have that row.
+//! * Subqueries that are values, or conditions of joins: see [`marks`](super::marks).
 //! * What conditions are pulled out of: see [`pull_up`](super::pull_up).
 
 use std::sync::Arc;
 
 use datafusion::common::alias::AliasGenerator;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, DFSchema, ExprSchema, Result, ScalarValue};
+use datafusion::common::{Column, DFSchema, ExprSchema, JoinType, Result, ScalarValue};
 use datafusion::logical_expr::expr::{Exists, InSubquery, SetComparison, SetQuantifier};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::logical_plan::{Distinct, Projection, SubqueryAlias};
-use datafusion::logical_expr::utils::{conjunction, disjunction, merge_schema};
+use datafusion::logical_expr::logical_plan::{Distinct, Filter, Join, Projection, SubqueryAlias};
+use datafusion::logical_expr::utils::{
+    conjunction, disjunction, merge_schema, split_conjunction_owned,
+};
 use datafusion::logical_expr::{
-    BinaryExpr, Expr, ExprSchemable, FetchType, LogicalPlan, LogicalPlanBuilder, Operator, SkipType,
-    Subquery, binary_expr, lit, not, when,
+    BinaryExpr, Expr, ExprSchemable, FetchType, LogicalPlan, LogicalPlanBuilder, Operator,
+    SkipType, Subquery, binary_expr, lit, not, when,
 };
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
-use super::pull_up::{Kind, check_lateral, check_pull_up};
+use super::marks::marked;
+use super::pull_up::{Kind, check_lateral, check_pull_up, is_correlated};
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -46,7 +50,9 @@ impl OptimizerRule for SoundSubqueries {
         plan: LogicalPlan,
         config: &dyn OptimizerConfig,
     ) -> Result<Transformed<LogicalPlan>> {
-        plan.transform_up_with_subqueries(|node| sound(node, config.alias_generator()))
+        plan.transform_up_with_subqueries(|node| {
+            sound(node, config.alias_generator())?.transform_data(|node| marked(node, config))
+        })
     }
 }
 
@@ -58,6 +64,10 @@ fn sound(node: LogicalPlan, aliases: &AliasGenerator) -> Result<Transformed<Logi
     if matches!(node, LogicalPlan::Dml(_)) || !has_subqueries(&node)? {
         return Ok(Transformed::no(node));
     }
+    let node = match node {
+        LogicalPlan::Join(join) if join.join_type == JoinType::Inner => above_join(join)?,
+        other => other,
+    };
     let scope = merge_schema(&node.inputs());
     let rewriter = Rewriter { scope, aliases };
     let wanted = match node {
@@ -72,6 +82,32 @@ fn sound(node: LogicalPlan, aliases: &AliasGenerator) -> Result<Transformed<Logi
     })
 }
 
+/// The conditions of an inner `join` that are subqueries, as those of WHERE.
+fn above_join(mut join: Join) -> Result<LogicalPlan> {
+    let conditions = join.filter.take().map(split_conjunction_owned);
+    let has_test = |condition: &Expr| {
+        let is_test = |part: &Expr| subquery_of(part).is_some() && !is_scalar(part);
+        condition.exists(|part| Ok(is_test(part)))
+    };
+    let (mut above, mut below) = (Vec::new(), Vec::new());
+    for condition in conditions.into_iter().flatten() {
+        match has_test(&condition)? {
+            true => above.push(condition),
+            false => below.push(condition),
+        }
+    }
+    join.filter = conjunction(below);
+    let join = LogicalPlan::Join(join);
+    match conjunction(above) {
+        None => Ok(join),
+        Some(above) => Ok(LogicalPlan::Filter(Filter::try_new(above, Arc::new(join))?)),
+    }
+}
+
+fn is_scalar(expression: &Expr) -> bool {
+    matches!(expression, Expr::ScalarSubquery(_))
+}
+
 fn has_subqueries(node: &LogicalPlan) -> Result<bool> {
     let mut found = false;
     node.apply_expressions(|expression| {
@@ -81,7 +117,8 @@ fn has_subqueries(node: &LogicalPlan) -> Result<bool> {
     Ok(found)
 }
 
-fn subquery_of(expression: &Expr) -> Option<&Subquery> {
+/// The subquery that `expression` itself is, if it is one.
+pub fn subquery_of(expression: &Expr) -> Option<&Subquery> {
     match expression {
         Expr::Exists(exists) => Some(&exists.subquery),
         Expr::InSubquery(membership) => Some(&membership.subquery),
@@ -143,17 +180,13 @@ impl Rewriter<'_> {
                 let both = binary_expr(left.data, op, right.data);
                 Ok(Transformed::new_transformed(both, is_new))
             }
-            Expr::Not(inner) => {
-                let negated = Compared::try_from(*inner)
-                    .and_then(|compared| compared.negated().map_err(Expr::from));
-                match negated {
-                    Ok(compared) => self.compared(compared, wanted),
-                    Err(inner) => {
-                        let inner = self.condition(inner, wanted.negated())?;
-                        Ok(inner.update_data(not))
-                    }
+            Expr::Not(inner) => match negated(*inner) {
+                Ok(compared) => self.compared(compared, wanted),
+                Err(inner) => {
+                    let inner = self.condition(inner, wanted.negated())?;
+                    Ok(inner.update_data(not))
                 }
-            }
+            },
             Expr::Exists(exists) => existence(exists),
             Expr::ScalarSubquery(subquery) => value(subquery),
             other => match Compared::try_from(other) {
@@ -175,7 +208,9 @@ impl Rewriter<'_> {
         if is_bound || compared.value.is_volatile() {
             return Ok(Transformed::no(compared.into()));
         }
-        if is_correlated && let Some(row) = only_row(&compared.subquery.subquery, &compared.subquery)? {
+        if is_correlated
+            && let Some(row) = only_row(&compared.subquery.subquery, &compared.subquery)?
+        {
             return Ok(Transformed::yes(compared.with_row(row)?));
         }
         check_pull_up(&compared.subquery.subquery, Kind::In)?;
@@ -195,10 +230,9 @@ impl Rewriter<'_> {
         let has_nulls = compared.has_nulls();
         let is_certain = !is_null && !has_nulls;
         let is_correlated = !compared.subquery.outer_ref_columns.is_empty();
+        let is_truth_asked = matches!(wanted, Wanted::Conjunct | Wanted::IsTrue);
         match (compared.operator, compared.quantifier) {
-            (Operator::Eq, SetQuantifier::Any) => {
-                Ok(is_certain || matches!(wanted, Wanted::Conjunct | Wanted::IsTrue))
-            }
+            (Operator::Eq, SetQuantifier::Any) if is_truth_asked => Ok(true),
             // The columns decide whether its anti join knows of NULLs: not the values, and those of
             // further conditions, too, which it then refuses.
             (Operator::NotEq, SetQuantifier::All) if wanted == Wanted::Conjunct => {
@@ -209,7 +243,10 @@ impl Rewriter<'_> {
                 }
                 Ok(!is_correlated && !columns.is_empty() && (is_known || !is_null))
             }
-            (Operator::NotEq, SetQuantifier::All) => Ok(is_certain),
+            // Simplified, `NOT IN` may become one of the conditions of WHERE.
+            (Operator::Eq, SetQuantifier::Any) | (Operator::NotEq, SetQuantifier::All) => {
+                Ok(is_certain && !is_correlated)
+            }
             _ => Ok(false),
         }
     }
@@ -221,7 +258,7 @@ impl Rewriter<'_> {
         let name = self.aliases.next("__member");
         let set = named(&subquery.subquery, &name)?;
         let member = Expr::Column(Column::new_unqualified(name));
-        let value = self.from_inside(compared.value.clone())?;
+        let value = self.referred_to(compared.value.clone())?;
 
         let is_all = compared.quantifier == SetQuantifier::All;
         let operator = compared.operator;
@@ -272,7 +309,7 @@ impl Rewriter<'_> {
     }
 
     /// `value`, as a subquery refers to it.
-    fn from_inside(&self, value: Expr) -> Result<Expr> {
+    fn referred_to(&self, value: Expr) -> Result<Expr> {
         let value = value.transform_up(|part| match part {
             Expr::Column(column) => {
                 let field = Arc::clone(self.scope.field_from_column(&column)?);
@@ -293,22 +330,6 @@ struct Compared {
 }
 
 impl Compared {
-    /// The same for `NOT`, of which unknown is unknown.
-    fn negated(self) -> Result<Self, Self> {
-        let Some(operator) = self.operator.negate() else {
-            return Err(self);
-        };
-        let quantifier = match self.quantifier {
-            SetQuantifier::Any => SetQuantifier::All,
-            SetQuantifier::All => SetQuantifier::Any,
-        };
-        Ok(Self {
-            operator,
-            quantifier,
-            ..self
-        })
-    }
-
     /// Whether what it is compared with may be NULL.
     fn has_nulls(&self) -> bool {
         self.subquery.subquery.schema().field(0).is_nullable()
@@ -326,6 +347,23 @@ impl Compared {
             }
         }
     }
+}
+
+/// `NOT` of `expression`, if that compares: also of what is unknown it is the opposite.
+fn negated(expression: Expr) -> Result<Compared, Expr> {
+    let compared = Compared::try_from(expression)?;
+    let Some(operator) = compared.operator.negate() else {
+        return Err(compared.into());
+    };
+    let quantifier = match compared.quantifier {
+        SetQuantifier::Any => SetQuantifier::All,
+        SetQuantifier::All => SetQuantifier::Any,
+    };
+    Ok(Compared {
+        operator,
+        quantifier,
+        ..compared
+    })
 }
 
 impl TryFrom<Expr> for Compared {
@@ -429,7 +467,9 @@ fn existence(exists: Exists) -> Result<Transformed<Expr>> {
         negated,
     } = exists;
     if original.outer_ref_columns.is_empty() {
-        return Ok(Transformed::no(Expr::Exists(Exists::new(original, negated))));
+        return Ok(Transformed::no(Expr::Exists(Exists::new(
+            original, negated,
+        ))));
     }
     let plan = any_row(&original.subquery)?;
     if let Some(row) = only_row(plan, &original)? {
@@ -441,7 +481,9 @@ fn existence(exists: Exists) -> Result<Transformed<Expr>> {
     }
     check_pull_up(plan, Kind::Exists)?;
     let subquery = subquery(plan.clone(), &original);
-    Ok(Transformed::yes(Expr::Exists(Exists::new(subquery, negated))))
+    Ok(Transformed::yes(Expr::Exists(Exists::new(
+        subquery, negated,
+    ))))
 }
 
 /// The plan below `plan` that has rows if it has: their values, number and order do not matter.
@@ -474,7 +516,10 @@ struct OnlyRow {
 /// The row of an aggregate without GROUP BY, and its HAVING.
 fn only_row(plan: &LogicalPlan, original: &Subquery) -> Result<Option<OnlyRow>> {
     let input = match plan {
-        LogicalPlan::Aggregate(aggregate) if aggregate.group_expr.is_empty() => {
+        // It has its row for all rows of the query around it if its own are the same for all.
+        LogicalPlan::Aggregate(aggregate)
+            if aggregate.group_expr.is_empty() && is_correlated(plan) =>
+        {
             return Ok(Some(OnlyRow {
                 plan: plan.clone(),
                 exists: None,
@@ -490,7 +535,10 @@ fn only_row(plan: &LogicalPlan, original: &Subquery) -> Result<Option<OnlyRow>> 
     let Some(row) = only_row(input, original)? else {
         return Ok(None);
     };
-    let OnlyRow { plan: input, exists } = row;
+    let OnlyRow {
+        plan: input,
+        exists,
+    } = row;
     if let LogicalPlan::Filter(filter) = plan {
         let holds = LogicalPlanBuilder::from(input.clone())
             .project([filter.predicate.clone()])?
