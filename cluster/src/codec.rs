@@ -20,8 +20,8 @@ use prost::Message;
 use serde::{Deserialize, Serialize};
 use skewer_exec::{
     AnyValue, CarriedLatency, Exchange, FrameCapture, LineageCapture, MeasuredRecords,
-    NumberedExec, Observed, OutputRecordsExec, ProfiledExec, RowNumbers, SampledRowId, SingleValue,
-    SoundPropertiesExec, TimedEvaluationExec, TimedExpressions,
+    NumberedExec, Observed, OnlyValue, OutputRecordsExec, ProfiledExec, RowNumbers, SampledRowId,
+    SingleValue, SoundPropertiesExec, TimedEvaluationExec, TimedExpressions,
 };
 
 use crate::records::{
@@ -122,6 +122,9 @@ const SAMPLED_ROW_ID: &[u8] = b"sampled";
 /// Stands for [`RowNumbers`].
 const ROW_NUMBERS: &[u8] = b"numbers";
 
+/// Stands for [`OnlyValue`].
+const ONLY_VALUE: &[u8] = b"only";
+
 /// What stands for `function`, if it is one of ours.
 fn encoded_function(function: &ScalarUDF) -> Option<&'static [u8]> {
     let function = function.inner();
@@ -129,6 +132,8 @@ fn encoded_function(function: &ScalarUDF) -> Option<&'static [u8]> {
         Some(SAMPLED_ROW_ID)
     } else if function.is::<RowNumbers>() {
         Some(ROW_NUMBERS)
+    } else if function.is::<OnlyValue>() {
+        Some(ONLY_VALUE)
     } else {
         None
     }
@@ -388,6 +393,7 @@ impl PhysicalExtensionCodec for SkewerCodec {
         let function = match bytes {
             SAMPLED_ROW_ID => ScalarUDF::from(SampledRowId::new(Arc::clone(recorder()?))),
             ROW_NUMBERS => ScalarUDF::from(RowNumbers::new(recorder()?.worker_id())),
+            ONLY_VALUE => ScalarUDF::from(OnlyValue::default()),
             _ => return not_impl_err!("function {name} is not ours"),
         };
         Ok(Arc::new(function))

@@ -282,6 +282,9 @@ impl Error {
             DataFusionError::Plan(text) if text.contains(NO_SIGNATURE) => {
                 Self::Invalid(without_attempts(text))
             }
+            DataFusionError::Plan(text) if text.starts_with(NO_JOIN) => {
+                Self::Unsupported(CORRELATED.to_owned())
+            }
             DataFusionError::Plan(text) | DataFusionError::Configuration(text) => {
                 Self::from_planning(text)
             }
@@ -525,6 +528,11 @@ impl Error {
 /// How DataFusion begins to tell of a function that takes no such arguments.
 const NO_SIGNATURE: &str = " failed to match any signature, errors: ";
 
+/// How DataFusion begins to tell of a scalar subquery where it makes no join of one.
+const NO_JOIN: &str = "Correlated scalar subquery can only be used in ";
+
+const CORRELATED: &str = "this correlated subquery; write it as a join";
+
 /// What DataFusion says of wrong arguments, without its attempt at each signature, which it calls
 /// an internal error: the function as it was called and the candidates remain.
 fn without_attempts(text: &str) -> String {
@@ -541,7 +549,7 @@ fn physical_plan_gap(text: &str) -> String {
             .iter()
             .any(|kind| text.contains(kind));
     if subquery {
-        "this correlated subquery; write it as a join".to_owned()
+        CORRELATED.to_owned()
     } else {
         text.to_owned()
     }

@@ -23,7 +23,7 @@
 //! * `traced_groups`: which groups have a traced record, and when they are too many
 //! * [`sound_properties`]: what may be concluded of the rows of an operator
 //! * [`any_value`]: the value that all rows of a group have
-//! * [`single_value`]: the value of a scalar subquery that is planned as a join
+//! * [`single_value`], [`only_value`]: the value of a scalar subquery that is planned as a join
 //! * [`output_records`]: the root, which says what result rows were made from
 
 pub mod any_value;
@@ -36,6 +36,7 @@ pub mod identity;
 pub mod key_sample;
 pub mod long_values;
 pub mod numbered;
+pub mod only_value;
 pub mod output_records;
 pub mod pacing;
 pub mod position;
@@ -59,6 +60,7 @@ pub use frames::{CapturedFrames, FrameCapture};
 pub use identity::{IdentifiedTable, ROW_ID};
 pub use key_sample::KeySample;
 pub use numbered::NumberedExec;
+pub use only_value::OnlyValue;
 pub use output_records::{Hidden, OutputRecordsExec, ResultRecords, ResultTask};
 pub use profiled::{Exchange, Observed, ProfiledExec, is_exchange};
 pub use recursion::{CarriedState, FirstSeen, MergedState, Origin, RowCapture, StateRecord};

@@ -13,6 +13,7 @@ use datafusion::common::{DFSchema, Result};
 use datafusion::execution::SessionStateDefaults;
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator};
+use skewer_exec::OnlyValue;
 
 /// Names of the functions that come with DataFusion.
 static BUILT_IN: LazyLock<HashSet<String>> = LazyLock::new(|| {
@@ -28,6 +29,7 @@ pub fn is_costly(expr: &Expr, schema: &DFSchema) -> Result<bool> {
     expr.apply(|node| {
         match node {
             Expr::ScalarSubquery(_) | Expr::InSubquery(_) | Expr::Exists(_) => subquery = true,
+            Expr::ScalarFunction(function) if function.func.inner().is::<OnlyValue>() => {}
             Expr::ScalarFunction(function) => {
                 costly |= !BUILT_IN.contains(function.name())
                     || !reads_a_bounded_part(function)

@@ -7,10 +7,12 @@
 //! * [`costly`]: which expressions are worth timing
 //! * [`timed_node`]: the logical node of a timed evaluation, and its planning
 //! * [`instrument`]: numbering and wrapping physical operators
-//! * [`scalar_subquery`]: scalar subqueries as joins
+//! * [`scalar_subquery`]: what scalar subqueries may be, and joins in their place
+//! * [`below`]: parts of expressions as columns of the input
 //! * [`logical_rules`], [`physical_rules`]: DataFusion's rules, without wrong conclusions
 //! * [`distribution`]: plans that run on several workers
 
+mod below;
 pub mod costly;
 pub mod distribution;
 mod given_up;

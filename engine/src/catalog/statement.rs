@@ -12,6 +12,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::parser::Statement as DFStatement;
 use datafusion::sql::sqlparser::ast::{self, Visit};
 use parking_lot::Mutex;
+use skewer_optimizer::scalar_subquery::with_values;
 use skewer_sql::row_ids::expose_row_ids;
 use skewer_sql::using::{merge_columns, tables_of_using};
 use skewer_sql::{Statement, nearest};
@@ -238,7 +239,8 @@ impl StatementCatalog {
         refuse_overlooked(&statement)?;
         self.prepare(&mut statement, &[]).await?;
         let state = self.planning_state();
-        Ok(Box::pin(state.statement_to_plan(statement)).await?)
+        let plan = Box::pin(state.statement_to_plan(statement)).await?;
+        Ok(with_values(plan)?)
     }
 
     /// Says in a statement what the planner would overlook: what columns of USING stand for, and row
@@ -441,6 +443,7 @@ impl StatementCatalog {
         // Views of views plan each other: the future must be boxed.
         let plan = Box::pin(state.statement_to_plan(statement))
             .await
+            .and_then(with_values)
             .map_err(|e| context(e.into()))?;
         let plan = rename_columns(plan, &columns)?;
         Ok(Arc::new(ViewTable::new(plan, Some(sql.to_owned()))))

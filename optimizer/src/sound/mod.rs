@@ -41,7 +41,7 @@ pub use properties::with_unordered_exchanges;
 use properties::{SoundGroups, SoundPlan, SoundRequirements};
 use pushdown::SoundPushdown;
 use subqueries::SoundSubqueries;
-pub use subqueries::subquery_of;
+pub use subqueries::{above_join, subquery_of};
 
 /// DataFusion's rules for logical plans, of which none loses sort keys, columns to group by, what keeps
 /// apart or repeats the rows of `unnest`, or NULLs and rows in the conditions that subqueries are.

@@ -65,7 +65,7 @@ fn sound(node: LogicalPlan, aliases: &AliasGenerator) -> Result<Transformed<Logi
         return Ok(Transformed::no(node));
     }
     let node = match node {
-        LogicalPlan::Join(join) if join.join_type == JoinType::Inner => above_join(join)?,
+        LogicalPlan::Join(join) if join.join_type == JoinType::Inner => above_join(join, has_test)?,
         other => other,
     };
     let scope = merge_schema(&node.inputs());
@@ -82,16 +82,12 @@ fn sound(node: LogicalPlan, aliases: &AliasGenerator) -> Result<Transformed<Logi
     })
 }
 
-/// The conditions of an inner `join` that are subqueries, as those of WHERE.
-fn above_join(mut join: Join) -> Result<LogicalPlan> {
+/// The conditions of an inner `join` of which that holds, as those of WHERE.
+pub fn above_join(mut join: Join, is_above: impl Fn(&Expr) -> Result<bool>) -> Result<LogicalPlan> {
     let conditions = join.filter.take().map(split_conjunction_owned);
-    let has_test = |condition: &Expr| {
-        let is_test = |part: &Expr| subquery_of(part).is_some() && !is_scalar(part);
-        condition.exists(|part| Ok(is_test(part)))
-    };
     let (mut above, mut below) = (Vec::new(), Vec::new());
     for condition in conditions.into_iter().flatten() {
-        match has_test(&condition)? {
+        match is_above(&condition)? {
             true => above.push(condition),
             false => below.push(condition),
         }
@@ -104,8 +100,10 @@ fn above_join(mut join: Join) -> Result<LogicalPlan> {
     }
 }
 
-fn is_scalar(expression: &Expr) -> bool {
-    matches!(expression, Expr::ScalarSubquery(_))
+/// Whether a part of `condition` is a subquery that is tested, and no value.
+fn has_test(condition: &Expr) -> Result<bool> {
+    let is_scalar = |part: &Expr| matches!(part, Expr::ScalarSubquery(_));
+    condition.exists(|part| Ok(subquery_of(part).is_some() && !is_scalar(part)))
 }
 
 fn has_subqueries(node: &LogicalPlan) -> Result<bool> {
@@ -217,7 +215,7 @@ impl Rewriter<'_> {
         if !self.is_right_as_join(&compared, wanted)? {
             return Ok(Transformed::yes(self.by_existence(&compared, wanted)?));
         }
-        if is_correlated {
+        if is_correlated || wanted != Wanted::Conjunct {
             let set = named(&compared.subquery.subquery, &self.aliases.next("__member"))?;
             compared.subquery = subquery(set.build()?, &compared.subquery);
         }

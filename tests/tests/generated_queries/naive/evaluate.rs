@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Base, Fold, Kind, Match, Naive, Row, Scalar, Sets, Step, Tables, Value};
+use super::{Base, Fold, Kind, Look, Match, Naive, Row, Scalar, Sets, Step, Tables, Value};
 
 impl Scalar {
     pub fn evaluate(&self, row: &[Value]) -> Value {
@@ -23,6 +23,17 @@ impl Fold {
             Self::Count(c) => Some(values(c).count() as i64),
             Self::Sum(c) => values(c).reduce(|a, b| a + b),
             Self::Max(c) => values(c).max(),
+        }
+    }
+}
+
+impl Look {
+    fn evaluate(self, rows: &[&Row]) -> Value {
+        match self {
+            Self::All(fold) => fold.evaluate(rows),
+            Self::Group(_) | Self::First(_) if rows.is_empty() => None,
+            Self::Group(fold) => fold.evaluate(rows),
+            Self::First(c) => rows.iter().map(|(values, _)| values[c]).min().flatten(),
         }
     }
 }
@@ -146,18 +157,27 @@ impl Naive {
                 });
                 found.map(|(row, _)| row).collect()
             }
-            Self::Looked(left, right, fold, (l, r)) => {
+            Self::Looked(left, right, look, (l, r)) => {
                 let right = right.evaluate(tables);
                 let rows = left.evaluate(tables).into_iter();
                 rows.map(|(mut values, mut from)| {
                     let is_met = equal((*l, *r));
                     let met = right.iter().filter(|(other, _)| is_met(&values, other));
                     let met: Vec<&Row> = met.collect();
-                    values.push(fold.evaluate(&met));
+                    values.push(look.evaluate(&met));
                     from.extend(lineage(&met));
                     (values, from)
                 })
                 .collect()
+            }
+            Self::Marked(left, right, has, matching) => {
+                let (left, right) = (left.evaluate(tables), right.evaluate(tables));
+                let found = matching.test(&left, &right).into_iter();
+                let marked = found.map(|((mut values, from), is_met)| {
+                    values.push(Some(i64::from(is_met == *has)));
+                    (values, from)
+                });
+                marked.collect()
             }
             Self::Using(left, right, kind, (l, r), least) => {
                 let widths = (left.width(), right.width());

@@ -2,7 +2,7 @@
 
 use rand::RngExt;
 
-use super::{Fold, Kind, Match, Naive, Scalar, Sets, Step};
+use super::{Fold, Kind, Look, Match, Naive, Scalar, Sets, Step};
 use crate::cases::Random;
 use crate::frames::{ByPlace, Over};
 
@@ -36,6 +36,16 @@ impl Fold {
             1 => Self::Count(c),
             2 => Self::Sum(c),
             _ => Self::Max(c),
+        }
+    }
+}
+
+impl Look {
+    fn generate(random: &mut Random, width: usize) -> Self {
+        match random.random_range(0..4) {
+            0 => Self::Group(Fold::generate(random, width)),
+            1 => Self::First(random.random_range(0..width)),
+            _ => Self::All(Fold::generate(random, width)),
         }
     }
 }
@@ -96,7 +106,7 @@ impl Naive {
             let below = random.random_range(0..depth);
             Box::new(Self::generate(random, below))
         };
-        match random.random_range(0..31) {
+        match random.random_range(0..33) {
             0 => Self::Filter(input, scalar(random), random.random_range(0..3)),
             25 => Self::Equal(
                 input,
@@ -155,11 +165,16 @@ impl Naive {
                 Self::JoinOn(input, other, kind, matching)
             }
             23 => Self::Twice(input, column(random), column(random)),
-            24 => {
+            24 | 31 => {
                 let other = other(random);
-                let fold = Fold::generate(random, other.width());
+                let look = Look::generate(random, other.width());
                 let along = (column(random), random.random_range(0..other.width()));
-                Self::Looked(input, other, fold, along)
+                Self::Looked(input, other, look, along)
+            }
+            32 => {
+                let other = other(random);
+                let matching = Match::generate(random, width, other.width());
+                Self::Marked(input, other, random.random_range(0..2) == 0, matching)
             }
             11 => {
                 let other = other(random);

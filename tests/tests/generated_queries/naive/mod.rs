@@ -33,6 +33,17 @@ pub enum Fold {
     Max(usize),
 }
 
+/// What a correlated scalar subquery makes of its rows.
+#[derive(Debug, Clone, Copy)]
+pub enum Look {
+    /// An aggregate of all, also of none.
+    All(Fold),
+    /// An aggregate of all, if there are any.
+    Group(Fold),
+    /// The least value of a column, NULL before the others.
+    First(usize),
+}
+
 /// A query that the naive evaluator understands.
 #[derive(Debug, Clone)]
 pub enum Naive {
@@ -61,7 +72,9 @@ pub enum Naive {
     /// Keeps rows whose column is, or is not, among the values of another query's.
     In(Box<Naive>, Box<Naive>, bool, usize, usize),
     /// Appends what the rows of another query come to that have the same value in a column.
-    Looked(Box<Naive>, Box<Naive>, Fold, (usize, usize)),
+    Looked(Box<Naive>, Box<Naive>, Look, (usize, usize)),
+    /// Appends whether there are, or are not, matches on the right.
+    Marked(Box<Naive>, Box<Naive>, bool, Match),
     /// As `Aggregate`, once for each of some sets of the keys.
     GroupingSets(Box<Naive>, Vec<usize>, Sets, Vec<Fold>),
     /// Of all rows with the same value in a column, the first in the order of all columns.
@@ -111,6 +124,16 @@ impl Step {
     }
 }
 
+impl Look {
+    fn kind(self) -> &'static str {
+        match self {
+            Self::All(_) => "correlated scalar subquery",
+            Self::Group(_) => "correlated scalar subquery with groups",
+            Self::First(_) => "correlated scalar subquery with a limit",
+        }
+    }
+}
+
 /// Which sets of keys rows are grouped by; each says of each key whether it is among them.
 #[derive(Debug, Clone)]
 pub enum Sets {
@@ -145,7 +168,7 @@ pub type Tables = BTreeMap<&'static str, Vec<(i64, Vec<Value>)>>;
 
 impl Naive {
     /// How many kinds of queries [`Naive::kinds`] tells apart.
-    pub const KINDS: usize = 39;
+    pub const KINDS: usize = 43;
 
     /// The kinds of queries that this one is made of.
     pub fn kinds(&self, into: &mut BTreeSet<&'static str>) {
@@ -205,7 +228,9 @@ impl Naive {
             Self::Twice(input, ..) => ("common table", &[input]),
             Self::In(left, right, true, ..) => ("in", &[left, right]),
             Self::In(left, right, false, ..) => ("not in", &[left, right]),
-            Self::Looked(left, right, ..) => ("correlated scalar subquery", &[left, right]),
+            Self::Looked(left, right, look, _) => (look.kind(), &[left, right]),
+            Self::Marked(left, right, true, _) => ("exists as a value", &[left, right]),
+            Self::Marked(left, right, false, _) => ("not exists as a value", &[left, right]),
             Self::GroupingSets(input, _, Sets::Rollup, _) => ("rollup", &[input]),
             Self::GroupingSets(input, _, Sets::Cube, _) => ("cube", &[input]),
             Self::GroupingSets(input, _, Sets::Listed(_), _) => ("grouping sets", &[input]),
@@ -242,7 +267,7 @@ impl Naive {
                 left.width() + right.width()
             }
             Self::Twice(input, ..) => 2 * input.width(),
-            Self::Looked(input, ..) => input.width() + 1,
+            Self::Looked(input, ..) | Self::Marked(input, ..) => input.width() + 1,
             Self::Using(left, right, ..) => 1 + left.width() + right.width(),
             Self::Aggregate(_, keys, folds) | Self::GroupingSets(_, keys, _, folds) => {
                 keys.len() + folds.len()

@@ -1,6 +1,6 @@
 //! Naive queries as SQL.
 
-use super::{Fold, Kind, Match, Naive, Scalar, Sets, Step};
+use super::{Fold, Kind, Look, Match, Naive, Scalar, Sets, Step};
 
 impl Scalar {
     pub fn sql(&self) -> String {
@@ -113,12 +113,30 @@ impl Naive {
                     right.sql()
                 )
             }
-            Self::Looked(left, right, fold, (l, r)) => {
+            Self::Looked(left, right, look, (l, r)) => {
+                let (value, rest) = match look {
+                    Look::All(fold) => (fold.sql(), String::new()),
+                    Look::Group(fold) => (fold.sql(), format!(" GROUP BY r.c{r}")),
+                    Look::First(c) => {
+                        let first = format!(" ORDER BY r.c{c} NULLS FIRST LIMIT 1");
+                        (format!("r.c{c}"), first)
+                    }
+                };
                 format!(
-                    "SELECT l.*, (SELECT {} FROM ({}) AS r WHERE r.c{r} = l.c{l}) AS c{} \
+                    "SELECT l.*, (SELECT {value} FROM ({}) AS r WHERE r.c{r} = l.c{l}{rest}) AS c{} \
                      FROM ({}) AS l",
-                    fold.sql(),
                     right.sql(),
+                    left.width(),
+                    left.sql()
+                )
+            }
+            Self::Marked(left, right, has, matching) => {
+                let not = if *has { "" } else { "NOT " };
+                format!(
+                    "SELECT l.*, CAST({not}EXISTS (SELECT 1 FROM ({}) AS r WHERE {}) AS BIGINT) \
+                     AS c{} FROM ({}) AS l",
+                    right.sql(),
+                    matching.sql(),
                     left.width(),
                     left.sql()
                 )
