@@ -8,6 +8,7 @@
 //! * [`subqueries`]: of subqueries in conditions
 //! * [`marks`]: of subqueries in values
 //! * [`pull_up`]: of what correlated subqueries are made of
+//! * [`sort_keys`]: of what rows were sorted by
 //! * [`guard`]: how an operator is kept from a rule
 
 mod dependencies;
@@ -18,6 +19,7 @@ mod offsets;
 mod properties;
 mod pull_up;
 mod pushdown;
+mod sort_keys;
 mod subqueries;
 
 use std::sync::Arc;
@@ -40,6 +42,7 @@ use offsets::SoundSorts;
 pub use properties::with_unordered_exchanges;
 use properties::{SoundGroups, SoundPlan, SoundRequirements};
 use pushdown::SoundPushdown;
+use sort_keys::SoundSortKeys;
 use subqueries::SoundSubqueries;
 pub use subqueries::{above_join, subquery_of};
 
@@ -63,6 +66,7 @@ pub fn logical_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
         }
     }
     rules.insert(0, Arc::new(SoundSubqueries));
+    rules.push(Arc::new(SoundSortKeys));
     rules
 }
 
