@@ -8,15 +8,16 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 /// A part of expressions, and the name of the column that it becomes.
 pub type Part = (Expr, String);
 
-/// `node` with these `parts` of its expressions as columns of projections of its inputs, each of the
-/// first one of which `is_of` holds. It returns the same columns as before.
+/// `node` with these `parts` of its expressions as columns of its inputs, each of the first one of which
+/// `is_of` holds, `extended` by them. It returns the same columns as before.
 ///
 /// # Errors
-/// Those of building a plan.
+/// Those of building a plan, and of `extended`.
 pub fn below(
     node: LogicalPlan,
     parts: &[Part],
     is_of: impl Fn(&Expr, &LogicalPlan) -> bool,
+    mut extended: impl FnMut(LogicalPlan, &[&Part]) -> Result<LogicalPlan>,
 ) -> Result<LogicalPlan> {
     let names = NamePreserver::new(&node);
     let is_sort = matches!(node, LogicalPlan::Sort(_));
@@ -46,11 +47,7 @@ pub fn below(
         if own.is_empty() {
             return Ok(Transformed::no(input));
         }
-        let columns = input.schema().columns().into_iter().map(Expr::Column);
-        let parts = own.iter().map(|(part, name)| part.clone().alias(name));
-        let columns: Vec<_> = columns.chain(parts).collect();
-        let input = LogicalPlanBuilder::from(input).project(columns)?.build()?;
-        Ok(Transformed::yes(input))
+        extended(input, &own).map(Transformed::yes)
     })?;
     let node = node.data.recompute_schema()?;
     if node.schema().fields().len() == columns.len() {
@@ -58,4 +55,18 @@ pub fn below(
     }
     let columns = columns.into_iter().map(Expr::Column);
     LogicalPlanBuilder::from(node).project(columns)?.build()
+}
+
+/// `input` with a projection that has its columns and these `parts`.
+///
+/// # Errors
+/// Those of building a plan.
+pub fn with_columns(input: LogicalPlan, parts: &[&Part]) -> Result<LogicalPlan> {
+    if parts.is_empty() {
+        return Ok(input);
+    }
+    let columns = input.schema().columns().into_iter().map(Expr::Column);
+    let parts = parts.iter().map(|(part, name)| part.clone().alias(name));
+    let columns: Vec<_> = columns.chain(parts).collect();
+    LogicalPlanBuilder::from(input).project(columns)?.build()
 }

@@ -1,15 +1,19 @@
 //! Scalar subqueries: their value where they have no row or several, and joins in their place.
 //!
 //! * [`values`]: forms of which DataFusion knows what their value may be, right after planning
+//! * [`rows`]: those that are compared with more than equal columns
+//! * [`schemas`]: what may be NULL then
 //! * [`joins`]: so workers can run them, and lineage sees them
 
 mod joins;
+mod rows;
+mod schemas;
 mod values;
 
 use std::sync::Arc;
 
 use datafusion::common::Result;
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::logical_plan::Aggregate;
 use datafusion::logical_expr::{AggregateUDF, Expr, LogicalPlan, SortExpr, Subquery};
@@ -63,4 +67,13 @@ fn in_place_of(original: &Subquery, plan: LogicalPlan) -> Subquery {
         subquery: Arc::new(plan),
         spans: original.spans.clone(),
     }
+}
+
+/// `expression` of a subquery, in the query around it.
+fn around(expression: Expr) -> Result<Expr> {
+    let around = expression.transform_up(|part| match part {
+        Expr::OuterReferenceColumn(_, column) => Ok(Transformed::yes(Expr::Column(column))),
+        other => Ok(Transformed::no(other)),
+    })?;
+    Ok(around.data)
 }

@@ -11,18 +11,20 @@ use std::sync::Arc;
 
 use datafusion::common::alias::AliasGenerator;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{DFSchemaRef, ExprSchema, JoinType, Result};
+use datafusion::common::{DFSchemaRef, JoinType, Result};
 use datafusion::functions_aggregate::array_agg::array_agg_udaf;
 use datafusion::functions_aggregate::first_last::first_value_udaf;
 use datafusion::functions_nested::expr_fn::make_array;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::logical_plan::{Limit, Projection, Sort, Union};
+use datafusion::logical_expr::logical_plan::{Limit, Projection, Sort};
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, FetchType, LogicalPlan, ScalarUDF, SkipType, Subquery, when};
 use skewer_exec::OnlyValue;
 
-use super::{aggregated, has_scalar_subqueries, in_place_of, single};
-use crate::below::{Part, below};
+use super::rows::RowWise;
+use super::schemas::with_schemas;
+use super::{aggregated, around, has_scalar_subqueries, in_place_of, single};
+use crate::below::{Part, below, with_columns};
 use crate::sound::{above_join, subquery_of};
 
 /// `plan`, as SQL was planned, with its scalar subqueries in forms of which DataFusion knows what their
@@ -66,26 +68,11 @@ fn in_node(node: LogicalPlan, aliases: &AliasGenerator) -> Result<Transformed<Lo
             let is_above = |condition: &Expr| condition.exists(|part| Ok(is_correlated(part)));
             let above = above_join(join, is_above)?;
             let is_new = matches!(above, LogicalPlan::Filter(_));
-            Ok(Transformed::new_transformed(above, is_new))
+            Transformed::new_transformed(above, is_new)
+                .transform_data(|node| below_node(node, aliases))
         }
-        LogicalPlan::Aggregate(_)
-        | LogicalPlan::Sort(_)
-        | LogicalPlan::Window(_)
-        | LogicalPlan::Join(_) => with_columns_below(node, aliases, |part| Some(part)),
-        LogicalPlan::Filter(_) | LogicalPlan::Projection(_) => {
-            with_columns_below(node, aliases, compared)
-        }
-        other => Ok(Transformed::no(other)),
+        other => below_node(other, aliases),
     })
-}
-
-/// What `part` compares with the rows of a subquery.
-fn compared(part: &Expr) -> Option<&Expr> {
-    match part {
-        Expr::InSubquery(membership) => Some(&membership.expr),
-        Expr::SetComparison(comparison) => Some(&comparison.expr),
-        _ => None,
-    }
 }
 
 fn is_correlated(expression: &Expr) -> bool {
@@ -192,15 +179,6 @@ fn of_no_table(plan: &LogicalPlan) -> Result<Option<Expr>> {
     }))
 }
 
-/// `expression` of a subquery without columns, in the query around it.
-fn around(expression: Expr) -> Result<Expr> {
-    let around = expression.transform_up(|part| match part {
-        Expr::OuterReferenceColumn(_, column) => Ok(Transformed::yes(Expr::Column(column))),
-        other => Ok(Transformed::no(other)),
-    })?;
-    Ok(around.data)
-}
-
 /// The first value of `plan` as an aggregate, if it has `LIMIT 1`.
 fn first(plan: &LogicalPlan, name: &str) -> Result<Option<LogicalPlan>> {
     let LogicalPlan::Limit(limit) = plan else {
@@ -235,35 +213,74 @@ fn is_first(limit: &Limit) -> Result<bool> {
     Ok(is_one && !skips)
 }
 
-/// `node` with the correlated subqueries in what is `wanted` of the parts of its expressions as columns
-/// of projections below it: of the side of a join that they refer to. One that refers to both sides
-/// remains.
-fn with_columns_below(
-    node: LogicalPlan,
-    aliases: &AliasGenerator,
-    wanted: impl Fn(&Expr) -> Option<&Expr>,
-) -> Result<Transformed<LogicalPlan>> {
+/// `node` with its correlated subqueries, where DataFusion makes no joins of them, as columns that its
+/// inputs have: that side of a join that they refer to. One that refers to both sides remains.
+fn below_node(node: LogicalPlan, aliases: &AliasGenerator) -> Result<Transformed<LogicalPlan>> {
     let is_join = matches!(node, LogicalPlan::Join(_));
+    let is_value = matches!(node, LogicalPlan::Filter(_) | LogicalPlan::Projection(_));
     let is_of = |part: &Expr, input: &LogicalPlan| !is_join || refers_only_to(part, input.schema());
-    let mut subqueries: Vec<Part> = Vec::new();
-    let mut add = |part: &Expr| {
-        if is_correlated(part)
-            && !subqueries.iter().any(|(known, _)| known == part)
-            && node.inputs().iter().any(|input| is_of(part, input))
-        {
-            subqueries.push((part.clone(), aliases.next("__value")));
-        }
-        Ok(TreeNodeRecursion::Continue)
-    };
+    let mut correlated: Vec<(Expr, bool)> = Vec::new();
     node.apply_expressions(|expression| {
-        expression.apply(|part| match wanted(part) {
-            Some(wanted) => wanted.apply(&mut add),
-            None => Ok(TreeNodeRecursion::Continue),
+        expression.apply(|part| {
+            if is_correlated(part) {
+                correlated.push((part.clone(), !is_value));
+            }
+            let Some(compared) = compared(part) else {
+                return Ok(TreeNodeRecursion::Continue);
+            };
+            compared.apply(|part| {
+                if is_correlated(part) {
+                    correlated.push((part.clone(), true));
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
         })
     })?;
-    match subqueries.is_empty() {
-        true => Ok(Transformed::no(node)),
-        false => below(node, &subqueries, is_of).map(Transformed::yes),
+    let around = Arc::new(merge_schema(&node.inputs()));
+    let mut row_wise: Vec<(String, RowWise)> = Vec::new();
+    let mut parts: Vec<Part> = Vec::new();
+    for (part, is_moved) in correlated {
+        let is_known = parts.iter().any(|(known, _)| *known == part);
+        if is_known || !node.inputs().iter().any(|input| is_of(&part, input)) {
+            continue;
+        }
+        let rows = match &part {
+            Expr::ScalarSubquery(subquery) if refers_only_to(&part, &around) => {
+                RowWise::of(subquery, aliases)?
+            }
+            _ => None,
+        };
+        if rows.is_some() || is_moved {
+            let name = aliases.next("__value");
+            row_wise.extend(rows.map(|rows| (name.clone(), rows)));
+            parts.push((part, name));
+        }
+    }
+    if parts.is_empty() {
+        return Ok(Transformed::no(node));
+    }
+    let node = below(node, &parts, is_of, |mut input, parts| {
+        let (rows, columns): (Vec<_>, Vec<_>) = parts
+            .iter()
+            .partition(|(_, name)| row_wise.iter().any(|(known, _)| known == name));
+        input = with_columns(input, &columns)?;
+        for (_, name) in rows {
+            if let Some(at) = row_wise.iter().position(|(known, _)| known == name) {
+                let (name, rows) = row_wise.swap_remove(at);
+                input = rows.append_to(input, &name, aliases)?;
+            }
+        }
+        Ok(input)
+    })?;
+    Ok(Transformed::yes(node))
+}
+
+/// What `part` compares with the rows of a subquery.
+fn compared(part: &Expr) -> Option<&Expr> {
+    match part {
+        Expr::InSubquery(membership) => Some(&membership.expr),
+        Expr::SetComparison(comparison) => Some(&comparison.expr),
+        _ => None,
     }
 }
 
@@ -279,49 +296,4 @@ fn refers_only_to(subquery: &Expr, schema: &DFSchemaRef) -> bool {
             Expr::OuterReferenceColumn(_, column) => schema.has_column(column),
             _ => false,
         })
-}
-
-/// `plan` with schemas that say what may be NULL in it. Its subqueries are in queries whose columns are
-/// `around`, the innermost last.
-fn with_schemas(plan: LogicalPlan, around: &[DFSchemaRef]) -> Result<LogicalPlan> {
-    let is_join = matches!(plan, LogicalPlan::Join(_));
-    let mut scopes = around.to_vec();
-    let plan = plan.map_children(|input| {
-        let input = with_schemas(input, &scopes)?;
-        // A LATERAL subquery on the right refers to it.
-        if is_join {
-            scopes.push(Arc::clone(input.schema()));
-        }
-        Ok(Transformed::yes(input))
-    })?;
-    let plan = plan.data.map_expressions(|expression| {
-        expression.transform_up(|part| match part {
-            Expr::OuterReferenceColumn(field, column) => {
-                let schema = around
-                    .iter()
-                    .rev()
-                    .find(|schema| schema.has_column(&column));
-                let field = match schema {
-                    Some(schema) => Arc::clone(schema.field_from_column(&column)?),
-                    None => field,
-                };
-                Ok(Transformed::yes(Expr::OuterReferenceColumn(field, column)))
-            }
-            other => Ok(Transformed::no(other)),
-        })
-    })?;
-    let mut scopes = around.to_vec();
-    scopes.push(Arc::new(merge_schema(&plan.data.inputs())));
-    let plan = plan.data.map_subqueries(|subquery| {
-        let subquery = with_schemas(subquery, &scopes)?;
-        Ok(Transformed::yes(subquery))
-    })?;
-    match plan.data {
-        // Otherwise its schema stays as it is.
-        LogicalPlan::Union(union) => {
-            let union = Union::try_new_with_loose_types(union.inputs)?;
-            Ok(LogicalPlan::Union(union))
-        }
-        plan => plan.recompute_schema(),
-    }
 }

@@ -41,6 +41,7 @@ use join_filters::{SoundJoinFilters, SoundProjections};
 use offsets::SoundSorts;
 pub use properties::with_unordered_exchanges;
 use properties::{SoundGroups, SoundPlan, SoundRequirements};
+pub use pull_up::{is_by_equality, is_correlated};
 use pushdown::SoundPushdown;
 use sort_keys::SoundSortKeys;
 use subqueries::SoundSubqueries;

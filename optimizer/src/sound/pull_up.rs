@@ -139,7 +139,10 @@ fn check_join(join: &Join, correlated: &[bool], kind: Kind) -> Result<()> {
 }
 
 /// Whether all conditions on columns of the query around `plan` are that its own columns equal them.
-fn is_by_equality(plan: &LogicalPlan) -> Result<bool> {
+///
+/// # Errors
+/// None of its own.
+pub fn is_by_equality(plan: &LogicalPlan) -> Result<bool> {
     let mut is_by_equality = true;
     plan.apply(|node| {
         if let LogicalPlan::Filter(filter) = node {

@@ -15,7 +15,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalSortExpr, create_physical_expr};
 
-use crate::below::{Part, below};
+use crate::below::{Part, below, with_columns};
 
 /// Makes columns of such keys, also of those that windows are partitioned by.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ impl OptimizerRule for SoundSortKeys {
         }
         match lost.is_empty() {
             true => Ok(Transformed::no(node)),
-            false => below(node, &lost, |_, _| true).map(Transformed::yes),
+            false => below(node, &lost, |_, _| true, with_columns).map(Transformed::yes),
         }
     }
 }

@@ -157,12 +157,13 @@ impl Naive {
                 });
                 found.map(|(row, _)| row).collect()
             }
-            Self::Looked(left, right, look, (l, r)) => {
+            Self::Looked(left, right, look, matching) => {
                 let right = right.evaluate(tables);
                 let rows = left.evaluate(tables).into_iter();
                 rows.map(|(mut values, mut from)| {
-                    let is_met = equal((*l, *r));
-                    let met = right.iter().filter(|(other, _)| is_met(&values, other));
+                    let met = right
+                        .iter()
+                        .filter(|(other, _)| matching.is_met(&values, other));
                     let met: Vec<&Row> = met.collect();
                     values.push(look.evaluate(&met));
                     from.extend(lineage(&met));

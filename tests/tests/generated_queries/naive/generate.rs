@@ -168,8 +168,15 @@ impl Naive {
             24 | 31 => {
                 let other = other(random);
                 let look = Look::generate(random, other.width());
-                let along = (column(random), random.random_range(0..other.width()));
-                Self::Looked(input, other, look, along)
+                let equal = (column(random), random.random_range(0..other.width()));
+                let mut matching = Match::generate(random, width, other.width());
+                if matches!(look, Look::Group(_)) {
+                    matching.less = None;
+                }
+                if matching.less.is_none() {
+                    matching.equal = Some(equal);
+                }
+                Self::Looked(input, other, look, matching)
             }
             32 => {
                 let other = other(random);

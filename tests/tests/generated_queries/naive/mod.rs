@@ -38,7 +38,7 @@ pub enum Fold {
 pub enum Look {
     /// An aggregate of all, also of none.
     All(Fold),
-    /// An aggregate of all, if there are any.
+    /// An aggregate of all, if there are any: of groups by what is equal.
     Group(Fold),
     /// The least value of a column, NULL before the others.
     First(usize),
@@ -71,8 +71,8 @@ pub enum Naive {
     Twice(Box<Naive>, usize, usize),
     /// Keeps rows whose column is, or is not, among the values of another query's.
     In(Box<Naive>, Box<Naive>, bool, usize, usize),
-    /// Appends what the rows of another query come to that have the same value in a column.
-    Looked(Box<Naive>, Box<Naive>, Look, (usize, usize)),
+    /// Appends what the matches on the right come to.
+    Looked(Box<Naive>, Box<Naive>, Look, Match),
     /// Appends whether there are, or are not, matches on the right.
     Marked(Box<Naive>, Box<Naive>, bool, Match),
     /// As `Aggregate`, once for each of some sets of the keys.

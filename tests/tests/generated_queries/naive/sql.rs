@@ -113,19 +113,22 @@ impl Naive {
                     right.sql()
                 )
             }
-            Self::Looked(left, right, look, (l, r)) => {
+            Self::Looked(left, right, look, matching) => {
                 let (value, rest) = match look {
                     Look::All(fold) => (fold.sql(), String::new()),
-                    Look::Group(fold) => (fold.sql(), format!(" GROUP BY r.c{r}")),
+                    Look::Group(fold) => {
+                        let keys = matching.equal.map(|(_, r)| format!(" GROUP BY r.c{r}"));
+                        (fold.sql(), keys.unwrap_or_default())
+                    }
                     Look::First(c) => {
                         let first = format!(" ORDER BY r.c{c} NULLS FIRST LIMIT 1");
                         (format!("r.c{c}"), first)
                     }
                 };
                 format!(
-                    "SELECT l.*, (SELECT {value} FROM ({}) AS r WHERE r.c{r} = l.c{l}{rest}) AS c{} \
-                     FROM ({}) AS l",
+                    "SELECT l.*, (SELECT {value} FROM ({}) AS r WHERE {}{rest}) AS c{} FROM ({}) AS l",
                     right.sql(),
+                    matching.sql(),
                     left.width(),
                     left.sql()
                 )
