@@ -20,9 +20,14 @@ use std::time::Duration;
 use datafusion::common::Result;
 use skewer_profiling::Method;
 
-/// A chunk's target. Two clock readings (50 ns) are lost in it; a record that takes
-/// [`SUSPICIOUS_NS`] stands out of it.
-pub const CHUNK_NS: f64 = 30_000.0;
+/// A chunk's target. Two clock readings (50 ns) are lost in it; it is as long as it may be that a record
+/// that takes [`SUSPICIOUS_NS`] longer than the others makes it [`SUSPICIOUS_FACTOR`] times as long.
+pub const CHUNK_NS: f64 = 50_000.0;
+
+/// The target of a chunk whose rows all stem from one record, such as the elements of a list: its time is
+/// the record's, whichever of them it went into. Cut smaller, its values would have to be put together
+/// again.
+const CHUNK_OF_ONE_RECORD_NS: f64 = 5.0 * CHUNK_NS;
 
 /// A chunk is suspicious if it took this much longer than its rows usually do …
 pub(crate) const SUSPICIOUS_NS: f64 = 100_000.0;
@@ -92,6 +97,11 @@ pub trait EvaluateRows {
 
     /// How much of the last evaluation's time may be nobody's, in ns.
     fn doubtful_ns(&self) -> f64;
+
+    /// The end of the rows from `row` on, at most `limit`, that stem from the same records as it.
+    fn end_of_record(&self, row: usize, limit: usize) -> usize {
+        limit.min(row + 1)
+    }
 }
 
 /// A row that was found to be slow.
@@ -155,8 +165,11 @@ impl Pacer {
                 continue;
             }
             let limit = alone.peek().copied().unwrap_or(rows);
-            let end = limit.min(start + self.chunk_rows());
-            self.time_chunk(start..end, replayable, evaluator, &mut runs)?;
+            let limit_of_one = limit.min(start + self.chunk_rows(CHUNK_OF_ONE_RECORD_NS));
+            let end_of_one = evaluator.end_of_record(start, limit_of_one);
+            let end = limit.min(start + self.chunk_rows(CHUNK_NS));
+            let (end, is_one) = (end.max(end_of_one), end_of_one >= end);
+            self.time_chunk(start..end, is_one, replayable, evaluator, &mut runs)?;
             start = end;
         }
         Ok(runs)
@@ -169,16 +182,19 @@ impl Pacer {
         since
     }
 
-    fn chunk_rows(&self) -> usize {
+    /// How many rows take about `ns`.
+    fn chunk_rows(&self, ns: f64) -> usize {
         // As long as little is known of their cost, few rows are risked: each may take seconds.
         let known = GROWTH.saturating_pow(self.recent.len() as u32);
-        let full = (CHUNK_NS / self.median.max(0.01)) as usize;
+        let full = (ns / self.median.max(0.01)) as usize;
         full.clamp(1, known)
     }
 
+    /// `is_one`: all rows of the chunk stem from the same records.
     fn time_chunk(
         &mut self,
         chunk: Range<usize>,
+        is_one: bool,
         replayable: bool,
         evaluator: &mut dyn EvaluateRows,
         runs: &mut Vec<Run>,
@@ -190,6 +206,7 @@ impl Pacer {
             return Ok(());
         }
         let ns = evaluator.evaluate(chunk.clone(), true)?;
+        let doubtful_ns = evaluator.doubtful_ns();
         self.spent_ns += ns;
         let suspicious = self.is_suspicious(ns, rows);
         let mut ns = ns;
@@ -209,7 +226,13 @@ impl Pacer {
         }
         let each = ns / rows as f64;
         self.learn(each);
-        push(runs, rows, each, ns - each, Method::Apportioned);
+        match is_one {
+            true => {
+                let error_ns = error_of_one(ns, doubtful_ns) / rows as f64;
+                push(runs, rows, each, error_ns, Method::Measured);
+            }
+            false => push(runs, rows, each, ns - each, Method::Apportioned),
+        }
         Ok(())
     }
 
@@ -539,6 +562,8 @@ mod tests {
         waited_ns: f64,
         /// Which evaluation was the first of a row by itself that was evaluated again.
         searched_at: HashMap<usize, usize>,
+        /// Rows that stem from one record each.
+        rows_of_record: usize,
     }
 
     #[derive(Clone, Copy, PartialEq)]
@@ -560,6 +585,7 @@ mod tests {
                 again: Again::TakesAsLong,
                 waited_ns: 0.0,
                 searched_at: HashMap::new(),
+                rows_of_record: 1,
             }
         }
     }
@@ -599,6 +625,10 @@ mod tests {
         fn doubtful_ns(&self) -> f64 {
             0.0
         }
+
+        fn end_of_record(&self, row: usize, limit: usize) -> usize {
+            limit.min((row / self.rows_of_record + 1) * self.rows_of_record)
+        }
     }
 
     fn latencies(runs: &[Run]) -> Vec<f64> {
@@ -622,6 +652,38 @@ mod tests {
         // Two readings of the clock are in the time of each chunk; the first ones have few rows.
         assert!(latencies[..1].iter().all(|ns| (12.0..63.0).contains(ns)));
         assert!(latencies[21..].iter().all(|ns| (12.0..14.0).contains(ns)));
+    }
+
+    #[test]
+    fn many_rows_of_one_record_are_evaluated_at_once_and_what_they_took_is_the_record_s() {
+        for rows_of_record in [1, 7, 4_000] {
+            let mut machine = Machine::new(vec![50.0; 40_000]);
+            machine.rows_of_record = rows_of_record;
+            let runs = time(&mut machine);
+            assert_eq!(machine.kept, (0..40_000).collect::<Vec<_>>());
+            let longest = runs.iter().max_by_key(|run| run.rows).unwrap();
+            let (rows, method) = match rows_of_record {
+                4_000 => (4_000, Method::Measured),
+                _ => (1_000, Method::Apportioned),
+            };
+            assert!((longest.rows as i64 - rows).abs() < 20, "{longest:?}");
+            assert_eq!(longest.method, method);
+        }
+    }
+
+    #[test]
+    fn a_slow_row_among_many_of_its_record_is_found() {
+        for delay in [1e6, 9e6, 50e6, 1e10] {
+            for row in [0, 5_000, 9_999] {
+                let mut costs = vec![50.0; 10_000];
+                costs[row] = delay;
+                let mut machine = Machine::new(costs);
+                machine.rows_of_record = 2_500;
+                let latencies = latencies(&time(&mut machine));
+                let found = (latencies[row] / delay - 1.0).abs() < 0.01;
+                assert!(found, "delay {delay} in {row} seen as {}", latencies[row]);
+            }
+        }
     }
 
     #[test]

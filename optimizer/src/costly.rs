@@ -1,8 +1,9 @@
 //! Which expressions can make one record slower than another.
 //!
 //! Arithmetic, comparisons and functions of fixed-width values take the same few nanoseconds
-//! for every record: timing them costs more than they do and can blame nobody. What can is a
-//! function of values that vary in size, a pattern, or a function that the user registered.
+//! for every record: timing them costs more than they do and can blame nobody. So do functions that
+//! read, or put together, so much of a value as literals say. What can is a function of values that
+//! vary in size, a pattern, or a function that the user registered.
 
 use std::collections::HashSet;
 use std::sync::LazyLock;
@@ -33,12 +34,10 @@ pub fn is_costly(expr: &Expr, schema: &DFSchema) -> Result<bool> {
             Expr::ScalarFunction(function) => {
                 costly |= !BUILT_IN.contains(function.name())
                     || !reads_a_bounded_part(function)
-                        && function
-                            .args
-                            .iter()
-                            .map(|arg| Ok(varies_in_size(&arg.get_type(schema)?)))
-                            .collect::<Result<Vec<bool>>>()?
-                            .contains(&true);
+                        && !puts_together_bounded_parts(function, schema)?
+                        && any(&function.args, |arg| {
+                            Ok(varies_in_size(&arg.get_type(schema)?))
+                        })?;
             }
             Expr::Like(_) | Expr::SimilarTo(_) => costly = true,
             Expr::BinaryExpr(BinaryExpr { op, .. }) => {
@@ -52,8 +51,7 @@ pub fn is_costly(expr: &Expr, schema: &DFSchema) -> Result<bool> {
                         | Operator::ILikeMatch
                         | Operator::NotLikeMatch
                         | Operator::NotILikeMatch
-                        | Operator::StringConcat
-                );
+                ) || *op == Operator::StringConcat && !is_bounded(node, schema)?;
             }
             _ => {}
         }
@@ -64,10 +62,12 @@ pub fn is_costly(expr: &Expr, schema: &DFSchema) -> Result<bool> {
 
 /// Whether a built-in function reads only so much of its value as literals say, or only its
 /// length: `left(s, 2)`, `substr(s, 1, 4)`, `starts_with(s, 'x')`, `octet_length(s)`.
+/// (That DataFusion's `left` and `right` look whether all of a value is ASCII takes a microsecond for
+/// 40 kB.)
 fn reads_a_bounded_part(function: &ScalarFunction) -> bool {
     let bounded = matches!(
         function.name(),
-        "left" | "substr" | "substring" | "starts_with" | "ends_with" | "octet_length"
+        "left" | "right" | "substr" | "substring" | "starts_with" | "ends_with" | "octet_length"
     );
     let literal = |expr: &Expr| matches!(expr, Expr::Literal(..));
     // `substr(s, 3)` and `left(s, -1)` go on to the end.
@@ -76,6 +76,45 @@ fn reads_a_bounded_part(function: &ScalarFunction) -> bool {
             |arg| matches!(arg, Expr::Literal(value, _) if value.to_string().starts_with('-')),
         );
     bounded && !open_ended && function.args.iter().skip(1).all(literal)
+}
+
+/// Whether a built-in function returns its arguments' values, one after the other or changed letter by
+/// letter, and these are no longer than literals say: `upper(left(s, 2))`, `make_array(left(s, 2), 'x')`.
+fn puts_together_bounded_parts(function: &ScalarFunction, schema: &DFSchema) -> Result<bool> {
+    let puts_together = matches!(
+        function.name(),
+        "array" | "make_array" | "concat" | "lower" | "upper" | "btrim" | "ltrim" | "rtrim"
+    );
+    Ok(puts_together && !any(&function.args, |arg| Ok(!is_bounded(arg, schema)?))?)
+}
+
+/// Whether no row's value is longer than the expression itself says.
+fn is_bounded(expr: &Expr, schema: &DFSchema) -> Result<bool> {
+    Ok(match expr {
+        Expr::Literal(..) => true,
+        Expr::Alias(alias) => is_bounded(&alias.expr, schema)?,
+        Expr::Cast(cast) => is_bounded(&cast.expr, schema)?,
+        Expr::BinaryExpr(BinaryExpr {
+            left,
+            op: Operator::StringConcat,
+            right,
+        }) => is_bounded(left, schema)? && is_bounded(right, schema)?,
+        Expr::ScalarFunction(function) if BUILT_IN.contains(function.name()) => {
+            reads_a_bounded_part(function)
+                || puts_together_bounded_parts(function, schema)?
+                || !varies_in_size(&expr.get_type(schema)?)
+        }
+        _ => !varies_in_size(&expr.get_type(schema)?),
+    })
+}
+
+fn any(args: &[Expr], is_so: impl Fn(&Expr) -> Result<bool>) -> Result<bool> {
+    for arg in args {
+        if is_so(arg)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn varies_in_size(data_type: &DataType) -> bool {
@@ -90,7 +129,8 @@ fn varies_in_size(data_type: &DataType) -> bool {
 mod tests {
     use datafusion::arrow::datatypes::{Field, Schema};
     use datafusion::common::ToDFSchema;
-    use datafusion::functions::expr_fn::{abs, left, substr, upper};
+    use datafusion::functions::expr_fn::{abs, concat, left, repeat, right, substr, upper};
+    use datafusion::functions_nested::expr_fn::make_array;
     use datafusion::logical_expr::{col, lit};
 
     use super::*;
@@ -113,6 +153,18 @@ mod tests {
             (left(col("s"), col("n")), true),
             (substr(col("s"), lit(2_i64)), true),
             (left(upper(col("s")), lit(2_i64)), true),
+            (upper(left(col("s"), lit(2_i64))), false),
+            (
+                make_array(vec![
+                    left(col("s"), lit(5_i64)),
+                    right(col("s"), lit(4_i64)),
+                ]),
+                false,
+            ),
+            (make_array(vec![col("s")]), true),
+            (concat(vec![left(col("s"), lit(2_i64)), col("s")]), true),
+            (repeat(left(col("s"), lit(2_i64)), col("n")), true),
+            (upper(repeat(lit("x"), col("n"))), true),
             (col("s").like(lit("%x%")).and(col("n").gt(lit(1_i64))), true),
         ] {
             assert_eq!(is_costly(&expr, &schema).unwrap(), expected, "{expr}");

@@ -184,8 +184,11 @@ impl Evaluation {
         alone: &[usize],
         replayable: bool,
     ) -> Result<(Vec<Piece>, Vec<Run>)> {
+        let ids = self.timed.records.iter();
+        let ids = ids.map(|records| batch.column(records.id_column).as_primitive());
         let mut evaluator = BatchEvaluator {
             batch,
+            ids: ids.collect(),
             expressions: &self.timed.expressions,
             time: OwnTime::of_this_thread(),
             chunks: vec![],
@@ -293,6 +296,8 @@ fn concat_parts(mut parts: Vec<Vec<ArrayRef>>, expressions: usize) -> Result<Vec
 /// Evaluates rows of one batch under the clock.
 struct BatchEvaluator<'a> {
     batch: &'a RecordBatch,
+    /// The records that its rows stem from.
+    ids: Vec<&'a Int64Array>,
     expressions: &'a [(Arc<dyn PhysicalExpr>, String)],
     time: OwnTime,
     /// The chunks evaluated so far, in order, with the nanoseconds they took.
@@ -330,6 +335,17 @@ impl EvaluateRows for BatchEvaluator<'_> {
             }
         }
         self.evaluate(row..row + 1, false).map(Some)
+    }
+
+    fn end_of_record(&self, row: usize, limit: usize) -> usize {
+        let ends = self.ids.iter().map(|ids| {
+            let following = &ids.values()[row..limit];
+            row + following
+                .iter()
+                .take_while(|id| **id == following[0])
+                .count()
+        });
+        ends.min().unwrap_or(row + 1)
     }
 
     /// Rounded up to microseconds: most are equal then, and take no room in the log.

@@ -1,5 +1,7 @@
 //! What was found out about the rows of a batch, as it is logged.
 
+use std::borrow::Cow;
+
 use datafusion::arrow::array::{Array, AsArray, Int64Array, UInt64Array};
 use datafusion::arrow::compute::take;
 use datafusion::arrow::datatypes::Int64Type;
@@ -9,7 +11,8 @@ use skewer_profiling::{Ids, Latencies, Method};
 use crate::pacing::Run;
 
 /// The records whose latency was found by `method`, leaving out absent ones; their latencies and
-/// by how much these may be off.
+/// by how much these may be off. A record with several rows one after the other (the elements of an
+/// array, say) has what they took together.
 pub(super) fn rows_found_by(
     method: Method,
     ids: &Int64Array,
@@ -19,29 +22,34 @@ pub(super) fn rows_found_by(
         let none = || Latencies::encode(&[]);
         return Ok((Ids::encode(&[]), none(), none()));
     }
-    let errors = errors(ids, runs);
+    if has_equal_neighbours(ids.values()) {
+        let found = records_found_by(method, ids, runs);
+        return Ok((
+            Ids::encode(&found.ids),
+            Latencies::encode(&found.latencies),
+            Latencies::encode(&found.errors),
+        ));
+    }
     let all = runs.iter().all(|run| run.method == method);
     if all && ids.null_count() == 0 {
         let latencies = runs.iter().map(|run| (run.rows, run.ps));
-        let latencies = encoded(latencies, runs.len(), ids.len());
-        let errors = encoded(errors.iter().copied(), errors.len(), ids.len());
-        return Ok((Ids::encode(ids.values()), latencies, errors));
+        let errors = runs.iter().map(|run| (run.rows, run.error_ps));
+        return Ok((
+            Ids::encode(ids.values()),
+            encoded(latencies, runs.len(), ids.len()),
+            encoded(errors, runs.len(), ids.len()),
+        ));
     }
     let (mut rows, mut latency, mut error, mut row) = (vec![], vec![], vec![], 0);
-    let errors = errors.iter();
-    let mut errors = errors.flat_map(|(rows, ps)| std::iter::repeat_n(*ps as i64, *rows));
     for run in runs {
         let found = row..row + run.rows;
         row = found.end;
-        let errors = errors.by_ref().take(run.rows);
         if run.method == method {
-            for (row, ps) in found.zip(errors).filter(|(row, _)| ids.is_valid(*row)) {
+            for row in found.filter(|row| ids.is_valid(*row)) {
                 rows.push(row as u64);
                 latency.push(run.ps as i64);
-                error.push(ps);
+                error.push(run.error_ps as i64);
             }
-        } else {
-            errors.for_each(drop);
         }
     }
     let ids = take(ids, &UInt64Array::from(rows), None)?;
@@ -64,44 +72,77 @@ fn encoded(runs: impl Iterator<Item = (usize, u64)>, count: usize, rows: usize) 
     }
 }
 
-/// By how much the latency of each row may be off, as runs of rows.
+/// Whether two rows one after the other have the same id. Of rows of a table, the first look tells.
+fn has_equal_neighbours(ids: &[i64]) -> bool {
+    let [first, .., last] = ids else {
+        return false;
+    };
+    last.wrapping_sub(*first) != ids.len() as i64 - 1
+        && ids.windows(2).any(|pair| pair[0] == pair[1])
+}
+
+/// Records, and what was found out about each; in picoseconds.
+#[derive(Debug, Default, PartialEq)]
+struct Found {
+    ids: Vec<i64>,
+    latencies: Vec<i64>,
+    errors: Vec<i64>,
+}
+
+/// As [`rows_found_by`], with one entry for all rows of a record that follow each other.
 ///
-/// What a chunk took may have gone into any of its records. Of one that has several of its rows (an
-/// array's elements, say) the errors of all of them add up to what the others were given.
-fn errors(ids: &Int64Array, runs: &[Run]) -> Vec<(usize, u64)> {
-    let mut errors: Vec<(usize, u64)> = Vec::with_capacity(runs.len());
+/// What a chunk took may have gone into any of its records: of one that has several of its rows, the
+/// error is what the others were given.
+fn records_found_by(method: Method, ids: &Int64Array, runs: &[Run]) -> Found {
+    let ids: Cow<[i64]> = match ids.null_count() {
+        0 => Cow::Borrowed(ids.values()),
+        _ => ids.iter().map(|id| id.unwrap_or(ABSENT)).collect(),
+    };
+    let mut found = Found::default();
+    // The record of the latest entry, if its rows may go on.
+    let mut latest = None;
     let mut start = 0;
     for run in runs {
-        let of_run = &ids.values()[start..start + run.rows];
+        let of_run = &ids[start..start + run.rows];
         start += run.rows;
-        let [first, .., last] = of_run else {
-            errors.push((run.rows, run.error_ps));
-            continue;
-        };
-        // Rows of a table, one after the other.
-        let are_consecutive = last.wrapping_sub(*first) == run.rows as i64 - 1;
-        if run.method != Method::Apportioned || are_consecutive {
-            errors.push((run.rows, run.error_ps));
-            continue;
-        }
-        let total = run.error_ps + run.ps;
-        // Without a branch for each row, since there may be thousands.
-        if of_run.iter().fold(true, |same, id| same & (id == first)) {
-            let own = run.ps.saturating_mul(run.rows as u64);
-            errors.push((run.rows, total.saturating_sub(own) / run.rows as u64));
+        if run.method != method {
+            latest = None;
             continue;
         }
         for record in of_run.chunk_by(|one, next| one == next) {
-            let rows = record.len();
-            let own = run.ps.saturating_mul(rows as u64);
-            let error = total.saturating_sub(own) / rows as u64;
-            match errors.last_mut() {
-                Some((before, same)) if *same == error => *before += rows,
-                _ => errors.push((rows, error)),
+            if record[0] == ABSENT {
+                latest = None;
+                continue;
+            }
+            let rows = record.len() as u64;
+            let latency = run.ps.saturating_mul(rows);
+            let error = match method {
+                Method::Apportioned => (run.error_ps + run.ps).saturating_sub(latency),
+                _ => run.error_ps.saturating_mul(rows),
+            };
+            let (latency, error) = (clamped(latency), clamped(error));
+            match (found.latencies.last_mut(), found.errors.last_mut()) {
+                (Some(before), Some(error_before)) if latest == Some(record[0]) => {
+                    *before = before.saturating_add(latency);
+                    *error_before = error_before.saturating_add(error);
+                }
+                _ => {
+                    found.ids.push(record[0]);
+                    found.latencies.push(latency);
+                    found.errors.push(error);
+                    latest = Some(record[0]);
+                }
             }
         }
     }
-    errors
+    found
+}
+
+/// No id: those are never negative.
+const ABSENT: i64 = i64::MIN;
+
+fn clamped(ps: u64) -> i64 {
+    i64::try_from(ps).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]
@@ -116,8 +157,8 @@ mod tests {
             error_ps,
             method,
         };
-        // 1,000 ps that two records may have taken, with 3 rows and 1; then all of them one's; then
-        // rows of a table, and one that was timed by itself.
+        // 1,000 ps that two records may have taken, with 3 rows and 1; then all of them one's, which has
+        // a row of the next; then rows of a table, and one that was timed by itself.
         let runs = [
             run(4, 250, 750, Method::Apportioned),
             run(4, 250, 750, Method::Apportioned),
@@ -126,13 +167,40 @@ mod tests {
             // Two of the rows of a chunk that the one before was found in.
             run(2, 250, 750, Method::Apportioned),
         ];
-        let ids = Int64Array::from(vec![5, 5, 5, 6, 7, 7, 7, 7, 8, 9, 10, 11, 3, 2, 2]);
-        let errors = errors(&ids, &runs);
-        let expected = [(3, 83), (1, 750), (4, 0), (4, 750), (1, 40), (2, 250)];
-        assert_eq!(errors, expected);
+        let ids = Int64Array::from(vec![5, 5, 5, 6, 7, 7, 7, 7, 7, 9, 10, 11, 3, 2, 2]);
+        let apportioned = Found {
+            ids: vec![5, 6, 7, 9, 10, 11, 2],
+            latencies: vec![750, 250, 1250, 250, 250, 250, 500],
+            errors: vec![250, 750, 750, 750, 750, 750, 500],
+        };
+        assert_eq!(
+            records_found_by(Method::Apportioned, &ids, &runs),
+            apportioned
+        );
+        let replayed = Found {
+            ids: vec![3],
+            latencies: vec![9_000],
+            errors: vec![40],
+        };
+        assert_eq!(records_found_by(Method::Replayed, &ids, &runs), replayed);
         let (ids, latencies, errors) = rows_found_by(Method::Apportioned, &ids, &runs).unwrap();
-        assert_eq!((ids.len(), latencies.len(), errors.len()), (14, 14, 14));
-        let sum: i64 = errors.decode_ns().values().iter().sum();
-        assert_eq!(sum, (3 * 83 + 750 + 4 * 750 + 2 * 250 + 500) / 1000);
+        assert_eq!((ids.len(), latencies.len(), errors.len()), (7, 7, 7));
+    }
+
+    #[test]
+    fn rows_without_a_record_are_left_out() {
+        let run = Run {
+            rows: 5,
+            ps: 10,
+            error_ps: 40,
+            method: Method::Apportioned,
+        };
+        let ids = Int64Array::from(vec![Some(4), Some(4), None, Some(4), Some(8)]);
+        let found = Found {
+            ids: vec![4, 4, 8],
+            latencies: vec![20, 10, 10],
+            errors: vec![30, 40, 40],
+        };
+        assert_eq!(records_found_by(Method::Apportioned, &ids, &[run]), found);
     }
 }
