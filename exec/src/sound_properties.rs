@@ -17,6 +17,8 @@ use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
 };
 
+use crate::numbered::NumberedExec;
+
 /// An operator on top of another, that hands on its rows and claims of them only what is so.
 ///
 /// DataFusion 55.2 concludes too much
@@ -38,12 +40,13 @@ pub struct SoundPropertiesExec {
 impl SoundPropertiesExec {
     /// On top of `input`, of which it claims no order; of aggregates and unions nothing at all.
     pub fn new(input: Arc<dyn ExecutionPlan>) -> Self {
+        let operator = numbered(&input);
         let mut equivalences = EquivalenceProperties::new(input.schema());
         let mut partitioning =
             Partitioning::UnknownPartitioning(input.output_partitioning().partition_count());
-        if !input.is::<AggregateExec>() && !input.is::<UnionExec>() {
+        if !operator.is::<AggregateExec>() && !operator.is::<UnionExec>() {
             partitioning = input.output_partitioning().clone();
-            if !Join::of(&input).is_some_and(|join| join.pads_constants()) {
+            if !Join::of(operator).is_some_and(|join| join.pads_constants()) {
                 let group = input.equivalence_properties().eq_group().clone();
                 // Fails only where expressions have no types: then there is nothing to claim.
                 if equivalences.add_equivalence_group(group).is_err() {
@@ -66,6 +69,14 @@ impl SoundPropertiesExec {
     /// What it is on top of.
     pub fn input(&self) -> &Arc<dyn ExecutionPlan> {
         &self.input
+    }
+}
+
+/// The operator that `plan` is, or that it gives a number.
+fn numbered(plan: &Arc<dyn ExecutionPlan>) -> &Arc<dyn ExecutionPlan> {
+    match plan.downcast_ref::<NumberedExec>() {
+        Some(number) => &number.observed().inner,
+        None => plan,
     }
 }
 

@@ -2,8 +2,9 @@
 //!
 //! Arithmetic, comparisons and functions of fixed-width values take the same few nanoseconds
 //! for every record: timing them costs more than they do and can blame nobody. So do functions that
-//! read, or put together, so much of a value as literals say. What can is a function of values that
-//! vary in size, a pattern, or a function that the user registered.
+//! read so much of a value as literals say, and functions of what these return. What can is a function
+//! of values that vary in size, one that returns as much as a number says, a pattern, or a function that
+//! the user registered.
 
 use std::collections::HashSet;
 use std::sync::LazyLock;
@@ -33,11 +34,8 @@ pub fn is_costly(expr: &Expr, schema: &DFSchema) -> Result<bool> {
             Expr::ScalarFunction(function) if function.func.inner().is::<OnlyValue>() => {}
             Expr::ScalarFunction(function) => {
                 costly |= !BUILT_IN.contains(function.name())
-                    || !reads_a_bounded_part(function)
-                        && !puts_together_bounded_parts(function, schema)?
-                        && any(&function.args, |arg| {
-                            Ok(varies_in_size(&arg.get_type(schema)?))
-                        })?;
+                    || returns_as_much_as_a_number_says(function)
+                    || !reads_a_bounded_part(function) && !has_bounded_args(function, schema)?;
             }
             Expr::Like(_) | Expr::SimilarTo(_) => costly = true,
             Expr::BinaryExpr(BinaryExpr { op, .. }) => {
@@ -78,14 +76,24 @@ fn reads_a_bounded_part(function: &ScalarFunction) -> bool {
     bounded && !open_ended && function.args.iter().skip(1).all(literal)
 }
 
-/// Whether a built-in function returns its arguments' values, one after the other or changed letter by
-/// letter, and these are no longer than literals say: `upper(left(s, 2))`, `make_array(left(s, 2), 'x')`.
-fn puts_together_bounded_parts(function: &ScalarFunction, schema: &DFSchema) -> Result<bool> {
-    let puts_together = matches!(
+/// Whether a built-in function returns more the greater one of its arguments is, and that is no literal:
+/// `repeat('x', n)`, `range(n)`.
+fn returns_as_much_as_a_number_says(function: &ScalarFunction) -> bool {
+    let grows = matches!(
         function.name(),
-        "array" | "make_array" | "concat" | "lower" | "upper" | "btrim" | "ltrim" | "rtrim"
+        "array_repeat" | "array_resize" | "generate_series" | "lpad" | "range" | "repeat" | "rpad"
     );
-    Ok(puts_together && !any(&function.args, |arg| Ok(!is_bounded(arg, schema)?))?)
+    let literal = |arg: &Expr| matches!(arg, Expr::Literal(..));
+    grows && !function.args.iter().all(literal)
+}
+
+fn has_bounded_args(function: &ScalarFunction, schema: &DFSchema) -> Result<bool> {
+    for arg in &function.args {
+        if !is_bounded(arg, schema)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Whether no row's value is longer than the expression itself says.
@@ -99,22 +107,14 @@ fn is_bounded(expr: &Expr, schema: &DFSchema) -> Result<bool> {
             op: Operator::StringConcat,
             right,
         }) => is_bounded(left, schema)? && is_bounded(right, schema)?,
-        Expr::ScalarFunction(function) if BUILT_IN.contains(function.name()) => {
-            reads_a_bounded_part(function)
-                || puts_together_bounded_parts(function, schema)?
-                || !varies_in_size(&expr.get_type(schema)?)
+        Expr::ScalarFunction(function) => {
+            !varies_in_size(&expr.get_type(schema)?)
+                || BUILT_IN.contains(function.name())
+                    && !returns_as_much_as_a_number_says(function)
+                    && (reads_a_bounded_part(function) || has_bounded_args(function, schema)?)
         }
         _ => !varies_in_size(&expr.get_type(schema)?),
     })
-}
-
-fn any(args: &[Expr], is_so: impl Fn(&Expr) -> Result<bool>) -> Result<bool> {
-    for arg in args {
-        if is_so(arg)? {
-            return Ok(true);
-        }
-    }
-    Ok(false)
 }
 
 fn varies_in_size(data_type: &DataType) -> bool {
@@ -129,8 +129,10 @@ fn varies_in_size(data_type: &DataType) -> bool {
 mod tests {
     use datafusion::arrow::datatypes::{Field, Schema};
     use datafusion::common::ToDFSchema;
-    use datafusion::functions::expr_fn::{abs, concat, left, repeat, right, substr, upper};
-    use datafusion::functions_nested::expr_fn::make_array;
+    use datafusion::functions::expr_fn::{
+        abs, concat, date_part, left, repeat, right, substr, upper,
+    };
+    use datafusion::functions_nested::expr_fn::{make_array, range};
     use datafusion::logical_expr::{col, lit};
 
     use super::*;
@@ -140,6 +142,7 @@ mod tests {
         let schema = Schema::new(vec![
             Field::new("n", DataType::Int64, true),
             Field::new("s", DataType::Utf8, true),
+            Field::new("d", DataType::Date32, true),
         ])
         .to_dfschema()
         .unwrap();
@@ -164,7 +167,11 @@ mod tests {
             (make_array(vec![col("s")]), true),
             (concat(vec![left(col("s"), lit(2_i64)), col("s")]), true),
             (repeat(left(col("s"), lit(2_i64)), col("n")), true),
-            (upper(repeat(lit("x"), col("n"))), true),
+            (repeat(lit("x"), col("n")), true),
+            (upper(repeat(lit("x"), lit(3_i64))), false),
+            (range(lit(0_i64), col("n"), lit(1_i64)), true),
+            (date_part(lit("year"), col("d")), false),
+            (date_part(col("s"), col("d")), true),
             (col("s").like(lit("%x%")).and(col("n").gt(lit(1_i64))), true),
         ] {
             assert_eq!(is_costly(&expr, &schema).unwrap(), expected, "{expr}");

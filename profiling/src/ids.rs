@@ -99,10 +99,10 @@ impl Ids {
         if is_range(first, last, ids) {
             return Ids::range(first, ids.len());
         }
-        let (min, max) = min_and_max(ids);
-        if min == max {
+        if all_equal(ids) {
             return Ids::constant(first, ids.len());
         }
+        let (min, max) = min_and_max(ids);
         match u32::try_from(max.wrapping_sub(min) as u64) {
             Ok(span) => Ids(Encoding::Packed {
                 base: min,
@@ -286,6 +286,19 @@ fn is_range(first: i64, last: i64, ids: &[i64]) -> bool {
             .fold(0, |differences, (id, expected)| {
                 differences | (id ^ expected)
             })
+            == 0
+}
+
+/// Whether all numbers are the first one.
+pub(crate) fn all_equal(numbers: &[i64]) -> bool {
+    let (Some(first), Some(last)) = (numbers.first(), numbers.last()) else {
+        return true;
+    };
+    // Without branches, as in `is_range`.
+    first == last
+        && numbers
+            .iter()
+            .fold(0, |differences, number| differences | (number ^ first))
             == 0
 }
 

@@ -6,7 +6,7 @@
 use datafusion::arrow::array::Int64Array;
 use serde::{Deserialize, Serialize};
 
-use crate::ids::Ids;
+use crate::ids::{Ids, all_equal};
 
 /// Picoseconds in a nanosecond.
 const PS_PER_NS: i64 = 1000;
@@ -77,10 +77,10 @@ impl Latencies {
         let Some(&first) = ps.first() else {
             return Latencies::constant(0, 0);
         };
-        let changes = ps.windows(2).filter(|pair| pair[0] != pair[1]).count();
-        if changes == 0 {
+        if all_equal(ps) {
             return Latencies::constant(first.max(0) as u64, ps.len());
         }
+        let changes = ps.windows(2).filter(|pair| pair[0] != pair[1]).count();
         let run_bytes = (changes + 1) * size_of::<(u32, i64)>();
         if run_bytes <= ps.len() && u32::try_from(ps.len()).is_ok() {
             let runs = ps

@@ -226,24 +226,25 @@ impl Evaluation {
     }
 
     fn latency_column(&self, batch: &RecordBatch, runs: &[Run]) -> ArrayRef {
+        let earlier = self.timed.earlier_latency.map(|column| {
+            let earlier: &PrimitiveArray<Int64Type> = batch.column(column).as_primitive();
+            earlier
+        });
         let mut latency: Vec<i64> = Vec::with_capacity(batch.num_rows());
         for run in runs {
-            latency.extend(std::iter::repeat_n(run.ps as i64, run.rows));
-        }
-        if let Some(column) = self.timed.earlier_latency {
-            let earlier: &PrimitiveArray<Int64Type> = batch.column(column).as_primitive();
-            match earlier.nulls().filter(|nulls| nulls.null_count() > 0) {
-                None => {
-                    let earlier = earlier.values().iter();
-                    latency
-                        .iter_mut()
-                        .zip(earlier)
-                        .for_each(|(ps, earlier)| *ps += earlier);
+            let (ps, start) = (run.ps as i64, latency.len());
+            match earlier {
+                None => latency.extend(std::iter::repeat_n(ps, run.rows)),
+                Some(earlier) if earlier.null_count() == 0 => {
+                    let earlier = &earlier.values()[start..start + run.rows];
+                    latency.extend(earlier.iter().map(|earlier| earlier + ps));
                 }
-                Some(nulls) => {
-                    for row in nulls.valid_indices() {
-                        latency[row] += earlier.value(row);
-                    }
+                Some(earlier) => {
+                    let rows = start..start + run.rows;
+                    latency.extend(rows.map(|row| match earlier.is_valid(row) {
+                        true => earlier.value(row) + ps,
+                        false => ps,
+                    }));
                 }
             }
         }
@@ -293,6 +294,22 @@ fn concat_parts(mut parts: Vec<Vec<ArrayRef>>, expressions: usize) -> Result<Vec
         .collect()
 }
 
+/// How many of the ids, from the first one on, are the same.
+pub(super) fn equal_to_first(ids: &[i64]) -> usize {
+    let Some(first) = ids.first() else {
+        return 0;
+    };
+    // Many are looked at without a branch for each.
+    let blocks = ids.chunks_exact(64).take_while(|block| {
+        let differences = block
+            .iter()
+            .fold(0, |differences, id| differences | (id ^ first));
+        differences == 0
+    });
+    let equal = 64 * blocks.count();
+    equal + ids[equal..].iter().take_while(|id| *id == first).count()
+}
+
 /// Evaluates rows of one batch under the clock.
 struct BatchEvaluator<'a> {
     batch: &'a RecordBatch,
@@ -338,13 +355,10 @@ impl EvaluateRows for BatchEvaluator<'_> {
     }
 
     fn end_of_record(&self, row: usize, limit: usize) -> usize {
-        let ends = self.ids.iter().map(|ids| {
-            let following = &ids.values()[row..limit];
-            row + following
-                .iter()
-                .take_while(|id| **id == following[0])
-                .count()
-        });
+        let ends = self
+            .ids
+            .iter()
+            .map(|ids| row + equal_to_first(&ids.values()[row..limit]));
         ends.min().unwrap_or(row + 1)
     }
 

@@ -8,6 +8,7 @@ use datafusion::arrow::datatypes::Int64Type;
 use datafusion::common::Result;
 use skewer_profiling::{Ids, Latencies, Method};
 
+use super::evaluation::equal_to_first;
 use crate::pacing::Run;
 
 /// The records whose latency was found by `method`, leaving out absent ones; their latencies and
@@ -109,7 +110,10 @@ fn records_found_by(method: Method, ids: &Int64Array, runs: &[Run]) -> Found {
             latest = None;
             continue;
         }
-        for record in of_run.chunk_by(|one, next| one == next) {
+        let mut rest = of_run;
+        while !rest.is_empty() {
+            let (record, following) = rest.split_at(equal_to_first(rest));
+            rest = following;
             if record[0] == ABSENT {
                 latest = None;
                 continue;
