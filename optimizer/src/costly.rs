@@ -60,8 +60,8 @@ pub fn is_costly(expr: &Expr, schema: &DFSchema) -> Result<bool> {
 
 /// Whether a built-in function reads only so much of its value as literals say, or only its
 /// length: `left(s, 2)`, `substr(s, 1, 4)`, `starts_with(s, 'x')`, `octet_length(s)`.
-/// (That DataFusion's `left` and `right` look whether all of a value is ASCII takes a microsecond for
-/// 40 kB.)
+/// (DataFusion's `left` and `right` also look whether all of a value is ASCII, many bytes at once, which
+/// does not count here.)
 fn reads_a_bounded_part(function: &ScalarFunction) -> bool {
     let bounded = matches!(
         function.name(),
