@@ -205,11 +205,10 @@ impl Pacer {
             self.learn(ns);
             return Ok(());
         }
-        let ns = evaluator.evaluate(chunk.clone(), true)?;
-        let doubtful_ns = evaluator.doubtful_ns();
+        let mut ns = evaluator.evaluate(chunk.clone(), true)?;
+        let mut of_one = (error_of_one(ns, evaluator.doubtful_ns()), Method::Measured);
         self.spent_ns += ns;
         let suspicious = self.is_suspicious(ns, rows);
-        let mut ns = ns;
         if suspicious && replayable && self.may_replay(ns) {
             match self.search(chunk.clone(), ns, evaluator) {
                 Some((found, again)) if !found.is_empty() => {
@@ -219,20 +218,23 @@ impl Pacer {
                 }
                 // It was not slow again: a stall of the machine, or a function that remembers its
                 // results. Nobody can be blamed for the difference.
-                Some((_, again)) if ns - again < LONGEST_STALL_NS => ns = again,
+                Some((_, again)) if ns - again < LONGEST_STALL_NS => {
+                    if again < ns {
+                        of_one = (ns - again, Method::Replayed);
+                    }
+                    ns = again;
+                }
                 // It remembers, or does not let itself be asked again.
                 Some(_) | None => {}
             }
         }
         let each = ns / rows as f64;
         self.learn(each);
-        match is_one {
-            true => {
-                let error_ns = error_of_one(ns, doubtful_ns) / rows as f64;
-                push(runs, rows, each, error_ns, Method::Measured);
-            }
-            false => push(runs, rows, each, ns - each, Method::Apportioned),
-        }
+        let (error_ns, method) = match is_one {
+            true => (of_one.0 / rows as f64, of_one.1),
+            false => (ns - each, Method::Apportioned),
+        };
+        push(runs, rows, each, error_ns, method);
         Ok(())
     }
 
@@ -669,6 +671,25 @@ mod tests {
             assert!((longest.rows as i64 - rows).abs() < 20, "{longest:?}");
             assert_eq!(longest.method, method);
         }
+    }
+
+    #[test]
+    fn a_stall_among_many_rows_of_one_record_is_not_theirs() {
+        let mut machine = Machine::new(vec![50.0; 40_000]);
+        machine.rows_of_record = 4_000;
+        machine.stalls = vec![(12, 5e6)];
+        let runs = time(&mut machine);
+        let latencies = latencies(&runs);
+        assert!(latencies.iter().skip(100).all(|ns| *ns < 60.0));
+        let replayed: Vec<&Run> = runs
+            .iter()
+            .filter(|run| run.method == Method::Replayed)
+            .collect();
+        let [stalled] = replayed.as_slice() else {
+            panic!("{replayed:?}");
+        };
+        let error_ns = stalled.error_ps as f64 * stalled.rows as f64 / 1e3;
+        assert!((error_ns / 5e6 - 1.0).abs() < 0.01, "{error_ns}");
     }
 
     #[test]
