@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use datafusion::arrow::array::{AsArray, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, Int64Type};
+use datafusion::arrow::util::pretty::pretty_format_batches;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::Volatility;
 use futures::StreamExt;
@@ -31,6 +32,45 @@ async fn text(session: &Session, sql: &str) -> String {
     ScalarValue::try_from_array(batches[0].column(0), 0)
         .unwrap()
         .to_string()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_few_wide_rows_are_read_in_several_batches_and_by_several_threads() {
+    let db = Database::in_memory().unwrap();
+    let session = db.session();
+    rows(&session, "SET datafusion.execution.target_partitions = 2").await;
+    rows(
+        &session,
+        "CREATE TABLE wide AS SELECT i, repeat(i::TEXT, 50000) AS line FROM range(100, 300) r(i)",
+    )
+    .await;
+    // Some 30 MB in 200 rows.
+    let batches = rows(&session, "SELECT line FROM wide").await;
+    assert_eq!(
+        batches.iter().map(RecordBatch::num_rows).sum::<usize>(),
+        200
+    );
+    let most = batches.iter().map(RecordBatch::num_rows).max().unwrap();
+    assert!((2..=20).contains(&most), "{most} rows in a batch");
+    // What is narrow of them is one batch, and how many there are is known.
+    assert_eq!(rows(&session, "SELECT i FROM wide").await.len(), 1);
+    let count = text_of_plan(&session, "SELECT count(*) FROM wide").await;
+    assert!(!count.contains("DataSourceExec"), "{count}");
+
+    let narrow = text_of_plan(&session, "SELECT sum(i + 1) FROM wide").await;
+    assert!(!narrow.contains("RoundRobin"), "{narrow}");
+    let wide = "SELECT max(character_length(replace(line, '1', '')))::BIGINT FROM wide";
+    let plan = text_of_plan(&session, wide).await;
+    assert!(
+        plan.contains("RoundRobinBatch(2)") || plan.contains("2 groups"),
+        "{plan}"
+    );
+    assert_eq!(number(&session, wide).await, 150_000);
+}
+
+async fn text_of_plan(session: &Session, query: &str) -> String {
+    let batches = rows(session, &format!("EXPLAIN {query}")).await;
+    pretty_format_batches(&batches).unwrap().to_string()
 }
 
 #[tokio::test(flavor = "multi_thread")]

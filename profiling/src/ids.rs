@@ -1,12 +1,15 @@
 //! A compact, immutable column of record ids.
 //!
 //! Ids come in batches that are a range (rows read in order), one value (an ungrouped
-//! aggregate), close together (groups of a partition) or arbitrary. [`Ids`] keeps whichever
+//! aggregate), a few values in long runs (rows whose lists were unnested), close together (groups
+//! of a partition) or arbitrary. [`Ids`] keeps whichever
 //! of these takes the least memory.
 
 use bitpacking::{BitPacker, BitPacker4x};
 use datafusion::arrow::array::{Array, Int64Array};
 use serde::{Deserialize, Serialize};
+
+use crate::runs::long_runs;
 
 /// An immutable column of record ids; an id may be absent ("none") if encoded as nullable.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -23,6 +26,8 @@ enum Encoding {
     Packed { base: i64, offsets: Offsets },
     /// The ids themselves; [`NONE`] stands for "none".
     Raw(Box<[i64]>),
+    /// Runs of (length, the same id), all of them present.
+    Runs { runs: Box<[(u32, i64)]>, len: usize },
 }
 
 /// Unsigned numbers of `bits` bits each, packed in blocks of [`BLOCK`] whose last one is filled
@@ -39,6 +44,9 @@ struct Offsets {
 /// Numbers in a block.
 const BLOCK: usize = BitPacker4x::BLOCK_LEN;
 
+/// Runs of so many ids in the mean take no more memory than if each were packed into a bit.
+const LONG_RUN: usize = 8 * size_of::<(u32, i64)>();
+
 /// Stands for "none" among raw ids: row ids and record ids are never negative.
 const NONE: i64 = i64::MIN;
 
@@ -50,6 +58,8 @@ pub enum UnsoundIds {
     Packed { len: usize, bits: u8, bytes: usize },
     #[error("{len} ids from {start} on are too many")]
     Range { start: i64, len: usize },
+    #[error("runs of {ids} ids claim to be {len}")]
+    Runs { ids: u64, len: usize },
 }
 
 impl TryFrom<Encoding> for Ids {
@@ -70,6 +80,12 @@ impl TryFrom<Encoding> for Ids {
                     .ok()
                     .and_then(|len| start.checked_add(len));
                 end.ok_or(UnsoundIds::Range { start, len })?;
+            }
+            Encoding::Runs { runs, len } => {
+                let (ids, len) = (runs.iter().map(|(ids, _)| u64::from(*ids)).sum(), *len);
+                if ids != len as u64 {
+                    return Err(UnsoundIds::Runs { ids, len });
+                }
             }
             Encoding::Constant { .. } | Encoding::Raw(_) => {}
         }
@@ -101,6 +117,10 @@ impl Ids {
         }
         if all_equal(ids) {
             return Ids::constant(first, ids.len());
+        }
+        if let Some(runs) = long_runs(ids, LONG_RUN) {
+            let len = ids.len();
+            return Ids(Encoding::Runs { runs, len });
         }
         let (min, max) = min_and_max(ids);
         match u32::try_from(max.wrapping_sub(min) as u64) {
@@ -172,7 +192,9 @@ impl Ids {
     /// Number of ids.
     pub fn len(&self) -> usize {
         match &self.0 {
-            Encoding::Range { len, .. } | Encoding::Constant { len, .. } => *len,
+            Encoding::Range { len, .. }
+            | Encoding::Constant { len, .. }
+            | Encoding::Runs { len, .. } => *len,
             Encoding::Packed { offsets, .. } => offsets.len,
             Encoding::Raw(ids) => ids.len(),
         }
@@ -190,6 +212,7 @@ impl Ids {
                 Encoding::Range { .. } | Encoding::Constant { .. } => 0,
                 Encoding::Packed { offsets, .. } => offsets.packed.len(),
                 Encoding::Raw(ids) => 8 * ids.len(),
+                Encoding::Runs { runs, .. } => size_of_val(runs.as_ref()),
             }
     }
 
@@ -219,6 +242,12 @@ impl Ids {
                 ids.iter().map(|&id| (id != NONE).then_some(id)).collect()
             }
             Encoding::Raw(ids) => Int64Array::from_iter_values(ids.iter().copied()),
+            Encoding::Runs { runs, .. } => {
+                let runs = runs.iter();
+                runs.flat_map(|(length, id)| std::iter::repeat_n(*id, *length as usize))
+                    .collect::<Vec<i64>>()
+                    .into()
+            }
         }
     }
 }
@@ -342,6 +371,19 @@ mod tests {
     }
 
     #[test]
+    fn a_few_ids_many_times_each_take_the_memory_of_their_runs() {
+        // Elements of long lists.
+        let ids: Vec<i64> = [1 << 50, 3, 1 << 50]
+            .into_iter()
+            .flat_map(|id| std::iter::repeat_n(id, 2000))
+            .collect();
+        let encoded = Ids::encode(&ids);
+        assert_eq!(encoded.len(), 6000);
+        assert_eq!(encoded.memory(), size_of::<Ids>() + 3 * 16);
+        assert_eq!(encoded.decode().values().as_ref(), ids);
+    }
+
+    #[test]
     fn the_width_follows_the_span_of_the_ids() {
         for (span, bits) in [
             (1, 1),
@@ -372,6 +414,13 @@ mod tests {
         }
         let none = nullable(&[None, None]);
         assert_eq!(Ids::encode_nullable(&none).decode(), none);
+    }
+
+    #[test]
+    fn stored_runs_of_another_length_are_refused() {
+        let runs = vec![(2, 7), (3, 8)].into();
+        let refused = Ids::try_from(Encoding::Runs { runs, len: 6 }).unwrap_err();
+        assert_eq!(refused.to_string(), "runs of 5 ids claim to be 6");
     }
 
     #[test]

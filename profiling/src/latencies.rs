@@ -7,6 +7,7 @@ use datafusion::arrow::array::Int64Array;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{Ids, all_equal};
+use crate::runs::long_runs;
 
 /// Picoseconds in a nanosecond.
 const PS_PER_NS: i64 = 1000;
@@ -80,13 +81,8 @@ impl Latencies {
         if all_equal(ps) {
             return Latencies::constant(first.max(0) as u64, ps.len());
         }
-        let changes = ps.windows(2).filter(|pair| pair[0] != pair[1]).count();
-        let run_bytes = (changes + 1) * size_of::<(u32, i64)>();
-        if run_bytes <= ps.len() && u32::try_from(ps.len()).is_ok() {
-            let runs = ps
-                .chunk_by(|left, right| left == right)
-                .map(|run| (run.len() as u32, run[0].max(0)))
-                .collect();
+        if let Some(mut runs) = long_runs(ps, size_of::<(u32, i64)>()) {
+            runs.iter_mut().for_each(|(_, ps)| *ps = (*ps).max(0));
             return Latencies(Encoding::Runs {
                 runs,
                 len: ps.len(),

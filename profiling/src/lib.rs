@@ -9,7 +9,7 @@
 //! - [`carried`]: what records carry instead of a log
 //! - [`definition`]: one definition per table: row struct, Arrow schema, documentation
 //! - [`tables`]: the tables themselves
-//! - [`ids`], [`latencies`]: compact columns of the record-level log
+//! - [`ids`], [`latencies`], `runs`: compact columns of the record-level log
 //! - [`chunks`]: the record-level events
 //! - [`recorder`]: collects the events of one query
 //! - `chunk_columns`: how rows of the record-level tables are made of chunks
@@ -60,6 +60,7 @@ mod readings;
 pub mod recorder;
 pub mod remote;
 pub mod retention;
+mod runs;
 pub mod sampling;
 pub mod scan;
 mod schema;
@@ -84,6 +85,7 @@ pub use placed::{PlacedScan, ScanDescription};
 pub use recorder::{OpenStream, Recorder, RecorderLimits};
 pub use remote::{FinishRequest, RemoteSys, RemoteSysError};
 pub use retention::Retention;
+pub use runs::equal_to_first;
 pub use sampling::Sampling;
 pub use scan::SysScan;
 pub use segment::SegmentError;

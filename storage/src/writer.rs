@@ -32,8 +32,13 @@ use crate::{Result, StorageError};
 
 /// Rows of a row group: the unit that a scan gives to a thread, so a segment feeds eight.
 const ROW_GROUP_ROWS: usize = 1 << 17;
-/// A row group is closed early when its encoded pages take this much memory (wide rows).
-const ROW_GROUP_BYTES: usize = 64 << 20;
+/// A row group is closed early when its encoded pages take this much memory: wide rows, too, are
+/// to feed several threads.
+const ROW_GROUP_BYTES: usize = 16 << 20;
+/// Rows of about so many encoded bytes are encoded before the size of a row group is looked at.
+const SLICE_BYTES: usize = 1 << 20;
+/// Rows of a row group that are encoded before anything is known of their size.
+const FIRST_SLICE_ROWS: usize = 64;
 /// A segment is closed early at this size, so that changing one of its rows stays affordable.
 const SEGMENT_BYTES: u64 = 512 << 20;
 /// Rows of a page: what is read to get at one row by its id.
@@ -486,15 +491,28 @@ impl OpenSegment {
         self.min_row_id = self.min_row_id.min(min(ids).unwrap_or(i64::MAX));
         self.max_row_id = self.max_row_id.max(max(ids).unwrap_or(i64::MIN));
         self.rows += batch.num_rows() as u64;
-        self.writer
-            .write(batch)
-            .map_err(|error| write_error(&path(), error))?;
-        if self.writer.in_progress_size() > ROW_GROUP_BYTES {
+        let mut written = 0;
+        while written < batch.num_rows() {
+            let rows = self.slice_rows().min(batch.num_rows() - written);
             self.writer
-                .flush()
+                .write(&batch.slice(written, rows))
                 .map_err(|error| write_error(&path(), error))?;
+            written += rows;
+            if self.writer.in_progress_size() > ROW_GROUP_BYTES {
+                self.writer
+                    .flush()
+                    .map_err(|error| write_error(&path(), error))?;
+            }
         }
         Ok(())
+    }
+
+    /// Rows that have about [`SLICE_BYTES`], if the next are like the row group's.
+    fn slice_rows(&self) -> usize {
+        match self.writer.in_progress_rows() {
+            0 => FIRST_SLICE_ROWS,
+            rows => (SLICE_BYTES * rows / self.writer.in_progress_size().max(1)).max(1),
+        }
     }
 }
 

@@ -426,6 +426,42 @@ async fn segments_read_through_datafusion_prune_by_row_id() {
 }
 
 #[tokio::test]
+async fn wide_rows_of_one_batch_fill_several_row_groups() {
+    const ROWS: i64 = 200;
+    let (_directory, storage) = temporary();
+    let field = Field::new("line", DataType::Utf8, false);
+    let schema = Arc::new(Schema::new(vec![field]));
+    let mut transaction = storage.begin();
+    let table = transaction
+        .create_table(DEFAULT_SCHEMA, "wide", schema, false)
+        .unwrap();
+    // 40 MB that cannot be compressed.
+    let mut number = 1_u64;
+    let mut digits = |_| {
+        number = number
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        format!("{number:016x}")
+    };
+    let lines = (0..ROWS).map(|_| (0..12_500).map(&mut digits).collect::<String>());
+    let lines: ArrayRef = Arc::new(StringArray::from_iter_values(lines));
+    let batch = RecordBatch::try_from_iter([("line", lines)]).unwrap();
+    let mut writer = storage.writer(&table);
+    writer.write(&batch).await.unwrap();
+    let segments = writer.finish().await.unwrap();
+    assert_eq!(segments.len(), 1);
+    let file = fs::File::open(segments[0].meta().path()).unwrap();
+    let file = SerializedFileReader::new(file).unwrap();
+    let groups = file.metadata().row_groups();
+    assert_eq!(groups.iter().map(|g| g.num_rows()).sum::<i64>(), ROWS);
+    assert!(groups.len() > 2, "{} row groups", groups.len());
+    for group in groups {
+        let bytes = group.total_byte_size();
+        assert!(bytes < 20 << 20, "a row group of {bytes} bytes");
+    }
+}
+
+#[tokio::test]
 async fn a_database_in_memory_works_like_one_on_disk() {
     let storage = Storage::in_memory().unwrap();
     assert_eq!(storage.path(), None);

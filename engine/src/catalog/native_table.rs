@@ -20,6 +20,8 @@ use skewer_cluster::{OfShard, has_workers};
 use skewer_exec::{IdentifiedTable, ROW_ID};
 use skewer_storage::{Partitioning, SegmentMeta, Storage, TableMeta};
 
+use crate::catalog::batch_rows::batch_rows;
+
 /// Tables of more segments are planned by their numbers of rows alone: reading a footer takes some
 /// 50 µs, and planning should not take longer than small queries.
 const MAX_FOOTERS: usize = 128;
@@ -211,12 +213,21 @@ impl TableProvider for NativeTable {
         let source = Arc::new(ParquetSource::new(self.schema()));
         let partitions = state.config_options().execution.target_partitions;
         let segments = self.read_statistics(state, &format).await;
-        let statistics = match &segments {
+        let mut statistics = match &segments {
             Some(segments) => {
                 Statistics::try_merge_iter(segments.iter().map(Arc::as_ref), &self.schema)?
             }
             None => self.table_statistics(),
         };
+        let most = state.config().batch_size();
+        let batch_rows = batch_rows(&statistics, projection.map(Vec::as_slice), most);
+        if let (Some(of_batch), Precision::Exact(rows)) = (batch_rows, statistics.num_rows)
+            && (of_batch + 1..=most).contains(&rows)
+        {
+            // So few rows are one batch to the planner, which it does not divide among threads; what
+            // it does not know exactly it does.
+            statistics.num_rows = Precision::Inexact(rows);
+        }
         let mut groups = self.file_groups(partitions, segments.as_deref());
         if has_workers(state.config()) {
             // Each worker will read a part of the table: no operator above may take for granted
@@ -228,6 +239,7 @@ impl TableProvider for NativeTable {
             .with_statistics(statistics)
             .with_projection_indices(projection.cloned())?
             .with_limit(limit)
+            .with_batch_size(batch_rows)
             .build();
         format.create_physical_plan(state, config).await
     }

@@ -10,7 +10,7 @@ use datafusion::arrow::datatypes::{Int64Type, SchemaRef};
 use datafusion::common::Result;
 use datafusion::physical_expr::PhysicalExpr;
 use skewer_profiling::ticks::Stopwatch;
-use skewer_profiling::{LatencyChunk, LatencyKind, Method, Recorder};
+use skewer_profiling::{LatencyChunk, LatencyKind, Method, Recorder, equal_to_first};
 
 use super::elsewhere::{Elsewhere, values_of};
 use super::found::rows_found_by;
@@ -292,22 +292,6 @@ fn concat_parts(mut parts: Vec<Vec<ArrayRef>>, expressions: usize) -> Result<Vec
             Ok(concat(&arrays)?)
         })
         .collect()
-}
-
-/// How many of the ids, from the first one on, are the same.
-pub(super) fn equal_to_first(ids: &[i64]) -> usize {
-    let Some(first) = ids.first() else {
-        return 0;
-    };
-    // Many are looked at without a branch for each.
-    let blocks = ids.chunks_exact(64).take_while(|block| {
-        let differences = block
-            .iter()
-            .fold(0, |differences, id| differences | (id ^ first));
-        differences == 0
-    });
-    let equal = 64 * blocks.count();
-    equal + ids[equal..].iter().take_while(|id| *id == first).count()
 }
 
 /// Evaluates rows of one batch under the clock.

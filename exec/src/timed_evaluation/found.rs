@@ -6,9 +6,8 @@ use datafusion::arrow::array::{Array, AsArray, Int64Array, UInt64Array};
 use datafusion::arrow::compute::take;
 use datafusion::arrow::datatypes::Int64Type;
 use datafusion::common::Result;
-use skewer_profiling::{Ids, Latencies, Method};
+use skewer_profiling::{Ids, Latencies, Method, equal_to_first};
 
-use super::evaluation::equal_to_first;
 use crate::pacing::Run;
 
 /// The records whose latency was found by `method`, leaving out absent ones; their latencies and

@@ -1,0 +1,85 @@
+//! Runs of equal numbers, found without looking at each by itself.
+
+/// Numbers that are compared without a branch for each.
+const BLOCK: usize = 64;
+
+/// Runs after which it shows whether they are long.
+const FIRST_RUNS: usize = 8;
+
+/// How many of the numbers, from the first one on, are the same.
+pub fn equal_to_first(numbers: &[i64]) -> usize {
+    let Some(first) = numbers.first() else {
+        return 0;
+    };
+    let blocks = numbers.chunks_exact(BLOCK).take_while(|block| {
+        let differences = block
+            .iter()
+            .fold(0, |differences, number| differences | (number ^ first));
+        differences == 0
+    });
+    let equal = BLOCK * blocks.count();
+    let rest = numbers[equal..].iter();
+    equal + rest.take_while(|number| *number == first).count()
+}
+
+/// The runs of the numbers, as (length, number), if they have `mean` numbers in the mean at least.
+/// Where the first runs are shorter, the rest is not looked at.
+pub(crate) fn long_runs(numbers: &[i64], mean: usize) -> Option<Box<[(u32, i64)]>> {
+    let mut runs = Vec::new();
+    let mut start = 0;
+    while start < numbers.len() {
+        let length = equal_to_first(&numbers[start..]);
+        runs.push((u32::try_from(length).ok()?, numbers[start]));
+        start += length;
+        if runs.len() >= FIRST_RUNS && start < mean * runs.len() {
+            return None;
+        }
+    }
+    (mean * runs.len() <= numbers.len()).then(|| runs.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_run_ends_where_another_number_begins() {
+        for length in [1, 2, 63, 64, 65, 127, 128, 1000] {
+            let mut numbers = vec![7; length];
+            assert_eq!(equal_to_first(&numbers), length);
+            numbers.extend([8, 7, 7]);
+            assert_eq!(equal_to_first(&numbers), length);
+        }
+        assert_eq!(equal_to_first(&[]), 0);
+    }
+
+    #[test]
+    fn numbers_that_change_often_are_given_up() {
+        let alternating: Vec<i64> = (0..10_000).map(|i| i % 2).collect();
+        assert_eq!(long_runs(&alternating, 4), None);
+        assert_eq!(long_runs(&[1, 1, 2], 2), None);
+    }
+
+    proptest! {
+        #[test]
+        fn runs_are_the_numbers(
+            runs in prop::collection::vec((1usize..300, 0i64..3), 0..40),
+            mean in 1usize..100,
+        ) {
+            let numbers: Vec<i64> = runs
+                .iter()
+                .flat_map(|(length, number)| std::iter::repeat_n(*number, *length))
+                .collect();
+            if let Some(found) = long_runs(&numbers, mean) {
+                let again: Vec<i64> = found
+                    .iter()
+                    .flat_map(|(length, number)| std::iter::repeat_n(*number, *length as usize))
+                    .collect();
+                prop_assert_eq!(again, numbers);
+                prop_assert!(found.windows(2).all(|pair| pair[0].1 != pair[1].1));
+            }
+        }
+    }
+}
