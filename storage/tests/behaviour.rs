@@ -428,7 +428,8 @@ async fn segments_read_through_datafusion_prune_by_row_id() {
 #[tokio::test]
 async fn wide_rows_of_one_batch_fill_several_row_groups() {
     const ROWS: i64 = 200;
-    let (_directory, storage) = temporary();
+    let directory = tempfile::tempdir().unwrap();
+    let storage = Storage::open(directory.path(), StorageOptions::default()).unwrap();
     let field = Field::new("line", DataType::Utf8, false);
     let schema = Arc::new(Schema::new(vec![field]));
     let mut transaction = storage.begin();
