@@ -7,6 +7,7 @@
 
 use bitpacking::{BitPacker, BitPacker4x};
 use datafusion::arrow::array::{Array, Int64Array};
+use multiversion::multiversion;
 use serde::{Deserialize, Serialize};
 
 use crate::runs::long_runs;
@@ -126,7 +127,7 @@ impl Ids {
         match u32::try_from(max.wrapping_sub(min) as u64) {
             Ok(span) => Ids(Encoding::Packed {
                 base: min,
-                offsets: Offsets::pack(ids, span, |id| id.wrapping_sub(min) as u32),
+                offsets: Offsets::pack(ids, span, |ids, offsets| offsets_from(min, ids, offsets)),
             }),
             Err(_) => Ids(Encoding::Raw(ids.into())),
         }
@@ -148,7 +149,7 @@ impl Ids {
         match u32::try_from(end - 1) {
             Ok(span) => Ids(Encoding::Packed {
                 base,
-                offsets: Offsets::pack(indexes, span, |index| index as u32),
+                offsets: Offsets::pack(indexes, span, narrowed),
             }),
             Err(_) => Ids(Encoding::Raw(
                 indexes.iter().map(|index| base + *index as i64).collect(),
@@ -181,7 +182,10 @@ impl Ids {
                 let offset = |id: i64| {
                     if id == NONE { none } else { (id - min) as u32 }
                 };
-                let mut offsets = Offsets::pack(&values, span, offset);
+                let mut offsets = Offsets::pack(&values, span, |values, offsets| {
+                    let values = values.iter().zip(offsets);
+                    values.for_each(|(id, slot)| *slot = offset(*id));
+                });
                 offsets.nullable = true;
                 Ids(Encoding::Packed { base: min, offsets })
             }
@@ -253,9 +257,9 @@ impl Ids {
 }
 
 impl Offsets {
-    /// Packs the offsets of `values`, of which none is greater than `span`, unless it is the
-    /// greatest number of that width.
-    fn pack<T: Copy>(values: &[T], span: u32, offset: impl Fn(T) -> u32) -> Offsets {
+    /// Packs the offsets of `values`, which `offsets` gives of as many as it has room for. None is
+    /// greater than `span`, unless it is the greatest number of that width.
+    fn pack<T>(values: &[T], span: u32, offsets: impl Fn(&[T], &mut [u32])) -> Offsets {
         let bits = bits_of(span);
         let mut packed = vec![0; Offsets::bytes(values.len(), bits)];
         let packer = BitPacker4x::new();
@@ -264,9 +268,7 @@ impl Offsets {
             .chunks(BLOCK)
             .zip(packed.chunks_mut(Offsets::bytes(BLOCK, bits)))
         {
-            for (value, slot) in values.iter().zip(&mut block) {
-                *slot = offset(*value);
-            }
+            offsets(values, &mut block);
             block[values.len()..].fill(0);
             packer.compress(&block, packed, bits);
         }
@@ -307,15 +309,35 @@ fn greatest(bits: u8) -> u32 {
 }
 
 fn is_range(first: i64, last: i64, ids: &[i64]) -> bool {
-    // Looked at without branches, so that it takes a fraction of a nanosecond an id.
-    last.wrapping_sub(first) == ids.len() as i64 - 1
-        && ids
-            .iter()
-            .zip(first..)
-            .fold(0, |differences, (id, expected)| {
-                differences | (id ^ expected)
-            })
-            == 0
+    last.wrapping_sub(first) == ids.len() as i64 - 1 && follow_each_other(first, ids)
+}
+
+// The functions below are compiled for wider registers, too, which are used where the processor has
+// them: they look at every row. Without branches, they take 0.05 ns an id with AVX2, and 0.1 to 0.4
+// without.
+
+/// Whether the ids are `first` and those that follow it.
+#[multiversion(targets("x86_64+avx2"))]
+fn follow_each_other(first: i64, ids: &[i64]) -> bool {
+    let expected = (0..).map(|place| first.wrapping_add(place));
+    let differences = ids.iter().zip(expected).map(|(id, expected)| id ^ expected);
+    differences.fold(0, |all, difference| all | difference) == 0
+}
+
+/// The offsets of ids from `base`.
+#[multiversion(targets("x86_64+avx2"))]
+fn offsets_from(base: i64, ids: &[i64], offsets: &mut [u32]) {
+    for (id, offset) in ids.iter().zip(offsets) {
+        *offset = id.wrapping_sub(base) as u32;
+    }
+}
+
+/// Indexes that are less than 2³².
+#[multiversion(targets("x86_64+avx2"))]
+fn narrowed(indexes: &[usize], narrowed: &mut [u32]) {
+    for (index, narrowed) in indexes.iter().zip(narrowed) {
+        *narrowed = *index as u32;
+    }
 }
 
 /// Whether all numbers are the first one.
@@ -323,15 +345,17 @@ pub(crate) fn all_equal(numbers: &[i64]) -> bool {
     let (Some(first), Some(last)) = (numbers.first(), numbers.last()) else {
         return true;
     };
-    // Without branches, as in `is_range`.
-    first == last
-        && numbers
-            .iter()
-            .fold(0, |differences, number| differences | (number ^ first))
-            == 0
+    first == last && all_are(*first, numbers)
+}
+
+#[multiversion(targets("x86_64+avx2"))]
+fn all_are(first: i64, numbers: &[i64]) -> bool {
+    let differences = numbers.iter().map(|number| number ^ first);
+    differences.fold(0, |all, difference| all | difference) == 0
 }
 
 /// Of at least one id. Several ids are compared side by side, which processors do at once.
+#[multiversion(targets("x86_64+avx2"))]
 fn min_and_max(ids: &[i64]) -> (i64, i64) {
     let (mut min, mut max) = ([ids[0]; 4], [ids[0]; 4]);
     let mut quads = ids.chunks_exact(4);

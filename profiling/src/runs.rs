@@ -1,5 +1,7 @@
 //! Runs of equal numbers, found without looking at each by itself.
 
+use multiversion::multiversion;
+
 /// Numbers that are compared without a branch for each.
 const BLOCK: usize = 64;
 
@@ -7,6 +9,7 @@ const BLOCK: usize = 64;
 const FIRST_RUNS: usize = 8;
 
 /// How many of the numbers, from the first one on, are the same.
+#[multiversion(targets("x86_64+avx2"))]
 pub fn equal_to_first(numbers: &[i64]) -> usize {
     let Some(first) = numbers.first() else {
         return 0;

@@ -8,6 +8,8 @@ use datafusion::sql::sqlparser::ast::{
     SetExpr, TableFactor, Value, VisitMut, VisitorMut, WildcardAdditionalOptions,
 };
 
+use crate::shadowing::rename_shadowing;
+
 /// [`spell_out`] of a statement.
 pub(crate) fn spell_out_statement(statement: &mut DFStatement) {
     match statement {
@@ -24,10 +26,12 @@ pub(crate) fn spell_out_statement(statement: &mut DFStatement) {
 /// * `ORDER BY ALL` is `ORDER BY 1, 2, …`: DataFusion would look for a column of that name.
 /// * `a || b % c` is `a || (b % c)`: sqlparser has `||` bind as `%` does. In PostgreSQL
 ///   (["Operator Precedence"]) and DuckDB it binds less than all arithmetic.
+/// * A query of a `WITH` may have the name of one further out, which DataFusion refuses.
 ///
 /// ["Operator Precedence"]: https://www.postgresql.org/docs/current/sql-syntax-lexical.html
 pub(crate) fn spell_out(node: &mut impl VisitMut) {
     let _: ControlFlow<()> = node.visit(&mut SpellOut);
+    rename_shadowing(node);
 }
 
 struct SpellOut;
