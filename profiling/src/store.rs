@@ -22,7 +22,7 @@ use crate::tables::Table;
 const FLUSH_DELAY: Duration = Duration::from_secs(5);
 
 /// They are written at once when they take so many bytes: more would be a burden on memory …
-const FLUSH_BYTES: usize = 16 << 20;
+const FLUSH_BYTES: usize = 64 << 20;
 
 /// … or are so many: scanning them one by one would become slow.
 const FLUSH_QUERIES: usize = 512;
