@@ -10,7 +10,7 @@ use datafusion::arrow::array::{Array, Int64Array};
 use multiversion::multiversion;
 use serde::{Deserialize, Serialize};
 
-use crate::runs::long_runs;
+use crate::runs::{all_equal, long_runs};
 
 /// An immutable column of record ids; an id may be absent ("none") if encoded as nullable.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -318,7 +318,7 @@ fn is_range(first: i64, last: i64, ids: &[i64]) -> bool {
 
 /// Whether the ids are `first` and those that follow it.
 #[multiversion(targets("x86_64+avx2"))]
-fn follow_each_other(first: i64, ids: &[i64]) -> bool {
+pub(crate) fn follow_each_other(first: i64, ids: &[i64]) -> bool {
     let expected = (0..).map(|place| first.wrapping_add(place));
     let differences = ids.iter().zip(expected).map(|(id, expected)| id ^ expected);
     differences.fold(0, |all, difference| all | difference) == 0
@@ -338,20 +338,6 @@ fn narrowed(indexes: &[usize], narrowed: &mut [u32]) {
     for (index, narrowed) in indexes.iter().zip(narrowed) {
         *narrowed = *index as u32;
     }
-}
-
-/// Whether all numbers are the first one.
-pub(crate) fn all_equal(numbers: &[i64]) -> bool {
-    let (Some(first), Some(last)) = (numbers.first(), numbers.last()) else {
-        return true;
-    };
-    first == last && all_are(*first, numbers)
-}
-
-#[multiversion(targets("x86_64+avx2"))]
-fn all_are(first: i64, numbers: &[i64]) -> bool {
-    let differences = numbers.iter().map(|number| number ^ first);
-    differences.fold(0, |all, difference| all | difference) == 0
 }
 
 /// Of at least one id. Several ids are compared side by side, which processors do at once.

@@ -6,8 +6,8 @@
 use datafusion::arrow::array::Int64Array;
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{Ids, all_equal};
-use crate::runs::long_runs;
+use crate::ids::Ids;
+use crate::runs::{all_equal, long_runs};
 
 /// Picoseconds in a nanosecond.
 const PS_PER_NS: i64 = 1000;

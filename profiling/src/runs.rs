@@ -25,6 +25,11 @@ pub fn equal_to_first(numbers: &[i64]) -> usize {
     equal + rest.take_while(|number| *number == first).count()
 }
 
+/// Whether all numbers are the first one.
+pub(crate) fn all_equal(numbers: &[i64]) -> bool {
+    numbers.first() == numbers.last() && equal_to_first(numbers) == numbers.len()
+}
+
 /// The runs of the numbers, as (length, number), if they have `mean` numbers in the mean at least.
 /// Where the first runs are shorter, the rest is not looked at.
 pub(crate) fn long_runs(numbers: &[i64], mean: usize) -> Option<Box<[(u32, i64)]>> {
@@ -52,7 +57,9 @@ mod tests {
         for length in [1, 2, 63, 64, 65, 127, 128, 1000] {
             let mut numbers = vec![7; length];
             assert_eq!(equal_to_first(&numbers), length);
+            assert!(all_equal(&numbers));
             numbers.extend([8, 7, 7]);
+            assert!(!all_equal(&numbers));
             assert_eq!(equal_to_first(&numbers), length);
         }
         assert_eq!(equal_to_first(&[]), 0);

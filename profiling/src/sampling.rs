@@ -17,6 +17,8 @@ use datafusion::common::internal_err;
 use datafusion::logical_expr::{ColumnarValue, ScalarUDF, Volatility, create_udf};
 use thread_local::ThreadLocal;
 
+use crate::ids::follow_each_other;
+
 /// A number that says nothing of the one it is made of: the finalizer of SplitMix64 (Steele, Lea and
 /// Flood, OOPSLA 2014).
 pub fn mixed(number: u64) -> u64 {
@@ -230,12 +232,9 @@ impl Choice {
     pub fn traced(self, ids: &[i64]) -> BooleanBuffer {
         let word = |ids: &[i64]| {
             let first = ids[0];
-            let expected = (0..).map(|place| first.wrapping_add(place));
-            // Without a way out in between this is done for several ids at once.
-            let differences = ids.iter().zip(expected).map(|(id, expected)| id ^ expected);
-            match differences.fold(0, |all, difference| all | difference) {
-                0 => self.traced_from(first),
-                _ => ids
+            match follow_each_other(first, ids) {
+                true => self.traced_from(first),
+                false => ids
                     .iter()
                     .rfold(0, |word, id| word << 1 | u64::from(self.traces(*id))),
             }

@@ -35,7 +35,8 @@ const ROW_GROUP_ROWS: usize = 1 << 17;
 /// A row group is closed early when its encoded pages take this much memory: wide rows, too, are
 /// to feed several threads.
 const ROW_GROUP_BYTES: usize = 16 << 20;
-/// Rows of about so many encoded bytes are encoded before the size of a row group is looked at.
+/// Rows of about so many encoded bytes are given to the encoder at once: of what it is given, it puts
+/// all that is left over from one row group into the next.
 const SLICE_BYTES: usize = 1 << 20;
 /// Rows of a row group that are encoded before anything is known of their size.
 const FIRST_SLICE_ROWS: usize = 64;
@@ -498,16 +499,11 @@ impl OpenSegment {
                 .write(&batch.slice(written, rows))
                 .map_err(|error| write_error(&path(), error))?;
             written += rows;
-            if self.writer.in_progress_size() > ROW_GROUP_BYTES {
-                self.writer
-                    .flush()
-                    .map_err(|error| write_error(&path(), error))?;
-            }
         }
         Ok(())
     }
 
-    /// Rows that have about [`SLICE_BYTES`], if the next are like the row group's.
+    /// Rows for the encoder, which have about [`SLICE_BYTES`], if the next are like the row group's.
     fn slice_rows(&self) -> usize {
         match self.writer.in_progress_rows() {
             0 => FIRST_SLICE_ROWS,
@@ -522,6 +518,7 @@ fn properties() -> WriterProperties {
         // Decodes at several times the speed of zstd; scans matter more than bytes.
         .set_compression(Compression::LZ4_RAW)
         .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
+        .set_max_row_group_bytes(Some(ROW_GROUP_BYTES))
         .set_data_page_row_count_limit(PAGE_ROWS)
         .set_statistics_enabled(EnabledStatistics::Page)
         .set_column_dictionary_enabled(row_id.clone(), false)

@@ -24,7 +24,6 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::projection::ProjectionExec;
 use skewer_exec::ROW_ID;
 
-use crate::catalog::batch_rows::batch_rows;
 use crate::error::Error;
 
 /// Row number within a file, as the Parquet reader counts it.
@@ -45,8 +44,6 @@ pub(crate) struct ParquetFiles {
     store: ObjectStoreUrl,
     files: Vec<(ObjectMeta, i64)>,
     rows: i64,
-    /// What the footers say of all files, without the row ids.
-    statistics: Statistics,
 }
 
 impl ParquetFiles {
@@ -63,16 +60,13 @@ impl ParquetFiles {
         let format = ParquetFormat::default();
         let mut numbered = Vec::with_capacity(files.len());
         let mut rows = 0;
-        let mut of_files = Vec::with_capacity(files.len());
         for (_, meta) in files {
             let statistics = format
                 .infer_stats(state, &store, SchemaRef::clone(&schema), meta)
                 .await?;
             numbered.push((meta.clone(), rows));
             rows += statistics.num_rows.get_value().copied().unwrap_or(0) as i64;
-            of_files.push(statistics);
         }
-        let statistics = Statistics::try_merge_iter(&of_files, &schema)?;
         let mut fields: Vec<FieldRef> = schema.fields().iter().cloned().collect();
         fields.push(Arc::new(Field::new(ROW_ID, DataType::Int64, false)));
         Ok(Self {
@@ -80,7 +74,6 @@ impl ParquetFiles {
             store: url.object_store(),
             files: numbered,
             rows,
-            statistics,
         })
     }
 }
@@ -132,8 +125,6 @@ impl TableProvider for ParquetFiles {
             global: state.config_options().execution.parquet.clone(),
             ..TableParquetOptions::default()
         };
-        let of_files: Vec<usize> = wanted.iter().copied().filter(|c| *c < columns).collect();
-        let most = state.config().batch_size();
         let config = FileScanConfigBuilder::new(
             self.store.clone(),
             Arc::new(ParquetSource::new(table_schema)),
@@ -141,7 +132,6 @@ impl TableProvider for ParquetFiles {
         .with_file_groups(FileGroup::new(groups).split_files(partitions))
         .with_projection_indices(Some(scanned.clone()))?
         .with_limit(limit)
-        .with_batch_size(batch_rows(&self.statistics, Some(&of_files), most))
         .build();
         let scan = ParquetFormat::default()
             .with_options(options)
