@@ -54,6 +54,8 @@ struct State {
     operations: u64,
     /// Number of the operation to fail, and how.
     next: Option<(u64, Fault)>,
+    /// Whether removals succeed, and do not count.
+    spares_removals: bool,
     /// What failed, in words.
     fired: Option<String>,
     crashed: bool,
@@ -124,8 +126,14 @@ impl State {
         }
         let number = self.operations;
         self.operations += 1;
-        match self.next {
-            Some((at, fault)) if at == number => {
+        let is_removal = what.starts_with("remove");
+        match &mut self.next {
+            Some((at, _)) if self.spares_removals && is_removal => {
+                *at += 1;
+                Ok(None)
+            }
+            Some((at, fault)) if *at == number => {
+                let fault = *fault;
                 self.next = None;
                 self.fired = Some(format!("{what} {}", path.display()));
                 if fault == Fault::Abort {
@@ -161,8 +169,19 @@ impl FaultDisk {
 
     /// Makes one operation fail: the one after `after` more that succeed.
     pub fn inject(&self, after: u64, fault: Fault) {
+        self.arm(after, fault, false);
+    }
+
+    /// The same, but removals succeed and do not count: what earlier statements leave behind is
+    /// removed at some time or other.
+    pub fn inject_but_in_removals(&self, after: u64, fault: Fault) {
+        self.arm(after, fault, true);
+    }
+
+    fn arm(&self, after: u64, fault: Fault, spares_removals: bool) {
         let mut state = self.state.lock();
         state.next = Some((state.operations + after, fault));
+        state.spares_removals = spares_removals;
         state.fired = None;
     }
 

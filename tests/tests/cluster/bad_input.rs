@@ -51,7 +51,7 @@ async fn a_disk_that_is_full_fails_the_statement_with_the_workers_name_and_nothi
     let before = rows(&session, COUNT).await;
     let (mut failed, mut after, mut in_vain) = (0, 0, 0);
     loop {
-        disk.inject(after, Fault::DiskFull);
+        disk.inject_but_in_removals(after, Fault::DiskFull);
         let outcome = query(&session, COPY).await;
         let Some(fired) = disk.fired() else {
             outcome.unwrap();
