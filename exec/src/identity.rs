@@ -4,20 +4,90 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
 use datafusion::catalog::{ScanArgs, ScanResult, Session, TableProvider};
-use datafusion::common::{Constraints, Result, Statistics};
+use datafusion::common::{Constraints, DFSchema, Result, Statistics};
 use datafusion::logical_expr::dml::InsertOp;
-use datafusion::logical_expr::{Expr, LogicalPlan, TableProviderFilterPushDown, TableType};
+use datafusion::logical_expr::{
+    Expr, ExprSchemable, LogicalPlan, TableProviderFilterPushDown, TableType,
+};
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::projection::{ProjectionExpr, ProjectionExprs};
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::projection::ProjectionExec;
 
 /// The hidden column that identifies a row of a table for as long as the row lives.
 pub const ROW_ID: &str = "_row_id";
 
+/// A column that a scan makes of the ids of its rows.
+#[derive(Debug, Clone)]
+pub struct IdColumn {
+    /// What it is called; no other column of the table is.
+    pub name: String,
+    /// What is in it, `BIGINT`: an expression over the column [`ROW_ID`].
+    pub value: Expr,
+}
+
+impl IdColumn {
+    /// The schema of rows of `schema`, which has [`ROW_ID`], with this column after theirs.
+    ///
+    /// # Errors
+    /// Those of finding out the type of the value.
+    pub fn after(&self, schema: &SchemaRef) -> Result<SchemaRef> {
+        let (_, value) = self
+            .value
+            .to_field(&DFSchema::try_from(Arc::clone(schema))?)?;
+        let value = Field::new(&self.name, value.data_type().clone(), value.is_nullable());
+        let fields = schema.fields().iter().cloned();
+        let fields: Vec<FieldRef> = fields.chain([Arc::new(value)]).collect();
+        Ok(Arc::new(Schema::new_with_metadata(
+            fields,
+            schema.metadata().clone(),
+        )))
+    }
+
+    /// Of rows of `schema` the columns at `wanted`, where the one after the last of `schema` is this.
+    ///
+    /// # Errors
+    /// Those of planning the value.
+    pub fn projection(
+        &self,
+        wanted: &[usize],
+        schema: &SchemaRef,
+        state: &dyn Session,
+    ) -> Result<ProjectionExprs> {
+        let columns = wanted
+            .iter()
+            .map(|index| match schema.fields().get(*index) {
+                Some(field) => {
+                    let column = Arc::new(Column::new(field.name(), *index));
+                    Ok(ProjectionExpr::new(column, field.name()))
+                }
+                None => {
+                    let schema = DFSchema::try_from(Arc::clone(schema))?;
+                    let value = state.create_physical_expr(self.value.clone(), &schema)?;
+                    Ok(ProjectionExpr::new(value, &self.name))
+                }
+            });
+        columns
+            .collect::<Result<Vec<_>>>()
+            .map(ProjectionExprs::new)
+    }
+}
+
+/// A source of rows that makes a column of their ids while it reads them.
+pub trait ScansIds: std::fmt::Debug + Send + Sync {
+    /// The rows with [`ROW_ID`], and `ids` as the last column.
+    ///
+    /// # Errors
+    /// As [`IdColumn::after`].
+    fn with_id_column(&self, ids: IdColumn) -> Result<Arc<dyn TableProvider>>;
+}
+
 /// A table provider with a twin that also yields the ids of its rows.
 ///
-/// It behaves like `inner`; the lineage rewrite swaps in `with_ids` below a query that is
-/// profiled at level `records`.
+/// It behaves like `inner`; the lineage rewrite swaps in the twin below a query that is profiled at
+/// level `records`.
 #[derive(Debug, Clone)]
 pub struct IdentifiedTable {
     /// The table as queries see it.
@@ -26,6 +96,8 @@ pub struct IdentifiedTable {
     pub with_ids: Arc<dyn TableProvider>,
     /// What `table_name` says of these rows in the log: `schema.table`, or the path of a file.
     pub log_name: String,
+    /// `with_ids`, if it can do so.
+    scans_ids: Option<Arc<dyn ScansIds>>,
 }
 
 impl IdentifiedTable {
@@ -39,7 +111,97 @@ impl IdentifiedTable {
             inner,
             with_ids,
             log_name: log_name.into(),
+            scans_ids: None,
         }
+    }
+
+    /// Has `scans_ids`, which are the rows of `with_ids`, make columns of ids; without it that is
+    /// done above the scan, which takes longer to plan.
+    #[must_use]
+    pub fn scanning_ids(mut self, scans_ids: Arc<dyn ScansIds>) -> Self {
+        self.scans_ids = Some(scans_ids);
+        self
+    }
+
+    /// The table with its row ids to see.
+    #[must_use]
+    pub fn showing_ids(self) -> Self {
+        Self {
+            inner: Arc::clone(&self.with_ids),
+            ..self
+        }
+    }
+
+    /// The rows of `with_ids`, and `ids` as the last column.
+    ///
+    /// # Errors
+    /// As [`IdColumn::after`].
+    pub fn with_id_column(&self, ids: IdColumn) -> Result<Arc<dyn TableProvider>> {
+        if let Some(scan) = &self.scans_ids {
+            return scan.with_id_column(ids);
+        }
+        Ok(Arc::new(ProjectedIds {
+            schema: ids.after(&self.with_ids.schema())?,
+            rows: Arc::clone(&self.with_ids),
+            ids,
+        }))
+    }
+}
+
+/// Rows with ids, of which a projection above their scan makes a column.
+#[derive(Debug)]
+struct ProjectedIds {
+    schema: SchemaRef,
+    rows: Arc<dyn TableProvider>,
+    ids: IdColumn,
+}
+
+#[async_trait]
+impl TableProvider for ProjectedIds {
+    fn schema(&self) -> SchemaRef {
+        SchemaRef::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        self.rows.table_type()
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let of_rows = self.rows.schema();
+        let made = of_rows.fields().len();
+        let wanted = match projection {
+            Some(projection) => projection.clone(),
+            None => (0..=made).collect(),
+        };
+        let mut read: Vec<usize> = wanted.iter().copied().filter(|c| *c != made).collect();
+        let row_id = of_rows.index_of(ROW_ID)?;
+        if wanted.contains(&made) && !read.contains(&row_id) {
+            read.push(row_id);
+        }
+        let scan = self.rows.scan(state, Some(&read), filters, limit).await?;
+        let places = wanted.iter().map(|column| {
+            let place = read.iter().position(|read| read == column);
+            place.unwrap_or(read.len())
+        });
+        let places: Vec<_> = places.collect();
+        let columns = self.ids.projection(&places, &scan.schema(), state)?;
+        Ok(Arc::new(ProjectionExec::try_new(
+            columns.iter().cloned(),
+            scan,
+        )?))
+    }
+
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> Result<Vec<TableProviderFilterPushDown>> {
+        self.rows.supports_filters_pushdown(filters)
     }
 }
 

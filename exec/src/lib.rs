@@ -57,7 +57,7 @@ pub use batch_bytes::batch_bytes;
 pub use capture::{CapturedInput, LineageCapture};
 pub use carry::{CarriedInput, CarriedLatency};
 pub use frames::{CapturedFrames, FrameCapture};
-pub use identity::{IdentifiedTable, ROW_ID};
+pub use identity::{IdColumn, IdentifiedTable, ROW_ID, ScansIds};
 pub use key_sample::KeySample;
 pub use numbered::NumberedExec;
 pub use only_value::OnlyValue;

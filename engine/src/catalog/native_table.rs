@@ -11,13 +11,15 @@ use datafusion::common::{ColumnStatistics, Result, ScalarValue, Statistics};
 use datafusion::datasource::file_format::FileFormat;
 use datafusion::datasource::file_format::parquet::ParquetFormat;
 use datafusion::datasource::listing::PartitionedFile;
-use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder, ParquetSource};
+use datafusion::datasource::physical_plan::{
+    FileGroup, FileScanConfigBuilder, FileSource, ParquetSource,
+};
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
 use skewer_cluster::{OfShard, has_workers};
-use skewer_exec::{IdentifiedTable, ROW_ID};
+use skewer_exec::{IdColumn, IdentifiedTable, ROW_ID, ScansIds};
 use skewer_storage::{Partitioning, SegmentMeta, Storage, TableMeta};
 
 use crate::catalog::batch_rows::batch_rows;
@@ -30,7 +32,10 @@ const MAX_FOOTERS: usize = 128;
 #[derive(Debug, Clone)]
 pub(crate) struct NativeTable {
     table: Arc<TableMeta>,
+    /// Of the columns in the segments that can be read.
     schema: SchemaRef,
+    /// A column that is made of the row ids, and the schema with it as the last.
+    ids: Option<(IdColumn, SchemaRef)>,
     segments: Vec<Arc<SegmentMeta>>,
     store: ObjectStoreUrl,
 }
@@ -41,6 +46,7 @@ impl NativeTable {
         Self {
             table: Arc::clone(table),
             schema: SchemaRef::clone(&table.schema),
+            ids: None,
             segments: table.segments.clone(),
             store: storage.object_store_url(),
         }
@@ -66,14 +72,24 @@ impl NativeTable {
         storage: &Storage,
         row_ids_visible: bool,
     ) -> IdentifiedTable {
-        let with_ids: Arc<dyn TableProvider> = Arc::new(Self::with_row_ids(table, storage));
+        let with_ids = Arc::new(Self::with_row_ids(table, storage));
         let inner: Arc<dyn TableProvider> = if row_ids_visible {
-            Arc::clone(&with_ids)
+            Arc::clone(&with_ids) as _
         } else {
             Arc::new(Self::new(table, storage))
         };
         let log_name = format!("{}.{}", table.schema_name, table.name);
-        IdentifiedTable::new(inner, with_ids, log_name)
+        IdentifiedTable::new(inner, Arc::clone(&with_ids) as _, log_name).scanning_ids(with_ids)
+    }
+
+    /// The columns of the segments at `projection` of this table's; none but those of its schema.
+    fn read(&self, projection: &[usize]) -> Result<Vec<usize>> {
+        let stored = self.schema.fields().len();
+        let mut read: Vec<_> = projection.iter().copied().filter(|c| *c < stored).collect();
+        if read.len() < projection.len() {
+            read.push(self.schema.index_of(ROW_ID)?);
+        }
+        Ok(read)
     }
 
     /// Row counts are exact, and so are the bounds of row ids: `WHERE _row_id = …` opens one
@@ -127,7 +143,7 @@ impl NativeTable {
         let mut statistics = Vec::with_capacity(self.segments.len());
         for segment in &self.segments {
             let file = PartitionedFile::new(segment.location.to_string(), segment.bytes);
-            let schema = self.schema();
+            let schema = SchemaRef::clone(&self.schema);
             let read = format.infer_stats(state, &store, schema, &file.object_meta);
             statistics.push(Arc::new(read.await.ok()?));
         }
@@ -177,6 +193,16 @@ impl NativeTable {
     }
 }
 
+impl ScansIds for NativeTable {
+    fn with_id_column(&self, ids: IdColumn) -> Result<Arc<dyn TableProvider>> {
+        let schema = ids.after(&self.schema)?;
+        Ok(Arc::new(Self {
+            ids: Some((ids, schema)),
+            ..self.clone()
+        }))
+    }
+}
+
 fn exact(id: i64) -> Precision<ScalarValue> {
     Precision::Exact(ScalarValue::Int64(Some(id)))
 }
@@ -184,7 +210,8 @@ fn exact(id: i64) -> Precision<ScalarValue> {
 #[async_trait]
 impl TableProvider for NativeTable {
     fn schema(&self) -> SchemaRef {
-        SchemaRef::clone(&self.schema)
+        let ids = self.ids.as_ref();
+        SchemaRef::clone(ids.map_or(&self.schema, |(_, schema)| schema))
     }
 
     fn table_type(&self) -> TableType {
@@ -210,7 +237,7 @@ impl TableProvider for NativeTable {
             ..TableParquetOptions::default()
         };
         let format = ParquetFormat::default().with_options(options);
-        let source = Arc::new(ParquetSource::new(self.schema()));
+        let source = Arc::new(ParquetSource::new(SchemaRef::clone(&self.schema)));
         let partitions = state.config_options().execution.target_partitions;
         let segments = self.read_statistics(state, &format).await;
         let mut statistics = match &segments {
@@ -220,7 +247,10 @@ impl TableProvider for NativeTable {
             None => self.table_statistics(),
         };
         let most = state.config().batch_size();
-        let batch_rows = batch_rows(&statistics, projection.map(Vec::as_slice), most);
+        let read = projection
+            .map(|projection| self.read(projection))
+            .transpose()?;
+        let batch_rows = batch_rows(&statistics, read.as_deref(), most);
         if let (Some(of_batch), Precision::Exact(rows)) = (batch_rows, statistics.num_rows)
             && (of_batch + 1..=most).contains(&rows)
         {
@@ -234,10 +264,20 @@ impl TableProvider for NativeTable {
             // that all of its rows are in one partition.
             groups.resize_with(groups.len().max(2), || FileGroup::new(Vec::new()));
         }
+        let (source, columns): (Arc<dyn FileSource>, _) = match (&self.ids, projection) {
+            (Some((ids, schema)), projection) => {
+                let all = (0..schema.fields().len()).collect();
+                let columns = projection.unwrap_or(&all);
+                let columns = ids.projection(columns, &self.schema, state)?;
+                let reading = source.try_pushdown_projection(&columns)?;
+                (reading.unwrap_or(source), None)
+            }
+            (None, projection) => (source, projection.cloned()),
+        };
         let config = FileScanConfigBuilder::new(self.store.clone(), source)
             .with_file_groups(groups)
             .with_statistics(statistics)
-            .with_projection_indices(projection.cloned())?
+            .with_projection_indices(columns)?
             .with_limit(limit)
             .with_batch_size(batch_rows)
             .build();

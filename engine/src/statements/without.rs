@@ -285,9 +285,7 @@ fn filtered(
     let plain = LogicalPlan::TableScan(scan.clone());
     let over_ids = match identified(&scan) {
         Some(table) if hidden => {
-            let with_ids =
-                IdentifiedTable::new(Arc::clone(&table.with_ids), table.with_ids, table.log_name);
-            let source = provider_as_source(Arc::new(with_ids));
+            let source = provider_as_source(Arc::new(table.showing_ids()));
             LogicalPlanBuilder::scan(scan.table_name.clone(), source, None)?.build()?
         }
         _ => plain.clone(),

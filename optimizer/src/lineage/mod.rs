@@ -41,7 +41,8 @@ use datafusion::logical_expr::logical_plan::{
 use datafusion::logical_expr::utils::{conjunction, expr_to_columns, split_conjunction_owned};
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, ScalarUDF, lit};
 use skewer_exec::{
-    CapturedInput, CarriedInput, IdentifiedTable, ROW_ID, RecordSource, SampledRowId, ScanSource,
+    CapturedInput, CarriedInput, IdColumn, IdentifiedTable, ROW_ID, RecordSource, SampledRowId,
+    ScanSource,
 };
 use skewer_profiling::{Recorder, Sources};
 
@@ -286,23 +287,7 @@ impl LineageRewrite {
         let Some(table) = provider.downcast_ref::<IdentifiedTable>() else {
             return Ok(untracked());
         };
-        let with_ids = Arc::clone(&table.with_ids);
-        let id_index = with_ids.schema().index_of(ROW_ID)?;
-        let mut projection = match &scan.projection {
-            Some(projection) => projection.clone(),
-            None => (0..scan.source.schema().fields().len()).collect(),
-        };
-        if !projection.contains(&id_index) {
-            projection.push(id_index);
-        }
-        let rewritten =
-            TableScanBuilder::new(scan.table_name.clone(), provider_as_source(with_ids))
-                .with_projection(Some(projection))
-                .with_filters(scan.filters.clone())
-                .with_fetch(scan.fetch)
-                .build()?;
-        let rewritten = LogicalPlan::TableScan(rewritten);
-        let mut id = Expr::Column(Column::new(Some(scan.table_name.clone()), ROW_ID));
+        let mut id = Expr::Column(Column::new_unqualified(ROW_ID));
         if !self.recorder.sampling().is_complete() {
             let sampled = SampledRowId::new(Arc::clone(&self.recorder));
             id = ScalarUDF::from(sampled).call(vec![id]);
@@ -316,13 +301,20 @@ impl LineageRewrite {
             }
         }
         let name = self.name("id");
-        let mut columns: Vec<Expr> = scan
-            .projected_schema
-            .columns()
-            .into_iter()
-            .map(Expr::Column)
-            .collect();
-        columns.push(id.alias(&name));
+        let with_ids = table.with_id_column(IdColumn {
+            name: name.clone(),
+            value: id,
+        })?;
+        let mut projection = match &scan.projection {
+            Some(projection) => projection.clone(),
+            None => (0..scan.source.schema().fields().len()).collect(),
+        };
+        projection.push(with_ids.schema().fields().len() - 1);
+        let plan = TableScanBuilder::new(scan.table_name.clone(), provider_as_source(with_ids))
+            .with_projection(Some(projection))
+            .with_filters(scan.filters.clone())
+            .with_fetch(scan.fetch)
+            .build()?;
         let source = Arc::new(ScanSource::new(&table.log_name));
         self.scans.push((name.clone(), Arc::clone(&source)));
         let source = match &self.sources {
@@ -330,7 +322,7 @@ impl LineageRewrite {
             Some(_) => None,
         };
         Ok(TrackedPlan {
-            plan: LogicalPlan::Projection(Projection::try_new(columns, Arc::new(rewritten))?),
+            plan: LogicalPlan::TableScan(plan),
             records: vec![TrackedRecord {
                 source,
                 id: name,
