@@ -8,9 +8,11 @@ use datafusion::arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
 use datafusion::catalog::{ScanArgs, ScanResult, Session, TableProvider};
 use datafusion::common::{Constraints, DFSchema, Result, Statistics};
 use datafusion::logical_expr::dml::InsertOp;
+use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::{
     Expr, ExprSchemable, LogicalPlan, TableProviderFilterPushDown, TableType,
 };
+use datafusion::physical_expr::create_physical_expr;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::projection::{ProjectionExpr, ProjectionExprs};
 use datafusion::physical_plan::ExecutionPlan;
@@ -65,7 +67,12 @@ impl IdColumn {
                 }
                 None => {
                     let schema = DFSchema::try_from(Arc::clone(schema))?;
-                    let value = state.create_physical_expr(self.value.clone(), &schema)?;
+                    let value = create_physical_expr(
+                        &self.value,
+                        &schema,
+                        state.execution_props(),
+                        &PhysicalPlanningContext::default(),
+                    )?;
                     Ok(ProjectionExpr::new(value, &self.name))
                 }
             });

@@ -12,7 +12,9 @@ use datafusion::common::{Result, Statistics};
 use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::metrics::{MetricValue, MetricsSet};
+use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
@@ -116,7 +118,7 @@ impl Observed {
         let calls_are_kept = self.recorder.level() >= Level::Calls;
         Ok(Box::pin(ProfiledStream {
             stream,
-            plan: Arc::clone(&self.inner),
+            plan: tells_memory(self.inner.as_ref()).then(|| Arc::clone(&self.inner)),
             recorder: Arc::clone(&self.recorder),
             keys: self.keys.clone(),
             position,
@@ -320,7 +322,9 @@ struct Sent {
 
 struct ProfiledStream {
     stream: SendableRecordBatchStream,
-    plan: Arc<dyn ExecutionPlan>,
+    /// The operator, if it tells its memory. All that is below lives as long, and to drop a plan takes
+    /// long enough that it should not be left to the last stream.
+    plan: Option<Arc<dyn ExecutionPlan>>,
     recorder: Arc<Recorder>,
     keys: Option<Arc<KeySample>>,
     position: Position,
@@ -460,8 +464,10 @@ impl RecordBatchStream for ProfiledStream {
 impl Drop for ProfiledStream {
     /// Reports what happened, also if the consumer stopped early or the query failed.
     fn drop(&mut self) {
-        let (peak_memory_bytes, spilled_bytes) =
-            memory_and_spill(self.plan.as_ref(), self.own_partition);
+        let (peak_memory_bytes, spilled_bytes) = match &self.plan {
+            Some(plan) => memory_and_spill(plan.as_ref(), self.own_partition),
+            None => (0, 0),
+        };
         let totals = std::mem::take(&mut self.totals);
         let position = self.position;
         if let Some(at) = totals.last_call
@@ -505,14 +511,19 @@ impl Drop for ProfiledStream {
     }
 }
 
+/// Whether metrics of an operator may tell of memory or of what was spilled. Scans have neither, and keep
+/// all metrics of a recursive query's iterations: to read them at the end of each would take longer and
+/// longer.
+fn tells_memory(plan: &dyn ExecutionPlan) -> bool {
+    !plan.children().is_empty()
+        && !plan.is::<CoalescePartitionsExec>()
+        && !plan.is::<ProjectionExec>()
+        && !plan.is::<FilterExec>()
+}
+
 /// Peak memory and spilled bytes that an operator's own metrics tell of one partition.
 fn memory_and_spill(plan: &dyn ExecutionPlan, partition: i64) -> (i64, i64) {
     let (mut memory, mut spilled) = (0, 0);
-    // Scans have neither, and keep all metrics of a recursive query's iterations: to read them at the
-    // end of each would take longer and longer.
-    if plan.children().is_empty() {
-        return (0, 0);
-    }
     let Some(metrics) = plan.metrics() else {
         return (0, 0);
     };

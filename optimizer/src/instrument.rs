@@ -1,5 +1,6 @@
 //! Numbering the operators of a physical plan and wrapping each for counting and timing.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{Field, SchemaRef};
@@ -122,10 +123,13 @@ pub fn instrument_cut(
         recorder,
         known,
         cuts,
+        shown: Shown::default(),
         rows: vec![],
         operators: 0,
         fragments: 0,
     };
+    // What is known of its nodes is known by their addresses.
+    let _alive = Arc::clone(&plan);
     let fragment_id = instrumentation.fragment(None, &plan, 1);
     let place = Place {
         fragment_id,
@@ -143,10 +147,18 @@ struct Instrumentation<'a> {
     recorder: &'a Arc<Recorder>,
     known: Known,
     cuts: Option<&'a dyn Cuts>,
+    shown: Shown,
     /// Rows of `sys.operators`, parents before children.
     rows: Vec<Operator>,
     operators: i64,
     fragments: i64,
+}
+
+/// What the nodes of a plan that is not cut show of themselves, each asked once.
+#[derive(Default)]
+struct Shown {
+    statistics: StatisticsContext,
+    lines: HashMap<*const (), Arc<str>>,
 }
 
 /// Where an operator is put.
@@ -182,14 +194,36 @@ impl Instrumentation<'_> {
         fragment_id
     }
 
+    /// One line that says what a node does.
+    fn line(&mut self, plan: &Arc<dyn ExecutionPlan>) -> Arc<str> {
+        let line = || Arc::from(displayable(plan.as_ref()).one_line().to_string().trim());
+        // Those of cut plans may be made anew whenever they are asked for, where others were.
+        if self.cuts.is_some() {
+            return line();
+        }
+        let lines = &mut self.shown.lines;
+        let known = lines.entry(Arc::as_ptr(plan).cast()).or_insert_with(line);
+        Arc::clone(known)
+    }
+
+    /// How many rows it is expected to return.
+    fn estimated_rows(&self, plan: &dyn ExecutionPlan) -> Option<i64> {
+        let arguments = StatisticsArgs::new();
+        let statistics = match self.cuts {
+            Some(_) => StatisticsContext::new().compute(plan, &arguments),
+            None => self.shown.statistics.compute(plan, &arguments),
+        };
+        Some(*statistics.ok()?.num_rows.get_value()? as i64)
+    }
+
     /// The operators from `root` down to where other fragments begin, as indented text.
-    fn text_of(&self, root: &Arc<dyn ExecutionPlan>) -> String {
+    fn text_of(&mut self, root: &Arc<dyn ExecutionPlan>) -> String {
         let mut text = String::new();
         self.write(root, 0, &mut text);
         text
     }
 
-    fn write(&self, plan: &Arc<dyn ExecutionPlan>, depth: usize, text: &mut String) {
+    fn write(&mut self, plan: &Arc<dyn ExecutionPlan>, depth: usize, text: &mut String) {
         let cut = self.cut(plan);
         // Those that get no number, as in `wrap`.
         let is_numbered = !plan.is::<OutputRecordsExec>() && !matches!(cut, Some(Cut::Root));
@@ -198,9 +232,9 @@ impl Instrumentation<'_> {
                 Some(Cut::Leaf(original)) => original,
                 _ => plan,
             };
-            let line = displayable(shown.as_ref()).one_line().to_string();
+            let line = self.line(shown);
             text.push_str(&"  ".repeat(depth));
-            text.push_str(line.trim_end());
+            text.push_str(&line);
             text.push('\n');
         }
         if matches!(cut, Some(Cut::Exchange { .. })) || is_exchange(plan.as_ref()) {
@@ -239,7 +273,7 @@ impl Instrumentation<'_> {
         if let Some(groups) = &captured {
             groups.add_operator(operator_id, self.next_operator());
         }
-        self.rows.push(Operator {
+        let row = Operator {
             fragment_id: place.fragment_id,
             operator_id,
             parent_operator_id: place.parent,
@@ -248,15 +282,16 @@ impl Instrumentation<'_> {
                 Some(Cut::Exchange {
                     sender: Some(sender),
                     ..
-                }) => self.details(sender.as_ref()),
+                }) => self.details(sender),
                 Some(Cut::Exchange { tasks, .. }) => format!("from {tasks} tasks"),
-                _ => self.details(shown.as_ref()),
+                _ => self.details(&shown),
             },
-            estimated_rows: estimated_rows(plan.as_ref()),
+            estimated_rows: self.estimated_rows(plan.as_ref()),
             sql_span: None,
             captures: captured.is_some(),
             table_name: self.scanned_table(shown.as_ref()),
-        });
+        };
+        self.rows.push(row);
         for frames in captured_frames(plan.as_ref()) {
             self.number_frames(&frames, place.fragment_id, operator_id);
         }
@@ -408,12 +443,11 @@ impl Instrumentation<'_> {
     }
 
     /// One line that says what the operator does, without what only the profiler put there.
-    fn details(&self, plan: &dyn ExecutionPlan) -> String {
-        let line = displayable(plan).one_line().to_string();
-        let line = line.trim();
+    fn details(&mut self, plan: &Arc<dyn ExecutionPlan>) -> String {
+        let line = self.line(plan);
         let details = line
             .strip_prefix(plan.name())
-            .map_or(line, |rest| rest.trim_start_matches([':', ' ']));
+            .map_or(line.as_ref(), |rest| rest.trim_start_matches([':', ' ']));
         without_hidden(&with_moved(details, &self.known.moved))
     }
 }
@@ -516,13 +550,6 @@ fn captured_frames(plan: &dyn ExecutionPlan) -> Vec<Arc<AggregateSource>> {
         }
     });
     frames.collect()
-}
-
-fn estimated_rows(plan: &dyn ExecutionPlan) -> Option<i64> {
-    let statistics = StatisticsContext::new()
-        .compute(plan, &StatisticsArgs::new())
-        .ok()?;
-    Some(*statistics.num_rows.get_value()? as i64)
 }
 
 /// Drops list items that name hidden columns: `[a@0 as a, __skewer_id_1@3]` → `[a@0 as a]`.
