@@ -64,7 +64,9 @@ pub use numbered::NumberedExec;
 pub use only_value::OnlyValue;
 pub use output_records::{Hidden, OutputRecordsExec, ResultRecords, ResultTask};
 pub use profiled::{Exchange, Observed, ProfiledExec, is_exchange};
-pub use recursion::{CarriedState, FirstSeen, MergedState, Origin, RowCapture, StateRecord};
+pub use recursion::{
+    CarriedState, FirstSeen, MergedState, Origin, RestartExec, RowCapture, StateRecord,
+};
 pub use row_function::{RowClosure, RowFunction};
 pub use row_numbers::RowNumbers;
 pub use sample::SampledRowId;

@@ -217,6 +217,15 @@ impl Pacer {
         let mut of_one = (error_of_one(ns, evaluator.doubtful_ns()), Method::Measured);
         self.spent_ns += ns;
         let suspicious = self.is_suspicious(ns, rows);
+        if suspicious && let Some(lengths) = self.lengths_that_explain(ns, &chunk, evaluator) {
+            let all: usize = lengths.iter().sum();
+            for length in lengths {
+                let own = ns * length as f64 / all as f64;
+                push(runs, 1, own, ns - own, Method::Apportioned);
+            }
+            self.usual.add(ns / rows as f64);
+            return Ok(());
+        }
         if suspicious && replayable && self.may_replay(ns) {
             match self.search(chunk.clone(), ns, evaluator) {
                 Some((found, again)) if !found.is_empty() => {
@@ -315,6 +324,19 @@ impl Pacer {
     fn is_explained(&self, ns: f64, length: usize) -> bool {
         self.usual_of_length.count() >= FEW_LONG_ROWS
             && ns <= SUSPICIOUS_FACTOR * self.usual_of_length.get() * length as f64
+    }
+
+    /// The lengths of the rows of a chunk, if they are all long and the chunk took about what rows so long
+    /// usually take.
+    fn lengths_that_explain(
+        &self,
+        ns: f64,
+        chunk: &Range<usize>,
+        evaluator: &dyn EvaluateRows,
+    ) -> Option<Vec<usize>> {
+        let lengths: Vec<_> = chunk.clone().map(|row| evaluator.length(row)).collect();
+        let is_explained = self.is_explained(ns, lengths.iter().sum());
+        (is_explained && !lengths.contains(&0)).then_some(lengths)
     }
 
     fn may_replay(&self, excess: f64) -> bool {
@@ -888,6 +910,15 @@ mod tests {
         let (without, _) = replays(Vec::new(), vec![]);
         let (with, _) = replays(lengths.clone(), vec![]);
         assert!(with <= 5 && without >= 20, "{with} of {without}");
+        // In chunks of several rows, each has its share by its length.
+        let mut machine = Machine::new(costs.iter().map(|ns| ns / 4.0).collect());
+        machine.lengths.clone_from(&lengths);
+        let shares = latencies(&time(&mut machine));
+        let replayed = machine.replayed.iter().sum::<usize>();
+        assert!(replayed <= 5, "{replayed}");
+        let off = |row: usize| (shares[row] / machine.costs[row] - 1.0).abs();
+        let latest = (1000..2000).filter(|row| row % 8 == 0);
+        assert!(latest.clone().all(|row| off(row) < 0.1));
         // One that takes far longer than others of its length is.
         let (_, longest) = replays(lengths, vec![(1000, 5_000_000.0)]);
         assert!(longest < 1_250_000.0, "{longest}");

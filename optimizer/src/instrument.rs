@@ -23,7 +23,7 @@ use skewer_exec::frames::OPERATOR_PAIRS;
 use skewer_exec::{
     AggregateSource, CapturedFrames, CarriedState, Exchange, FrameCapture, IdentifiedTable,
     KeySample, LineageCapture, NumberedExec, Observed, OutputRecordsExec, ProfiledExec, ROW_ID,
-    RowCapture, ScanSource, is_exchange,
+    RestartExec, RowCapture, ScanSource, is_exchange,
 };
 use skewer_profiling::{Fragment, Operator, Recorder};
 
@@ -226,7 +226,7 @@ impl Instrumentation<'_> {
     fn write(&mut self, plan: &Arc<dyn ExecutionPlan>, depth: usize, text: &mut String) {
         let cut = self.cut(plan);
         // Those that get no number, as in `wrap`.
-        let is_numbered = !plan.is::<OutputRecordsExec>() && !matches!(cut, Some(Cut::Root));
+        let is_numbered = !is_the_profilers(plan) && !matches!(cut, Some(Cut::Root));
         if is_numbered {
             let shown = match &cut {
                 Some(Cut::Leaf(original)) => original,
@@ -258,8 +258,7 @@ impl Instrumentation<'_> {
         keys: Option<KeySample>,
     ) -> Result<(Arc<dyn ExecutionPlan>, Vec<i64>)> {
         let cut = self.cut(&plan);
-        // The root of a record-level plan is the profiler's, not the query's.
-        if plan.is::<OutputRecordsExec>() || matches!(cut, Some(Cut::Root)) {
+        if is_the_profilers(&plan) || matches!(cut, Some(Cut::Root)) {
             let child = Arc::clone(plan.children()[0]);
             let (child, leaves) = self.wrap(child, place, keys)?;
             return Ok((replace_children_if_necessary(plan, vec![child])?, leaves));
@@ -550,6 +549,12 @@ fn captured_frames(plan: &dyn ExecutionPlan) -> Vec<Arc<AggregateSource>> {
         }
     });
     frames.collect()
+}
+
+/// Whether an operator of a record-level plan is none of the query's: it has one input, and hands on its
+/// rows.
+fn is_the_profilers(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    plan.is::<OutputRecordsExec>() || plan.is::<RestartExec>()
 }
 
 /// Drops list items that name hidden columns: `[a@0 as a, __skewer_id_1@3]` → `[a@0 as a]`.

@@ -12,7 +12,7 @@ use datafusion::physical_plan::explain::ExplainExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
-use skewer_exec::{CarriedInput, Hidden, OutputRecordsExec, ResultRecords};
+use skewer_exec::{CarriedInput, Hidden, OutputRecordsExec, RestartExec, ResultRecords};
 use skewer_profiling::{Level, LineageMode, Recorder, Sources};
 
 use crate::distribution::Distribution;
@@ -158,6 +158,10 @@ async fn plan_with_records(
             recorder: Arc::clone(recorder),
         })]);
     let plan = planner.create_physical_plan(&tracked.plan, state).await?;
+    let plan = match rewrite.nests_recursions {
+        true => RestartExec::on_inner_queries(plan)?,
+        false => plan,
+    };
     let known = Known {
         scans: rewrite.scans,
         moved: rewrite.moved,

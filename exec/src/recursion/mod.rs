@@ -5,8 +5,12 @@
 //! ([`CarriedState`]), and is logged when the row is returned ([`RowCapture`]): so no edge leads from
 //! an operator to itself. A row that the recursive term makes of several has the states of all
 //! ([`MergedState`]). Of rows that are equal but for that, `UNION` has the first ([`FirstSeen`]).
+//!
+//! A recursive query in the recursive term of another is an operator of that term like others: what its
+//! rows are made of goes on travelling. It begins anew in each iteration ([`RestartExec`]).
 
 mod merged;
+mod restart;
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -30,6 +34,7 @@ use crate::capture::{Capture, Edges, Latency, int64};
 use crate::source::{AggregateSource, RecordSource, ScanSource};
 
 pub use self::merged::MergedState;
+pub use self::restart::RestartExec;
 
 /// A record is three numbers of a state: its source, its id, and its latency since it was read or
 /// made, in picoseconds.
@@ -346,6 +351,11 @@ impl FirstSeen {
             seen: Arc::default(),
             signature: Signature::variadic_any(Volatility::Volatile),
         }
+    }
+
+    /// Forgets all rows.
+    fn forget(&self) {
+        *self.seen.lock() = None;
     }
 }
 

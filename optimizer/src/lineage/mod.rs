@@ -189,6 +189,8 @@ pub struct LineageRewrite {
     columns: usize,
     /// The recursive queries whose recursive term this is in.
     recursions: Vec<Recursion>,
+    /// Whether one of them is in the recursive term of another.
+    pub nests_recursions: bool,
     /// The scans met, with the names of their id columns.
     pub scans: Vec<(String, Arc<ScanSource>)>,
     /// The names of columns that stand for expressions evaluated below, and the expressions.
@@ -204,6 +206,7 @@ impl LineageRewrite {
             sources,
             columns: 0,
             recursions: vec![],
+            nests_recursions: false,
             scans: vec![],
             moved: vec![],
         }

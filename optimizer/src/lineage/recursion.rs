@@ -5,7 +5,6 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::{Field, Schema};
 use datafusion::catalog::cte_worktable::CteWorkTable;
 use datafusion::catalog::default_table_source::provider_as_source;
-use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{DFSchema, Result, internal_err};
 use datafusion::logical_expr::logical_plan::{
     Filter, Projection, RecursiveQuery, TableScan, TableScanBuilder,
@@ -88,19 +87,18 @@ impl LineageRewrite {
     /// Every row that it returns is a record, made of all that the rows before it were made of.
     pub(super) fn recursive_query(&mut self, query: &RecursiveQuery) -> Result<TrackedPlan> {
         let untracked = || TrackedPlan::untracked(LogicalPlan::RecursiveQuery(query.clone()));
-        // The functions of a recursive query within this one would go on from one iteration of this one
-        // to the next.
-        let is_recursive = |node: &LogicalPlan| matches!(node, LogicalPlan::RecursiveQuery(_));
-        let has_another = query.recursive_term.exists(|node| Ok(is_recursive(node)))?;
-        if self.sources.is_some() || has_another {
+        if self.sources.is_some() {
             return Ok(untracked());
         }
         let mut static_term = self.rewrite(&query.static_term)?;
         let state = self.name("state");
+        // Within the recursive term of another, the numbers in states mean what they mean there.
+        let known = self.recursions.last_mut();
+        let known = known.map(|outer| std::mem::take(&mut outer.sources));
         self.recursions.push(Recursion {
             name: query.name.clone(),
             state: state.clone(),
-            sources: Vec::new(),
+            sources: known.unwrap_or_default(),
         });
         let recursive_term = self.rewrite(&query.recursive_term);
         let Some(mut recursion) = self.recursions.pop() else {
@@ -113,11 +111,23 @@ impl LineageRewrite {
             static_term = first_seen(static_term, &query.static_term, &function)?;
             recursive_term = first_seen(recursive_term, &query.recursive_term, &function)?;
         }
+        let is_own = |record: &TrackedRecord| record.id == state;
+        let mut records = static_term.records.iter().chain(&recursive_term.records);
+        let is_made_of_nothing = records.all(is_own);
         let recorder = &self.recorder;
         let static_term = recursion.carrying(recorder, static_term, &query.static_term)?;
         let recursive_term = recursion.carrying(recorder, recursive_term, &query.recursive_term)?;
         let sources = recursion.sources;
-        if sources.is_empty() {
+        let outer = self.recursions.last_mut();
+        let is_inner = outer.is_some();
+        let sources = match outer {
+            Some(outer) => {
+                outer.sources = sources;
+                Vec::new()
+            }
+            None => sources,
+        };
+        if is_made_of_nothing {
             return Ok(untracked());
         }
         let mut columns: Vec<Expr> = query
@@ -140,6 +150,13 @@ impl LineageRewrite {
             is_distinct: false,
             schema: Arc::new(schema),
         });
+        if is_inner {
+            self.nests_recursions = true;
+            return Ok(TrackedPlan {
+                plan,
+                records: vec![of_before(state)],
+            });
+        }
         let rows = Arc::new(AggregateSource::default());
         let capture = RowCapture::new(Arc::clone(&self.recorder), sources, Arc::clone(&rows));
         let id = self.name("id");
@@ -204,14 +221,19 @@ impl LineageRewrite {
             .build()?;
         Ok(Some(TrackedPlan {
             plan: LogicalPlan::TableScan(scan),
-            records: vec![TrackedRecord {
-                source: None,
-                id: state.clone(),
-                latencies: vec![],
-                of_columns: None,
-                of_same_select: false,
-            }],
+            records: vec![of_before(state.clone())],
         }))
+    }
+}
+
+/// All that a row was made of, which column `state` has.
+fn of_before(state: String) -> TrackedRecord {
+    TrackedRecord {
+        source: None,
+        id: state,
+        latencies: vec![],
+        of_columns: None,
+        of_same_select: false,
     }
 }
 

@@ -43,6 +43,9 @@ pub const REPLAYABLE: &[&str] = &[
     "WITH RECURSIVE r AS (SELECT k, v, 0 AS n FROM a WHERE v > 60 UNION ALL SELECT w, sum(r.v) OVER (PARTITION BY w), n + 1 FROM r JOIN b ON r.k = b.k WHERE n < 2) SELECT k, v, n FROM r",
     "WITH RECURSIVE r AS (SELECT k, v, 0 AS n FROM a WHERE v > 60 UNION ALL SELECT b.k, w, 1 FROM b LEFT SEMI JOIN r ON r.k = b.k AND n < 1) SELECT k, v, n FROM r",
     "WITH RECURSIVE r AS (SELECT k, v, 0 AS n FROM a WHERE v > 60 UNION ALL SELECT b.k, w, 1 FROM b LEFT SEMI JOIN r ON r.k = b.k AND r.v > b.w AND n < 1) SELECT k, v, n FROM r",
+    "WITH RECURSIVE r AS (SELECT k, 0 AS n FROM a WHERE v > 80 UNION ALL SELECT x, m + 10 FROM (WITH RECURSIVE q AS (SELECT k AS x, n AS m FROM r WHERE n < 20 UNION ALL SELECT w, m + 1 FROM q JOIN b ON q.x = b.k WHERE m % 10 < 2) SELECT x, m FROM q WHERE m % 10 > 0)) SELECT k, n FROM r",
+    "WITH RECURSIVE r AS (SELECT k, 0 AS n FROM a WHERE v > 80 UNION ALL SELECT x, n + 1 FROM r JOIN (WITH RECURSIVE q AS (SELECT k, w AS x, 0 AS m FROM b UNION ALL SELECT q.k, w, m + 1 FROM q JOIN b ON q.x = b.k WHERE m < 1) SELECT k, x FROM q) AS q ON q.k = r.k WHERE n < 2) SELECT k, n FROM r",
+    "WITH RECURSIVE r AS (SELECT k, 0 AS n FROM a WHERE v > 80 UNION ALL SELECT x, m + 10 FROM (WITH RECURSIVE q AS (SELECT k AS x, n AS m FROM r WHERE n < 20 UNION ALL SELECT w, max(m) + 1 FROM q JOIN b ON q.x = b.k WHERE m % 10 < 2 GROUP BY w) SELECT x, m FROM q)) SELECT k, n FROM r",
 ];
 
 /// Queries that read more than the lineage of a row holds by convention, or less.
@@ -70,6 +73,8 @@ pub const SAME_RESULT: &[&str] = &[
     "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5) SELECT i, count(v) FROM n LEFT JOIN a ON a.k = i GROUP BY i",
     "WITH RECURSIVE r AS (SELECT k FROM a UNION SELECT w FROM r JOIN b ON r.k = b.k) SELECT k FROM r",
     "WITH RECURSIVE r AS (SELECT k FROM a WHERE v > 50 UNION ALL SELECT k + 1 FROM r) SELECT k FROM r LIMIT 3",
+    "WITH RECURSIVE r AS (SELECT k, 0 AS n FROM a WHERE v > 50 UNION ALL SELECT x, m + 1 FROM (WITH RECURSIVE q AS (SELECT k AS x, n AS m FROM r WHERE n < 3 UNION SELECT w, m FROM q JOIN b ON q.x = b.k) SELECT x, m FROM q)) SELECT k, n FROM r",
+    "WITH RECURSIVE r AS (SELECT k, 0 AS n FROM a UNION SELECT x, m FROM (WITH RECURSIVE q AS (SELECT k AS x, n + 1 AS m FROM r WHERE n < 3 UNION SELECT w, m FROM q JOIN b ON q.x = b.k) SELECT x, m FROM q)) SELECT k, n FROM r",
     "SELECT 1 + 1",
     "SELECT count(*) FROM a WHERE false",
     "SELECT count(*) FROM a, b WHERE a.k = b.k AND s LIKE 'x%' AND a.v > b.w",
