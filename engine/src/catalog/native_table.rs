@@ -227,7 +227,7 @@ impl TableProvider for NativeTable {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         if self.segments.is_empty() {
             let schema = match projection {
-                Some(columns) => Arc::new(self.schema.project(columns)?),
+                Some(columns) => Arc::new(self.schema().project(columns)?),
                 None => self.schema(),
             };
             return Ok(Arc::new(EmptyExec::new(schema)));
