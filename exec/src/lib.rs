@@ -45,7 +45,6 @@ pub mod profiled;
 pub mod recursion;
 pub mod row_function;
 pub mod row_numbers;
-mod running_median;
 pub mod sample;
 pub mod single_value;
 pub mod sound_properties;

@@ -6,6 +6,7 @@ use datafusion::arrow::array::{
     Array, AsArray, GenericByteViewArray, OffsetSizeTrait, RecordBatch,
 };
 use datafusion::arrow::datatypes::{ByteViewType, DataType};
+use datafusion::common::Result;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::collect_columns;
 
@@ -16,81 +17,39 @@ const LONG: usize = 4096;
 /// … and if it is this many times the mean of its batch.
 const TIMES_THE_MEAN: usize = 8;
 
-/// The lengths of what expressions read of a batch: in bytes for strings, in elements for lists.
-#[derive(Debug)]
-pub struct Lengths<'a> {
-    columns: Vec<&'a dyn Array>,
-}
-
-impl<'a> Lengths<'a> {
-    /// Of the values that `expressions` read of `batch`.
-    pub fn of(batch: &'a RecordBatch, expressions: &[(Arc<dyn PhysicalExpr>, String)]) -> Self {
-        let mut columns: Vec<usize> = expressions
-            .iter()
-            .flat_map(|(expression, _)| collect_columns(expression))
-            .map(|column| column.index())
-            .collect();
-        columns.sort_unstable();
-        columns.dedup();
-        let arrays = columns.into_iter().map(|index| batch.column(index));
-        let arrays = arrays.filter(|array| {
-            let data_type = array.data_type();
-            data_type.is_string()
-                || data_type.is_binary()
-                || matches!(data_type, DataType::List(_) | DataType::LargeList(_))
-        });
-        Self {
-            columns: arrays.map(AsRef::as_ref).collect(),
-        }
-    }
-
-    /// The rows, ascending, with a value far longer than the mean of its column.
-    pub fn far_longer_than_the_mean(&self) -> Vec<usize> {
-        let mut rows = Vec::new();
-        for array in &self.columns {
-            match array.data_type() {
-                DataType::Utf8 => by_offsets(array.as_string::<i32>().value_offsets(), &mut rows),
-                DataType::LargeUtf8 => {
-                    by_offsets(array.as_string::<i64>().value_offsets(), &mut rows);
-                }
-                DataType::Binary => by_offsets(array.as_binary::<i32>().value_offsets(), &mut rows),
-                DataType::LargeBinary => {
-                    by_offsets(array.as_binary::<i64>().value_offsets(), &mut rows);
-                }
-                DataType::List(_) => by_offsets(array.as_list::<i32>().value_offsets(), &mut rows),
-                DataType::LargeList(_) => {
-                    by_offsets(array.as_list::<i64>().value_offsets(), &mut rows);
-                }
-                DataType::Utf8View => by_views(array.as_string_view(), &mut rows),
-                DataType::BinaryView => by_views(array.as_binary_view(), &mut rows),
-                _ => {}
+/// The rows, ascending, with a value far longer than the mean in a column that one of the
+/// expressions reads. Lengths are in bytes for strings and in elements for lists.
+pub fn rows_far_longer_than_the_mean(
+    batch: &RecordBatch,
+    expressions: &[(Arc<dyn PhysicalExpr>, String)],
+) -> Result<Vec<usize>> {
+    let mut rows = Vec::new();
+    let mut columns: Vec<usize> = expressions
+        .iter()
+        .flat_map(|(expression, _)| collect_columns(expression))
+        .map(|column| column.index())
+        .collect();
+    columns.sort_unstable();
+    columns.dedup();
+    for column in columns {
+        let array = batch.column(column).as_ref();
+        match array.data_type() {
+            DataType::Utf8 => by_offsets(array.as_string::<i32>().value_offsets(), &mut rows),
+            DataType::LargeUtf8 => by_offsets(array.as_string::<i64>().value_offsets(), &mut rows),
+            DataType::Binary => by_offsets(array.as_binary::<i32>().value_offsets(), &mut rows),
+            DataType::LargeBinary => {
+                by_offsets(array.as_binary::<i64>().value_offsets(), &mut rows);
             }
+            DataType::List(_) => by_offsets(array.as_list::<i32>().value_offsets(), &mut rows),
+            DataType::LargeList(_) => by_offsets(array.as_list::<i64>().value_offsets(), &mut rows),
+            DataType::Utf8View => by_views(array.as_string_view(), &mut rows),
+            DataType::BinaryView => by_views(array.as_binary_view(), &mut rows),
+            _ => {}
         }
-        rows.sort_unstable();
-        rows.dedup();
-        rows
     }
-
-    /// The length of a row's values, those that are long.
-    pub fn of_long_row(&self, row: usize) -> usize {
-        let lengths = self.columns.iter().map(|array| match array.data_type() {
-            DataType::Utf8 => array.as_string::<i32>().value_length(row) as usize,
-            DataType::LargeUtf8 => array.as_string::<i64>().value_length(row) as usize,
-            DataType::Binary => array.as_binary::<i32>().value_length(row) as usize,
-            DataType::LargeBinary => array.as_binary::<i64>().value_length(row) as usize,
-            DataType::List(_) => array.as_list::<i32>().value_length(row) as usize,
-            DataType::LargeList(_) => array.as_list::<i64>().value_length(row) as usize,
-            DataType::Utf8View => of_view(array.as_string_view().views()[row]),
-            DataType::BinaryView => of_view(array.as_binary_view().views()[row]),
-            _ => 0,
-        });
-        lengths.filter(|length| *length >= LONG).sum()
-    }
-}
-
-/// A view's low 32 bits are its length.
-fn of_view(view: u128) -> usize {
-    view as u32 as usize
+    rows.sort_unstable();
+    rows.dedup();
+    Ok(rows)
 }
 
 fn by_offsets<O: OffsetSizeTrait>(offsets: &[O], rows: &mut Vec<usize>) {
@@ -111,7 +70,8 @@ fn by_views<T: ByteViewType>(array: &GenericByteViewArray<T>, rows: &mut Vec<usi
         // All are in their views, which hold 12 bytes.
         return;
     }
-    let lengths = array.views().iter().map(|view| of_view(*view));
+    // A view's low 32 bits are its length.
+    let lengths = array.views().iter().map(|view| *view as u32 as usize);
     let total = lengths.clone().sum();
     select(lengths, total, array.len(), rows);
 }
@@ -136,7 +96,7 @@ mod tests {
     fn long_rows(array: ArrayRef) -> Vec<usize> {
         let batch = RecordBatch::try_from_iter([("text", array)]).unwrap();
         let expression = col("text", &batch.schema()).unwrap();
-        Lengths::of(&batch, &[(expression, "text".to_owned())]).far_longer_than_the_mean()
+        rows_far_longer_than_the_mean(&batch, &[(expression, "text".to_owned())]).unwrap()
     }
 
     #[test]
@@ -149,20 +109,6 @@ mod tests {
             [17, 900]
         );
         assert_eq!(long_rows(Arc::new(StringViewArray::from(texts))), [17, 900]);
-    }
-
-    #[test]
-    fn the_length_of_a_row_is_that_of_its_long_values() {
-        let texts = [Some("x".repeat(LONG)), Some("short".to_owned()), None];
-        for array in [
-            Arc::new(StringArray::from_iter(texts.clone())) as ArrayRef,
-            Arc::new(StringViewArray::from_iter(texts)),
-        ] {
-            let batch = RecordBatch::try_from_iter([("text", array)]).unwrap();
-            let text = (col("text", &batch.schema()).unwrap(), "text".to_owned());
-            let lengths = Lengths::of(&batch, &[text]);
-            assert_eq!([0, 1, 2].map(|row| lengths.of_long_row(row)), [LONG, 0, 0]);
-        }
     }
 
     #[test]

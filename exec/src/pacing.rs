@@ -20,8 +20,6 @@ use std::time::Duration;
 use datafusion::common::Result;
 use skewer_profiling::Method;
 
-use crate::running_median::RunningMedian;
-
 /// A chunk's target. Two clock readings (50 ns) are lost in it; it is as long as it may be that a record
 /// that takes [`SUSPICIOUS_NS`] longer than the others makes it [`SUSPICIOUS_FACTOR`] times as long.
 pub const CHUNK_NS: f64 = 50_000.0;
@@ -68,11 +66,11 @@ const REPLAY_FLOOR_NS: f64 = 20_000_000.0;
 /// sorted by their cost many would be without.
 const LONGER: f64 = 1.1;
 
-/// Fewer long rows do not say what rows of a length usually take.
-const FEW_LONG_ROWS: usize = 5;
-
 /// The first chunk is one row, and each of the next ones at most this many times the one before.
 const GROWTH: usize = 4;
+
+/// Chunks that the running median is taken over.
+const WINDOW: usize = 31;
 
 /// Consecutive rows with the same latency.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -99,12 +97,6 @@ pub trait EvaluateRows {
 
     /// How much of the last evaluation's time may be nobody's, in ns.
     fn doubtful_ns(&self) -> f64;
-
-    /// How much there is to do in a row, in a unit of its own, if its values are long; 0 where nothing is
-    /// known of it.
-    fn length(&self, _row: usize) -> usize {
-        0
-    }
 
     /// The end of the rows from `row` on, at most `limit`, that stem from the same records as it.
     fn end_of_record(&self, row: usize, limit: usize) -> usize {
@@ -134,10 +126,10 @@ enum Replayed {
 /// What is known of the cost of one expression's rows.
 #[derive(Debug, Default)]
 pub struct Pacer {
-    /// Cost per row of the latest chunks, in ns.
-    usual: RunningMedian,
-    /// Of the latest long rows that were timed by themselves: ns per unit of their length.
-    usual_of_length: RunningMedian,
+    /// Cost per row of the latest chunks, in ns; a ring.
+    recent: Vec<f64>,
+    next: usize,
+    median: f64,
     spent_ns: f64,
     replayed_ns: f64,
     /// Of `replayed_ns`, what has been taken by [`Pacer::take_replayed_ns`].
@@ -193,8 +185,8 @@ impl Pacer {
     /// How many rows take about `ns`.
     fn chunk_rows(&self, ns: f64) -> usize {
         // As long as little is known of their cost, few rows are risked: each may take seconds.
-        let known = GROWTH.saturating_pow(self.usual.count() as u32);
-        let full = (ns / self.usual.get().max(0.01)) as usize;
+        let known = GROWTH.saturating_pow(self.recent.len() as u32);
+        let full = (ns / self.median.max(0.01)) as usize;
         full.clamp(1, known)
     }
 
@@ -210,27 +202,18 @@ impl Pacer {
         let rows = chunk.len();
         if rows == 1 {
             let ns = self.time_row(chunk.start, replayable, evaluator, runs)?;
-            self.usual.add(ns);
+            self.learn(ns);
             return Ok(());
         }
         let mut ns = evaluator.evaluate(chunk.clone(), true)?;
         let mut of_one = (error_of_one(ns, evaluator.doubtful_ns()), Method::Measured);
         self.spent_ns += ns;
         let suspicious = self.is_suspicious(ns, rows);
-        if suspicious && let Some(lengths) = self.lengths_that_explain(ns, &chunk, evaluator) {
-            let all: usize = lengths.iter().sum();
-            for length in lengths {
-                let own = ns * length as f64 / all as f64;
-                push(runs, 1, own, ns - own, Method::Apportioned);
-            }
-            self.usual.add(ns / rows as f64);
-            return Ok(());
-        }
         if suspicious && replayable && self.may_replay(ns) {
             match self.search(chunk.clone(), ns, evaluator) {
                 Some((found, again)) if !found.is_empty() => {
                     self.share(chunk, ns, &found, runs);
-                    self.usual.add(usual_of(rows, again, &found));
+                    self.learn(usual_of(rows, again, &found));
                     return Ok(());
                 }
                 // It was not slow again: a stall of the machine, or a function that remembers its
@@ -246,7 +229,7 @@ impl Pacer {
             }
         }
         let each = ns / rows as f64;
-        self.usual.add(each);
+        self.learn(each);
         let (error_ns, method) = match is_one {
             true => (of_one.0 / rows as f64, of_one.1),
             false => (ns - each, Method::Apportioned),
@@ -257,8 +240,7 @@ impl Pacer {
 
     /// One row needs no search, but the first time may be a stall of the machine's.
     ///
-    /// Where rows differ by nature, too many are far above the median to confirm them all. Those that
-    /// are about as much longer as they took longer are not. And the
+    /// Where rows differ by nature, too many are far above the median to confirm them all. But the
     /// row that is blamed in the end is the longest, and few rows are the longest so far: of n in
     /// any order, ln n in the mean.
     ///
@@ -273,7 +255,6 @@ impl Pacer {
         evaluator: &mut dyn EvaluateRows,
         runs: &mut Vec<Run>,
     ) -> Result<f64> {
-        let length = evaluator.length(row);
         let row = row..row + 1;
         let mut ns = evaluator.evaluate(row.clone(), true)?;
         let mut error_ns = error_of_one(ns, evaluator.doubtful_ns());
@@ -283,9 +264,8 @@ impl Pacer {
             let longest = ns > LONGER * self.longest_ns
                 && ns < LONGEST_STALL_NS
                 && within_replay_share(self.confirmed_ns, self.spent_ns, 0.0);
-            let suspicious = self.usual.count() > 0
+            let suspicious = !self.recent.is_empty()
                 && self.is_suspicious(ns, 1)
-                && !self.is_explained(ns, length)
                 && ns < LONGEST_STALL_NS
                 && self.is_worth_confirming(ns);
             if longest || suspicious {
@@ -307,36 +287,13 @@ impl Pacer {
             }
         }
         self.longest_ns = self.longest_ns.max(ns);
-        if length > 0 {
-            self.usual_of_length.add(ns / length as f64);
-        }
         push(runs, 1, ns, error_ns, method);
         Ok(ns)
     }
 
     fn is_suspicious(&self, ns: f64, rows: usize) -> bool {
-        let expected = self.usual.get() * rows as f64;
+        let expected = self.median * rows as f64;
         ns - expected > SUSPICIOUS_NS && ns > SUSPICIOUS_FACTOR * expected
-    }
-
-    /// Whether a row took about what rows of its length usually take: then it differs from others by
-    /// nature.
-    fn is_explained(&self, ns: f64, length: usize) -> bool {
-        self.usual_of_length.count() >= FEW_LONG_ROWS
-            && ns <= SUSPICIOUS_FACTOR * self.usual_of_length.get() * length as f64
-    }
-
-    /// The lengths of the rows of a chunk, if they are all long and the chunk took about what rows so long
-    /// usually take.
-    fn lengths_that_explain(
-        &self,
-        ns: f64,
-        chunk: &Range<usize>,
-        evaluator: &dyn EvaluateRows,
-    ) -> Option<Vec<usize>> {
-        let lengths: Vec<_> = chunk.clone().map(|row| evaluator.length(row)).collect();
-        let is_explained = self.is_explained(ns, lengths.iter().sum());
-        (is_explained && !lengths.contains(&0)).then_some(lengths)
     }
 
     fn may_replay(&self, excess: f64) -> bool {
@@ -400,8 +357,8 @@ impl Pacer {
     ) -> Option<(Vec<Found>, f64)> {
         let mut found = Vec::new();
         let best;
-        let others = self.usual.get() * (range.len() - 1) as f64;
-        let excess = (ns - self.usual.get() * range.len() as f64).max(0.0);
+        let others = self.median * (range.len() - 1) as f64;
+        let excess = (ns - self.median * range.len() as f64).max(0.0);
         if excess >= SEARCH_AT_ONCE_NS {
             let mut explained = 0.0;
             let mut total = 0.0;
@@ -427,7 +384,7 @@ impl Pacer {
                     (again, error_ns) = shortest(again, f64::INFINITY, third);
                 }
                 total += again;
-                if again > SUSPICIOUS_NS && again > self.usual.get() * SUSPICIOUS_FACTOR {
+                if again > SUSPICIOUS_NS && again > self.median * SUSPICIOUS_FACTOR {
                     let ns = again.min(ns);
                     found.push(Found { row, ns, error_ns });
                     explained += ns;
@@ -477,7 +434,7 @@ impl Pacer {
             found.push(Found { row, ns, error_ns });
             return Some(());
         }
-        let excess = ns - self.usual.get() * range.len() as f64;
+        let excess = ns - self.median * range.len() as f64;
         let mut explained = 0.0;
         let step = range.len().div_ceil(PARTS);
         let mut start = range.start;
@@ -487,12 +444,12 @@ impl Pacer {
             let (mut took, mut error_ns) = (self.replay(part.clone(), evaluator)?, f64::INFINITY);
             // Parts share the range's excess: what is a fifth of it may still be suspicious.
             let slow = |ns: f64, median: f64| ns - median * part.len() as f64 > SUSPICIOUS_NS / 2.0;
-            if slow(took, self.usual.get()) {
+            if slow(took, self.median) {
                 let again = self.replay(part.clone(), evaluator)?;
                 (took, error_ns) = shortest(took, error_ns, again);
             }
-            if slow(took, self.usual.get()) {
-                explained += took - self.usual.get() * part.len() as f64;
+            if slow(took, self.median) {
+                explained += took - self.median * part.len() as f64;
                 self.descend(part, (took, error_ns), evaluator, found)?;
             }
         }
@@ -508,7 +465,7 @@ impl Pacer {
         // rows that were found may take longer one time than another.
         let varies: f64 = found.iter().map(|found| found.error_ns).sum();
         let usual = match rest < LONGEST_STALL_NS + varies {
-            true => rest.min(self.usual.get() * others as f64 * SUSPICIOUS_FACTOR),
+            true => rest.min(self.median * others as f64 * SUSPICIOUS_FACTOR),
             false => rest,
         };
         let each = if others == 0 {
@@ -524,6 +481,18 @@ impl Pacer {
         }
         let remaining = chunk.end - start;
         push(runs, remaining, each, rest - each, Method::Apportioned);
+    }
+
+    fn learn(&mut self, ns_per_row: f64) {
+        if self.recent.len() < WINDOW {
+            self.recent.push(ns_per_row);
+        } else {
+            self.recent[self.next] = ns_per_row;
+            self.next = (self.next + 1) % WINDOW;
+        }
+        let mut sorted: Vec<f64> = self.recent.clone();
+        let middle = sorted.len() / 2;
+        self.median = *sorted.select_nth_unstable_by(middle, f64::total_cmp).1;
     }
 }
 
@@ -597,8 +566,6 @@ mod tests {
         searched_at: HashMap<usize, usize>,
         /// Rows that stem from one record each.
         rows_of_record: usize,
-        /// How long the rows are, if they are long.
-        lengths: Vec<usize>,
     }
 
     #[derive(Clone, Copy, PartialEq)]
@@ -621,7 +588,6 @@ mod tests {
                 waited_ns: 0.0,
                 searched_at: HashMap::new(),
                 rows_of_record: 1,
-                lengths: Vec::new(),
             }
         }
     }
@@ -660,10 +626,6 @@ mod tests {
 
         fn doubtful_ns(&self) -> f64 {
             0.0
-        }
-
-        fn length(&self, row: usize) -> usize {
-            self.lengths.get(row).copied().unwrap_or(0)
         }
 
         fn end_of_record(&self, row: usize, limit: usize) -> usize {
@@ -886,42 +848,6 @@ mod tests {
         let again: usize = machine.replayed.iter().sum();
         // The first chunk, which is searched, and slow rows for a twentieth of the time.
         assert!(again <= 150, "{again} evaluations of rows were repeated");
-    }
-
-    #[test]
-    fn rows_that_take_long_because_they_are_long_are_not_evaluated_again() {
-        // Of 60 and 600 kB, 2 ns a byte.
-        let lengths: Vec<usize> = (0..2000)
-            .map(|row| match row % 8 {
-                0 => 600_000 - row,
-                n => 60_000 + 100 * n,
-            })
-            .collect();
-        let costs: Vec<f64> = lengths.iter().map(|length| 2.0 * *length as f64).collect();
-        let replays = |lengths: Vec<usize>, stalls: Vec<(usize, f64)>| {
-            let mut machine = Machine::new(costs.clone());
-            machine.lengths = lengths;
-            machine.stalls = stalls;
-            let longest = latencies(&time(&mut machine))
-                .into_iter()
-                .fold(0.0, f64::max);
-            (machine.replayed.iter().sum::<usize>(), longest)
-        };
-        let (without, _) = replays(Vec::new(), vec![]);
-        let (with, _) = replays(lengths.clone(), vec![]);
-        assert!(with <= 5 && without >= 20, "{with} of {without}");
-        // In chunks of several rows, each has its share by its length.
-        let mut machine = Machine::new(costs.iter().map(|ns| ns / 4.0).collect());
-        machine.lengths.clone_from(&lengths);
-        let shares = latencies(&time(&mut machine));
-        let replayed = machine.replayed.iter().sum::<usize>();
-        assert!(replayed <= 5, "{replayed}");
-        let off = |row: usize| (shares[row] / machine.costs[row] - 1.0).abs();
-        let latest = (1000..2000).filter(|row| row % 8 == 0);
-        assert!(latest.clone().all(|row| off(row) < 0.1));
-        // One that takes far longer than others of its length is.
-        let (_, longest) = replays(lengths, vec![(1000, 5_000_000.0)]);
-        assert!(longest < 1_250_000.0, "{longest}");
     }
 
     #[test]

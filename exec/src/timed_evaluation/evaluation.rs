@@ -17,7 +17,7 @@ use super::found::rows_found_by;
 use super::{TimedExpressions, Timing};
 use crate::batch_bytes::estimated_array_bytes;
 use crate::confirm::confirm_slow_rows;
-use crate::long_values::Lengths;
+use crate::long_values::rows_far_longer_than_the_mean;
 use crate::pacing::{EvaluateRows, Pacer, Run, error_of_one};
 use crate::position;
 use crate::preemption::OwnTime;
@@ -78,14 +78,10 @@ impl Evaluation {
         let (pieces, runs) = match self.how {
             Timing::ByRowFunctions => self.by_row_functions(batch)?,
             Timing::InChunks => {
-                let lengths = Lengths::of(batch, &self.timed.expressions);
-                let alone = lengths.far_longer_than_the_mean();
-                self.in_chunks(batch, &lengths, &alone, true)?
+                let alone = rows_far_longer_than_the_mean(batch, &self.timed.expressions)?;
+                self.in_chunks(batch, &alone, true)?
             }
-            Timing::OneByOne => {
-                let lengths = Lengths::of(batch, &self.timed.expressions);
-                self.in_chunks(batch, &lengths, &(0..rows).collect::<Vec<_>>(), false)?
-            }
+            Timing::OneByOne => self.in_chunks(batch, &(0..rows).collect::<Vec<_>>(), false)?,
         };
         let started = Instant::now();
         self.log(batch, &runs)?;
@@ -185,7 +181,6 @@ impl Evaluation {
     fn in_chunks(
         &mut self,
         batch: &RecordBatch,
-        lengths: &Lengths<'_>,
         alone: &[usize],
         replayable: bool,
     ) -> Result<(Vec<Piece>, Vec<Run>)> {
@@ -194,7 +189,6 @@ impl Evaluation {
         let mut evaluator = BatchEvaluator {
             batch,
             ids: ids.collect(),
-            lengths,
             expressions: &self.timed.expressions,
             time: OwnTime::of_this_thread(),
             chunks: vec![],
@@ -305,7 +299,6 @@ struct BatchEvaluator<'a> {
     batch: &'a RecordBatch,
     /// The records that its rows stem from.
     ids: Vec<&'a Int64Array>,
-    lengths: &'a Lengths<'a>,
     expressions: &'a [(Arc<dyn PhysicalExpr>, String)],
     time: OwnTime,
     /// The chunks evaluated so far, in order, with the nanoseconds they took.
@@ -343,10 +336,6 @@ impl EvaluateRows for BatchEvaluator<'_> {
             }
         }
         self.evaluate(row..row + 1, false).map(Some)
-    }
-
-    fn length(&self, row: usize) -> usize {
-        self.lengths.of_long_row(row)
     }
 
     fn end_of_record(&self, row: usize, limit: usize) -> usize {
