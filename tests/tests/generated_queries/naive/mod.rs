@@ -177,13 +177,6 @@ impl Naive {
         inputs.iter().for_each(|input| input.kinds(into));
     }
 
-    /// Whether it is of this kind, or made of one that is.
-    pub fn has(&self, kind: &str) -> bool {
-        let mut kinds = BTreeSet::new();
-        self.kinds(&mut kinds);
-        kinds.iter().any(|own| own.starts_with(kind))
-    }
-
     /// How many joins it takes.
     pub fn joins(&self) -> usize {
         let (_, inputs) = self.parts();
