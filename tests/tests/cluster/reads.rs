@@ -155,15 +155,21 @@ async fn progress_counts_what_tasks_on_workers_have_read() {
         drop(stream);
         // One that is read to its end.
         let all = "SELECT count(*) FROM t a JOIN t b ON a.v = b.v WHERE a.id + b.id > 0";
-        let stream = session.sql(all).await.unwrap();
-        let progress = stream.progress();
-        let result = tokio::spawn(stream.collect());
         let mut seen = Vec::new();
-        while !result.is_finished() {
-            seen.extend(progress.now().fraction);
-            tokio::time::sleep(Duration::from_millis(5)).await;
+        // It may end before workers have been asked.
+        for _ in 0..50 {
+            let stream = session.sql(all).await.unwrap();
+            let progress = stream.progress();
+            let result = tokio::spawn(stream.collect());
+            while !result.is_finished() {
+                seen.extend(progress.now().fraction);
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            result.await.unwrap().unwrap();
+            if !seen.is_empty() {
+                break;
+            }
         }
-        result.await.unwrap().unwrap();
         assert!(
             seen.iter().all(|read| (0.0..=1.0).contains(read)),
             "{seen:?}"
