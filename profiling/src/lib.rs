@@ -85,7 +85,7 @@ pub use placed::{PlacedScan, ScanDescription};
 pub use recorder::{OpenStream, Recorder, RecorderLimits};
 pub use remote::{FinishRequest, RemoteSys, RemoteSysError};
 pub use retention::Retention;
-pub use runs::equal_to_first;
+pub use runs::{consecutive_numbers, equal_to_first};
 pub use sampling::Sampling;
 pub use scan::SysScan;
 pub use segment::SegmentError;

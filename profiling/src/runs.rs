@@ -1,5 +1,7 @@
 //! Runs of equal numbers, found without looking at each by itself.
 
+use std::ops::Range;
+
 use multiversion::multiversion;
 
 /// Numbers that are compared without a branch for each.
@@ -23,6 +25,12 @@ pub fn equal_to_first(numbers: &[i64]) -> usize {
     let equal = BLOCK * blocks.count();
     let rest = numbers[equal..].iter();
     equal + rest.take_while(|number| *number == first).count()
+}
+
+/// Appends the numbers of `range` to `numbers`.
+#[multiversion(targets("x86_64+avx2"))]
+pub fn consecutive_numbers(range: Range<i64>, numbers: &mut Vec<i64>) {
+    numbers.extend(range);
 }
 
 /// Whether all numbers are the first one.

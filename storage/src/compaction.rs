@@ -37,13 +37,14 @@ impl Storage {
         };
         let shard = first.shard;
         let chosen: Vec<_> = chosen.iter().filter(|s| s.shard == shard).collect();
-        let mut writer = self.writer_of(&WriteSpec {
+        let writer = self.writer_of(&WriteSpec {
             table: table.id,
             columns: Arc::clone(&table.schema),
             row_ids: Arc::clone(&table.next_row_id) as _,
             segment_ids: None,
             shard,
         });
+        let mut writer = writer.in_order_of_ids();
         for segment in &chosen {
             let mut batches = self.read_segment(&table, segment).await?;
             while let Some(batch) = batches.try_next().await? {

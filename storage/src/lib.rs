@@ -8,6 +8,7 @@
 //! - [`snapshot`]: the immutable state a reader sees: schemas, tables, views, segments
 //! - [`transaction`]: buffered changes and their commit
 //! - [`writer`]: Arrow batches to Parquet segments, with row ids
+//! - [`row_ids`]: what a segment's footer says of them
 //! - [`placement`]: who owns a segment, and which of a table's rows are in it
 //! - [`writing`]: a statement that writes on several nodes, until it commits
 //! - [`home`]: the directory of a node that has segments and no catalog
@@ -33,6 +34,7 @@ mod lock;
 pub mod placement;
 mod reader;
 pub mod remote;
+pub mod row_ids;
 mod rows;
 pub mod segment_store;
 pub mod snapshot;

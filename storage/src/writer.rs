@@ -7,13 +7,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use datafusion::arrow::array::{Array, ArrayRef, Int64Array, new_null_array};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int64Array, new_null_array};
 use datafusion::arrow::compute::{CastOptions, cast_with_options, max, min};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::parquet::basic::{Compression, Encoding};
 use datafusion::parquet::errors::ParquetError;
+use datafusion::parquet::file::metadata::SortingColumn;
 use datafusion::parquet::file::properties::{EnabledStatistics, WriterProperties};
 use datafusion::parquet::schema::types::ColumnPath;
 use tokio::runtime::Handle;
@@ -28,7 +29,7 @@ use crate::snapshot::{
     ROW_ID, Root, SegmentFile, SegmentMeta, SegmentNumbers, TableId, with_row_id,
 };
 use crate::writing::{ReserveRowIds, WriteSpec};
-use crate::{Result, StorageError};
+use crate::{Result, StorageError, row_ids};
 
 /// Rows of a row group: the unit that a scan gives to a thread, so a segment feeds eight.
 const ROW_GROUP_ROWS: usize = 1 << 17;
@@ -180,10 +181,21 @@ impl SegmentWriter {
                 physical,
                 segment_ids,
                 segment_rows,
+                order: IdOrder::Unknown,
                 open: None,
                 done: Vec::new(),
             })),
         }
+    }
+
+    /// For [`SegmentWriter::write_with_ids`] of rows whose ids ascend, as far as is known: their
+    /// segments say so. Where one does not, another segment begins, and none says so any more.
+    #[must_use]
+    pub(crate) fn in_order_of_ids(mut self) -> Self {
+        if let State::Idle(encoder) = &mut self.state {
+            encoder.order = IdOrder::Ascending { last: i64::MIN };
+        }
+        self
     }
 
     /// Writes rows of the table's columns, in the table's order (names are not compared), and
@@ -197,6 +209,11 @@ impl SegmentWriter {
         }
         let mut columns = fit(batch, &self.columns)?;
         columns.push(Arc::new(self.row_ids.next(batch.num_rows() as u64).await?));
+        if let State::Idle(encoder) = &mut self.state
+            && encoder.open.is_none()
+        {
+            encoder.order = IdOrder::Ascending { last: i64::MIN };
+        }
         self.send(columns, batch.num_rows()).await
     }
 
@@ -355,8 +372,19 @@ struct Encoder {
     physical: SchemaRef,
     segment_ids: SegmentIds,
     segment_rows: u64,
+    order: IdOrder,
     open: Option<OpenSegment>,
     done: Vec<NewSegment>,
+}
+
+/// In which order the row ids come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum IdOrder {
+    Unknown,
+    /// Every id so far is greater than the ones before; `last` is the greatest.
+    Ascending {
+        last: i64,
+    },
 }
 
 #[derive(Debug)]
@@ -370,6 +398,7 @@ struct OpenSegment {
 
 impl Encoder {
     fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        self.look_at_order(ids_of(batch)?)?;
         let mut offset = 0;
         while offset < batch.num_rows() {
             let limit = self.segment_rows;
@@ -384,6 +413,22 @@ impl Encoder {
             }
         }
         Ok(())
+    }
+
+    /// Closes the open segment if it says that its ids ascend, and with `ids` they would not.
+    fn look_at_order(&mut self, ids: &Int64Array) -> Result<()> {
+        let IdOrder::Ascending { last } = self.order else {
+            return Ok(());
+        };
+        let (Some(first), Some(greatest)) = (ids.values().first(), ids.values().last()) else {
+            return Ok(());
+        };
+        if *first > last && ids.values().is_sorted_by(|a, b| a < b) {
+            self.order = IdOrder::Ascending { last: *greatest };
+            return Ok(());
+        }
+        self.order = IdOrder::Unknown;
+        self.close_segment()
     }
 
     fn finish(mut self: Box<Self>) -> Result<Vec<NewSegment>> {
@@ -415,7 +460,11 @@ impl Encoder {
                 .create(&path)
                 .map(Sink::new)
                 .map_err(|source| StorageError::io(&path, source))?;
-            let properties = Some(properties());
+            let sorted_by = match self.order {
+                IdOrder::Ascending { .. } => Some(row_ids::ascending(&self.physical)?),
+                IdOrder::Unknown => None,
+            };
+            let properties = Some(properties(sorted_by));
             let writer = ArrowWriter::try_new(sink, Arc::clone(&self.physical), properties)
                 .map_err(|error| write_error(&path, error))?;
             self.open = Some(OpenSegment {
@@ -482,13 +531,7 @@ impl Encoder {
 impl OpenSegment {
     fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         let path = || self.file.path().to_owned();
-        let ids = batch
-            .column(batch.num_columns() - 1)
-            .as_any()
-            .downcast_ref::<Int64Array>()
-            .ok_or_else(|| StorageError::Internal {
-                detail: "row ids are not BIGINT".to_owned(),
-            })?;
+        let ids = ids_of(batch)?;
         self.min_row_id = self.min_row_id.min(min(ids).unwrap_or(i64::MAX));
         self.max_row_id = self.max_row_id.max(max(ids).unwrap_or(i64::MIN));
         self.rows += batch.num_rows() as u64;
@@ -512,7 +555,16 @@ impl OpenSegment {
     }
 }
 
-fn properties() -> WriterProperties {
+/// The last column of a segment's rows.
+fn ids_of(batch: &RecordBatch) -> Result<&Int64Array> {
+    let ids = batch.columns().last();
+    ids.and_then(|ids| ids.as_primitive_opt())
+        .ok_or_else(|| StorageError::Internal {
+            detail: "row ids are not BIGINT".to_owned(),
+        })
+}
+
+fn properties(sorted_by: Option<SortingColumn>) -> WriterProperties {
     let row_id = ColumnPath::from(ROW_ID);
     WriterProperties::builder()
         // Decodes at several times the speed of zstd; scans matter more than bytes.
@@ -523,6 +575,7 @@ fn properties() -> WriterProperties {
         .set_statistics_enabled(EnabledStatistics::Page)
         .set_column_dictionary_enabled(row_id.clone(), false)
         .set_column_encoding(row_id, Encoding::DELTA_BINARY_PACKED)
+        .set_sorting_columns(sorted_by.map(|column| vec![column]))
         .set_created_by(format!("skewer {}", env!("CARGO_PKG_VERSION")))
         .build()
 }

@@ -12,7 +12,9 @@ use datafusion::parquet::file::reader::{FileReader, SerializedFileReader};
 use datafusion::prelude::{ParquetReadOptions, SessionContext};
 use futures::executor::block_on;
 use skewer_storage::disk::RealDisk;
-use skewer_storage::{DEFAULT_SCHEMA, Object, ROW_ID, Storage, StorageError, StorageOptions};
+use skewer_storage::{
+    DEFAULT_SCHEMA, Object, ROW_ID, Storage, StorageError, StorageOptions, row_ids,
+};
 use support::{columns, dump, files, insert, open, referenced, rewrite, table, table_rows, write};
 
 fn create(storage: &Storage, name: &str) {
@@ -488,6 +490,67 @@ async fn a_database_in_memory_works_like_one_on_disk() {
     storage.verify(&old, true).await.unwrap();
     storage.verify_table(&table(&storage, "t")).await.unwrap();
     assert!(storage.next_query_id() > 0);
+}
+
+/// What the footers of a table's segments say of the ids.
+fn consecutive(storage: &Storage) -> Vec<Option<std::ops::Range<i64>>> {
+    let mut said = Vec::new();
+    for segment in &table(storage, "t").segments {
+        let file = SerializedFileReader::new(fs::File::open(segment.path()).unwrap()).unwrap();
+        said.extend(
+            file.metadata()
+                .row_groups()
+                .iter()
+                .map(row_ids::consecutive),
+        );
+    }
+    said
+}
+
+#[tokio::test]
+async fn footers_say_where_ids_are_consecutive() {
+    let (_directory, storage) = temporary();
+    insert(&storage, "t", &[7, 8, 9]).unwrap();
+    insert(&storage, "t", &[10]).unwrap();
+    assert_eq!(consecutive(&storage), [Some(0..3), Some(3..4)]);
+    // Moved rows may come in any order, and some may be missing.
+    rewrite(&storage, "t", |value| (value != 8).then_some(value)).unwrap();
+    assert_eq!(consecutive(&storage), [Some(3..4), None]);
+
+    // Merged rows come in order, if the segments do not interlock.
+    for value in 0..7 {
+        insert(&storage, "t", &[value, value]).unwrap();
+    }
+    assert!(storage.compact(table(&storage, "t").id).await.unwrap());
+    let rest = [4..7, 7..10, 10..13, 13..16, 16..18].map(Some);
+    assert_eq!(consecutive(&storage)[0], None);
+    assert_eq!(consecutive(&storage)[1..], rest);
+    rewrite(&storage, "t", |value| (value > 100).then_some(value)).unwrap();
+    assert_eq!(consecutive(&storage), []);
+
+    // Two writers that took ids by turns.
+    let meta = table(&storage, "t");
+    let mut one = storage.writer(&meta);
+    let mut other = storage.writer(&meta);
+    for value in 0..2 {
+        let batch = support::batch(&meta, &[value]);
+        one.write(&batch).await.unwrap();
+        other.write(&batch).await.unwrap();
+    }
+    let mut segments = one.finish().await.unwrap();
+    segments.extend(other.finish().await.unwrap());
+    let mut transaction = storage.begin();
+    transaction.add_segments(meta.id, segments).unwrap();
+    transaction.commit().unwrap();
+    assert_eq!(consecutive(&storage), [None, None]);
+    for _ in 0..6 {
+        insert(&storage, "t", &[1, 1]).unwrap();
+    }
+    let before = dump(&storage);
+    assert!(storage.compact(meta.id).await.unwrap());
+    // 18 and 20, which are said to ascend; then 19, with which none is any more.
+    assert_eq!(consecutive(&storage), [const { None }; 6]);
+    assert_eq!(dump(&storage), before);
 }
 
 #[test]

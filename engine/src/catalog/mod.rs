@@ -6,6 +6,7 @@
 //! * [`statement`]: the catalog of one statement: what it sees, and how it is planned
 //! * [`schemas`]: the same, as DataFusion asks for it
 //! * [`native_table`]: a table's segments as a scan
+//! * [`counted_ids`]: row ids that a scan counts in place of reading them
 //! * [`batch_rows`]: how many rows of a table a batch has
 //! * [`files`]: Parquet, CSV and JSON files as tables
 //! * [`parquet_files`]: Parquet files with the numbers of their rows
@@ -13,6 +14,7 @@
 //! * [`diagnosis`]: which file was to blame when reading failed
 
 pub(crate) mod batch_rows;
+pub(crate) mod counted_ids;
 pub(crate) mod diagnosis;
 pub(crate) mod files;
 pub(crate) mod names;

@@ -8,9 +8,9 @@ use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::config::TableParquetOptions;
 use datafusion::common::stats::Precision;
 use datafusion::common::{ColumnStatistics, Result, ScalarValue, Statistics};
-use datafusion::datasource::file_format::FileFormat;
-use datafusion::datasource::file_format::parquet::ParquetFormat;
 use datafusion::datasource::listing::PartitionedFile;
+use datafusion::datasource::memory::DataSourceExec;
+use datafusion::datasource::physical_plan::parquet::CachedParquetFileReaderFactory;
 use datafusion::datasource::physical_plan::{
     FileGroup, FileScanConfigBuilder, FileSource, ParquetSource,
 };
@@ -18,15 +18,24 @@ use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
+use datafusion_datasource_parquet::metadata::DFParquetMetadata;
 use skewer_cluster::{OfShard, has_workers};
 use skewer_exec::{IdColumn, IdentifiedTable, ROW_ID, ScansIds};
 use skewer_storage::{Partitioning, SegmentMeta, Storage, TableMeta};
 
 use crate::catalog::batch_rows::batch_rows;
+use crate::catalog::counted_ids::{ConsecutiveIds, CountedIds};
 
 /// Tables of more segments are planned by their numbers of rows alone: reading a footer takes some
 /// 50 µs, and planning should not take longer than small queries.
 const MAX_FOOTERS: usize = 128;
+
+/// What planning needs of a segment's footer.
+struct Footer {
+    statistics: Arc<Statistics>,
+    /// If they are asked for.
+    ids: Option<ConsecutiveIds>,
+}
 
 /// The rows of one version of a table, read from its segments.
 #[derive(Debug, Clone)]
@@ -92,6 +101,22 @@ impl NativeTable {
         Ok(read)
     }
 
+    /// Reads all columns.
+    fn source(
+        &self,
+        state: &dyn Session,
+        options: TableParquetOptions,
+    ) -> Result<Arc<dyn FileSource>> {
+        let runtime = state.runtime_env();
+        let store = runtime.object_store(&self.store)?;
+        let footers = runtime.cache_manager.get_file_metadata_cache();
+        let reader = CachedParquetFileReaderFactory::new(store, footers);
+        let source = ParquetSource::new(SchemaRef::clone(&self.schema))
+            .with_table_parquet_options(options)
+            .with_parquet_file_reader_factory(Arc::new(reader));
+        Ok(Arc::new(source))
+    }
+
     /// Row counts are exact, and so are the bounds of row ids: `WHERE _row_id = …` opens one
     /// segment.
     fn segment_statistics(&self, segment: &SegmentMeta) -> Statistics {
@@ -128,26 +153,33 @@ impl NativeTable {
         }
     }
 
-    /// What the footers of the segments say of the columns: with it the planner puts joins in a
-    /// better order. Only for tables whose footers are few; the scan reads them anyway, and finds
-    /// them in the cache. A footer that cannot be read is the scan's to report.
-    async fn read_statistics(
-        &self,
-        state: &dyn Session,
-        format: &ParquetFormat,
-    ) -> Option<Vec<Arc<Statistics>>> {
+    /// What the footers of the segments say: with what they say of the columns the planner puts joins
+    /// in a better order. Only for tables whose footers are few; the scan reads them anyway, and
+    /// finds them in the cache. A footer that cannot be read is the scan's to report.
+    async fn read_footers(&self, state: &dyn Session) -> Option<Vec<Footer>> {
         if self.segments.len() > MAX_FOOTERS {
             return None;
         }
-        let store = state.runtime_env().object_store(&self.store).ok()?;
-        let mut statistics = Vec::with_capacity(self.segments.len());
+        let runtime = state.runtime_env();
+        let store = runtime.object_store(&self.store).ok()?;
+        let cache = runtime.cache_manager.get_file_metadata_cache();
+        let mut footers = Vec::with_capacity(self.segments.len());
         for segment in &self.segments {
             let file = PartitionedFile::new(segment.location.to_string(), segment.bytes);
-            let schema = SchemaRef::clone(&self.schema);
-            let read = format.infer_stats(state, &store, schema, &file.object_meta);
-            statistics.push(Arc::new(read.await.ok()?));
+            let read = DFParquetMetadata::new(&store, &file.object_meta)
+                .with_file_metadata_cache(Some(Arc::clone(&cache)));
+            let footer = read.fetch_metadata().await.ok()?;
+            let statistics =
+                DFParquetMetadata::statistics_from_parquet_metadata(&footer, &self.schema);
+            footers.push(Footer {
+                statistics: Arc::new(statistics.ok()?),
+                ids: match self.ids {
+                    Some(_) => ConsecutiveIds::of(&footer),
+                    None => None,
+                },
+            });
         }
-        Some(statistics)
+        Some(footers)
     }
 
     /// The places of the columns by whose hash the table is divided, if it is.
@@ -160,11 +192,7 @@ impl NativeTable {
     }
 
     /// Consecutive segments per partition, so that every partition has about as many rows.
-    fn file_groups(
-        &self,
-        partitions: usize,
-        statistics: Option<&[Arc<Statistics>]>,
-    ) -> Vec<FileGroup> {
+    fn file_groups(&self, partitions: usize, mut footers: Option<Vec<Footer>>) -> Vec<FileGroup> {
         let total: u64 = self.segments.iter().map(|s| s.rows).sum();
         let partitions = partitions.clamp(1, self.segments.len().max(1));
         let share = (total / partitions as u64).max(1);
@@ -174,11 +202,19 @@ impl NativeTable {
         for (number, segment) in self.segments.iter().enumerate() {
             let group = ((before + segment.rows / 2) / share).min(partitions as u64 - 1);
             before += segment.rows;
-            let mut file = PartitionedFile::new(segment.location.to_string(), segment.bytes)
-                .with_statistics(match statistics {
-                    Some(statistics) => Arc::clone(&statistics[number]),
-                    None => Arc::new(self.segment_statistics(segment)),
-                });
+            let mut file = PartitionedFile::new(segment.location.to_string(), segment.bytes);
+            match footers.as_mut().map(|footers| &mut footers[number]) {
+                Some(Footer { statistics, ids }) => {
+                    file = file.with_statistics(Arc::clone(statistics));
+                    if let Some(ids) = ids.take() {
+                        file = file.with_extension(ids);
+                    }
+                }
+                None => {
+                    let statistics = self.segment_statistics(segment);
+                    file = file.with_statistics(Arc::new(statistics));
+                }
+            }
             if let (Some(keys), Some(shard)) = (&keys, segment.shard) {
                 let keys = Arc::clone(keys);
                 file = file.with_extension(OfShard { shard, keys });
@@ -236,13 +272,12 @@ impl TableProvider for NativeTable {
             global: state.config_options().execution.parquet.clone(),
             ..TableParquetOptions::default()
         };
-        let format = ParquetFormat::default().with_options(options);
-        let source = Arc::new(ParquetSource::new(SchemaRef::clone(&self.schema)));
         let partitions = state.config_options().execution.target_partitions;
-        let segments = self.read_statistics(state, &format).await;
-        let mut statistics = match &segments {
-            Some(segments) => {
-                Statistics::try_merge_iter(segments.iter().map(Arc::as_ref), &self.schema)?
+        let footers = self.read_footers(state).await;
+        let mut statistics = match &footers {
+            Some(footers) => {
+                let segments = footers.iter().map(|footer| footer.statistics.as_ref());
+                Statistics::try_merge_iter(segments, &self.schema)?
             }
             None => self.table_statistics(),
         };
@@ -258,22 +293,26 @@ impl TableProvider for NativeTable {
             // it does not know exactly it does.
             statistics.num_rows = Precision::Inexact(rows);
         }
-        let mut groups = self.file_groups(partitions, segments.as_deref());
+        let counts = footers.iter().flatten().any(|footer| footer.ids.is_some());
+        let mut groups = self.file_groups(partitions, footers);
         if has_workers(state.config()) {
             // Each worker will read a part of the table: no operator above may take for granted
             // that all of its rows are in one partition.
             groups.resize_with(groups.len().max(2), || FileGroup::new(Vec::new()));
         }
-        let (source, columns): (Arc<dyn FileSource>, _) = match (&self.ids, projection) {
-            (Some((ids, schema)), projection) => {
-                let all = (0..schema.fields().len()).collect();
-                let columns = projection.unwrap_or(&all);
-                let columns = ids.projection(columns, &self.schema, state)?;
-                let reading = source.try_pushdown_projection(&columns)?;
-                (reading.unwrap_or(source), None)
+        let mut source = self.source(state, options)?;
+        let mut columns = projection.cloned();
+        if let Some((ids, schema)) = &self.ids {
+            let all = (0..schema.fields().len()).collect();
+            let made = ids.projection(columns.as_ref().unwrap_or(&all), &self.schema, state)?;
+            // Workers do not know of scans that count.
+            if counts && !has_workers(state.config()) {
+                source = Arc::new(CountedIds::try_new(source, &made)?);
+            } else if let Some(reading) = source.try_pushdown_projection(&made)? {
+                source = reading;
             }
-            (None, projection) => (source, projection.cloned()),
-        };
+            columns = None;
+        }
         let config = FileScanConfigBuilder::new(self.store.clone(), source)
             .with_file_groups(groups)
             .with_statistics(statistics)
@@ -281,7 +320,7 @@ impl TableProvider for NativeTable {
             .with_limit(limit)
             .with_batch_size(batch_rows)
             .build();
-        format.create_physical_plan(state, config).await
+        Ok(DataSourceExec::from_data_source(config))
     }
 
     fn supports_filters_pushdown(

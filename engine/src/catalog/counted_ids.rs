@@ -1,0 +1,575 @@
+//! Row ids that a scan counts in place of reading them.
+//!
+//! Where nothing makes the scan leave out rows, those of a row group whose ids are consecutive have
+//! the ids from its first on. Decoding them takes three times as long, and they need no page of the
+//! file.
+//!
+//! ```text
+//! CountedIds ── every file: does its footer say that its ids are consecutive?
+//!   yes → ParquetSource without _row_id; the ids, counted, are put beside
+//!   no  → ParquetSource with _row_id
+//! ```
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+use datafusion::arrow::array::{ArrayRef, Int64Array};
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::record_batch::RecordBatch;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Result, internal_err};
+use datafusion::datasource::listing::{FileRange, PartitionedFile};
+use datafusion::datasource::physical_plan::{FileGroup, FileOpener, FileScanConfig, FileSource};
+use datafusion::datasource::table_schema::TableSchema;
+use datafusion::object_store::ObjectStore;
+use datafusion::parquet::file::metadata::ParquetMetaData;
+use datafusion::physical_expr::projection::{ProjectionExprs, Projector};
+use datafusion::physical_expr::utils::reassign_expr_columns;
+use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr, PhysicalSortExpr};
+use datafusion::physical_plan::filter_pushdown::FilterPushdownPropagation;
+use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
+use datafusion::physical_plan::{DisplayFormatType, SortOrderPushdownResult};
+use datafusion_datasource::morsel::{Morsel, MorselPlan, MorselPlanner, Morselizer};
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use parking_lot::Mutex;
+use skewer_exec::ROW_ID;
+use skewer_profiling::consecutive_numbers;
+use skewer_storage::row_ids;
+
+/// The ids of the rows of a file all of whose row groups have consecutive ones: an extension of a
+/// [`PartitionedFile`].
+#[derive(Debug)]
+pub(crate) struct ConsecutiveIds(Vec<RowGroupIds>);
+
+#[derive(Debug)]
+struct RowGroupIds {
+    /// Where its first page begins: a row group is in the part of a file where that is, as for
+    /// DataFusion.
+    begins: i64,
+    ids: Range<i64>,
+}
+
+impl ConsecutiveIds {
+    /// What a segment's footer says; `None` if some ids are missing, or not in order.
+    pub(crate) fn of(footer: &ParquetMetaData) -> Option<Self> {
+        let row_groups = footer.row_groups().iter().map(|row_group| {
+            let column = row_group.columns().first()?;
+            let dictionary = column.dictionary_page_offset();
+            Some(RowGroupIds {
+                begins: dictionary.unwrap_or_else(|| column.data_page_offset()),
+                ids: row_ids::consecutive(row_group)?,
+            })
+        });
+        row_groups.collect::<Option<_>>().map(Self)
+    }
+
+    fn of_part(&self, part: Option<&FileRange>) -> VecDeque<Range<i64>> {
+        let row_groups = self.0.iter();
+        row_groups
+            .filter(|row_group| part.is_none_or(|part| part.contains(row_group.begins)))
+            .map(|row_group| row_group.ids.clone())
+            .collect()
+    }
+}
+
+/// A Parquet scan with a projection of [`ROW_ID`], of files of which some have [`ConsecutiveIds`].
+///
+/// It shows itself as the scan that reads the ids, which it is with a filter or a limit, and of the
+/// other files.
+#[derive(Clone)]
+pub(crate) struct CountedIds {
+    /// With the projection, of which the ids are a part.
+    reading: Arc<dyn FileSource>,
+    /// Without a projection.
+    bare: Arc<dyn FileSource>,
+    /// What both are to have; it is set for each partition, of which many are of few rows.
+    batch_size: Option<usize>,
+    /// Set when the scan begins.
+    counting: Arc<OnceLock<Option<Counting>>>,
+}
+
+impl CountedIds {
+    /// `bare` with `projection`, which reads [`ROW_ID`].
+    ///
+    /// # Errors
+    /// If `bare` refuses the projection.
+    pub(crate) fn try_new(bare: Arc<dyn FileSource>, projection: &ProjectionExprs) -> Result<Self> {
+        let Some(reading) = bare.try_pushdown_projection(projection)? else {
+            return internal_err!("a Parquet scan refuses a projection");
+        };
+        Ok(Self {
+            reading,
+            bare,
+            batch_size: None,
+            counting: Arc::default(),
+        })
+    }
+
+    /// With the batch size.
+    fn sized(&self, source: &Arc<dyn FileSource>) -> Arc<dyn FileSource> {
+        match self.batch_size {
+            Some(batch_size) => source.with_batch_size(batch_size),
+            None => Arc::clone(source),
+        }
+    }
+
+    /// How to count the ids; `None` if nothing is made of them.
+    fn counting(&self) -> Result<Option<&Counting>> {
+        if let Some(counting) = self.counting.get() {
+            return Ok(counting.as_ref());
+        }
+        let projection = self.reading.projection();
+        let schema = self.bare.table_schema().table_schema();
+        let counting = match projection {
+            Some(projection) => Counting::of(&self.bare, projection, schema)?,
+            None => None,
+        };
+        Ok(self.counting.get_or_init(|| counting).as_ref())
+    }
+}
+
+/// The other columns, and what becomes of them and the ids.
+struct Counting {
+    others: Arc<dyn FileSource>,
+    rows: Arc<NumberedRows>,
+}
+
+impl Counting {
+    fn of(
+        bare: &Arc<dyn FileSource>,
+        projection: &ProjectionExprs,
+        schema: &SchemaRef,
+    ) -> Result<Option<Self>> {
+        let row_id = schema.index_of(ROW_ID)?;
+        let mut columns = projection.column_indices();
+        let asked = columns.len();
+        columns.retain(|column| *column != row_id);
+        let others = ProjectionExprs::from_indices(&columns, schema);
+        let Some(others) = bare.try_pushdown_projection(&others)? else {
+            return Ok(None);
+        };
+        if columns.len() == asked {
+            return Ok(None);
+        }
+        columns.push(row_id);
+        let counted = Arc::new(schema.project(&columns)?);
+        let projection = projection
+            .clone()
+            .try_map_exprs(|expr| reassign_expr_columns(expr, &counted))?;
+        let rows = NumberedRows {
+            projector: projection.make_projector(&counted)?,
+            schema: counted,
+        };
+        Ok(Some(Self {
+            others,
+            rows: Arc::new(rows),
+        }))
+    }
+}
+
+impl FileSource for CountedIds {
+    fn create_file_opener(
+        &self,
+        object_store: Arc<dyn ObjectStore>,
+        base_config: &FileScanConfig,
+        partition: usize,
+    ) -> Result<Arc<dyn FileOpener>> {
+        self.reading
+            .create_file_opener(object_store, base_config, partition)
+    }
+
+    fn create_morselizer(
+        &self,
+        object_store: Arc<dyn ObjectStore>,
+        base_config: &FileScanConfig,
+        partition: usize,
+    ) -> Result<Box<dyn Morselizer>> {
+        let begin = |source: &Arc<dyn FileSource>| {
+            let store = Arc::clone(&object_store);
+            self.sized(source)
+                .create_morselizer(store, base_config, partition)
+        };
+        // Filters prune, and which rows a limit lets the reader leave out is its own affair.
+        if self.reading.filter().is_some() || base_config.limit.is_some() {
+            return begin(&self.reading);
+        }
+        let Some(Counting { others, rows }) = self.counting()? else {
+            return begin(&self.reading);
+        };
+        let mut files = base_config.file_groups.iter().flat_map(FileGroup::iter);
+        let all_counted = files.all(|file| file.extension::<ConsecutiveIds>().is_some());
+        Ok(Box::new(CountingMorselizer {
+            others: begin(others)?,
+            rows: Arc::clone(rows),
+            reading: match all_counted {
+                true => None,
+                false => Some(begin(&self.reading)?),
+            },
+        }))
+    }
+
+    fn table_schema(&self) -> &TableSchema {
+        self.reading.table_schema()
+    }
+
+    fn with_batch_size(&self, batch_size: usize) -> Arc<dyn FileSource> {
+        Arc::new(Self {
+            batch_size: Some(batch_size),
+            ..self.clone()
+        })
+    }
+
+    fn filter(&self) -> Option<Arc<dyn PhysicalExpr>> {
+        self.reading.filter()
+    }
+
+    fn projection(&self) -> Option<&ProjectionExprs> {
+        self.reading.projection()
+    }
+
+    fn metrics(&self) -> &ExecutionPlanMetricsSet {
+        self.reading.metrics()
+    }
+
+    fn file_type(&self) -> &str {
+        self.reading.file_type()
+    }
+
+    fn fmt_extra(&self, format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.reading.fmt_extra(format, f)
+    }
+
+    fn supports_repartitioning(&self) -> bool {
+        self.reading.supports_repartitioning()
+    }
+
+    fn try_pushdown_filters(
+        &self,
+        filters: Vec<Arc<dyn PhysicalExpr>>,
+        config: &ConfigOptions,
+    ) -> Result<FilterPushdownPropagation<Arc<dyn FileSource>>> {
+        self.reading.try_pushdown_filters(filters, config)
+    }
+
+    fn try_pushdown_sort(
+        &self,
+        order: &[PhysicalSortExpr],
+        properties: &EquivalenceProperties,
+    ) -> Result<SortOrderPushdownResult<Arc<dyn FileSource>>> {
+        self.reading.try_pushdown_sort(order, properties)
+    }
+
+    fn try_pushdown_projection(
+        &self,
+        projection: &ProjectionExprs,
+    ) -> Result<Option<Arc<dyn FileSource>>> {
+        let reading = self.reading.try_pushdown_projection(projection)?;
+        Ok(reading.map(|reading| {
+            Arc::new(Self {
+                reading,
+                bare: Arc::clone(&self.bare),
+                batch_size: self.batch_size,
+                counting: Arc::default(),
+            }) as Arc<dyn FileSource>
+        }))
+    }
+
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        self.reading.apply_expressions(f)
+    }
+}
+
+/// Makes the rows that are asked for of other columns and ids.
+#[derive(Debug)]
+struct NumberedRows {
+    /// Of the other columns, and the ids after them.
+    schema: SchemaRef,
+    projector: Projector,
+}
+
+impl NumberedRows {
+    fn of(&self, others: &RecordBatch, ids: Int64Array) -> Result<RecordBatch> {
+        let mut columns = others.columns().to_vec();
+        columns.push(Arc::new(ids) as ArrayRef);
+        let rows = RecordBatch::try_new(SchemaRef::clone(&self.schema), columns)?;
+        self.projector.project_batch(&rows)
+    }
+}
+
+/// Opens the files of a partition.
+#[derive(Debug)]
+struct CountingMorselizer {
+    others: Box<dyn Morselizer>,
+    rows: Arc<NumberedRows>,
+    /// Of the files whose ids cannot be counted, if there are any.
+    reading: Option<Box<dyn Morselizer>>,
+}
+
+impl Morselizer for CountingMorselizer {
+    fn plan_file(&self, file: PartitionedFile) -> Result<Box<dyn MorselPlanner>> {
+        let ids = file.extension::<ConsecutiveIds>();
+        let ids = ids.map(|ids| ids.of_part(file.range.as_ref()));
+        match (ids, &self.reading) {
+            (Some(ids), _) => Ok(Box::new(CountingPlanner {
+                others: self.others.plan_file(file)?,
+                ids: Arc::new(Mutex::new(ids)),
+                rows: Arc::clone(&self.rows),
+            })),
+            (None, Some(reading)) => reading.plan_file(file),
+            (None, None) => internal_err!("a file's row ids are not known"),
+        }
+    }
+}
+
+/// Ids of the rows of a file that have not come yet, in order.
+type Ids = Arc<Mutex<VecDeque<Range<i64>>>>;
+
+/// Plans what reads the other columns of a file, and has the ids put beside.
+#[derive(Debug)]
+struct CountingPlanner {
+    others: Box<dyn MorselPlanner>,
+    ids: Ids,
+    rows: Arc<NumberedRows>,
+}
+
+impl CountingPlanner {
+    fn around(others: Box<dyn MorselPlanner>, ids: &Ids, rows: &Arc<NumberedRows>) -> Self {
+        Self {
+            others,
+            ids: Arc::clone(ids),
+            rows: Arc::clone(rows),
+        }
+    }
+}
+
+impl MorselPlanner for CountingPlanner {
+    fn plan(self: Box<Self>) -> Result<Option<MorselPlan>> {
+        let Self { others, ids, rows } = *self;
+        let Some(mut plan) = others.plan()? else {
+            return Ok(None);
+        };
+        let morsels = plan.take_morsels().into_iter().map(|others| {
+            let (ids, rows) = (Arc::clone(&ids), Arc::clone(&rows));
+            Box::new(CountedMorsel { others, ids, rows }) as Box<dyn Morsel>
+        });
+        let planners = plan.take_ready_planners().into_iter();
+        let planners = planners
+            .map(|others| Box::new(Self::around(others, &ids, &rows)) as Box<dyn MorselPlanner>);
+        let mut counted = MorselPlan::new()
+            .with_morsels(morsels.collect())
+            .with_planners(planners.collect());
+        if let Some(pending) = plan.take_pending_planner() {
+            counted.set_pending_planner(async move {
+                let others = pending.await?;
+                Ok(Box::new(Self::around(others, &ids, &rows)) as Box<dyn MorselPlanner>)
+            });
+        }
+        Ok(Some(counted))
+    }
+}
+
+#[derive(Debug)]
+struct CountedMorsel {
+    others: Box<dyn Morsel>,
+    ids: Ids,
+    rows: Arc<NumberedRows>,
+}
+
+impl Morsel for CountedMorsel {
+    fn into_stream(self: Box<Self>) -> BoxStream<'static, Result<RecordBatch>> {
+        let Self { others, ids, rows } = *self;
+        let counted = others.into_stream().map(move |others| {
+            let others = others?;
+            let ids = next_ids(&mut ids.lock(), others.num_rows())?;
+            rows.of(&others, ids)
+        });
+        counted.boxed()
+    }
+}
+
+/// Takes the ids of the next `rows` rows.
+fn next_ids(left: &mut VecDeque<Range<i64>>, rows: usize) -> Result<Int64Array> {
+    let mut ids = Vec::new();
+    while ids.len() < rows {
+        let Some(next) = left.front_mut() else {
+            return internal_err!("a segment has more rows than its footer says");
+        };
+        let missing = (rows - ids.len()) as i64;
+        let end = next.end.min(next.start.saturating_add(missing));
+        consecutive_numbers(next.start..end, &mut ids);
+        next.start = end;
+        if next.is_empty() {
+            left.pop_front();
+        }
+    }
+    Ok(ids.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::arrow::array::AsArray;
+    use datafusion::arrow::datatypes::{DataType, Field, Int64Type, Schema};
+    use datafusion::logical_expr::{Expr, col, lit};
+    use datafusion::physical_plan::collect;
+    use datafusion::prelude::{SessionConfig, SessionContext};
+    use skewer_exec::{IdColumn, ScansIds};
+    use skewer_storage::{DEFAULT_SCHEMA, Storage, TableMeta};
+
+    use super::*;
+    use crate::catalog::native_table::NativeTable;
+
+    /// A table `t` with a column `v`.
+    fn storage() -> Storage {
+        let storage = Storage::in_memory().unwrap();
+        let columns = Arc::new(Schema::new(vec![Field::new("v", DataType::Int64, true)]));
+        let mut transaction = storage.begin();
+        transaction
+            .create_table(DEFAULT_SCHEMA, "t", columns, false)
+            .unwrap();
+        transaction.commit().unwrap();
+        storage
+    }
+
+    fn table(storage: &Storage) -> Arc<TableMeta> {
+        storage.snapshot().table(DEFAULT_SCHEMA, "t").unwrap()
+    }
+
+    /// Adds a segment of rows whose values are those that their ids will be.
+    async fn insert(storage: &Storage, rows: Range<i64>) {
+        let table = table(storage);
+        let mut writer = storage.writer(&table);
+        let schema = SchemaRef::clone(&table.schema);
+        let values = Int64Array::from_iter_values(rows);
+        let batch = RecordBatch::try_new(schema, vec![Arc::new(values)]).unwrap();
+        writer.write(&batch).await.unwrap();
+        let segments = writer.finish().await.unwrap();
+        let mut transaction = storage.begin();
+        transaction.add_segments(table.id, segments).unwrap();
+        transaction.commit().unwrap();
+    }
+
+    /// Replaces the segment that has row 0 by one of rows with these ids, which are their values.
+    async fn replace_first(storage: &Storage, ids: Vec<i64>) {
+        let table = table(storage);
+        let mut writer = storage.writer(&table);
+        let ids: ArrayRef = Arc::new(Int64Array::from(ids));
+        let batch = RecordBatch::try_new(table.physical_schema(), vec![Arc::clone(&ids), ids]);
+        writer.write_with_ids(&batch.unwrap()).await.unwrap();
+        let segments = writer.finish().await.unwrap();
+        let mut transaction = storage.begin();
+        let first = table
+            .segments
+            .iter()
+            .find(|segment| segment.min_row_id == 0);
+        let removed = [first.unwrap().id];
+        transaction
+            .replace_segments(table.id, &removed, segments)
+            .unwrap();
+        transaction.commit().unwrap();
+    }
+
+    /// Of columns `v`, [`ROW_ID`] and `id` those of `projection`, and how many bytes were read.
+    async fn scan(
+        storage: &Storage,
+        id: Expr,
+        projection: Option<Vec<usize>>,
+        limit: Option<usize>,
+    ) -> (Vec<RecordBatch>, usize) {
+        // More partitions than segments: they are cut.
+        let config = SessionConfig::new().with_target_partitions(5);
+        let context = SessionContext::new_with_config(config);
+        let url = storage.object_store_url();
+        context.register_object_store(url.as_ref(), storage.object_store());
+        let ids = IdColumn {
+            name: "id".to_owned(),
+            value: id,
+        };
+        let rows = NativeTable::with_row_ids(&table(storage), storage);
+        let rows = rows.with_id_column(ids).unwrap();
+        let state = context.state();
+        let scan = rows
+            .scan(&state, projection.as_ref(), &[], limit)
+            .await
+            .unwrap();
+        let scan = scan
+            .repartitioned(5, state.config_options())
+            .unwrap()
+            .unwrap_or(scan);
+        let batches = collect(Arc::clone(&scan), context.task_ctx()).await;
+        let bytes = scan.metrics().unwrap().sum_by_name("bytes_scanned");
+        (batches.unwrap(), bytes.unwrap().as_usize())
+    }
+
+    fn pairs(batches: &[RecordBatch], left: usize, right: usize) -> Vec<(i64, i64)> {
+        let mut pairs = Vec::new();
+        for batch in batches {
+            let column = |index: usize| batch.column(index).as_primitive::<Int64Type>();
+            let (left, right) = (column(left).values(), column(right).values());
+            pairs.extend(left.iter().copied().zip(right.iter().copied()));
+        }
+        pairs.sort_unstable();
+        pairs
+    }
+
+    #[tokio::test]
+    async fn consecutive_ids_are_counted_and_others_read() {
+        let storage = storage();
+        insert(&storage, 0..300_000).await;
+        insert(&storage, 300_000..400_000).await;
+        let (batches, counted) = scan(&storage, col(ROW_ID), Some(vec![0, 2]), None).await;
+        let expected: Vec<_> = (0..400_000).map(|id| (id, id)).collect();
+        assert!(pairs(&batches, 0, 1) == expected);
+
+        // The same rows in another order.
+        replace_first(&storage, (0..300_000).rev().collect()).await;
+        let (batches, read) = scan(&storage, col(ROW_ID), Some(vec![0, 2]), None).await;
+        assert!(pairs(&batches, 0, 1) == expected);
+        assert!(counted < read, "{counted} of {read} bytes");
+
+        // Some of them.
+        replace_first(&storage, (0..100_000).filter(|id| id % 3 != 1).collect()).await;
+        let (batches, _) = scan(&storage, col(ROW_ID), Some(vec![0, 2]), None).await;
+        let some = (0..100_000).filter(|id| id % 3 != 1);
+        let some = some.chain(300_000..400_000);
+        let some: Vec<_> = some.map(|id| (id, id)).collect();
+        assert!(pairs(&batches, 0, 1) == some);
+    }
+
+    #[tokio::test]
+    async fn what_is_made_of_counted_ids_is_what_is_made_of_ids() {
+        let storage = storage();
+        insert(&storage, 0..200_000).await;
+        let id = col(ROW_ID) * lit(10_i64) + lit(3_i64);
+        let made: Vec<_> = (0..200_000).map(|id| (id, 10 * id + 3)).collect();
+        let (batches, _) = scan(&storage, id.clone(), None, None).await;
+        assert!(pairs(&batches, 0, 2) == made);
+        let (batches, _) = scan(&storage, id.clone(), Some(vec![2, 1]), None).await;
+        assert!(pairs(&batches, 1, 0) == made);
+        // Nothing else is read, not a byte.
+        let (batches, bytes) = scan(&storage, id.clone(), Some(vec![2]), None).await;
+        let rows: Vec<_> = made.iter().map(|(_, id)| (*id, *id)).collect();
+        assert!(pairs(&batches, 0, 0) == rows);
+        assert_eq!(bytes, 0);
+        let (batches, _) = scan(&storage, id, Some(vec![0, 2]), Some(7)).await;
+        let pairs = pairs(&batches, 0, 1);
+        assert!(pairs.len() >= 7);
+        assert!(pairs.iter().all(|(v, id)| *id == 10 * v + 3));
+    }
+
+    #[test]
+    fn more_rows_than_ids_are_an_error() {
+        let mut left = VecDeque::from([5..8, 10..12]);
+        assert_eq!(next_ids(&mut left, 0).unwrap().len(), 0);
+        let ids = next_ids(&mut left, 4).unwrap();
+        assert_eq!(ids.values(), &[5, 6, 7, 10]);
+        let error = next_ids(&mut left, 2).unwrap_err();
+        assert!(error.to_string().contains("more rows"), "{error}");
+    }
+}
