@@ -10,7 +10,7 @@ use datafusion::physical_plan::metrics::MetricsSet;
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 
-use crate::profiled::Observed;
+use crate::profiled::{Observed, Streams};
 
 /// An operator on top of another that says which number that one has, and observes its calls.
 ///
@@ -20,12 +20,16 @@ use crate::profiled::Observed;
 #[derive(Debug)]
 pub struct NumberedExec {
     observed: Observed,
+    streams: Arc<Streams>,
 }
 
 impl NumberedExec {
     /// Says where `observed.inner` has its place.
     pub fn new(observed: Observed) -> Self {
-        Self { observed }
+        Self {
+            observed,
+            streams: Arc::default(),
+        }
     }
 
     /// The operator below, and its place.
@@ -80,7 +84,7 @@ impl ExecutionPlan for NumberedExec {
         partition: usize,
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
-        self.observed.execute(partition, context)
+        self.observed.execute(partition, context, &self.streams)
     }
 
     fn metrics(&self) -> Option<MetricsSet> {

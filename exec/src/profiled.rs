@@ -23,6 +23,7 @@ use datafusion::physical_plan::{
     PlanProperties, ReplaceChildrenOptions,
 };
 use futures::Stream;
+use parking_lot::Mutex;
 use skewer_profiling::ticks::Ticks;
 use skewer_profiling::{Level, OpenStream, OperatorCall, OperatorStats, Recorder, TuplesSent};
 
@@ -98,6 +99,7 @@ impl Observed {
         &self,
         partition: usize,
         context: Arc<TaskContext>,
+        streams: &Arc<Streams>,
     ) -> Result<SendableRecordBatchStream> {
         // Partitions are numbered over all tasks of the fragment.
         let before = match self.task {
@@ -118,7 +120,7 @@ impl Observed {
         let calls_are_kept = self.recorder.level() >= Level::Calls;
         Ok(Box::pin(ProfiledStream {
             stream,
-            plan: tells_memory(self.inner.as_ref()).then(|| Arc::clone(&self.inner)),
+            memory: Streams::opened(streams, &self.inner),
             recorder: Arc::clone(&self.recorder),
             keys: self.keys.clone(),
             position,
@@ -144,6 +146,7 @@ impl Observed {
 #[derive(Debug)]
 pub struct ProfiledExec {
     observed: Observed,
+    streams: Arc<Streams>,
 }
 
 impl ProfiledExec {
@@ -168,7 +171,10 @@ impl ProfiledExec {
 
     /// Reports the calls of an operator at its place.
     pub fn observing(observed: Observed) -> Self {
-        Self { observed }
+        Self {
+            observed,
+            streams: Arc::default(),
+        }
     }
 
     /// The operator, and its place.
@@ -245,7 +251,7 @@ impl ExecutionPlan for ProfiledExec {
         partition: usize,
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
-        self.observed.execute(partition, context)
+        self.observed.execute(partition, context, &self.streams)
     }
 
     fn metrics(&self) -> Option<MetricsSet> {
@@ -322,9 +328,9 @@ struct Sent {
 
 struct ProfiledStream {
     stream: SendableRecordBatchStream,
-    /// The operator, if it tells its memory. All that is below lives as long, and to drop a plan takes
+    /// If the operator tells its memory. All that is below lives as long, and to drop a plan takes
     /// long enough that it should not be left to the last stream.
-    plan: Option<Arc<dyn ExecutionPlan>>,
+    memory: Option<OpenMemory>,
     recorder: Arc<Recorder>,
     keys: Option<Arc<KeySample>>,
     position: Position,
@@ -464,10 +470,6 @@ impl RecordBatchStream for ProfiledStream {
 impl Drop for ProfiledStream {
     /// Reports what happened, also if the consumer stopped early or the query failed.
     fn drop(&mut self) {
-        let (peak_memory_bytes, spilled_bytes) = match &self.plan {
-            Some(plan) => memory_and_spill(plan.as_ref(), self.own_partition),
-            None => (0, 0),
-        };
         let totals = std::mem::take(&mut self.totals);
         let position = self.position;
         if let Some(at) = totals.last_call
@@ -497,11 +499,14 @@ impl Drop for ProfiledStream {
             total_ns: scale.ns(totals.total),
             input_wait_ns: scale.ns(totals.input_wait),
             output_wait_ns: scale.ns(totals.output_wait),
-            peak_memory_bytes,
-            spilled_bytes,
+            peak_memory_bytes: 0,
+            spilled_bytes: 0,
             first_call_at: totals.first_call.map(|at| scale.wall_ns(at)),
             last_call_at: totals.last_call.map(|at| scale.wall_ns(at)),
         });
+        if let Some(memory) = &self.memory {
+            memory.closed(self.own_partition, position, &self.recorder);
+        }
         if !self.calls.is_empty() {
             self.hand_over_calls();
         }
@@ -521,12 +526,66 @@ fn tells_memory(plan: &dyn ExecutionPlan) -> bool {
         && !plan.is::<FilterExec>()
 }
 
+/// The streams of an operator that tells its memory. It tells that of all partitions at once, which
+/// takes longer than anything else at the end of a stream: it is asked when none is open any more.
+#[derive(Debug, Default)]
+pub(crate) struct Streams(Mutex<OfStreams>);
+
+#[derive(Debug, Default)]
+struct OfStreams {
+    open: usize,
+    /// The partitions of those that were closed since it was asked, each with its number in its own
+    /// task.
+    closed: Vec<(i64, i64)>,
+}
+
+/// A stream of an operator that tells its memory.
+struct OpenMemory {
+    plan: Arc<dyn ExecutionPlan>,
+    streams: Arc<Streams>,
+}
+
+impl Streams {
+    /// One of `plan` has been opened.
+    fn opened(this: &Arc<Self>, plan: &Arc<dyn ExecutionPlan>) -> Option<OpenMemory> {
+        if !tells_memory(plan.as_ref()) {
+            return None;
+        }
+        this.0.lock().open += 1;
+        Some(OpenMemory {
+            plan: Arc::clone(plan),
+            streams: Arc::clone(this),
+        })
+    }
+}
+
+impl OpenMemory {
+    /// The stream, whose partition has this number in its own task, is closed.
+    fn closed(&self, own_partition: i64, position: Position, recorder: &Recorder) {
+        let mut streams = self.streams.0.lock();
+        streams.closed.push((position.partition, own_partition));
+        streams.open -= 1;
+        if streams.open > 0 {
+            return;
+        }
+        let closed = std::mem::take(&mut streams.closed);
+        drop(streams);
+        let Some(metrics) = self.plan.metrics() else {
+            return;
+        };
+        for (partition, own_partition) in closed {
+            let (peak_bytes, spilled_bytes) = memory_and_spill(&metrics, own_partition);
+            if peak_bytes > 0 || spilled_bytes > 0 {
+                let place = (position.fragment_id, position.operator_id, partition);
+                recorder.operator_memory(place, peak_bytes, spilled_bytes);
+            }
+        }
+    }
+}
+
 /// Peak memory and spilled bytes that an operator's own metrics tell of one partition.
-fn memory_and_spill(plan: &dyn ExecutionPlan, partition: i64) -> (i64, i64) {
+fn memory_and_spill(metrics: &MetricsSet, partition: i64) -> (i64, i64) {
     let (mut memory, mut spilled) = (0, 0);
-    let Some(metrics) = plan.metrics() else {
-        return (0, 0);
-    };
     for metric in metrics.iter() {
         // Metrics without a partition are the whole operator's: told once, by partition 0.
         if metric.partition().map_or(0, |p| p as i64) != partition {

@@ -370,6 +370,18 @@ impl Recorder {
         }
     }
 
+    /// Adds to the totals of a fragment's operator and partition what memory it took and what it
+    /// spilled.
+    pub fn operator_memory(&self, place: (i64, i64, i64), peak_bytes: i64, spilled_bytes: i64) {
+        let events = &mut *self.events.lock();
+        if let Some(place) = events.tasks.get(&place)
+            && let Some(stats) = events.operator_stats.get_mut(*place)
+        {
+            stats.peak_memory_bytes = stats.peak_memory_bytes.max(peak_bytes);
+            stats.spilled_bytes += spilled_bytes;
+        }
+    }
+
     /// Takes over the calls that one stream has buffered.
     pub fn operator_calls(&self, calls: Vec<OperatorCall>) {
         let bytes = calls.capacity() * size_of::<OperatorCall>();

@@ -239,9 +239,13 @@ impl Choice {
                     .rfold(0, |word, id| word << 1 | u64::from(self.traces(*id))),
             }
         };
-        let words: Vec<u64> = match self.is_all() {
-            true => vec![u64::MAX; ids.len().div_ceil(BLOCK as usize)],
-            false => ids.chunks(BLOCK as usize).map(word).collect(),
+        let blocks = ids.chunks(BLOCK as usize);
+        let words: Vec<u64> = match ids.first() {
+            _ if self.is_all() => vec![u64::MAX; blocks.len()],
+            Some(first) if follow_each_other(*first, ids) => {
+                blocks.map(|ids| self.traced_from(ids[0])).collect()
+            }
+            _ => blocks.map(word).collect(),
         };
         BooleanBuffer::new(words.into(), 0, ids.len())
     }
