@@ -35,6 +35,69 @@ async fn text(session: &Session, sql: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn rows_of_fewer_row_groups_than_threads_are_dealt_out_to_all_of_them() {
+    let db = Database::in_memory().unwrap();
+    let session = db.session();
+    // As if the file were a large one, which is cut by its bytes.
+    let settings = [
+        "SET threads = 5",
+        "SET datafusion.optimizer.repartition_file_min_size = 1",
+        "SET profile.level = 'records'",
+        "CREATE TABLE t AS SELECT value AS v FROM generate_series(0, 199999)",
+    ];
+    for sql in settings {
+        rows(&session, sql).await;
+    }
+    let sql = "SELECT v % 10 AS k, sum(v) AS s FROM t GROUP BY k ORDER BY k";
+    let plan = text_of_plan(&session, sql).await;
+    let dealt_out = "RoundRobinBatch(5), input_partitions=2";
+    assert!(plan.contains(dealt_out), "{plan}");
+    let sums = rows(&session, sql).await;
+    let sums: Vec<i64> = sums
+        .iter()
+        .flat_map(|batch| {
+            batch
+                .column(1)
+                .as_primitive::<Int64Type>()
+                .values()
+                .to_vec()
+        })
+        .collect();
+    let expected: Vec<i64> = (0..10).map(|k| 1_999_900_000 + 20_000 * k).collect();
+    assert_eq!(sums, expected);
+    let wrong = "SELECT count(*) FROM backward_trace(last_query_id(), 3) WHERE row_id % 10 <> 3";
+    assert_eq!(number(&session, wrong).await, 0);
+    let traced = "SELECT count(DISTINCT row_id) FROM backward_trace(last_query_id(), 3)";
+    assert_eq!(number(&session, traced).await, 20_000);
+
+    // With as many row groups as threads, they are cut.
+    rows(&session, "SET threads = 2").await;
+    let plan = text_of_plan(&session, sql).await;
+    assert!(!plan.contains("RoundRobin"), "{plan}");
+    assert!(plan.contains("{2 groups"), "{plan}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_partition_of_a_join_tells_its_memory() {
+    let db = Database::in_memory().unwrap();
+    let session = db.session();
+    rows(&session, "SET threads = 4").await;
+    rows(&session, "SET profile.level = 'counters'").await;
+    let sql = "CREATE TABLE t AS SELECT value AS v FROM generate_series(0, 99999)";
+    rows(&session, sql).await;
+    for threshold in ["", "_rows"] {
+        let whole = format!("datafusion.optimizer.hash_join_single_partition_threshold{threshold}");
+        rows(&session, &format!("SET {whole} = 0")).await;
+    }
+    rows(&session, "SELECT a.v FROM t a JOIN t b ON a.v = b.v + 1").await;
+    let told = "SELECT count(*) FROM sys.operator_stats AS s JOIN sys.operators AS o \
+                USING (query_id, operator_id) \
+                WHERE s.query_id = last_query_id() AND name = 'HashJoinExec' \
+                AND s.peak_memory_bytes > 0";
+    assert_eq!(number(&session, told).await, 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_few_wide_rows_are_read_in_several_batches_and_by_several_threads() {
     let db = Database::in_memory().unwrap();
     let session = db.session();

@@ -4,14 +4,12 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use datafusion::arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::catalog::{ScanArgs, ScanResult, Session, TableProvider};
 use datafusion::common::{Constraints, DFSchema, Result, Statistics};
 use datafusion::logical_expr::dml::InsertOp;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
-use datafusion::logical_expr::{
-    Expr, ExprSchemable, LogicalPlan, TableProviderFilterPushDown, TableType,
-};
+use datafusion::logical_expr::{Expr, LogicalPlan, TableProviderFilterPushDown, TableType};
 use datafusion::physical_expr::create_physical_expr;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::projection::{ProjectionExpr, ProjectionExprs};
@@ -28,24 +26,17 @@ pub struct IdColumn {
     pub name: String,
     /// What is in it, `BIGINT`: an expression over the column [`ROW_ID`].
     pub value: Expr,
+    /// Whether it may be NULL.
+    pub nullable: bool,
 }
 
 impl IdColumn {
     /// The schema of rows of `schema`, which has [`ROW_ID`], with this column after theirs.
-    ///
-    /// # Errors
-    /// Those of finding out the type of the value.
-    pub fn after(&self, schema: &SchemaRef) -> Result<SchemaRef> {
-        let (_, value) = self
-            .value
-            .to_field(&DFSchema::try_from(Arc::clone(schema))?)?;
-        let value = Field::new(&self.name, value.data_type().clone(), value.is_nullable());
+    pub fn after(&self, schema: &Schema) -> SchemaRef {
+        let value = Field::new(&self.name, DataType::Int64, self.nullable);
         let fields = schema.fields().iter().cloned();
         let fields: Vec<FieldRef> = fields.chain([Arc::new(value)]).collect();
-        Ok(Arc::new(Schema::new_with_metadata(
-            fields,
-            schema.metadata().clone(),
-        )))
+        Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
     }
 
     /// Of rows of `schema` the columns at `wanted`, where the one after the last of `schema` is this.
@@ -85,10 +76,7 @@ impl IdColumn {
 /// A source of rows that makes a column of their ids while it reads them.
 pub trait ScansIds: std::fmt::Debug + Send + Sync {
     /// The rows with [`ROW_ID`], and `ids` as the last column.
-    ///
-    /// # Errors
-    /// As [`IdColumn::after`].
-    fn with_id_column(&self, ids: IdColumn) -> Result<Arc<dyn TableProvider>>;
+    fn with_id_column(&self, ids: IdColumn) -> Arc<dyn TableProvider>;
 }
 
 /// A table provider with a twin that also yields the ids of its rows.
@@ -140,18 +128,15 @@ impl IdentifiedTable {
     }
 
     /// The rows of `with_ids`, and `ids` as the last column.
-    ///
-    /// # Errors
-    /// As [`IdColumn::after`].
-    pub fn with_id_column(&self, ids: IdColumn) -> Result<Arc<dyn TableProvider>> {
+    pub fn with_id_column(&self, ids: IdColumn) -> Arc<dyn TableProvider> {
         if let Some(scan) = &self.scans_ids {
             return scan.with_id_column(ids);
         }
-        Ok(Arc::new(ProjectedIds {
-            schema: ids.after(&self.with_ids.schema())?,
+        Arc::new(ProjectedIds {
+            schema: ids.after(&self.with_ids.schema()),
             rows: Arc::clone(&self.with_ids),
             ids,
-        }))
+        })
     }
 }
 

@@ -25,7 +25,7 @@ use datafusion::datasource::listing::{FileRange, PartitionedFile};
 use datafusion::datasource::physical_plan::{FileGroup, FileOpener, FileScanConfig, FileSource};
 use datafusion::datasource::table_schema::TableSchema;
 use datafusion::object_store::ObjectStore;
-use datafusion::parquet::file::metadata::ParquetMetaData;
+use datafusion::parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 use datafusion::physical_expr::projection::{ProjectionExprs, Projector};
 use datafusion::physical_expr::utils::reassign_expr_columns;
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr, PhysicalSortExpr};
@@ -42,25 +42,29 @@ use skewer_storage::row_ids;
 
 /// The ids of the rows of a file all of whose row groups have consecutive ones: an extension of a
 /// [`PartitionedFile`].
-#[derive(Debug)]
-pub(crate) struct ConsecutiveIds(Vec<RowGroupIds>);
+#[derive(Debug, Clone)]
+pub(crate) struct ConsecutiveIds(Arc<[RowGroupIds]>);
 
 #[derive(Debug)]
 struct RowGroupIds {
-    /// Where its first page begins: a row group is in the part of a file where that is, as for
-    /// DataFusion.
     begins: i64,
     ids: Range<i64>,
+}
+
+/// Where a row group's first page begins: it is in the part of a file where that is, as for
+/// DataFusion.
+pub(crate) fn begins(row_group: &RowGroupMetaData) -> i64 {
+    let first = row_group.column(0);
+    let dictionary = first.dictionary_page_offset();
+    dictionary.unwrap_or_else(|| first.data_page_offset())
 }
 
 impl ConsecutiveIds {
     /// What a segment's footer says; `None` if some ids are missing, or not in order.
     pub(crate) fn of(footer: &ParquetMetaData) -> Option<Self> {
         let row_groups = footer.row_groups().iter().map(|row_group| {
-            let column = row_group.columns().first()?;
-            let dictionary = column.dictionary_page_offset();
             Some(RowGroupIds {
-                begins: dictionary.unwrap_or_else(|| column.data_page_offset()),
+                begins: begins(row_group),
                 ids: row_ids::consecutive(row_group)?,
             })
         });
@@ -490,9 +494,10 @@ mod tests {
         let ids = IdColumn {
             name: "id".to_owned(),
             value: id,
+            nullable: false,
         };
         let rows = NativeTable::with_row_ids(&table(storage), storage);
-        let rows = rows.with_id_column(ids).unwrap();
+        let rows = rows.with_id_column(ids);
         let state = context.state();
         let scan = rows
             .scan(&state, projection.as_ref(), &[], limit)

@@ -16,15 +16,15 @@ use datafusion::datasource::physical_plan::{
 };
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
-use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
+use datafusion::physical_plan::{ExecutionPlan, Partitioning};
 use datafusion_datasource_parquet::metadata::DFParquetMetadata;
 use skewer_cluster::{OfShard, has_workers};
 use skewer_exec::{IdColumn, IdentifiedTable, ROW_ID, ScansIds};
-use skewer_storage::{Partitioning, SegmentMeta, Storage, TableMeta};
+use skewer_storage::{Partitioning as Placement, SegmentMeta, Storage, TableMeta};
 
 use crate::catalog::batch_rows::batch_rows;
-use crate::catalog::counted_ids::{ConsecutiveIds, CountedIds};
+use crate::catalog::counted_ids::{ConsecutiveIds, CountedIds, begins};
 
 /// Tables of more segments are planned by their numbers of rows alone: reading a footer takes some
 /// 50 µs, and planning should not take longer than small queries.
@@ -33,6 +33,8 @@ const MAX_FOOTERS: usize = 128;
 /// What planning needs of a segment's footer.
 struct Footer {
     statistics: Arc<Statistics>,
+    /// Where in the file its row groups begin.
+    row_groups: Vec<i64>,
     /// If they are asked for.
     ids: Option<ConsecutiveIds>,
 }
@@ -173,6 +175,7 @@ impl NativeTable {
                 DFParquetMetadata::statistics_from_parquet_metadata(&footer, &self.schema);
             footers.push(Footer {
                 statistics: Arc::new(statistics.ok()?),
+                row_groups: footer.row_groups().iter().map(begins).collect(),
                 ids: match self.ids {
                     Some(_) => ConsecutiveIds::of(&footer),
                     None => None,
@@ -184,58 +187,82 @@ impl NativeTable {
 
     /// The places of the columns by whose hash the table is divided, if it is.
     fn hash_keys(&self) -> Option<Arc<[usize]>> {
-        let Partitioning::Hash(keys) = &self.table.partitioning else {
+        let Placement::Hash(keys) = &self.table.partitioning else {
             return None;
         };
         let places = keys.iter().map(|key| self.table.schema.index_of(key).ok());
         places.collect()
     }
 
+    /// A partition for each row group, if there are fewer than partitions are asked for: as only one
+    /// thread decodes a row group, the other partitions would have nothing to do. The planner has its
+    /// rows dealt out to them instead. `None` where the planner itself does not cut files, or leaves
+    /// no partition without rows.
+    fn row_groups(&self, footers: &[Footer], state: &dyn Session) -> Option<Vec<FileGroup>> {
+        let row_groups: usize = footers.iter().map(|footer| footer.row_groups.len()).sum();
+        let options = state.config_options();
+        let bytes: u64 = self.segments.iter().map(|segment| segment.bytes).sum();
+        let is_cut = bytes >= options.optimizer.repartition_file_min_size as u64;
+        let is_one_each = self.segments.len() == row_groups;
+        if row_groups >= options.execution.target_partitions || (is_one_each && !is_cut) {
+            return None;
+        }
+        let mut groups = Vec::with_capacity(row_groups);
+        for (segment, footer) in self.segments.iter().zip(footers) {
+            let file = self.file(segment, Some(footer));
+            let begins = footer.row_groups.iter().copied();
+            let ends = begins.clone().skip(1).chain([segment.bytes as i64]);
+            let parts = begins.zip(ends);
+            groups.extend(
+                parts.map(|(begin, end)| FileGroup::new(vec![file.clone().with_range(begin, end)])),
+            );
+        }
+        Some(groups)
+    }
+
+    /// A segment as a file to scan.
+    fn file(&self, segment: &SegmentMeta, footer: Option<&Footer>) -> PartitionedFile {
+        let mut file = PartitionedFile::new(segment.location.to_string(), segment.bytes);
+        file = file.with_statistics(match footer {
+            Some(footer) => Arc::clone(&footer.statistics),
+            None => Arc::new(self.segment_statistics(segment)),
+        });
+        if let Some(ids) = footer.and_then(|footer| footer.ids.as_ref()) {
+            file = file.with_extension(ids.clone());
+        }
+        if let Some(shard) = segment.shard
+            && let Some(keys) = self.hash_keys()
+        {
+            file = file.with_extension(OfShard { shard, keys });
+        }
+        file
+    }
+
     /// Consecutive segments per partition, so that every partition has about as many rows.
-    fn file_groups(&self, partitions: usize, mut footers: Option<Vec<Footer>>) -> Vec<FileGroup> {
+    fn segment_groups(&self, partitions: usize, footers: Option<&[Footer]>) -> Vec<FileGroup> {
         let total: u64 = self.segments.iter().map(|s| s.rows).sum();
         let partitions = partitions.clamp(1, self.segments.len().max(1));
         let share = (total / partitions as u64).max(1);
         let mut groups = vec![Vec::new(); partitions];
-        let keys = self.hash_keys();
         let mut before = 0;
         for (number, segment) in self.segments.iter().enumerate() {
             let group = ((before + segment.rows / 2) / share).min(partitions as u64 - 1);
             before += segment.rows;
-            let mut file = PartitionedFile::new(segment.location.to_string(), segment.bytes);
-            match footers.as_mut().map(|footers| &mut footers[number]) {
-                Some(Footer { statistics, ids }) => {
-                    file = file.with_statistics(Arc::clone(statistics));
-                    if let Some(ids) = ids.take() {
-                        file = file.with_extension(ids);
-                    }
-                }
-                None => {
-                    let statistics = self.segment_statistics(segment);
-                    file = file.with_statistics(Arc::new(statistics));
-                }
-            }
-            if let (Some(keys), Some(shard)) = (&keys, segment.shard) {
-                let keys = Arc::clone(keys);
-                file = file.with_extension(OfShard { shard, keys });
-            }
+            let file = self.file(segment, footers.map(|footers| &footers[number]));
             groups[group as usize].push(file);
         }
-        groups
-            .into_iter()
-            .filter(|files| !files.is_empty())
-            .map(FileGroup::new)
-            .collect()
+        let groups = groups.into_iter().filter(|files| !files.is_empty());
+        groups.map(FileGroup::new).collect()
     }
 }
 
 impl ScansIds for NativeTable {
-    fn with_id_column(&self, ids: IdColumn) -> Result<Arc<dyn TableProvider>> {
-        let schema = ids.after(&self.schema)?;
-        Ok(Arc::new(Self {
+    fn with_id_column(&self, ids: IdColumn) -> Arc<dyn TableProvider> {
+        let schema = ids.after(&self.schema);
+        Arc::new(Self {
             ids: Some((ids, schema)),
             ..self.clone()
-        }))
+        })
     }
 }
 
@@ -294,8 +321,17 @@ impl TableProvider for NativeTable {
             statistics.num_rows = Precision::Inexact(rows);
         }
         let counts = footers.iter().flatten().any(|footer| footer.ids.is_some());
-        let mut groups = self.file_groups(partitions, footers);
-        if has_workers(state.config()) {
+        let distributed = has_workers(state.config());
+        let footers = footers.as_deref();
+        let by_row_group = footers
+            .filter(|_| !distributed)
+            .and_then(|footers| self.row_groups(footers, state));
+        // That they are partitions of their own keeps the planner from cutting them.
+        let as_they_are = by_row_group
+            .as_ref()
+            .map(|groups| Partitioning::UnknownPartitioning(groups.len()));
+        let mut groups = by_row_group.unwrap_or_else(|| self.segment_groups(partitions, footers));
+        if distributed {
             // Each worker will read a part of the table: no operator above may take for granted
             // that all of its rows are in one partition.
             groups.resize_with(groups.len().max(2), || FileGroup::new(Vec::new()));
@@ -306,7 +342,7 @@ impl TableProvider for NativeTable {
             let all = (0..schema.fields().len()).collect();
             let made = ids.projection(columns.as_ref().unwrap_or(&all), &self.schema, state)?;
             // Workers do not know of scans that count.
-            if counts && !has_workers(state.config()) {
+            if counts && !distributed {
                 source = Arc::new(CountedIds::try_new(source, &made)?);
             } else if let Some(reading) = source.try_pushdown_projection(&made)? {
                 source = reading;
@@ -315,6 +351,7 @@ impl TableProvider for NativeTable {
         }
         let config = FileScanConfigBuilder::new(self.store.clone(), source)
             .with_file_groups(groups)
+            .with_output_partitioning(as_they_are)
             .with_statistics(statistics)
             .with_projection_indices(columns)?
             .with_limit(limit)

@@ -291,7 +291,8 @@ impl LineageRewrite {
             return Ok(untracked());
         };
         let mut id = Expr::Column(Column::new_unqualified(ROW_ID));
-        if !self.recorder.sampling().is_complete() {
+        let is_sampled = !self.recorder.sampling().is_complete();
+        if is_sampled {
             let sampled = SampledRowId::new(Arc::clone(&self.recorder));
             id = ScalarUDF::from(sampled).call(vec![id]);
         }
@@ -307,7 +308,8 @@ impl LineageRewrite {
         let with_ids = table.with_id_column(IdColumn {
             name: name.clone(),
             value: id,
-        })?;
+            nullable: is_sampled,
+        });
         let mut projection = match &scan.projection {
             Some(projection) => projection.clone(),
             None => (0..scan.source.schema().fields().len()).collect(),
