@@ -72,6 +72,14 @@ impl RecordSource {
             RecordSource::Aggregate(_) => id >> SEQUENCE_BITS,
         }
     }
+
+    /// Records with the same key were made by the same operator of one worker.
+    pub(crate) fn operator_key(&self, id: i64) -> i64 {
+        match self {
+            RecordSource::Scan(_) => 0,
+            RecordSource::Aggregate(_) => id >> OPERATOR_SHIFT,
+        }
+    }
 }
 
 /// A scan whose rows have ids.

@@ -1,8 +1,8 @@
 //! Row ids that a scan counts in place of reading them.
 //!
 //! Where nothing makes the scan leave out rows, those of a row group whose ids are consecutive have
-//! the ids from its first on. Decoding them takes three times as long, and they need no page of the
-//! file.
+//! the ids from its first on: no page of them has to be read and decoded, which takes 5 % of a query
+//! that only adds up one column.
 //!
 //! ```text
 //! CountedIds ── every file: does its footer say that its ids are consecutive?
@@ -54,9 +54,10 @@ struct RowGroupIds {
 /// Where a row group's first page begins: it is in the part of a file where that is, as for
 /// DataFusion.
 pub(crate) fn begins(row_group: &RowGroupMetaData) -> i64 {
-    let first = row_group.column(0);
-    let dictionary = first.dictionary_page_offset();
-    dictionary.unwrap_or_else(|| first.data_page_offset())
+    row_group.columns().first().map_or(0, |column| {
+        let dictionary = column.dictionary_page_offset();
+        dictionary.unwrap_or_else(|| column.data_page_offset())
+    })
 }
 
 impl ConsecutiveIds {
@@ -150,15 +151,14 @@ impl Counting {
     ) -> Result<Option<Self>> {
         let row_id = schema.index_of(ROW_ID)?;
         let mut columns = projection.column_indices();
-        let asked = columns.len();
+        if !columns.contains(&row_id) {
+            return Ok(None);
+        }
         columns.retain(|column| *column != row_id);
         let others = ProjectionExprs::from_indices(&columns, schema);
         let Some(others) = bare.try_pushdown_projection(&others)? else {
             return Ok(None);
         };
-        if columns.len() == asked {
-            return Ok(None);
-        }
         columns.push(row_id);
         let counted = Arc::new(schema.project(&columns)?);
         let projection = projection

@@ -18,6 +18,10 @@ use crate::position::{self, Position};
 use crate::source::RecordSource;
 use crate::traced_groups::TracedGroups;
 
+/// So few edges are one chunk, whose ids take 8 bytes if they are of several accumulators: a chunk by
+/// itself takes more than a hundred.
+const FEW_EDGES: usize = 1024;
+
 /// What an accumulator is, known from its first call on.
 #[derive(Debug, Clone, Copy)]
 struct Identity {
@@ -134,7 +138,8 @@ impl GroupedCapture {
         let Some(identity) = self.identity else {
             return;
         };
-        if ids.null_count() == ids.len() {
+        let edges = ids.len() - ids.null_count();
+        if edges == 0 {
             return;
         }
         let chunk =
@@ -148,11 +153,17 @@ impl GroupedCapture {
                 input_ids: inputs,
                 latency,
             };
+        // Groups made by several accumulators are logged apart, which keeps their ids short; of few
+        // groups that takes more than it saves.
+        let key_of = |id| match edges <= FEW_EDGES {
+            true => source.operator_key(id),
+            false => source.run_key(id),
+        };
         let same_run = ids.null_count() == 0
             && ids.values().first().is_some_and(|first| {
-                let key = source.run_key(*first);
+                let key = key_of(*first);
                 matches!(source, RecordSource::Scan(_))
-                    || ids.values().iter().all(|id| source.run_key(*id) == key)
+                    || ids.values().iter().all(|id| key_of(*id) == key)
             });
         if same_run {
             self.capture.recorder.lineage(chunk(
@@ -163,15 +174,14 @@ impl GroupedCapture {
             ));
             return;
         }
-        // Absent inputs (padding of outer joins and unions, records not sampled) have no edge;
-        // groups made by several accumulators are logged apart, which keeps their ids short.
+        // Absent inputs (padding of outer joins and unions, records not sampled) have no edge.
         let mut runs: Vec<Edges> = Vec::new();
         let mut run_of_key: HashMap<i64, usize> = HashMap::new();
         let mut latest = None;
         let every = NullBuffer::new_valid(ids.len());
         for row in ids.nulls().unwrap_or(&every).valid_indices() {
             let id = ids.value(row);
-            let key = source.run_key(id);
+            let key = key_of(id);
             let run = match latest {
                 Some((latest, run)) if latest == key => run,
                 _ => *run_of_key.entry(key).or_insert(runs.len()),
