@@ -68,7 +68,7 @@ FROM (
     excess_ns,
     'Its ' || rows_in || ' rows took ' || CAST(round(row_ns) AS BIGINT) || ' ns each, those of the '
       || 'other partitions ' || CAST(round(others_row_ns) AS BIGINT) || ' ns: a few records may be '
-      || 'expensive. Level records tells which.'
+      || 'expensive. Recorded at level records, sys.expensive_inputs names them.'
   FROM (
     SELECT
       *, CAST(self_ns AS DOUBLE) / greatest(rows_in, 1) AS row_ns,
