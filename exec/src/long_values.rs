@@ -6,7 +6,6 @@ use datafusion::arrow::array::{
     Array, AsArray, GenericByteViewArray, OffsetSizeTrait, RecordBatch,
 };
 use datafusion::arrow::datatypes::{ByteViewType, DataType};
-use datafusion::common::Result;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::collect_columns;
 
@@ -17,39 +16,77 @@ const LONG: usize = 4096;
 /// … and if it is this many times the mean of its batch.
 const TIMES_THE_MEAN: usize = 8;
 
-/// The rows, ascending, with a value far longer than the mean in a column that one of the
-/// expressions reads. Lengths are in bytes for strings and in elements for lists.
-pub fn rows_far_longer_than_the_mean(
-    batch: &RecordBatch,
-    expressions: &[(Arc<dyn PhysicalExpr>, String)],
-) -> Result<Vec<usize>> {
-    let mut rows = Vec::new();
-    let mut columns: Vec<usize> = expressions
-        .iter()
-        .flat_map(|(expression, _)| collect_columns(expression))
-        .map(|column| column.index())
-        .collect();
-    columns.sort_unstable();
-    columns.dedup();
-    for column in columns {
-        let array = batch.column(column).as_ref();
-        match array.data_type() {
-            DataType::Utf8 => by_offsets(array.as_string::<i32>().value_offsets(), &mut rows),
-            DataType::LargeUtf8 => by_offsets(array.as_string::<i64>().value_offsets(), &mut rows),
-            DataType::Binary => by_offsets(array.as_binary::<i32>().value_offsets(), &mut rows),
-            DataType::LargeBinary => {
-                by_offsets(array.as_binary::<i64>().value_offsets(), &mut rows);
-            }
-            DataType::List(_) => by_offsets(array.as_list::<i32>().value_offsets(), &mut rows),
-            DataType::LargeList(_) => by_offsets(array.as_list::<i64>().value_offsets(), &mut rows),
-            DataType::Utf8View => by_views(array.as_string_view(), &mut rows),
-            DataType::BinaryView => by_views(array.as_binary_view(), &mut rows),
-            _ => {}
-        }
+/// The columns that expressions read, whose values may be long. Lengths are in bytes for strings and
+/// in elements for lists.
+#[derive(Debug)]
+pub struct LongValues {
+    columns: Vec<usize>,
+}
+
+impl LongValues {
+    /// Of what `expressions` read.
+    pub fn read_by(expressions: &[(Arc<dyn PhysicalExpr>, String)]) -> Self {
+        let mut columns: Vec<usize> = expressions
+            .iter()
+            .flat_map(|(expression, _)| collect_columns(expression))
+            .map(|column| column.index())
+            .collect();
+        columns.sort_unstable();
+        columns.dedup();
+        Self { columns }
     }
-    rows.sort_unstable();
-    rows.dedup();
-    Ok(rows)
+
+    /// The rows, ascending, with a value far longer than the mean of its column.
+    pub fn far_longer_than_the_mean(&self, batch: &RecordBatch) -> Vec<usize> {
+        let mut rows = Vec::new();
+        for column in &self.columns {
+            let array = batch.column(*column).as_ref();
+            match array.data_type() {
+                DataType::Utf8 => by_offsets(array.as_string::<i32>().value_offsets(), &mut rows),
+                DataType::LargeUtf8 => {
+                    by_offsets(array.as_string::<i64>().value_offsets(), &mut rows);
+                }
+                DataType::Binary => by_offsets(array.as_binary::<i32>().value_offsets(), &mut rows),
+                DataType::LargeBinary => {
+                    by_offsets(array.as_binary::<i64>().value_offsets(), &mut rows);
+                }
+                DataType::List(_) => by_offsets(array.as_list::<i32>().value_offsets(), &mut rows),
+                DataType::LargeList(_) => {
+                    by_offsets(array.as_list::<i64>().value_offsets(), &mut rows);
+                }
+                DataType::Utf8View => by_views(array.as_string_view(), &mut rows),
+                DataType::BinaryView => by_views(array.as_binary_view(), &mut rows),
+                _ => {}
+            }
+        }
+        rows.sort_unstable();
+        rows.dedup();
+        rows
+    }
+
+    /// The length of a row's long values together; 0 if it has none.
+    pub fn length(&self, batch: &RecordBatch, row: usize) -> usize {
+        let lengths = self.columns.iter().map(|column| {
+            let array = batch.column(*column).as_ref();
+            match array.data_type() {
+                DataType::Utf8 => array.as_string::<i32>().value_length(row) as usize,
+                DataType::LargeUtf8 => array.as_string::<i64>().value_length(row) as usize,
+                DataType::Binary => array.as_binary::<i32>().value_length(row) as usize,
+                DataType::LargeBinary => array.as_binary::<i64>().value_length(row) as usize,
+                DataType::List(_) => array.as_list::<i32>().value_length(row) as usize,
+                DataType::LargeList(_) => array.as_list::<i64>().value_length(row) as usize,
+                DataType::Utf8View => view_length(array.as_string_view().views()[row]),
+                DataType::BinaryView => view_length(array.as_binary_view().views()[row]),
+                _ => 0,
+            }
+        });
+        lengths.filter(|length| *length >= LONG).sum()
+    }
+}
+
+/// A view's low 32 bits are its length.
+fn view_length(view: u128) -> usize {
+    view as u32 as usize
 }
 
 fn by_offsets<O: OffsetSizeTrait>(offsets: &[O], rows: &mut Vec<usize>) {
@@ -70,8 +107,7 @@ fn by_views<T: ByteViewType>(array: &GenericByteViewArray<T>, rows: &mut Vec<usi
         // All are in their views, which hold 12 bytes.
         return;
     }
-    // A view's low 32 bits are its length.
-    let lengths = array.views().iter().map(|view| *view as u32 as usize);
+    let lengths = array.views().iter().map(|view| view_length(*view));
     let total = lengths.clone().sum();
     select(lengths, total, array.len(), rows);
 }
@@ -88,15 +124,24 @@ fn select(lengths: impl Iterator<Item = usize>, total: usize, count: usize, rows
 
 #[cfg(test)]
 mod tests {
-    use datafusion::arrow::array::{ArrayRef, StringArray, StringViewArray};
+    use datafusion::arrow::array::{ArrayRef, ListArray, StringArray, StringViewArray};
+    use datafusion::arrow::datatypes::Int32Type;
     use datafusion::physical_expr::expressions::col;
 
     use super::*;
 
-    fn long_rows(array: ArrayRef) -> Vec<usize> {
+    fn of_column(array: ArrayRef) -> (LongValues, RecordBatch) {
         let batch = RecordBatch::try_from_iter([("text", array)]).unwrap();
         let expression = col("text", &batch.schema()).unwrap();
-        rows_far_longer_than_the_mean(&batch, &[(expression, "text".to_owned())]).unwrap()
+        (
+            LongValues::read_by(&[(expression, "text".to_owned())]),
+            batch,
+        )
+    }
+
+    fn long_rows(array: ArrayRef) -> Vec<usize> {
+        let (values, batch) = of_column(array);
+        values.far_longer_than_the_mean(&batch)
     }
 
     #[test]
@@ -124,5 +169,24 @@ mod tests {
         let array = StringArray::from(texts);
         assert!(long_rows(Arc::new(array.slice(10, 90))).is_empty());
         assert_eq!(long_rows(Arc::new(array.slice(2, 90))), [1]);
+    }
+
+    #[test]
+    fn the_length_of_a_row_is_that_of_its_long_values() {
+        let texts = ["short".to_owned(), "x".repeat(5_000), "x".repeat(100_000)];
+        let list = |length: i32| Some((0..length).map(Some));
+        let lists =
+            ListArray::from_iter_primitive::<Int32Type, _, _>([5, 5_000, 100_000].map(list));
+        let arrays: [ArrayRef; 3] = [
+            Arc::new(StringArray::from(texts.to_vec())),
+            Arc::new(StringViewArray::from(texts.to_vec())),
+            Arc::new(lists),
+        ];
+        for array in arrays {
+            let (values, batch) = of_column(array);
+            let lengths = [0, 1, 2].map(|row| values.length(&batch, row));
+            assert_eq!(lengths, [0, 5_000, 100_000]);
+            assert_eq!(values.length(&batch.slice(1, 2), 1), 100_000);
+        }
     }
 }

@@ -17,7 +17,7 @@ use super::found::rows_found_by;
 use super::{TimedExpressions, Timing};
 use crate::batch_bytes::estimated_array_bytes;
 use crate::confirm::confirm_slow_rows;
-use crate::long_values::rows_far_longer_than_the_mean;
+use crate::long_values::LongValues;
 use crate::pacing::{EvaluateRows, Pacer, Run, error_of_one};
 use crate::position;
 use crate::preemption::OwnTime;
@@ -37,6 +37,7 @@ pub(super) struct Evaluation {
     how: Timing,
     recorder: Arc<Recorder>,
     pacer: Pacer,
+    long_values: LongValues,
     /// A function has failed when it was called again for its time.
     fails_again: bool,
 }
@@ -64,6 +65,7 @@ impl Evaluation {
     ) -> Self {
         Self {
             schema,
+            long_values: LongValues::read_by(&timed.expressions),
             timed,
             how,
             recorder,
@@ -78,7 +80,7 @@ impl Evaluation {
         let (pieces, runs) = match self.how {
             Timing::ByRowFunctions => self.by_row_functions(batch)?,
             Timing::InChunks => {
-                let alone = rows_far_longer_than_the_mean(batch, &self.timed.expressions)?;
+                let alone = self.long_values.far_longer_than_the_mean(batch);
                 self.in_chunks(batch, &alone, true)?
             }
             Timing::OneByOne => self.in_chunks(batch, &(0..rows).collect::<Vec<_>>(), false)?,
@@ -190,6 +192,7 @@ impl Evaluation {
             batch,
             ids: ids.collect(),
             expressions: &self.timed.expressions,
+            long_values: &self.long_values,
             time: OwnTime::of_this_thread(),
             chunks: vec![],
             elsewhere: None,
@@ -300,6 +303,7 @@ struct BatchEvaluator<'a> {
     /// The records that its rows stem from.
     ids: Vec<&'a Int64Array>,
     expressions: &'a [(Arc<dyn PhysicalExpr>, String)],
+    long_values: &'a LongValues,
     time: OwnTime,
     /// The chunks evaluated so far, in order, with the nanoseconds they took.
     chunks: Vec<(Piece, f64)>,
@@ -336,6 +340,10 @@ impl EvaluateRows for BatchEvaluator<'_> {
             }
         }
         self.evaluate(row..row + 1, false).map(Some)
+    }
+
+    fn long_values(&self, row: usize) -> usize {
+        self.long_values.length(self.batch, row)
     }
 
     fn end_of_record(&self, row: usize, limit: usize) -> usize {
