@@ -279,10 +279,10 @@ impl Pacer {
     /// row that is blamed in the end is the longest, and few rows are the longest so far: of n in
     /// any order, ln n in the mean.
     ///
-    /// Those are evaluated twice more. The values of the first evaluation are kept, so the second
-    /// may be the first to touch other memory, which the system has to supply just then, or the host
-    /// of a virtual machine, which may take milliseconds. Its values are dropped, and the third has
-    /// their memory.
+    /// Those are evaluated twice more, unless their length explains their time. The values of the first
+    /// evaluation are kept, so the second may be the first to touch other memory, which the system has to
+    /// supply just then, or the host of a virtual machine, which may take milliseconds. Its values are
+    /// dropped, and the third has their memory.
     fn time_row(
         &mut self,
         row: usize,
@@ -299,10 +299,11 @@ impl Pacer {
         if replayable && ns > SUSPICIOUS_NS {
             let longest = ns > LONGER * self.longest_ns
                 && ns < LONGEST_STALL_NS
+                && !self.is_explained_by(length, ns, LONGER)
                 && within_replay_share(self.confirmed_ns, self.spent_ns, 0.0);
             let suspicious = !self.per_row.recent.is_empty()
                 && self.is_suspicious(ns, 1)
-                && !self.is_explained_by(length, ns)
+                && !self.is_explained_by(length, ns, EXPLAINED_FACTOR)
                 && ns < LONGEST_STALL_NS
                 && self.is_worth_confirming(ns);
             if longest || suspicious {
@@ -336,12 +337,12 @@ impl Pacer {
         ns - expected > SUSPICIOUS_NS && ns > SUSPICIOUS_FACTOR * expected
     }
 
-    /// Whether a row with long values of such a length usually takes about `ns`. Where the time goes by
-    /// the length, a long row need not be evaluated again to know that it was no stall.
-    fn is_explained_by(&self, length: usize, ns: f64) -> bool {
+    /// Whether `ns` is at most `factor` times what a row with long values of such a length usually takes.
+    /// Where the time goes by the length, a long row need not be evaluated again to know that it was no
+    /// stall.
+    fn is_explained_by(&self, length: usize, ns: f64, factor: f64) -> bool {
         let expected = self.per_length.median * length as f64;
-        self.per_length.recent.len() >= KNOWN
-            && (ns <= EXPLAINED_FACTOR * expected || ns - expected <= SUSPICIOUS_NS)
+        self.per_length.recent.len() >= KNOWN && ns <= factor * expected
     }
 
     fn may_replay(&self, excess: f64) -> bool {
