@@ -948,22 +948,26 @@ mod tests {
         let lengths = (0..2_103).map(|row| (50e3 * exponential(row)) as usize);
         let lengths: Vec<usize> = lengths.collect();
         // By a fifth more or less.
-        let cost =
-            |row: usize| lengths[row] as f64 * (1.6 + 0.8 * ((row * 31) % 100) as f64 / 100.0);
-        let mut costs: Vec<f64> = (0..2_103).map(cost).collect();
-        // None of the stalls makes a row the longest.
+        let varies = |row: usize| 1.6 + 0.8 * ((row * 31) % 100) as f64 / 100.0;
+        let costs = (0..2_103).map(|row| lengths[row] as f64 * varies(row));
+        let mut costs: Vec<f64> = costs.collect();
+        // One takes long for its length.
         costs[150] = 5.2e6;
-        let mut machine = Machine::new(costs);
-        machine.lengths = lengths;
-        machine.stalls = (200..2_200).step_by(80).map(|at| (at, 4e6)).collect();
-        let runs = Pacer::default()
-            .time(2_103, &[], true, &mut machine)
-            .unwrap();
-        let latencies = latencies(&runs);
-        let slow: Vec<usize> = (0..2_103).filter(|row| latencies[*row] > 2e6).collect();
-        assert_eq!(slow, [150]);
-        let again: usize = machine.replayed.iter().sum();
-        assert!(again < 80, "{again} evaluations of rows were repeated");
+        // Stalls that make no row the longest, and such that do.
+        for stall in [4e6, 8e6] {
+            let mut machine = Machine::new(costs.clone());
+            machine.lengths.clone_from(&lengths);
+            machine.stalls = (200..2_200).step_by(80).map(|at| (at, stall)).collect();
+            let runs = Pacer::default()
+                .time(2_103, &[], true, &mut machine)
+                .unwrap();
+            let latencies = latencies(&runs);
+            let slow: Vec<usize> = (0..2_103).filter(|row| latencies[*row] > 2e6).collect();
+            assert_eq!(slow, [150], "stalls of {stall}");
+            // The stalled ones, and one or two that were the longest.
+            let again: usize = machine.replayed.iter().sum();
+            assert!(again < 80, "{again} evaluations of rows were repeated");
+        }
     }
 
     #[test]
