@@ -75,18 +75,13 @@ impl LongValues {
                 DataType::LargeBinary => array.as_binary::<i64>().value_length(row) as usize,
                 DataType::List(_) => array.as_list::<i32>().value_length(row) as usize,
                 DataType::LargeList(_) => array.as_list::<i64>().value_length(row) as usize,
-                DataType::Utf8View => view_length(array.as_string_view().views()[row]),
-                DataType::BinaryView => view_length(array.as_binary_view().views()[row]),
+                DataType::Utf8View => array.as_string_view().value(row).len(),
+                DataType::BinaryView => array.as_binary_view().value(row).len(),
                 _ => 0,
             }
         });
         lengths.filter(|length| *length >= LONG).sum()
     }
-}
-
-/// A view's low 32 bits are its length.
-fn view_length(view: u128) -> usize {
-    view as u32 as usize
 }
 
 fn by_offsets<O: OffsetSizeTrait>(offsets: &[O], rows: &mut Vec<usize>) {
@@ -107,7 +102,7 @@ fn by_views<T: ByteViewType>(array: &GenericByteViewArray<T>, rows: &mut Vec<usi
         // All are in their views, which hold 12 bytes.
         return;
     }
-    let lengths = array.views().iter().map(|view| view_length(*view));
+    let lengths = array.lengths().map(|length| length as usize);
     let total = lengths.clone().sum();
     select(lengths, total, array.len(), rows);
 }

@@ -359,3 +359,36 @@ impl EvaluateRows for BatchEvaluator<'_> {
         self.time.doubtful().as_nanos().div_ceil(1_000) as f64 * 1_000.0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use datafusion::arrow::array::StringArray;
+    use datafusion::physical_expr::expressions::col;
+
+    use super::*;
+
+    #[test]
+    fn the_pacer_learns_how_long_the_values_are_that_the_expressions_read() {
+        let texts = |lengths: [usize; 3]| -> ArrayRef {
+            Arc::new(StringArray::from(
+                lengths.map(|length| "x".repeat(length)).to_vec(),
+            ))
+        };
+        let read = texts([10, 50_000, 5_000]);
+        let other = texts([90_000, 90_000, 90_000]);
+        let batch = RecordBatch::try_from_iter([("other", other), ("read", read)]).unwrap();
+        let expression = col("read", &batch.schema()).unwrap();
+        let expressions = [(expression, "value".to_owned())];
+        let evaluator = BatchEvaluator {
+            batch: &batch,
+            ids: vec![],
+            expressions: &expressions,
+            long_values: &LongValues::read_by(&expressions),
+            time: OwnTime::of_this_thread(),
+            chunks: vec![],
+            elsewhere: None,
+        };
+        let lengths = [0, 1, 2].map(|row| evaluator.long_values(row));
+        assert_eq!(lengths, [0, 50_000, 5_000]);
+    }
+}
