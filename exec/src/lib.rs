@@ -6,6 +6,7 @@
 //! * [`source`]: where the records that an operator sees come from
 //! * [`position`]: which operator is being executed on this thread
 //! * [`profiled`]: counting and timing the calls of any operator
+//! * `operator_memory`: what operators tell of their memory
 //! * [`numbered`]: the same in plans that are sent to workers
 //! * [`key_sample`]: which keys an exchange hashes most
 //! * [`capture`]: the aggregate function that logs which records went into which group
@@ -37,6 +38,7 @@ pub mod key_sample;
 pub mod long_values;
 pub mod numbered;
 pub mod only_value;
+mod operator_memory;
 pub mod output_records;
 pub mod pacing;
 pub mod position;

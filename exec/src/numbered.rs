@@ -10,7 +10,8 @@ use datafusion::physical_plan::metrics::MetricsSet;
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 
-use crate::profiled::{Observed, Streams};
+use crate::operator_memory::Streams;
+use crate::profiled::Observed;
 
 /// An operator on top of another that says which number that one has, and observes its calls.
 ///

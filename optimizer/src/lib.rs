@@ -7,6 +7,7 @@
 //! * [`costly`]: which expressions are worth timing
 //! * [`timed_node`]: the logical node of a timed evaluation, and its planning
 //! * [`instrument`]: numbering and wrapping physical operators
+//! * `details`: what operators show of themselves, without what the profiler added
 //! * [`scalar_subquery`]: what scalar subqueries may be, and joins in their place
 //! * [`below`]: parts of expressions as columns of the input
 //! * [`logical_rules`], [`physical_rules`]: DataFusion's rules, without wrong conclusions
@@ -14,6 +15,7 @@
 
 mod below;
 pub mod costly;
+mod details;
 pub mod distribution;
 mod given_up;
 pub mod instrument;
