@@ -68,6 +68,25 @@ pub(crate) fn of_rows(
     Ok(rows)
 }
 
+/// What each row carries of all its records together, NULL if it has none.
+pub(crate) fn together(
+    columns: &[ArrayRef],
+    inputs: &[CarriedInput],
+    count: usize,
+) -> Result<StructArray> {
+    let rows = of_rows(columns, inputs, count)?.into_iter();
+    let rows = rows.map(|row| (row.unwrap_or(Carried::OF_NOTHING), row.is_some()));
+    Ok(struct_array(rows))
+}
+
+/// What a record carries that was made of none.
+///
+/// # Errors
+/// None; what makes such values may fail of others.
+pub fn carried_of_nothing() -> Result<ScalarValue> {
+    scalar(Some(Carried::OF_NOTHING))
+}
+
 /// A value that carries a record's latencies, or none.
 pub(crate) fn scalar(carried: Option<Carried>) -> Result<ScalarValue> {
     let row = (carried.unwrap_or(Carried::OF_NOTHING), carried.is_some());
@@ -136,6 +155,8 @@ pub struct CarriedLatency {
 struct Carry {
     recorder: Arc<Recorder>,
     inputs: Vec<CarriedInput>,
+    /// Whether groups are charged with what the aggregate spends.
+    charges: bool,
     /// Of each partition's stream, the nanoseconds that groups have been charged with: an aggregate
     /// may go on with another accumulator.
     charged_ns: Mutex<HashMap<u64, f64>>,
@@ -144,11 +165,27 @@ struct Carry {
 impl CarriedLatency {
     /// A function of `inputs`. Its name is its own in its query.
     pub fn new(name: String, recorder: Arc<Recorder>, inputs: Vec<CarriedInput>) -> Self {
+        Self::charging(true, name, recorder, inputs)
+    }
+
+    /// The same in a recursive term: its groups are no records yet, and what they are made of takes no
+    /// shuffle latency there.
+    pub fn in_recursion(name: String, recorder: Arc<Recorder>, inputs: Vec<CarriedInput>) -> Self {
+        Self::charging(false, name, recorder, inputs)
+    }
+
+    fn charging(
+        charges: bool,
+        name: String,
+        recorder: Arc<Recorder>,
+        inputs: Vec<CarriedInput>,
+    ) -> Self {
         Self {
             name,
             carry: Arc::new(Carry {
                 recorder,
                 inputs,
+                charges,
                 charged_ns: Mutex::default(),
             }),
             signature: Signature::variadic_any(Volatility::Volatile),
@@ -274,6 +311,9 @@ impl Carry {
     /// Calls `emit` with what the operator that is executed on this thread, the accumulator's own,
     /// has spent so far in its partition, and what of that groups have been charged with.
     fn charge<T>(&self, emit: impl FnOnce(i64, &mut f64) -> T) -> T {
+        if !self.charges {
+            return emit(0, &mut 0.0);
+        }
         let (stream, ticks) = position::own_ticks();
         let spent_ns = self.recorder.scale().ns(ticks);
         // Other partitions need not wait: nobody else charges this stream.
@@ -289,7 +329,8 @@ impl Carry {
         &self,
         emitted: impl Iterator<Item = (Carried, bool)>,
     ) -> impl Iterator<Item = (Carried, bool)> {
-        let complete = self.recorder.sampling().is_complete();
+        // In a recursive term they are no records.
+        let complete = self.charges && self.recorder.sampling().is_complete();
         emitted.map(move |(carried, made_of_any)| (carried, complete || made_of_any))
     }
 }

@@ -44,7 +44,7 @@ pub mod pacing;
 pub mod position;
 pub mod preemption;
 pub mod profiled;
-pub mod recursion;
+mod recursion;
 pub mod row_function;
 pub mod row_numbers;
 pub mod sample;
@@ -57,7 +57,7 @@ mod traced_groups;
 pub use any_value::AnyValue;
 pub use batch_bytes::batch_bytes;
 pub use capture::{CapturedInput, LineageCapture};
-pub use carry::{CarriedInput, CarriedLatency};
+pub use carry::{CarriedInput, CarriedLatency, carried_of_nothing};
 pub use frames::{CapturedFrames, FrameCapture};
 pub use identity::{IdColumn, IdentifiedTable, ROW_ID, ScansIds};
 pub use key_sample::KeySample;
@@ -66,7 +66,7 @@ pub use only_value::OnlyValue;
 pub use output_records::{Hidden, OutputRecordsExec, ResultRecords, ResultTask};
 pub use profiled::{Exchange, Observed, ProfiledExec, is_exchange};
 pub use recursion::{
-    CarriedState, FirstSeen, MergedState, Origin, RestartExec, RowCapture, StateRecord,
+    CarriedState, FirstSeen, MergedState, Origin, RestartExec, RowCapture, RowState, StateRecord,
 };
 pub use row_function::{RowClosure, RowFunction};
 pub use row_numbers::RowNumbers;

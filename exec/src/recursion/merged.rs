@@ -14,7 +14,7 @@ use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{Accumulator, AggregateUDFImpl, Signature, Volatility};
 use skewer_profiling::Recorder;
 
-use super::{StateRecord, records, state, state_columns, state_type};
+use super::{NUMBERS, StateRecord, records, state, state_columns, state_type};
 
 /// The aggregate function `merged_state(ids, states and latencies …) → state`: what a group of rows is
 /// made of, or the rows of a frame. Each record is there once, with the longest that it took.
@@ -35,6 +35,15 @@ impl MergedState {
             recorder,
             records: records.into(),
             signature: Signature::variadic_any(Volatility::Volatile),
+        }
+    }
+
+    fn merging(&self, rows: Rows) -> Merging {
+        Merging {
+            recorder: Arc::clone(&self.recorder),
+            records: Arc::clone(&self.records),
+            rows,
+            merged: BTreeMap::new(),
         }
     }
 }
@@ -67,11 +76,11 @@ impl AggregateUDFImpl for MergedState {
     }
 
     fn accumulator(&self, _: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        Ok(Box::new(Merging {
-            recorder: Arc::clone(&self.recorder),
-            records: Arc::clone(&self.records),
-            merged: BTreeMap::new(),
-        }))
+        Ok(Box::new(self.merging(Rows::Stay)))
+    }
+
+    fn create_sliding_accumulator(&self, _: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        Ok(Box::new(self.merging(Rows::Leave)))
     }
 
     fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
@@ -84,13 +93,13 @@ impl AggregateUDFImpl for MergedState {
     }
 }
 
-/// What is known of a record that rows are made of.
-#[derive(Debug, Default)]
-struct Merged {
-    /// How many rows; a frame loses them again.
-    rows: usize,
-    /// The longest that it took in any of them, in picoseconds.
-    latency: i64,
+/// What becomes of rows that have come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rows {
+    /// They stay: of a record the longest that it took is enough.
+    Stay,
+    /// They may leave again, as those of frames do.
+    Leave,
 }
 
 /// The rows of a group or a frame.
@@ -98,29 +107,42 @@ struct Merged {
 struct Merging {
     recorder: Arc<Recorder>,
     records: Arc<[StateRecord]>,
-    /// By source and id.
-    merged: BTreeMap<[i64; 2], Merged>,
+    rows: Rows,
+    /// How many rows are made of a record that took so long in them: by source, id and picoseconds.
+    merged: BTreeMap<[i64; NUMBERS], usize>,
 }
 
 impl Merging {
-    fn add(&mut self, [source, id, latency]: [i64; 3]) {
-        let merged = self.merged.entry([source, id]).or_default();
-        merged.rows += 1;
-        merged.latency = merged.latency.max(latency);
+    fn add(&mut self, record: [i64; NUMBERS]) {
+        if self.rows == Rows::Stay {
+            let [source, id, latency] = record;
+            let mut known = self
+                .merged
+                .range([source, id, i64::MIN]..=[source, id, i64::MAX]);
+            match known.next().map(|(known, _)| *known) {
+                Some([_, _, longer]) if longer >= latency => return,
+                Some(shorter) => drop(self.merged.remove(&shorter)),
+                None => {}
+            }
+        }
+        *self.merged.entry(record).or_default() += 1;
     }
 
-    fn remove(&mut self, [source, id, _]: [i64; 3]) {
-        let key = [source, id];
-        if let Some(merged) = self.merged.get_mut(&key) {
-            merged.rows -= 1;
-            if merged.rows == 0 {
-                self.merged.remove(&key);
+    fn remove(&mut self, record: [i64; NUMBERS]) {
+        if let Some(rows) = self.merged.get_mut(&record) {
+            *rows -= 1;
+            if *rows == 0 {
+                self.merged.remove(&record);
             }
         }
     }
 
     /// Calls `each` with all records of the rows of a batch.
-    fn for_each(&mut self, values: &[ArrayRef], each: impl Fn(&mut Self, [i64; 3])) -> Result<()> {
+    fn for_each(
+        &mut self,
+        values: &[ArrayRef],
+        each: impl Fn(&mut Self, [i64; NUMBERS]),
+    ) -> Result<()> {
         let started = Instant::now();
         let known = Arc::clone(&self.records);
         let rows = values.first().map_or(0, Array::len);
@@ -163,17 +185,19 @@ impl Accumulator for Merging {
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
         let mut builder = ListBuilder::new(Int64Builder::new());
-        for ([source, id], merged) in &self.merged {
-            builder
-                .values()
-                .append_slice(&[*source, *id, merged.latency]);
+        let mut records = self.merged.keys().peekable();
+        while let Some(record) = records.next() {
+            // The longest that a record took is the last of it.
+            if records.peek().is_none_or(|next| next[..2] != record[..2]) {
+                builder.values().append_slice(record);
+            }
         }
         builder.append(true);
         Ok(ScalarValue::List(Arc::new(builder.finish())))
     }
 
     fn size(&self) -> usize {
-        size_of_val(self) + self.merged.len() * size_of::<([i64; 2], Merged)>()
+        size_of_val(self) + self.merged.len() * size_of::<([i64; NUMBERS], usize)>()
     }
 }
 
@@ -185,12 +209,9 @@ mod tests {
     use super::super::Origin;
     use super::*;
 
-    fn merging(records: Vec<StateRecord>) -> Merging {
-        Merging {
-            recorder: Recorder::new(1, Level::Records, 1.0, RecorderLimits::default()),
-            records: records.into(),
-            merged: BTreeMap::new(),
-        }
+    fn merging(records: &[StateRecord], rows: Rows) -> Merging {
+        let recorder = Recorder::new(1, Level::Records, 1.0, RecorderLimits::default());
+        MergedState::new("merged".to_owned(), recorder, records.to_vec()).merging(rows)
     }
 
     fn numbers(merging: &mut Merging) -> Vec<i64> {
@@ -210,7 +231,8 @@ mod tests {
             argument: 0,
             latency_arguments: vec![1],
         };
-        let mut merged = merging(vec![read]);
+        let read = [read];
+        let mut merged = merging(&read, Rows::Stay);
         let batch = |ids: Vec<Option<i64>>, latencies: Vec<i64>| -> [ArrayRef; 2] {
             [
                 Arc::new(Int64Array::from(ids)),
@@ -229,18 +251,21 @@ mod tests {
             latency_arguments: vec![1],
         };
         let states = merged.state().unwrap()[0].to_array().unwrap();
-        let mut then = merging(vec![before]);
+        let mut then = merging(&[before], Rows::Stay);
         let ten: ArrayRef = Arc::new(Int64Array::from(vec![10]));
         then.update_batch(&[Arc::clone(&states), ten]).unwrap();
         assert_eq!(numbers(&mut then), [1, 3, 12, 1, 7, 15]);
         then.merge_batch(&[states]).unwrap();
         assert_eq!(numbers(&mut then), [1, 3, 12, 1, 7, 15]);
 
-        merged.retract_batch(&first).unwrap();
-        assert_eq!(numbers(&mut merged), [1, 7, 5], "one of its rows is left");
-        merged
-            .retract_batch(&batch(vec![Some(7)], vec![4]))
-            .unwrap();
-        assert!(numbers(&mut merged).is_empty());
+        let mut frame = merging(&read, Rows::Leave);
+        let second = batch(vec![Some(7)], vec![4]);
+        frame.update_batch(&first).unwrap();
+        frame.update_batch(&second).unwrap();
+        assert_eq!(numbers(&mut frame), [1, 3, 2, 1, 7, 5]);
+        frame.retract_batch(&first).unwrap();
+        assert_eq!(numbers(&mut frame), [1, 7, 4], "one of its rows is left");
+        frame.retract_batch(&second).unwrap();
+        assert!(numbers(&mut frame).is_empty());
     }
 }

@@ -6,6 +6,9 @@
 //! an operator to itself. A row that the recursive term makes of several has the states of all
 //! ([`MergedState`]). Of rows that are equal but for that, `UNION` has the first ([`FirstSeen`]).
 //!
+//! Where no log is kept, what travels is what all those records carry together: the same three numbers,
+//! however many they are.
+//!
 //! A recursive query in the recursive term of another is an operator of that term like others: what its
 //! rows are made of goes on travelling. It begins anew in each iteration ([`RestartExec`]).
 
@@ -31,6 +34,7 @@ use parking_lot::Mutex;
 use skewer_profiling::Recorder;
 
 use crate::capture::{Capture, Edges, Latency, int64};
+use crate::carry::{self, CarriedInput};
 use crate::source::{AggregateSource, RecordSource, ScanSource};
 
 pub use self::merged::MergedState;
@@ -41,7 +45,7 @@ pub use self::restart::RestartExec;
 const NUMBERS: usize = 3;
 
 /// The type of what a row was made of: the numbers of its records, one after the other.
-pub fn state_type() -> DataType {
+fn state_type() -> DataType {
     DataType::new_list(DataType::Int64, true)
 }
 
@@ -65,27 +69,42 @@ pub enum Origin {
     Before,
 }
 
+/// What the rows of a term say of what they are made of.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum RowState {
+    /// Each of these records.
+    Records(Vec<StateRecord>),
+    /// What these carry together; NULL of none.
+    Carried(Vec<CarriedInput>),
+}
+
+impl RowState {
+    /// The type of the column that has it.
+    pub fn data_type(&self) -> DataType {
+        match self {
+            Self::Records(_) => state_type(),
+            Self::Carried(_) => carry::data_type(),
+        }
+    }
+}
+
 /// `carried_state(ids, states and latencies …) → state`: what a row is made of.
 #[derive(Debug)]
 pub struct CarriedState {
     recorder: Arc<Recorder>,
-    records: Vec<StateRecord>,
+    state: RowState,
     scans: Vec<Arc<ScanSource>>,
     signature: Signature,
 }
 
 impl CarriedState {
-    /// The function for rows that have `records`, some of which are base records of `scans`; its time
-    /// is overhead of `recorder`'s query.
-    pub fn new(
-        recorder: Arc<Recorder>,
-        records: Vec<StateRecord>,
-        scans: Vec<Arc<ScanSource>>,
-    ) -> Self {
+    /// The function for rows that say `state`, some of whose records are base records of `scans`; its
+    /// time is overhead of `recorder`'s query.
+    pub fn new(recorder: Arc<Recorder>, state: RowState, scans: Vec<Arc<ScanSource>>) -> Self {
         let any = vec![TypeSignature::VariadicAny, TypeSignature::Nullary];
         Self {
             recorder,
-            records,
+            state,
             scans,
             signature: Signature::one_of(any, Volatility::Immutable),
         }
@@ -96,20 +115,28 @@ impl CarriedState {
         &self.scans
     }
 
-    fn states(&self, arrays: &[ArrayRef], rows: usize) -> Result<ListArray> {
-        let columns = state_columns(&self.records, arrays)?;
-        let mut builder = ListBuilder::with_capacity(Int64Builder::new(), rows);
-        let mut numbers = Vec::new();
-        for row in 0..rows {
-            numbers.clear();
-            for column in &columns {
-                column.add(row, &mut numbers);
-            }
-            builder.values().append_slice(&numbers);
-            builder.append(true);
-        }
-        Ok(builder.finish())
+    fn states(&self, arrays: &[ArrayRef], rows: usize) -> Result<ArrayRef> {
+        Ok(match &self.state {
+            RowState::Records(records) => Arc::new(states_of(records, arrays, rows)?),
+            RowState::Carried(inputs) => Arc::new(carry::together(arrays, inputs, rows)?),
+        })
     }
+}
+
+/// What each row is made of that has `records` among `arrays`.
+fn states_of(records: &[StateRecord], arrays: &[ArrayRef], rows: usize) -> Result<ListArray> {
+    let columns = state_columns(records, arrays)?;
+    let mut builder = ListBuilder::with_capacity(Int64Builder::new(), rows);
+    let mut numbers = Vec::new();
+    for row in 0..rows {
+        numbers.clear();
+        for column in &columns {
+            column.add(row, &mut numbers);
+        }
+        builder.values().append_slice(&numbers);
+        builder.append(true);
+    }
+    Ok(builder.finish())
 }
 
 /// The records of each kind of a batch's rows.
@@ -136,15 +163,16 @@ enum StateColumn<'a> {
 }
 
 impl StateColumn<'_> {
-    /// Adds the records of a row to `numbers`; those that are there already are, with what they took
-    /// since they were met first.
+    /// Adds the records of a row to `numbers`; those that are there already are, with the longest that
+    /// they took on any way to the row.
     fn add(&self, row: usize, numbers: &mut Vec<i64>) {
         // No column has a record twice. The states of long chains are long.
         let known = numbers.len();
         self.for_each(row, |record| {
-            let (known, _) = numbers[..known].as_chunks::<NUMBERS>();
-            if !known.iter().any(|known| known[..2] == record[..2]) {
-                numbers.extend(record);
+            let (before, _) = numbers[..known].as_chunks_mut::<NUMBERS>();
+            match before.iter_mut().find(|known| known[..2] == record[..2]) {
+                Some(known) => known[2] = known[2].max(record[2]),
+                None => numbers.extend(record),
             }
         });
     }
@@ -195,7 +223,7 @@ fn arrays_of(args: ScalarFunctionArgs) -> Result<Vec<ArrayRef>> {
 
 impl PartialEq for CarriedState {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.recorder, &other.recorder) && self.records == other.records
+        Arc::ptr_eq(&self.recorder, &other.recorder) && self.state == other.state
     }
 }
 
@@ -203,7 +231,7 @@ impl Eq for CarriedState {}
 
 impl Hash for CarriedState {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.records.hash(state);
+        self.state.hash(state);
     }
 }
 
@@ -217,7 +245,7 @@ impl ScalarUDFImpl for CarriedState {
     }
 
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
-        Ok(state_type())
+        Ok(self.state.data_type())
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
@@ -225,7 +253,7 @@ impl ScalarUDFImpl for CarriedState {
         let rows = args.number_rows;
         let states = self.states(&arrays_of(args)?, rows)?;
         self.recorder.overhead(started.elapsed());
-        Ok(ColumnarValue::Array(Arc::new(states)))
+        Ok(ColumnarValue::Array(states))
     }
 }
 
@@ -405,17 +433,10 @@ impl ScalarUDFImpl for FirstSeen {
 
 #[cfg(test)]
 mod tests {
-    use skewer_profiling::{Level, RecorderLimits};
-
     use super::*;
 
     fn array(numbers: &[Option<i64>]) -> ArrayRef {
         Arc::new(numbers.iter().copied().collect::<Int64Array>())
-    }
-
-    fn function(records: Vec<StateRecord>) -> CarriedState {
-        let recorder = Recorder::new(1, Level::Records, 1.0, RecorderLimits::default());
-        CarriedState::new(recorder, records, vec![])
     }
 
     fn record(origin: Origin, argument: usize, latency: Option<usize>) -> StateRecord {
@@ -432,26 +453,27 @@ mod tests {
 
     #[test]
     fn a_row_has_what_the_row_before_was_made_of_and_what_it_met_each_once() {
-        let first = function(vec![record(Origin::Source(0), 0, Some(1))]);
+        let first = [record(Origin::Source(0), 0, Some(1))];
         let ids = array(&[Some(7), None, Some(9)]);
         let latencies = array(&[Some(10), Some(20), None]);
-        let before = first.states(&[ids, latencies], 3).unwrap();
+        let before = states_of(&first, &[ids, latencies], 3).unwrap();
         assert_eq!(numbers(&before, 0), [[0, 7, 10]]);
         assert_eq!(numbers(&before, 1), [[0; 3]; 0]);
         assert_eq!(numbers(&before, 2), [[0, 9, 0]]);
 
-        let then = function(vec![
+        let then = [
             record(Origin::Before, 0, Some(3)),
             record(Origin::Source(0), 1, None),
             record(Origin::Source(1), 2, Some(3)),
-        ]);
+        ];
+        let states_before = Arc::new(before) as ArrayRef;
         let arrays = [
-            Arc::new(before) as ArrayRef,
+            Arc::clone(&states_before),
             array(&[Some(7), Some(7), None]),
             array(&[Some(7), None, Some(1)]),
             array(&[Some(1), Some(2), Some(3)]),
         ];
-        let states = then.states(&arrays, 3).unwrap();
+        let states = states_of(&then, &arrays, 3).unwrap();
         assert_eq!(numbers(&states, 0), [[0, 7, 11], [1, 7, 1]]);
         assert_eq!(numbers(&states, 1), [[0, 7, 0]]);
         assert_eq!(numbers(&states, 2), [[0, 9, 3], [1, 1, 3]]);
@@ -463,9 +485,21 @@ mod tests {
             array(&[None, None, None]),
             array(&[Some(1), Some(2), Some(3)]),
         ];
-        let states = then.states(&arrays, 3).unwrap();
+        let states = states_of(&then, &arrays, 3).unwrap();
         assert_eq!(numbers(&states, 0), [[0, 1, 0]]);
         assert_eq!(numbers(&states, 1), [[0; 3]; 0]);
+
+        // On another way it took longer.
+        let ways = [
+            record(Origin::Before, 0, None),
+            record(Origin::Source(0), 1, Some(2)),
+        ];
+        let again = array(&[Some(7), None, Some(9)]);
+        let took = array(&[Some(30), Some(30), Some(5)]);
+        let states = states_of(&ways, &[states_before, again, took], 3).unwrap();
+        assert_eq!(numbers(&states, 0), [[0, 7, 30]]);
+        assert_eq!(numbers(&states, 1), [[0; 3]; 0]);
+        assert_eq!(numbers(&states, 2), [[0, 9, 5]]);
     }
 
     #[test]

@@ -47,6 +47,7 @@ impl LineageRewrite {
         schema: Option<&DFSchemaRef>,
     ) -> Result<TrackedPlan> {
         let (function, arguments, source) = self.capture(&input)?;
+        let of_before = input.is_of_before();
         let capture =
             AggregateFunction::new_udf(Arc::new(function), arguments, false, None, vec![], None);
         let id = self.name("id");
@@ -68,11 +69,8 @@ impl LineageRewrite {
         Ok(TrackedPlan {
             plan: LogicalPlan::Aggregate(aggregate),
             records: vec![TrackedRecord {
-                source,
-                id,
-                latencies: vec![],
-                of_columns: None,
-                of_same_select: false,
+                of_before,
+                ..TrackedRecord::new(source, id)
             }],
         })
     }
@@ -94,7 +92,10 @@ impl LineageRewrite {
         let name = self.name("capture");
         let recorder = Arc::clone(&self.recorder);
         if self.sources.is_some() {
-            let function = CarriedLatency::new(name, recorder, carried);
+            let function = match input.is_of_before() {
+                true => CarriedLatency::in_recursion(name, recorder, carried),
+                false => CarriedLatency::new(name, recorder, carried),
+            };
             return Ok((AggregateUDF::from(function), exprs, None));
         }
         let groups = Arc::new(AggregateSource::default());

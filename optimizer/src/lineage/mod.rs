@@ -16,7 +16,8 @@
 //!
 //! Where no log is kept (`profile.lineage = 'piggyback'`) the same columns travel the same way, but
 //! what they have is another: a base record's id is its number among all sources, and an aggregate
-//! returns, by `carried_latency`, what its groups carry on; a window, what its frames do.
+//! returns, by `carried_latency`, what its groups carry on; a window, what its frames do. The working
+//! table of a recursive query has what its rows carry.
 //!
 //! Subtrees without identified tables, and nodes that this rewrite does not know, stay as they are:
 //! their rows have no records.
@@ -67,9 +68,31 @@ pub struct TrackedRecord {
     /// Whether nothing but windows and filters is above the function that made it. Functions in several orders
     /// are stacked, although none looks at what the others return.
     of_same_select: bool,
+    /// Whether it is no record yet, but what a row of a recursive query's iteration before was made of.
+    of_before: bool,
 }
 
 impl TrackedRecord {
+    /// One whose ids, or what it carries, column `id` has.
+    fn new(source: Option<RecordSource>, id: String) -> Self {
+        Self {
+            source,
+            id,
+            latencies: vec![],
+            of_columns: None,
+            of_same_select: false,
+            of_before: false,
+        }
+    }
+
+    /// What rows of an iteration before were made of, which column `id` has.
+    fn of_before(id: String) -> Self {
+        Self {
+            of_before: true,
+            ..Self::new(None, id)
+        }
+    }
+
     /// Whether it is among what is read where only these columns of a row are.
     fn is_read(&self, columns: &HashSet<String>) -> bool {
         self.of_columns
@@ -98,6 +121,11 @@ pub struct TrackedPlan {
 }
 
 impl TrackedPlan {
+    /// Whether its rows are made of rows of a recursive query's iteration before.
+    fn is_of_before(&self) -> bool {
+        self.records.iter().any(|record| record.of_before)
+    }
+
     fn untracked(plan: LogicalPlan) -> Self {
         Self {
             plan,
@@ -328,13 +356,7 @@ impl LineageRewrite {
         };
         Ok(TrackedPlan {
             plan: LogicalPlan::TableScan(plan),
-            records: vec![TrackedRecord {
-                source,
-                id: name,
-                latencies: vec![],
-                of_columns: None,
-                of_same_select: false,
-            }],
+            records: vec![TrackedRecord::new(source, name)],
         })
     }
 

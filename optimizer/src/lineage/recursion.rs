@@ -2,21 +2,18 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::{Field, Schema};
+use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::catalog::cte_worktable::CteWorkTable;
 use datafusion::catalog::default_table_source::provider_as_source;
 use datafusion::common::{DFSchema, Result, internal_err};
 use datafusion::logical_expr::logical_plan::{
     Filter, Projection, RecursiveQuery, TableScan, TableScanBuilder,
 };
-use datafusion::logical_expr::{AggregateUDF, Expr, LogicalPlan, ScalarUDF};
-use skewer_exec::recursion::state_type;
+use datafusion::logical_expr::{AggregateUDF, Expr, LogicalPlan, ScalarUDF, lit, when};
 use skewer_exec::{
     AggregateSource, CarriedState, FirstSeen, MergedState, Origin, RecordSource, RowCapture,
-    StateRecord,
+    RowState, StateRecord, carried_of_nothing,
 };
-
-use skewer_profiling::Recorder;
 
 use super::{Arguments, LineageRewrite, TrackedPlan, TrackedRecord, hidden_column};
 
@@ -59,21 +56,24 @@ impl Recursion {
     /// The columns of a term and, as its state, what its rows are made of.
     fn carrying(
         &mut self,
-        recorder: &Arc<Recorder>,
+        rewrite: &LineageRewrite,
         term: TrackedPlan,
         original: &LogicalPlan,
     ) -> Result<LogicalPlan> {
-        let sources = term
-            .records
-            .iter()
-            .filter_map(|record| record.source.as_ref());
-        let scans = sources.filter_map(|source| match source {
-            RecordSource::Scan(scan) => Some(Arc::clone(scan)),
-            _ => None,
+        let ids = term.records.iter().map(|record| &record.id);
+        let scans = ids.filter_map(|id| {
+            let scan = rewrite.scans.iter().find(|(name, _)| name == id);
+            scan.map(|(_, scan)| Arc::clone(scan))
         });
         let scans = scans.collect();
-        let (arguments, records) = self.records(&term)?;
-        let function = CarriedState::new(Arc::clone(recorder), records, scans);
+        let (arguments, state) = if rewrite.sources.is_some() {
+            let Arguments { exprs, carried, .. } = term.arguments()?;
+            (exprs, RowState::Carried(carried))
+        } else {
+            let (exprs, records) = self.records(&term)?;
+            (exprs, RowState::Records(records))
+        };
+        let function = CarriedState::new(Arc::clone(&rewrite.recorder), state, scans);
         let columns = original.schema().columns().into_iter();
         let mut columns: Vec<Expr> = columns.map(Expr::Column).collect();
         let state = ScalarUDF::from(function).call(arguments);
@@ -87,9 +87,6 @@ impl LineageRewrite {
     /// Every row that it returns is a record, made of all that the rows before it were made of.
     pub(super) fn recursive_query(&mut self, query: &RecursiveQuery) -> Result<TrackedPlan> {
         let untracked = || TrackedPlan::untracked(LogicalPlan::RecursiveQuery(query.clone()));
-        if self.sources.is_some() {
-            return Ok(untracked());
-        }
         let mut static_term = self.rewrite(&query.static_term)?;
         let state = self.name("state");
         // Within the recursive term of another, the numbers in states mean what they mean there.
@@ -114,9 +111,8 @@ impl LineageRewrite {
         let is_own = |record: &TrackedRecord| record.id == state;
         let mut records = static_term.records.iter().chain(&recursive_term.records);
         let is_made_of_nothing = records.all(is_own);
-        let recorder = &self.recorder;
-        let static_term = recursion.carrying(recorder, static_term, &query.static_term)?;
-        let recursive_term = recursion.carrying(recorder, recursive_term, &query.recursive_term)?;
+        let static_term = recursion.carrying(self, static_term, &query.static_term)?;
+        let recursive_term = recursion.carrying(self, recursive_term, &query.recursive_term)?;
         let sources = recursion.sources;
         let outer = self.recursions.last_mut();
         let is_inner = outer.is_some();
@@ -140,7 +136,8 @@ impl LineageRewrite {
         let mut fields: Vec<_> = fields
             .map(|(qualifier, field)| (qualifier.cloned(), Arc::clone(field)))
             .collect();
-        fields.push((None, Arc::new(Field::new(&state, state_type(), true))));
+        let state_field = Arc::new(Field::new(&state, self.state_type(), true));
+        fields.push((None, state_field));
         let schema = DFSchema::new_with_metadata(fields, query.schema.metadata().clone())?;
         let states = hidden_column(&schema, &state)?;
         let plan = LogicalPlan::RecursiveQuery(RecursiveQuery {
@@ -154,33 +151,56 @@ impl LineageRewrite {
             self.nests_recursions = true;
             return Ok(TrackedPlan {
                 plan,
-                records: vec![of_before(state)],
+                records: vec![TrackedRecord::of_before(state)],
             });
         }
-        let rows = Arc::new(AggregateSource::default());
-        let capture = RowCapture::new(Arc::clone(&self.recorder), sources, Arc::clone(&rows));
+        let (record, source) = self.record_of(states, sources)?;
         let id = self.name("id");
-        columns.push(ScalarUDF::from(capture).call(vec![states]).alias(&id));
+        columns.push(record.alias(&id));
         Ok(TrackedPlan {
             plan: LogicalPlan::Projection(Projection::try_new(columns, Arc::new(plan))?),
-            records: vec![TrackedRecord {
-                source: Some(RecordSource::Aggregate(rows)),
-                id,
-                latencies: vec![],
-                of_columns: None,
-                of_same_select: false,
-            }],
+            records: vec![TrackedRecord::new(source, id)],
         })
     }
 
+    /// The record that a returned row is, made of what its state says: its id, or what it carries; and
+    /// where such records come from.
+    fn record_of(
+        &self,
+        states: Expr,
+        sources: Vec<RecordSource>,
+    ) -> Result<(Expr, Option<RecordSource>)> {
+        let recorder = Arc::clone(&self.recorder);
+        if self.sources.is_none() {
+            let rows = Arc::new(AggregateSource::default());
+            let capture = RowCapture::new(recorder, sources, Arc::clone(&rows));
+            let id = ScalarUDF::from(capture).call(vec![states]);
+            return Ok((id, Some(RecordSource::Aggregate(rows))));
+        }
+        // Where all records are traced, a row that is made of none is a record all the same.
+        if recorder.sampling().is_complete() {
+            let of_nothing = lit(carried_of_nothing()?);
+            let carried = when(states.clone().is_not_null(), states).otherwise(of_nothing)?;
+            return Ok((carried, None));
+        }
+        Ok((states, None))
+    }
+
+    /// The type of the columns that say what rows were made of.
+    fn state_type(&self) -> DataType {
+        match self.sources {
+            None => RowState::Records(vec![]).data_type(),
+            Some(_) => RowState::Carried(vec![]).data_type(),
+        }
+    }
+
     /// In a recursive term, the aggregate function that merges what the rows of `input` were made of, and
-    /// its arguments; `None` if they are made of none of the iteration before.
+    /// its arguments; `None` if they are made of none of the iteration before, or carry latencies.
     pub(super) fn merged(
         &mut self,
         input: &TrackedPlan,
     ) -> Result<Option<(AggregateUDF, Vec<Expr>)>> {
-        let is_of_before = input.records.iter().any(|record| record.source.is_none());
-        if self.sources.is_some() || !is_of_before {
+        if self.sources.is_some() || !input.is_of_before() {
             return Ok(None);
         }
         let name = self.name("merged");
@@ -205,7 +225,7 @@ impl LineageRewrite {
         let state = &recursion.state;
         let schema = table.schema();
         let mut fields = schema.fields().to_vec();
-        fields.push(Arc::new(Field::new(state, state_type(), true)));
+        fields.push(Arc::new(Field::new(state, self.state_type(), true)));
         let all = Schema::new_with_metadata(fields, schema.metadata().clone());
         let table = Arc::new(CteWorkTable::new(table.name(), Arc::new(all)));
         let columns = schema.fields().len();
@@ -221,19 +241,8 @@ impl LineageRewrite {
             .build()?;
         Ok(Some(TrackedPlan {
             plan: LogicalPlan::TableScan(scan),
-            records: vec![of_before(state.clone())],
+            records: vec![TrackedRecord::of_before(state.clone())],
         }))
-    }
-}
-
-/// All that a row was made of, which column `state` has.
-fn of_before(state: String) -> TrackedRecord {
-    TrackedRecord {
-        source: None,
-        id: state,
-        latencies: vec![],
-        of_columns: None,
-        of_same_select: false,
     }
 }
 

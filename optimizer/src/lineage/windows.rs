@@ -112,11 +112,8 @@ impl LineageRewrite {
         let id = self.name("id");
         exprs.push(call(Arc::new(function), arguments, over).alias(&id));
         Ok(TrackedRecord {
-            source,
-            id,
-            latencies: vec![],
-            of_columns: None,
-            of_same_select: false,
+            of_before: input.is_of_before(),
+            ..TrackedRecord::new(source, id)
         })
     }
 
@@ -174,11 +171,9 @@ impl LineageRewrite {
         };
         let records = input.records.iter().filter_map(|record| {
             Some(TrackedRecord {
-                source: record.source.clone(),
-                id: name(&record.id)?,
                 latencies: record.latencies.iter().filter_map(name).collect(),
-                of_columns: None,
-                of_same_select: false,
+                of_before: record.of_before,
+                ..TrackedRecord::new(record.source.clone(), name(&record.id)?)
             })
         });
         Ok(records.collect())
