@@ -76,8 +76,8 @@ length of a text or list, a value that several records have, or IS NULL; it is o
 `table_name`, and can be pasted as it is. Its rows, `matched_rows`, are `row_share` of the table and
 took `latency_share` of the time that was measured for the table's records: at least a tenth, and
 four times the others' each. `without_ns` is about what the query would take without them, in place
-of `query_ns`; the statement `verify` finds that out. Looked for in the table as it is now: rows
-that are gone count as if they had cost nothing. Level `records`.
+of `query_ns`; the statement `verify` finds that out. Looked for in the table as it is now: if the
+expensive rows are no longer there, and nothing else stands out, an error says so. Level `records`.
 ";
 
 /// The columns of the table function `sys.blame`.

@@ -118,6 +118,14 @@ async fn a_report_says_what_has_become_of_the_tables_since() {
         all.contains("(it is no longer in its table: deleted since"),
         "{all}"
     );
+    let blame = format!("SELECT count(*) FROM sys.blame({id})");
+    let error = session.sql(&blame).await.err().unwrap().to_string();
+    for said in [
+        "1 row of documents, which took 9",
+        "is no longer there: deleted",
+    ] {
+        assert!(error.contains(said), "{error}");
+    }
     let again_sql = format!("EXPLAIN PROFILE QUERY {id}");
     let again = lines(&session, &again_sql).await.join("\n");
     assert!(again.contains(&said), "{again}");
@@ -133,7 +141,6 @@ async fn a_report_says_what_has_become_of_the_tables_since() {
     let said = "(its table has been replaced by another)";
     assert!(all.contains(said), "{all}");
     assert!(!all.contains("SELECT _row_id, * FROM documents"), "{all}");
-    let blame = format!("SELECT count(*) FROM sys.blame({id})");
     let error = session.sql(&blame).await.err().unwrap().to_string();
     let said = "table documents is another than the one that query";
     assert!(error.contains(said), "{error}");

@@ -95,7 +95,7 @@ fn generated(random: &mut Random) -> String {
 }
 
 /// Each kind of operator once.
-const GIVEN: [&str; 12] = [
+const GIVEN: [&str; 15] = [
     "SELECT same(b) FROM t",
     "SELECT a, count(*) FROM t WHERE same(b) > 10 GROUP BY a",
     "SELECT same(t.b + u.b) FROM t LEFT JOIN u ON t.a = u.a",
@@ -115,6 +115,16 @@ const GIVEN: [&str; 12] = [
     "WITH RECURSIVE r(n, k) AS (SELECT same(b), 0 FROM t UNION ALL \
      SELECT sum(same(n)) OVER (ORDER BY n GROUPS 1 PRECEDING) % 50, k + 1 FROM r WHERE k < 3) \
      SELECT n FROM r",
+    "WITH RECURSIVE r(n) AS (SELECT b FROM t UNION SELECT same(n - 10) FROM r WHERE n > 20) \
+     SELECT same(n) FROM r",
+    "WITH RECURSIVE r(n, k) AS (SELECT b, 0 FROM t UNION ALL SELECT q.m, r.k + 1 FROM r JOIN ( \
+       WITH RECURSIVE s(m, j) AS (SELECT b, 0 FROM u UNION ALL \
+       SELECT same(m + 1), j + 1 FROM s WHERE j < 2) SELECT m FROM s \
+     ) AS q ON r.n % 5 = q.m % 5 WHERE r.k < 1) SELECT same(n) FROM r",
+    "WITH RECURSIVE r(n, k) AS (SELECT b, 0 FROM t UNION ALL SELECT m, k + 1 FROM ( \
+       WITH RECURSIVE s(m, k, j) AS (SELECT n, k, 0 FROM r UNION ALL \
+       SELECT same(m + 3), k, j + 1 FROM s WHERE j < 2) SELECT m, k FROM s \
+     ) AS q WHERE k < 2) SELECT same(n) FROM r",
     // A row of the result is made of nothing, and takes the longest.
     "WITH RECURSIVE r(n, k) AS (SELECT 90, 0 UNION ALL \
      SELECT same(r.n + t.b), k + 1 FROM r JOIN t ON r.n % 4 = t.a WHERE k < 2) \

@@ -17,7 +17,8 @@ use skewer_profiling::documentation::blame_schema;
 use super::super::answer::Inquiry;
 use super::super::details::table_name;
 use super::super::header::Header;
-use super::{Blamed, NAMED, find};
+use super::super::units::{counted, percent};
+use super::{Blamed, NAMED, find, gone};
 use crate::error::Error;
 use crate::session::{Session, WeakSession};
 
@@ -119,11 +120,25 @@ async fn read(session: &Session, query_id: i64) -> std::result::Result<RecordBat
         )));
     }
     let found = find(&mut inquiry, &header, 0, NAMED).await?;
-    if let (true, Some(table)) = (found.is_empty(), header.replaced_tables().first()) {
+    if !found.is_empty() {
+        return rows(&header, &found);
+    }
+    if let Some(table) = header.replaced_tables().first() {
         return Err(Error::Invalid(format!(
             "table {} is another than the one that query {query_id} read, so its rows tell nothing \
              about that query: EXPLAIN PROFILE QUERY {query_id} runs it on the tables of now",
             table_name(table)
+        )));
+    }
+    if let Some(gone) = gone(&mut inquiry, &header).await? {
+        return Err(Error::Invalid(format!(
+            "{} of {}, which took {} of the time of the table's records in query {query_id}, {} no \
+             longer there: deleted or updated since, or truncated; EXPLAIN PROFILE QUERY {query_id} \
+             runs the query again",
+            counted(gone.records, "row"),
+            table_name(&gone.table),
+            percent(gone.time_share),
+            if gone.records == 1 { "is" } else { "are" }
         )));
     }
     rows(&header, &found)

@@ -179,19 +179,11 @@ pub(super) async fn find(
     if !header.has_log() || header.imported_from.is_some() {
         return Ok(Vec::new());
     }
-    let sql =
-        include_str!("../sql/blamed_tables.sql").replace("$query_id", &header.query_id.to_string());
-    let answer = inquiry.ask(SECTION, sql).await?;
-    let tables: Vec<(String, i64, i64)> = rows(&answer)
-        .filter_map(|row| {
-            let table = row.text("table_name")?;
-            Some((table, row.sum("records"), row.sum("total_ns")))
-        })
-        .collect();
+    let tables = measured_tables(inquiry, header).await?;
     let mut found = Vec::new();
-    for (table, records, total_ns) in &tables {
-        if *total_ns >= least_ns && *records > 1 && !header.is_replaced(table) {
-            found.extend(of_table(inquiry, header, table, *records).await?);
+    for table in &tables {
+        if table.total_ns >= least_ns && table.records > 1 && !header.is_replaced(&table.name) {
+            found.extend(of_table(inquiry, header, table).await?);
         }
     }
     found.sort_by_key(Blamed::rank);
@@ -212,6 +204,87 @@ pub(super) async fn find(
         }
     }
     Ok(kept)
+}
+
+/// What was measured of a table's records.
+struct Measured {
+    /// As in the log.
+    name: String,
+    records: i64,
+    total_ns: i64,
+}
+
+impl Measured {
+    /// Whether so many of the records, which took so many nanoseconds, stand out.
+    fn stand_out(&self, records: i64, ns: i64) -> bool {
+        let (others, others_ns) = (self.records - records, self.total_ns - ns);
+        if records == 0 || others == 0 || self.total_ns == 0 {
+            return false;
+        }
+        let mean = ns as f64 / records as f64;
+        let mean_of_others = others_ns as f64 / others as f64;
+        self.share(ns) >= LEAST_SHARE && mean >= LEAST_RATIO * mean_of_others
+    }
+
+    /// So many nanoseconds of the time of all.
+    fn share(&self, ns: i64) -> f64 {
+        ns as f64 / self.total_ns.max(1) as f64
+    }
+}
+
+/// The tables of whose records time was measured, those of much time first.
+async fn measured_tables(
+    inquiry: &mut Inquiry<'_>,
+    header: &Header,
+) -> Result<Vec<Measured>, Error> {
+    let sql =
+        include_str!("../sql/blamed_tables.sql").replace("$query_id", &header.query_id.to_string());
+    let answer = inquiry.ask(SECTION, sql).await?;
+    let tables = rows(&answer).filter_map(|row| {
+        Some(Measured {
+            name: row.text("table_name")?,
+            records: row.sum("records"),
+            total_ns: row.sum("total_ns"),
+        })
+    });
+    Ok(tables.collect())
+}
+
+/// Records that stand out, and whose rows are no longer in their table.
+struct Gone {
+    /// As in the log.
+    table: String,
+    records: i64,
+    /// Of the time of the table's records.
+    time_share: f64,
+}
+
+/// Those of the first table that has such records.
+async fn gone(inquiry: &mut Inquiry<'_>, header: &Header) -> Result<Option<Gone>, Error> {
+    for table in measured_tables(inquiry, header).await? {
+        if header.is_replaced(&table.name) {
+            continue;
+        }
+        let sql = include_str!("../sql/blame_gone.sql")
+            .replace("$query_id", &header.query_id.to_string())
+            .replace("$table_name", &literal(&table.name))
+            .replace("$table", &table_sql(&table.name));
+        let Some(answer) = inquiry.ask_if_possible(SECTION, sql).await else {
+            continue;
+        };
+        let Some(row) = rows(&answer).next() else {
+            continue;
+        };
+        let (records, ns) = (row.sum("records"), row.sum("total_ns"));
+        if (records > 0 && records == table.records) || table.stand_out(records, ns) {
+            return Ok(Some(Gone {
+                time_share: table.share(ns),
+                table: table.name,
+                records,
+            }));
+        }
+    }
+    Ok(None)
 }
 
 async fn scanned_tables(inquiry: &mut Inquiry<'_>, header: &Header) -> Result<usize, Error> {
@@ -259,10 +332,9 @@ fn column_of(predicate: &str) -> String {
 async fn of_table(
     inquiry: &mut Inquiry<'_>,
     header: &Header,
-    table: &str,
-    records: i64,
+    table: &Measured,
 ) -> Result<Vec<Blamed>, Error> {
-    let from = table_sql(table);
+    let from = table_sql(&table.name);
     let one = format!("SELECT * FROM {from} LIMIT 1");
     let Some(one) = inquiry.ask_if_possible(SECTION, one).await else {
         return Ok(Vec::new());
@@ -277,10 +349,10 @@ async fn of_table(
     let features = Feature::of(&schema);
     let about = |sql: &str| {
         sql.replace("$query_id", &header.query_id.to_string())
-            .replace("$table_name", &literal(table))
+            .replace("$table_name", &literal(&table.name))
             .replace("$table", &from)
     };
-    let conditions = conditions(inquiry, &about, &features, records).await?;
+    let conditions = conditions(inquiry, &about, &features, table.records).await?;
     if conditions.is_empty() {
         return Ok(Vec::new());
     }
@@ -341,7 +413,7 @@ fn sample(answer: &[RecordBatch], records: i64) -> Result<Sample, Error> {
 async fn count(
     inquiry: &mut Inquiry<'_>,
     about: &(dyn Fn(&str) -> String + Sync),
-    table: &str,
+    table: &Measured,
     conditions: Vec<Condition>,
 ) -> Result<Vec<Blamed>, Error> {
     let counts = conditions.iter().enumerate().map(|(index, condition)| {
@@ -360,22 +432,15 @@ async fn count(
     let Some(all) = rows(&answer).next() else {
         return Ok(Vec::new());
     };
-    let (table_rows, records, total) = (all.sum("rows"), all.sum("records"), all.sum("total_ns"));
+    let table_rows = all.sum("rows");
     let mut found = Vec::new();
     for (index, condition) in conditions.into_iter().enumerate() {
         let matched = all.sum(&format!("rows_{index}"));
         let own = all.sum(&format!("records_{index}"));
         let ns = all.sum(&format!("ns_{index}"));
-        let (others, others_ns) = (records - own, total - ns);
-        if own == 0 || others == 0 || total == 0 {
-            continue;
-        }
-        let time_share = ns as f64 / total as f64;
-        let mean = ns as f64 / own as f64;
-        let mean_of_others = others_ns as f64 / others as f64;
-        if time_share >= LEAST_SHARE && mean >= LEAST_RATIO * mean_of_others {
+        if table.stand_out(own, ns) {
             found.push(Blamed {
-                table: table.to_owned(),
+                table: table.name.clone(),
                 shape: match condition.is_equality && matched == 1 {
                     true => Shape::Single,
                     false => condition.shape,
@@ -383,7 +448,7 @@ async fn count(
                 predicate: condition.predicate,
                 matched,
                 table_rows,
-                time_share,
+                time_share: table.share(ns),
                 without_ns: None,
                 verify: None,
             });
