@@ -29,6 +29,7 @@ pub mod compaction;
 pub mod disk;
 pub mod error;
 pub mod fault;
+mod fit;
 pub mod home;
 mod lock;
 pub mod placement;

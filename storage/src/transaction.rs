@@ -8,11 +8,12 @@ use datafusion::arrow::datatypes::{Field, SchemaRef};
 
 use crate::changes::{Change, Effects, qualified};
 use crate::error::Object;
+use crate::fit::check_storable;
 use crate::placement::Partitioning;
 use crate::remote::Writer;
 use crate::snapshot::{ROW_ID, Snapshot, TableId, TableMeta, ViewMeta};
 use crate::storage::Storage;
-use crate::writer::{NewSegment, check_storable};
+use crate::writer::NewSegment;
 use crate::{Result, StorageError};
 
 /// Changes that become visible and durable together, or not at all.
