@@ -2,12 +2,14 @@
 //!
 //! Where nothing makes the scan leave out rows, those of a row group whose ids are consecutive have
 //! the ids from its first on: no page of them has to be read and decoded, which takes 5 % of a query
-//! that only adds up one column.
+//! that only adds up one column. Where rows may be left out, the reader says which rows of the file it
+//! returns, and that tells their ids.
 //!
 //! ```text
 //! CountedIds ── every file: does its footer say that its ids are consecutive?
-//!   yes → ParquetSource without _row_id; the ids, counted, are put beside
-//!   no  → ParquetSource with _row_id
+//!   yes, no filter and no limit → ParquetSource without _row_id; the ids, counted, are put beside
+//!   yes                         → ParquetSource with the rows' places in the file in place of _row_id
+//!   no                          → ParquetSource with _row_id
 //! ```
 
 use std::collections::VecDeque;
@@ -15,20 +17,25 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use datafusion::arrow::array::{ArrayRef, Int64Array};
+use datafusion::arrow::array::{ArrayRef, AsArray, Int64Array};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, internal_err};
 use datafusion::datasource::listing::{FileRange, PartitionedFile};
-use datafusion::datasource::physical_plan::{FileGroup, FileOpener, FileScanConfig, FileSource};
+use datafusion::datasource::physical_plan::{
+    FileGroup, FileOpener, FileScanConfig, FileSource, ParquetSource,
+};
 use datafusion::datasource::table_schema::TableSchema;
+use datafusion::functions::core::file_row_index;
 use datafusion::object_store::ObjectStore;
 use datafusion::parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
-use datafusion::physical_expr::projection::{ProjectionExprs, Projector};
+use datafusion::physical_expr::projection::{ProjectionExpr, ProjectionExprs, Projector};
 use datafusion::physical_expr::utils::reassign_expr_columns;
-use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr, PhysicalSortExpr};
+use datafusion::physical_expr::{
+    EquivalenceProperties, PhysicalExpr, PhysicalSortExpr, ScalarFunctionExpr,
+};
 use datafusion::physical_plan::filter_pushdown::FilterPushdownPropagation;
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use datafusion::physical_plan::{DisplayFormatType, SortOrderPushdownResult};
@@ -47,8 +54,22 @@ pub(crate) struct ConsecutiveIds(Arc<[RowGroupIds]>);
 
 #[derive(Debug)]
 struct RowGroupIds {
+    /// Where it begins in the file, in bytes.
     begins: i64,
+    /// How many rows of the file are before it.
+    rows_before: i64,
     ids: Range<i64>,
+}
+
+impl RowGroupIds {
+    /// From the place of a row in the file to its id.
+    fn offset(&self) -> i64 {
+        self.ids.start - self.rows_before
+    }
+
+    fn rows_end(&self) -> i64 {
+        self.rows_before + self.ids.end - self.ids.start
+    }
 }
 
 /// Where a row group's first page begins: it is in the part of a file where that is, as for
@@ -63,11 +84,17 @@ pub(crate) fn begins(row_group: &RowGroupMetaData) -> i64 {
 impl ConsecutiveIds {
     /// What a segment's footer says; `None` if some ids are missing, or not in order.
     pub(crate) fn of(footer: &ParquetMetaData) -> Option<Self> {
+        let mut rows_before = 0;
         let row_groups = footer.row_groups().iter().map(|row_group| {
-            Some(RowGroupIds {
+            // Without it the reader cannot tell which rows it returns.
+            row_group.ordinal()?;
+            let ids = RowGroupIds {
                 begins: begins(row_group),
+                rows_before,
                 ids: row_ids::consecutive(row_group)?,
-            })
+            };
+            rows_before = ids.rows_end();
+            Some(ids)
         });
         row_groups.collect::<Option<_>>().map(Self)
     }
@@ -79,12 +106,40 @@ impl ConsecutiveIds {
             .map(|row_group| row_group.ids.clone())
             .collect()
     }
+
+    /// The ids of the rows at these places in the file.
+    fn at(&self, places: &Int64Array) -> Result<Int64Array> {
+        let mut left = &places.values()[..];
+        let mut ids = Vec::new();
+        while let Some(first) = left.first() {
+            let group = self.0.partition_point(|group| group.rows_end() <= *first);
+            let Some(group) = self.0.get(group) else {
+                return internal_err!("a segment has more rows than its footer says");
+            };
+            // A batch is of one row group, but for a few.
+            let of_group = group.rows_before..group.rows_end();
+            let own = match left.last() {
+                Some(last) if of_group.contains(last) && left.is_sorted() => left.len(),
+                _ => left
+                    .iter()
+                    .take_while(|place| of_group.contains(place))
+                    .count(),
+            };
+            let (own, rest) = left.split_at(own);
+            let offset = group.offset();
+            if offset == 0 && rest.is_empty() && ids.is_empty() {
+                return Ok(places.clone());
+            }
+            ids.extend(own.iter().map(|place| place + offset));
+            left = rest;
+        }
+        Ok(ids.into())
+    }
 }
 
 /// A Parquet scan with a projection of [`ROW_ID`], of files of which some have [`ConsecutiveIds`].
 ///
-/// It shows itself as the scan that reads the ids, which it is with a filter or a limit, and of the
-/// other files.
+/// It shows itself as the scan that reads the ids, which it is of the other files.
 #[derive(Clone)]
 pub(crate) struct CountedIds {
     /// With the projection, of which the ids are a part.
@@ -95,6 +150,8 @@ pub(crate) struct CountedIds {
     batch_size: Option<usize>,
     /// Set when the scan begins.
     counting: Arc<OnceLock<Option<Counting>>>,
+    /// The same of a scan that may leave out rows.
+    indexing: Arc<OnceLock<Option<Counting>>>,
 }
 
 impl CountedIds {
@@ -111,6 +168,18 @@ impl CountedIds {
             bare,
             batch_size: None,
             counting: Arc::default(),
+            indexing: Arc::default(),
+        })
+    }
+
+    /// The same scan after a change of what it reads.
+    fn reading(&self, reading: Arc<dyn FileSource>) -> Arc<dyn FileSource> {
+        Arc::new(Self {
+            reading,
+            bare: Arc::clone(&self.bare),
+            batch_size: self.batch_size,
+            counting: Arc::default(),
+            indexing: Arc::default(),
         })
     }
 
@@ -122,19 +191,29 @@ impl CountedIds {
         }
     }
 
-    /// How to count the ids; `None` if nothing is made of them.
-    fn counting(&self) -> Result<Option<&Counting>> {
-        if let Some(counting) = self.counting.get() {
+    /// How to count the ids; `None` if nothing is made of them, or they cannot be.
+    fn counting(&self, rows: Rows) -> Result<Option<&Counting>> {
+        let cell = match rows {
+            Rows::All => &self.counting,
+            Rows::Some => &self.indexing,
+        };
+        if let Some(counting) = cell.get() {
             return Ok(counting.as_ref());
         }
-        let projection = self.reading.projection();
-        let schema = self.bare.table_schema().table_schema();
-        let counting = match projection {
-            Some(projection) => Counting::of(&self.bare, projection, schema)?,
+        let counting = match self.reading.projection() {
+            Some(projection) => Counting::of(&self.bare, &self.reading, projection, rows)?,
             None => None,
         };
-        Ok(self.counting.get_or_init(|| counting).as_ref())
+        Ok(cell.get_or_init(|| counting).as_ref())
     }
+}
+
+/// Which rows of its files a scan returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rows {
+    All,
+    /// Filters prune, and which rows a limit lets the reader leave out is its own affair.
+    Some,
 }
 
 /// The other columns, and what becomes of them and the ids.
@@ -144,11 +223,14 @@ struct Counting {
 }
 
 impl Counting {
+    /// Of the scan `reading`, which is `bare` with `projection` and perhaps a filter.
     fn of(
         bare: &Arc<dyn FileSource>,
+        reading: &Arc<dyn FileSource>,
         projection: &ProjectionExprs,
-        schema: &SchemaRef,
+        rows: Rows,
     ) -> Result<Option<Self>> {
+        let schema = bare.table_schema().table_schema();
         let row_id = schema.index_of(ROW_ID)?;
         let mut columns = projection.column_indices();
         if !columns.contains(&row_id) {
@@ -156,7 +238,11 @@ impl Counting {
         }
         columns.retain(|column| *column != row_id);
         let others = ProjectionExprs::from_indices(&columns, schema);
-        let Some(others) = bare.try_pushdown_projection(&others)? else {
+        let others = match rows {
+            Rows::All => bare.try_pushdown_projection(&others)?,
+            Rows::Some => with_places(bare, reading.filter(), &others)?,
+        };
+        let Some(others) = others else {
             return Ok(None);
         };
         columns.push(row_id);
@@ -173,6 +259,31 @@ impl Counting {
             rows: Arc::new(rows),
         }))
     }
+}
+
+/// `bare` with a filter and these columns, and after them the place of each row in its file.
+fn with_places(
+    bare: &Arc<dyn FileSource>,
+    filter: Option<Arc<dyn PhysicalExpr>>,
+    columns: &ProjectionExprs,
+) -> Result<Option<Arc<dyn FileSource>>> {
+    let Some(bare) = bare.downcast_ref::<ParquetSource>() else {
+        return Ok(None);
+    };
+    let filtered = match filter {
+        Some(filter) => bare.with_predicate(filter),
+        None => bare.clone(),
+    };
+    let schema = bare.table_schema().table_schema();
+    let place = ScalarFunctionExpr::try_new(
+        file_row_index(),
+        vec![],
+        schema,
+        Arc::new(ConfigOptions::default()),
+    )?;
+    let place = ProjectionExpr::new(Arc::new(place), ROW_ID);
+    let columns = columns.iter().cloned().chain([place]);
+    filtered.try_pushdown_projection(&columns.collect())
 }
 
 impl FileSource for CountedIds {
@@ -197,11 +308,11 @@ impl FileSource for CountedIds {
             self.sized(source)
                 .create_morselizer(store, base_config, partition)
         };
-        // Filters prune, and which rows a limit lets the reader leave out is its own affair.
-        if self.reading.filter().is_some() || base_config.limit.is_some() {
-            return begin(&self.reading);
-        }
-        let Some(Counting { others, rows }) = self.counting()? else {
+        let returned = match self.reading.filter().is_some() || base_config.limit.is_some() {
+            true => Rows::Some,
+            false => Rows::All,
+        };
+        let Some(Counting { others, rows }) = self.counting(returned)? else {
             return begin(&self.reading);
         };
         let mut files = base_config.file_groups.iter().flat_map(FileGroup::iter);
@@ -209,6 +320,7 @@ impl FileSource for CountedIds {
         Ok(Box::new(CountingMorselizer {
             others: begin(others)?,
             rows: Arc::clone(rows),
+            returned,
             reading: match all_counted {
                 true => None,
                 false => Some(begin(&self.reading)?),
@@ -256,7 +368,9 @@ impl FileSource for CountedIds {
         filters: Vec<Arc<dyn PhysicalExpr>>,
         config: &ConfigOptions,
     ) -> Result<FilterPushdownPropagation<Arc<dyn FileSource>>> {
-        self.reading.try_pushdown_filters(filters, config)
+        let mut pushed = self.reading.try_pushdown_filters(filters, config)?;
+        pushed.updated_node = pushed.updated_node.map(|reading| self.reading(reading));
+        Ok(pushed)
     }
 
     fn try_pushdown_sort(
@@ -272,14 +386,7 @@ impl FileSource for CountedIds {
         projection: &ProjectionExprs,
     ) -> Result<Option<Arc<dyn FileSource>>> {
         let reading = self.reading.try_pushdown_projection(projection)?;
-        Ok(reading.map(|reading| {
-            Arc::new(Self {
-                reading,
-                bare: Arc::clone(&self.bare),
-                batch_size: self.batch_size,
-                counting: Arc::default(),
-            }) as Arc<dyn FileSource>
-        }))
+        Ok(reading.map(|reading| self.reading(reading)))
     }
 
     fn apply_expressions(
@@ -299,9 +406,8 @@ struct NumberedRows {
 }
 
 impl NumberedRows {
-    fn of(&self, others: &RecordBatch, ids: Int64Array) -> Result<RecordBatch> {
-        let mut columns = others.columns().to_vec();
-        columns.push(Arc::new(ids) as ArrayRef);
+    /// Of columns that end with the ids.
+    fn of(&self, columns: Vec<ArrayRef>) -> Result<RecordBatch> {
         let rows = RecordBatch::try_new(SchemaRef::clone(&self.schema), columns)?;
         self.projector.project_batch(&rows)
     }
@@ -312,6 +418,7 @@ impl NumberedRows {
 struct CountingMorselizer {
     others: Box<dyn Morselizer>,
     rows: Arc<NumberedRows>,
+    returned: Rows,
     /// Of the files whose ids cannot be counted, if there are any.
     reading: Option<Box<dyn Morselizer>>,
 }
@@ -319,11 +426,14 @@ struct CountingMorselizer {
 impl Morselizer for CountingMorselizer {
     fn plan_file(&self, file: PartitionedFile) -> Result<Box<dyn MorselPlanner>> {
         let ids = file.extension::<ConsecutiveIds>();
-        let ids = ids.map(|ids| ids.of_part(file.range.as_ref()));
+        let ids = ids.map(|ids| match self.returned {
+            Rows::All => Ids::Next(Arc::new(Mutex::new(ids.of_part(file.range.as_ref())))),
+            Rows::Some => Ids::At(ids.clone()),
+        });
         match (ids, &self.reading) {
             (Some(ids), _) => Ok(Box::new(CountingPlanner {
                 others: self.others.plan_file(file)?,
-                ids: Arc::new(Mutex::new(ids)),
+                ids,
                 rows: Arc::clone(&self.rows),
             })),
             (None, Some(reading)) => reading.plan_file(file),
@@ -332,8 +442,34 @@ impl Morselizer for CountingMorselizer {
     }
 }
 
-/// Ids of the rows of a file that have not come yet, in order.
-type Ids = Arc<Mutex<VecDeque<Range<i64>>>>;
+/// The ids of a file's rows.
+#[derive(Debug, Clone)]
+enum Ids {
+    /// Of the rows that have not come yet, in order.
+    Next(Arc<Mutex<VecDeque<Range<i64>>>>),
+    /// Of the rows at the places that the last column has.
+    At(ConsecutiveIds),
+}
+
+impl Ids {
+    /// The columns of a batch, and the ids of its rows after them.
+    fn beside(&self, batch: &RecordBatch) -> Result<Vec<ArrayRef>> {
+        let mut columns = batch.columns().to_vec();
+        let ids = match self {
+            Self::Next(left) => next_ids(&mut left.lock(), batch.num_rows())?,
+            Self::At(ids) => {
+                let places = columns.pop();
+                let places = places.as_ref().map(|places| places.as_primitive_opt());
+                let Some(Some(places)) = places else {
+                    return internal_err!("a segment's reader does not say which rows it returns");
+                };
+                ids.at(places)?
+            }
+        };
+        columns.push(Arc::new(ids));
+        Ok(columns)
+    }
+}
 
 /// Plans what reads the other columns of a file, and has the ids put beside.
 #[derive(Debug)]
@@ -347,7 +483,7 @@ impl CountingPlanner {
     fn around(others: Box<dyn MorselPlanner>, ids: &Ids, rows: &Arc<NumberedRows>) -> Self {
         Self {
             others,
-            ids: Arc::clone(ids),
+            ids: ids.clone(),
             rows: Arc::clone(rows),
         }
     }
@@ -360,7 +496,7 @@ impl MorselPlanner for CountingPlanner {
             return Ok(None);
         };
         let morsels = plan.take_morsels().into_iter().map(|others| {
-            let (ids, rows) = (Arc::clone(&ids), Arc::clone(&rows));
+            let (ids, rows) = (ids.clone(), Arc::clone(&rows));
             Box::new(CountedMorsel { others, ids, rows }) as Box<dyn Morsel>
         });
         let planners = plan.take_ready_planners().into_iter();
@@ -389,11 +525,9 @@ struct CountedMorsel {
 impl Morsel for CountedMorsel {
     fn into_stream(self: Box<Self>) -> BoxStream<'static, Result<RecordBatch>> {
         let Self { others, ids, rows } = *self;
-        let counted = others.into_stream().map(move |others| {
-            let others = others?;
-            let ids = next_ids(&mut ids.lock(), others.num_rows())?;
-            rows.of(&others, ids)
-        });
+        let counted = others
+            .into_stream()
+            .map(move |others| rows.of(ids.beside(&others?)?));
         counted.boxed()
     }
 }
@@ -418,7 +552,6 @@ fn next_ids(left: &mut VecDeque<Range<i64>>, rows: usize) -> Result<Int64Array> 
 
 #[cfg(test)]
 mod tests {
-    use datafusion::arrow::array::AsArray;
     use datafusion::arrow::datatypes::{DataType, Field, Int64Type, Schema};
     use datafusion::logical_expr::{Expr, col, lit};
     use datafusion::physical_plan::collect;
@@ -566,6 +699,92 @@ mod tests {
         let pairs = pairs(&batches, 0, 1);
         assert!(pairs.len() >= 7);
         assert!(pairs.iter().all(|(v, id)| *id == 10 * v + 3));
+    }
+
+    /// What a query of `t` with the column `id` returns, and how many bytes were read for it.
+    async fn queried(storage: &Storage, sql: &str) -> (Vec<(i64, i64)>, usize) {
+        let config = SessionConfig::new().with_target_partitions(2);
+        let context = SessionContext::new_with_config(config);
+        let url = storage.object_store_url();
+        context.register_object_store(url.as_ref(), storage.object_store());
+        let ids = IdColumn {
+            name: "id".to_owned(),
+            value: col(ROW_ID),
+            nullable: false,
+        };
+        let rows = NativeTable::with_row_ids(&table(storage), storage);
+        context
+            .register_table("t", rows.with_id_column(ids))
+            .unwrap();
+        let plan = context.sql(sql).await.unwrap();
+        let plan = plan.create_physical_plan().await.unwrap();
+        let batches = collect(Arc::clone(&plan), context.task_ctx()).await;
+        let mut scan = plan;
+        while let Some(below) = scan.children().first().map(|child| Arc::clone(child)) {
+            scan = below;
+        }
+        let bytes = scan.metrics().unwrap().sum_by_name("bytes_scanned");
+        (pairs(&batches.unwrap(), 0, 1), bytes.unwrap().as_usize())
+    }
+
+    #[tokio::test]
+    async fn ids_of_rows_that_a_filter_or_a_limit_leaves_are_counted_too() {
+        let storage = storage();
+        insert(&storage, 0..300_000).await;
+        insert(&storage, 300_000..400_000).await;
+        let queries = [
+            // Row groups, files, and pages are left out.
+            ("v >= 290000", 290_000..400_000),
+            ("v < 5000 OR v > 390000", 0..0),
+            ("v BETWEEN 200000 AND 200010", 200_000..200_011),
+            ("v % 1000 = 7", 0..0),
+            ("v < 0", 0..0),
+        ];
+        for (predicate, expected) in &queries {
+            let sql = format!("SELECT v, id FROM t WHERE {predicate}");
+            let (rows, counted) = queried(&storage, &sql).await;
+            assert!(rows.iter().all(|(v, id)| v == id), "{predicate}");
+            let sql = format!("SELECT v, v FROM t WHERE {predicate}");
+            let (same, bytes) = queried(&storage, &sql.replace("v, v", "v, v AS w")).await;
+            assert!(rows == same, "{predicate}");
+            assert_eq!(counted, bytes, "{predicate}: no id is read");
+            if !expected.is_empty() {
+                let expected: Vec<_> = expected.clone().map(|id| (id, id)).collect();
+                assert!(rows == expected, "{predicate}");
+            }
+        }
+        let sql = "SELECT v, id FROM t LIMIT 140000";
+        let (rows, _) = queried(&storage, sql).await;
+        assert_eq!(rows.len(), 140_000);
+        assert!(rows.iter().all(|(v, id)| v == id));
+
+        // Some ids of the first segment are missing.
+        replace_first(&storage, (0..100_000).filter(|id| id % 3 != 1).collect()).await;
+        for (predicate, _) in &queries {
+            let sql = format!("SELECT v, id FROM t WHERE {predicate}");
+            let (rows, _) = queried(&storage, &sql).await;
+            assert!(rows.iter().all(|(v, id)| v == id), "{predicate}");
+        }
+    }
+
+    #[test]
+    fn places_become_ids_by_the_row_group_that_they_are_in() {
+        let group = |rows_before, ids| RowGroupIds {
+            begins: 0,
+            rows_before,
+            ids,
+        };
+        let ids = |groups: Vec<RowGroupIds>, places: Vec<i64>| {
+            let ids = ConsecutiveIds(groups.into()).at(&places.into());
+            ids.map(|ids| ids.values().to_vec())
+        };
+        let two = || vec![group(0, 0..3), group(3, 10..14)];
+        assert_eq!(ids(two(), vec![]).unwrap(), [0; 0]);
+        assert_eq!(ids(two(), vec![0, 2]).unwrap(), [0, 2]);
+        assert_eq!(ids(two(), vec![1, 2, 3, 6]).unwrap(), [1, 2, 10, 13]);
+        assert_eq!(ids(two(), vec![4, 5, 0, 3, 1]).unwrap(), [11, 12, 0, 10, 1]);
+        let error = ids(two(), vec![2, 7]).unwrap_err().to_string();
+        assert!(error.contains("more rows"), "{error}");
     }
 
     #[test]
