@@ -35,12 +35,12 @@ pub(crate) fn without_hidden(details: &str) -> String {
     }
     let mut kept = String::with_capacity(details.len());
     let mut depth_start = 0;
-    // Split at commas and brackets outside parentheses, keeping the separators.
+    // Split at commas and brackets outside parentheses and structs, keeping the separators.
     let mut depth = 0;
     for (position, character) in details.char_indices() {
         match character {
-            '(' => depth += 1,
-            ')' => depth -= 1,
+            '(' | '{' => depth += 1,
+            ')' | '}' => depth -= 1,
             ',' | '[' | ']' if depth == 0 => {
                 push_visible(&mut kept, &details[depth_start..position]);
                 if character == ']' {
@@ -104,6 +104,10 @@ mod tests {
             (
                 "mode=Final, gby=[a@0 as a], aggr=[sum(b), __skewer_id_4]",
                 "mode=Final, gby=[a@0 as a], aggr=[sum(b)]",
+            ),
+            (
+                "expr=[a@0 as a, CASE WHEN x THEN y ELSE {p:0,q:1} END as __skewer_id_3]",
+                "expr=[a@0 as a]",
             ),
             (
                 "aggr=[lineage_capture(__skewer_id_1, x) AS __skewer_id_4], limit=3",
