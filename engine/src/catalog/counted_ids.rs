@@ -18,10 +18,10 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use datafusion::arrow::array::{ArrayRef, AsArray, Int64Array};
-use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, internal_err};
 use datafusion::datasource::listing::{FileRange, PartitionedFile};
 use datafusion::datasource::physical_plan::{
@@ -31,8 +31,9 @@ use datafusion::datasource::table_schema::TableSchema;
 use datafusion::functions::core::file_row_index;
 use datafusion::object_store::ObjectStore;
 use datafusion::parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
+use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::projection::{ProjectionExpr, ProjectionExprs, Projector};
-use datafusion::physical_expr::utils::reassign_expr_columns;
+use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{
     EquivalenceProperties, PhysicalExpr, PhysicalSortExpr, ScalarFunctionExpr,
 };
@@ -231,26 +232,50 @@ impl Counting {
     ) -> Result<Option<Self>> {
         let schema = bare.table_schema().table_schema();
         let row_id = schema.index_of(ROW_ID)?;
-        let mut columns = projection.column_indices();
-        if !columns.contains(&row_id) {
+        // What is not made of ids is read as it is, such as a part of a struct, or what only the reader
+        // knows.
+        let mut others = Vec::new();
+        let mut of_ids = Vec::new();
+        for (place, made) in projection.iter().enumerate() {
+            let columns = collect_columns(&made.expr);
+            if columns.iter().any(|column| column.index() > row_id) {
+                // One that the reader makes; `bare` does not know of it.
+                return Ok(None);
+            }
+            match columns.iter().any(|column| column.index() == row_id) {
+                true if columns.len() > 1 => return Ok(None),
+                true => of_ids.push(place),
+                false => others.push(made.clone()),
+            }
+        }
+        if of_ids.is_empty() {
             return Ok(None);
         }
-        columns.retain(|column| *column != row_id);
-        let others = ProjectionExprs::from_indices(&columns, schema);
-        let others = match rows {
-            Rows::All => bare.try_pushdown_projection(&others)?,
-            Rows::Some => with_places(bare, reading.filter(), &others)?,
+        let counted = ProjectionExprs::new(others.clone()).project_schema(schema)?;
+        let mut fields = counted.fields().to_vec();
+        fields.push(Arc::new(schema.field(row_id).clone()));
+        let counted = Arc::new(Schema::new(fields));
+        let mut other = 0..others.len();
+        let made = projection.iter().enumerate().map(|(place, made)| {
+            let expr = match of_ids.contains(&place) {
+                true => at_place(&made.expr, others.len())?,
+                false => {
+                    let place = other.next().unwrap_or_default();
+                    Arc::new(Column::new(&made.alias, place)) as _
+                }
+            };
+            Ok(ProjectionExpr::new(expr, &made.alias))
+        });
+        let made: ProjectionExprs = made.collect::<Result<Vec<_>>>()?.into();
+        let read = match rows {
+            Rows::All => bare.try_pushdown_projection(&others.into())?,
+            Rows::Some => with_places(bare, reading.filter(), others)?,
         };
-        let Some(others) = others else {
+        let Some(others) = read else {
             return Ok(None);
         };
-        columns.push(row_id);
-        let counted = Arc::new(schema.project(&columns)?);
-        let projection = projection
-            .clone()
-            .try_map_exprs(|expr| reassign_expr_columns(expr, &counted))?;
         let rows = NumberedRows {
-            projector: projection.make_projector(&counted)?,
+            projector: made.make_projector(&counted)?,
             schema: counted,
         };
         Ok(Some(Self {
@@ -260,11 +285,22 @@ impl Counting {
     }
 }
 
+/// An expression of row ids where these are at `place`.
+fn at_place(expr: &Arc<dyn PhysicalExpr>, place: usize) -> Result<Arc<dyn PhysicalExpr>> {
+    let expr = Arc::clone(expr).transform(|part| {
+        Ok(match part.is::<Column>() {
+            true => Transformed::yes(Arc::new(Column::new(ROW_ID, place)) as _),
+            false => Transformed::no(part),
+        })
+    })?;
+    Ok(expr.data)
+}
+
 /// `bare` with a filter and these columns, and after them the place of each row in its file.
 fn with_places(
     bare: &Arc<dyn FileSource>,
     filter: Option<Arc<dyn PhysicalExpr>>,
-    columns: &ProjectionExprs,
+    mut columns: Vec<ProjectionExpr>,
 ) -> Result<Option<Arc<dyn FileSource>>> {
     let Some(bare) = bare.downcast_ref::<ParquetSource>() else {
         return Ok(None);
@@ -280,9 +316,8 @@ fn with_places(
         schema,
         Arc::new(ConfigOptions::default()),
     )?;
-    let place = ProjectionExpr::new(Arc::new(place), ROW_ID);
-    let columns = columns.iter().cloned().chain([place]);
-    filtered.try_pushdown_projection(&columns.collect())
+    columns.push(ProjectionExpr::new(Arc::new(place), ROW_ID));
+    filtered.try_pushdown_projection(&columns.into())
 }
 
 impl FileSource for CountedIds {
@@ -551,7 +586,7 @@ fn next_ids(left: &mut VecDeque<Range<i64>>, rows: usize) -> Result<Int64Array> 
 
 #[cfg(test)]
 mod tests {
-    use datafusion::arrow::datatypes::{DataType, Field, Int64Type, Schema};
+    use datafusion::arrow::datatypes::{DataType, Field, Int64Type};
     use datafusion::logical_expr::{Expr, col, lit};
     use datafusion::physical_plan::collect;
     use datafusion::prelude::{SessionConfig, SessionContext};
@@ -752,6 +787,13 @@ mod tests {
                 assert!(rows == expected, "{predicate}");
             }
         }
+        // What only the reader knows.
+        let sql = "SELECT file_row_index() AS place, id FROM t WHERE v >= 390000";
+        let (rows, _) = queried(&storage, sql).await;
+        let expected: Vec<_> = (90_000..100_000).map(|row| (row, row + 300_000)).collect();
+        assert!(rows == expected);
+        let sql = "SELECT v, id, v + 1 AS next FROM t WHERE v >= 399999";
+        assert_eq!(queried(&storage, sql).await.0, [(399_999, 399_999)]);
         let sql = "SELECT v, id FROM t LIMIT 140000";
         let (rows, _) = queried(&storage, sql).await;
         assert_eq!(rows.len(), 140_000);

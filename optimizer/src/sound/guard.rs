@@ -9,6 +9,7 @@ use datafusion::common::{Result, internal_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::filter_pushdown::{
     ChildFilterDescription, FilterDescription, FilterPushdownPhase,
 };
@@ -28,6 +29,40 @@ pub fn optimize_guarded(
             None => Transformed::no(plan),
         })
     })?;
+    optimize(rule, guarded, config)
+}
+
+/// Runs `rule` while nothing is known of the inputs of those operators for which `hides` says so.
+pub fn optimize_without_inputs(
+    rule: &dyn PhysicalOptimizerRule,
+    plan: Arc<dyn ExecutionPlan>,
+    config: &ConfigOptions,
+    hides: impl Fn(&Arc<dyn ExecutionPlan>) -> Result<bool>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let guarded = plan.transform_up(|plan| {
+        if !hides(&plan)? {
+            return Ok(Transformed::no(plan));
+        }
+        let inputs = plan.children().into_iter().map(|input| {
+            Arc::new(Guard {
+                input: Arc::clone(input),
+                names: HashSet::new(),
+            }) as _
+        });
+        let inputs = inputs.collect();
+        Ok(Transformed::yes(replace_children_if_necessary(
+            plan, inputs,
+        )?))
+    })?;
+    optimize(rule, guarded, config)
+}
+
+/// Runs `rule` and takes the guards away.
+fn optimize(
+    rule: &dyn PhysicalOptimizerRule,
+    guarded: Transformed<Arc<dyn ExecutionPlan>>,
+    config: &ConfigOptions,
+) -> Result<Arc<dyn ExecutionPlan>> {
     let optimized = rule.optimize(guarded.data, config)?;
     if !guarded.transformed {
         return Ok(optimized);
@@ -44,7 +79,7 @@ pub fn optimize_guarded(
 }
 
 /// On top of an operator while a rule runs: lets filters through that refer to none of `names`, and
-/// neither projections nor sorts.
+/// neither projections nor sorts. Nothing is known of its rows.
 #[derive(Debug)]
 struct Guard {
     input: Arc<dyn ExecutionPlan>,

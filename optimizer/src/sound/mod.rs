@@ -9,6 +9,7 @@
 //! * [`marks`]: of subqueries in values
 //! * [`pull_up`]: of what correlated subqueries are made of
 //! * [`sort_keys`]: of what rows were sorted by
+//! * [`shortcuts`]: of aggregates without a look at all rows
 //! * [`guard`]: how an operator is kept from a rule
 
 mod dependencies;
@@ -19,6 +20,7 @@ mod offsets;
 mod properties;
 mod pull_up;
 mod pushdown;
+mod shortcuts;
 mod sort_keys;
 mod subqueries;
 
@@ -30,11 +32,13 @@ use datafusion::optimizer::optimize_projections::OptimizeProjections;
 use datafusion::optimizer::replace_distinct_aggregate::ReplaceDistinctWithAggregate;
 use datafusion::optimizer::{Optimizer, OptimizerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::aggregate_statistics::AggregateStatistics;
 use datafusion::physical_optimizer::ensure_requirements::EnsureRequirements;
 use datafusion::physical_optimizer::filter_pushdown::FilterPushdown;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_optimizer::projection_pushdown::ProjectionPushdown;
 use datafusion::physical_optimizer::sanity_checker::SanityCheckPlan;
+use datafusion::physical_optimizer::topk_aggregation::TopKAggregation;
 
 use dependencies::{Decide, Guarded, keep_distinct, keep_groups, keep_joins, keep_sort_keys};
 use join_filters::{SoundJoinFilters, SoundProjections};
@@ -43,6 +47,7 @@ pub use properties::with_unordered_exchanges;
 use properties::{SoundGroups, SoundPlan, SoundRequirements};
 pub use pull_up::{is_by_equality, is_correlated};
 use pushdown::SoundPushdown;
+use shortcuts::{SoundStatistics, SoundTopK};
 use sort_keys::SoundSortKeys;
 use subqueries::SoundSubqueries;
 pub use subqueries::{above_join, subquery_of};
@@ -72,11 +77,14 @@ pub fn logical_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
 }
 
 /// DataFusion's rules for physical plans, kept from concluding too much of the rows of GROUPING SETS,
-/// ROLLUP and CUBE, of joins and of OFFSET, and from filtering by another column of the same name.
+/// ROLLUP and CUBE, of joins, of OFFSET and of aggregates that statistics or a limit seem to know, and
+/// from filtering by another column of the same name.
 pub fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let sorts = || SoundRequirements(SoundSorts(EnsureRequirements::new()));
     let check = SoundPlan(SanityCheckPlan::new());
     let projections = SoundProjections(ProjectionPushdown::new());
+    let statistics = SoundStatistics(AggregateStatistics::new());
+    let top_k = SoundTopK(TopKAggregation::new());
     let pushdowns = [FilterPushdown::new, FilterPushdown::new_post_optimization];
     let mut rules = PhysicalOptimizer::new().rules;
     for rule in &mut rules {
@@ -84,6 +92,10 @@ pub fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
             *rule = Arc::new(sorts());
         } else if rule.name() == check.0.name() {
             *rule = Arc::new(SoundPlan(SanityCheckPlan::new()));
+        } else if rule.name() == statistics.name() {
+            *rule = Arc::new(SoundStatistics(AggregateStatistics::new()));
+        } else if rule.name() == top_k.name() {
+            *rule = Arc::new(SoundTopK(TopKAggregation::new()));
         } else if rule.name() == projections.name() {
             *rule = Arc::new(SoundProjections(ProjectionPushdown::new()));
         } else if let Some(pushdown) = pushdowns.iter().find(|own| own().name() == rule.name()) {

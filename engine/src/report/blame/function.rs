@@ -13,6 +13,7 @@ use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use skewer_profiling::LineageMode;
 use skewer_profiling::documentation::blame_schema;
+use skewer_sql::Statement;
 
 use super::super::answer::Inquiry;
 use super::super::details::table_name;
@@ -131,10 +132,15 @@ async fn read(session: &Session, query_id: i64) -> std::result::Result<RecordBat
         )));
     }
     if let Some(gone) = gone(&mut inquiry, &header).await? {
+        let again = match skewer_sql::parse(&header.sql) {
+            Ok(Statement::Query(_)) => {
+                format!("; EXPLAIN PROFILE QUERY {query_id} runs the query again")
+            }
+            _ => String::new(),
+        };
         return Err(Error::Invalid(format!(
             "{} of {}, which took {} of the time of the table's records in query {query_id}, {} no \
-             longer there: deleted or updated since, or truncated; EXPLAIN PROFILE QUERY {query_id} \
-             runs the query again",
+             longer there: deleted, or truncated{again}",
             counted(gone.records, "row"),
             table_name(&gone.table),
             percent(gone.time_share),

@@ -259,9 +259,11 @@ struct Gone {
     time_share: f64,
 }
 
-/// Those of the first table that has such records.
+/// Those of the first table that has such records, which took much of all that was measured.
 async fn gone(inquiry: &mut Inquiry<'_>, header: &Header) -> Result<Option<Gone>, Error> {
-    for table in measured_tables(inquiry, header).await? {
+    let tables = measured_tables(inquiry, header).await?;
+    let all_ns: i64 = tables.iter().map(|table| table.total_ns).sum();
+    for table in tables {
         if header.is_replaced(&table.name) {
             continue;
         }
@@ -276,7 +278,9 @@ async fn gone(inquiry: &mut Inquiry<'_>, header: &Header) -> Result<Option<Gone>
             continue;
         };
         let (records, ns) = (row.sum("records"), row.sum("total_ns"));
-        if (records > 0 && records == table.records) || table.stand_out(records, ns) {
+        let is_much = ns as f64 >= LEAST_SHARE * all_ns as f64;
+        let are_all = records > 0 && records == table.records;
+        if is_much && (are_all || table.stand_out(records, ns)) {
             return Ok(Some(Gone {
                 time_share: table.share(ns),
                 table: table.name,
