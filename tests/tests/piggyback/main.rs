@@ -201,6 +201,18 @@ async fn agree(database: &Database) {
     }
     assert_eq!(written[0].len(), 12, "{written:?}");
     assert_eq!(written[0], written[1]);
+    // Of half of the records.
+    for session in [&both.log, &both.piggyback] {
+        session.sql("SET profile.sample_rate = 0.5").await.unwrap();
+    }
+    let mut sampled = 0;
+    for sql in GIVEN {
+        sampled += both.run("sampled", sql).await.0.len();
+    }
+    assert!(sampled > 40, "only {sampled} sampled inputs were compared");
+    for session in [&both.log, &both.piggyback] {
+        session.sql("RESET profile.sample_rate").await.unwrap();
+    }
     // Which rows meet in a partition would be another on every run.
     for session in [&both.log, &both.piggyback] {
         let one = "SET datafusion.execution.target_partitions = 1";
