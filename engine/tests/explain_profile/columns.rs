@@ -98,6 +98,46 @@ async fn records_that_cost_alike_are_not_blamed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn rows_that_are_gone_and_took_little_are_not_blamed() {
+    let session = documents().await;
+    let run = async |sql: &str| session.sql(sql).await.unwrap().collect().await.unwrap();
+    run("CREATE TABLE pdfs AS SELECT value AS id, 'pdf' AS kind FROM generate_series(1, 60)").await;
+    // Each of the pdfs takes 5 ms, and kinds next to nothing.
+    let query = "SELECT count(*) FROM pdfs JOIN kinds ON pdfs.kind = kinds.kind \
+                 WHERE parse(repeat(' ', id % 3), pdfs.kind) >= 0 AND upper(kinds.kind) <> 'DOC'";
+    lines(&session, &format!("EXPLAIN PROFILE {query}")).await;
+    let id = number(&session, "SELECT last_query_id()").await;
+    let measured = format!(
+        "SELECT count(DISTINCT row_id) FROM sys.record_latency WHERE query_id = {id} \
+         AND kind = 'computation' AND table_name = 'main."
+    );
+    assert_eq!(number(&session, &format!("{measured}pdfs'")).await, 60);
+    assert_eq!(number(&session, &format!("{measured}kinds'")).await, 3);
+    run("DELETE FROM kinds").await;
+    let blamed = format!("SELECT count(*) FROM sys.blame({id})");
+    assert_eq!(number(&session, &blamed).await, 0);
+    run("DELETE FROM pdfs").await;
+    let error = session.sql(&blamed).await.err().unwrap().to_string();
+    let said = "60 rows of pdfs, which took 100 % of the time";
+    assert!(error.contains(said), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_statement_that_wrote_is_not_advised_to_run_again() {
+    let session = documents().await;
+    let run = async |sql: &str| session.sql(sql).await.unwrap().collect().await.unwrap();
+    let write = "CREATE TABLE parsed AS SELECT parse(line, 'txt') AS p FROM documents";
+    lines(&session, &format!("EXPLAIN PROFILE {write}")).await;
+    let id = number(&session, "SELECT last_query_id()").await;
+    let blame = format!("SELECT count(*) FROM sys.blame({id})");
+    assert!(number(&session, &blame).await > 0);
+    run("DELETE FROM documents WHERE id = 1700").await;
+    let error = session.sql(&blame).await.err().unwrap().to_string();
+    assert!(error.contains("is no longer there: deleted"), "{error}");
+    assert!(!error.contains("EXPLAIN PROFILE"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_report_says_what_has_become_of_the_tables_since() {
     let session = documents().await;
     let query = "SELECT count(*), max(parse(line, 'txt')) FROM documents";

@@ -19,7 +19,7 @@ use super::super::answer::Inquiry;
 use super::super::details::table_name;
 use super::super::header::Header;
 use super::super::units::{counted, percent};
-use super::{Blamed, NAMED, find, gone};
+use super::{Blamed, NAMED, find, gone, measured_tables};
 use crate::error::Error;
 use crate::session::{Session, WeakSession};
 
@@ -120,7 +120,8 @@ async fn read(session: &Session, query_id: i64) -> std::result::Result<RecordBat
             "query {query_id} was imported from '{directory}': the tables that it read are not here"
         )));
     }
-    let found = find(&mut inquiry, &header, 0, NAMED).await?;
+    let tables = measured_tables(&mut inquiry, &header).await?;
+    let found = find(&mut inquiry, &header, &tables, 0, NAMED).await?;
     if !found.is_empty() {
         return rows(&header, &found);
     }
@@ -131,7 +132,7 @@ async fn read(session: &Session, query_id: i64) -> std::result::Result<RecordBat
             table_name(table)
         )));
     }
-    if let Some(gone) = gone(&mut inquiry, &header).await? {
+    if let Some(gone) = gone(&mut inquiry, &header, &tables).await? {
         let again = match skewer_sql::parse(&header.sql) {
             Ok(Statement::Query(_)) => {
                 format!("; EXPLAIN PROFILE QUERY {query_id} runs the query again")
@@ -142,7 +143,7 @@ async fn read(session: &Session, query_id: i64) -> std::result::Result<RecordBat
             "{} of {}, which took {} of the time of the table's records in query {query_id}, {} no \
              longer there: deleted, or truncated{again}",
             counted(gone.records, "row"),
-            table_name(&gone.table),
+            table_name(gone.table),
             percent(gone.time_share),
             if gone.records == 1 { "is" } else { "are" }
         )));

@@ -142,7 +142,8 @@ impl Predicates {
         header: &Header,
     ) -> Result<Self, Error> {
         let least = (header.busy_ns as f64 * TABLE_SHARE) as i64;
-        let mut found = find(inquiry, header, least, SHOWN).await?;
+        let tables = measured_tables(inquiry, header).await?;
+        let mut found = find(inquiry, header, &tables, least, SHOWN).await?;
         let saves = |blamed: &Blamed| {
             let saved = header.query_ns() - blamed.without_ns.unwrap_or(header.query_ns());
             saved >= SHOWN_NS && saved as f64 >= SHOWN_SHARE * header.query_ns() as f64
@@ -169,19 +170,17 @@ impl Predicates {
 }
 
 /// The predicates of a query that separate its expensive records, at most so many, best first:
-/// over tables of whose records at least `least_ns` were measured, and that are still the same.
-pub(super) async fn find(
+/// over those of its [`measured_tables`] of whose records at least `least_ns` were measured, and
+/// that are still the same.
+async fn find(
     inquiry: &mut Inquiry<'_>,
     header: &Header,
+    tables: &[Measured],
     least_ns: i64,
     at_most: usize,
 ) -> Result<Vec<Blamed>, Error> {
-    if !header.has_log() || header.imported_from.is_some() {
-        return Ok(Vec::new());
-    }
-    let tables = measured_tables(inquiry, header).await?;
     let mut found = Vec::new();
-    for table in &tables {
+    for table in tables {
         if table.total_ns >= least_ns && table.records > 1 && !header.is_replaced(&table.name) {
             found.extend(of_table(inquiry, header, table).await?);
         }
@@ -189,6 +188,9 @@ pub(super) async fn find(
     found.sort_by_key(Blamed::rank);
     let mut kept = without_repetitions(found);
     kept.truncate(at_most);
+    if kept.is_empty() {
+        return Ok(kept);
+    }
     let several = tables.len() > 1 || scanned_tables(inquiry, header).await? > 1;
     for blamed in &mut kept {
         blamed.without_ns = without(inquiry, header, blamed).await?;
@@ -232,11 +234,15 @@ impl Measured {
     }
 }
 
-/// The tables of whose records time was measured, those of much time first.
+/// The tables of whose records time was measured, those of much time first; none of a query that
+/// has no log of records, or whose tables are elsewhere.
 async fn measured_tables(
     inquiry: &mut Inquiry<'_>,
     header: &Header,
 ) -> Result<Vec<Measured>, Error> {
+    if !header.has_log() || header.imported_from.is_some() {
+        return Ok(Vec::new());
+    }
     let sql =
         include_str!("../sql/blamed_tables.sql").replace("$query_id", &header.query_id.to_string());
     let answer = inquiry.ask(SECTION, sql).await?;
@@ -251,17 +257,21 @@ async fn measured_tables(
 }
 
 /// Records that stand out, and whose rows are no longer in their table.
-struct Gone {
+struct Gone<'a> {
     /// As in the log.
-    table: String,
+    table: &'a str,
     records: i64,
     /// Of the time of the table's records.
     time_share: f64,
 }
 
-/// Those of the first table that has such records, which took much of all that was measured.
-async fn gone(inquiry: &mut Inquiry<'_>, header: &Header) -> Result<Option<Gone>, Error> {
-    let tables = measured_tables(inquiry, header).await?;
+/// Those of the first of the [`measured_tables`] that has such records, which took much of all that
+/// was measured.
+async fn gone<'a>(
+    inquiry: &mut Inquiry<'_>,
+    header: &Header,
+    tables: &'a [Measured],
+) -> Result<Option<Gone<'a>>, Error> {
     let all_ns: i64 = tables.iter().map(|table| table.total_ns).sum();
     for table in tables {
         if header.is_replaced(&table.name) {
@@ -282,9 +292,9 @@ async fn gone(inquiry: &mut Inquiry<'_>, header: &Header) -> Result<Option<Gone>
         let are_all = records > 0 && records == table.records;
         if is_much && (are_all || table.stand_out(records, ns)) {
             return Ok(Some(Gone {
-                time_share: table.share(ns),
-                table: table.name,
+                table: &table.name,
                 records,
+                time_share: table.share(ns),
             }));
         }
     }
