@@ -12,7 +12,7 @@ use skewer_profiling::consecutive_numbers;
 use skewer_storage::row_ids;
 
 /// The ids of the rows of a file all of whose row groups have consecutive ones: an extension of a
-/// [`PartitionedFile`].
+/// [`PartitionedFile`](datafusion::datasource::listing::PartitionedFile).
 #[derive(Debug, Clone)]
 pub(crate) struct ConsecutiveIds(Arc<[RowGroupIds]>);
 
