@@ -16,8 +16,8 @@ const REDUCTION: usize = 4;
 /// From this share of traced groups on, nearly all are: the rate falls.
 const NEARLY_ALL: f64 = 0.95;
 
-/// A group of no traced record.
-const NONE: u64 = u64::MAX;
+/// The number of a group of no traced record.
+pub(crate) const NONE: u64 = u64::MAX;
 
 /// Which groups of an accumulator have a traced record.
 ///
@@ -98,13 +98,13 @@ impl TracedGroups {
         }
     }
 
-    /// Takes the first `groups` out: the numbers by which they were chosen, NULL where no record is
+    /// Takes the first `groups` out: the numbers by which they were chosen, [`NONE`] where no record is
     /// traced now.
-    pub(crate) fn take(&mut self, groups: usize, sampling: &Sampling) -> Int64Array {
+    pub(crate) fn take(&mut self, groups: usize, sampling: &Sampling) -> Vec<u64> {
         let choice = sampling.choice();
         let share = groups as f64 / self.least.len().max(1) as f64;
         let taken = self.least.drain(..groups);
-        let taken = taken.map(|least| is_traced(choice, least).then_some(least as i64));
+        let taken = taken.map(|least| number_if_traced(choice, least));
         let taken = taken.collect();
         // Nobody knows whose rows they were.
         self.rows -= (self.rows as f64 * share) as usize;
@@ -113,10 +113,9 @@ impl TracedGroups {
     }
 
     /// The same of the only group, which stays.
-    pub(crate) fn only(&self, sampling: &Sampling) -> Option<i64> {
-        let choice = sampling.choice();
-        let least = *self.least.first()?;
-        is_traced(choice, least).then_some(least as i64)
+    pub(crate) fn only(&self, sampling: &Sampling) -> u64 {
+        let least = self.least.first().copied().unwrap_or(NONE);
+        number_if_traced(sampling.choice(), least)
     }
 
     pub(crate) fn memory_bytes(&self) -> usize {
@@ -132,6 +131,14 @@ impl TracedGroups {
 
 fn is_traced(choice: Choice, least: u64) -> bool {
     least != NONE && choice.admits(least)
+}
+
+fn number_if_traced(choice: Choice, least: u64) -> u64 {
+    if is_traced(choice, least) {
+        least
+    } else {
+        NONE
+    }
 }
 
 #[cfg(test)]
@@ -158,8 +165,8 @@ mod tests {
         let taken = traced.take(groups, &sampling);
         // What was counted on the way is what there is.
         assert!(traced.least.is_empty() && traced.traced == 0);
-        let share = 1.0 - taken.null_count() as f64 / groups as f64;
-        (sampling.rate(), share)
+        let traced = taken.iter().filter(|number| **number != NONE);
+        (sampling.rate(), traced.count() as f64 / groups as f64)
     }
 
     #[test]
@@ -201,7 +208,7 @@ mod tests {
         sampling.fall_from(sampling.choice());
         let taken = traced.take(1_000, &sampling);
         for id in 0..1_000 {
-            assert_eq!(taken.is_valid(id), Choice::of_rate(0.125).traces(id as i64));
+            assert_eq!(taken[id] != NONE, Choice::of_rate(0.125).traces(id as i64));
         }
     }
 }

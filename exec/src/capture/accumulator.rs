@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::mem::size_of_val;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -12,11 +13,11 @@ use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
 use skewer_profiling::sampling::number_of;
 use skewer_profiling::{Ids, Latencies, LineageChunk, Operator};
 
-use super::Capture;
 use super::values::{Edges, Groups, Latency, int64};
+use super::{Capture, state};
 use crate::position::{self, Position};
 use crate::source::RecordSource;
-use crate::traced_groups::TracedGroups;
+use crate::traced_groups::{NONE, TracedGroups};
 
 /// So few edges are one chunk, whose ids take 8 bytes if they are of several accumulators: a chunk by
 /// itself takes more than a hundred.
@@ -82,7 +83,7 @@ impl GroupedCapture {
             alone.mark_traced(Groups::Listed(&edges.outputs), source, &ids);
             alone.log(Groups::Listed(&edges.outputs), source, &ids, &latency);
         }
-        alone.emit(EmitTo::All).0
+        alone.emit_ids(EmitTo::All)
     }
 
     /// There are `groups` groups now.
@@ -204,7 +205,7 @@ impl GroupedCapture {
 
     /// The ids of the groups that are emitted, and by which numbers they were chosen, if not all are
     /// traced.
-    fn emit(&mut self, emit_to: EmitTo) -> (ArrayRef, Option<ArrayRef>) {
+    fn emit(&mut self, emit_to: EmitTo) -> (Range<i64>, Option<Vec<u64>>) {
         let mut identity = self.identity();
         let emitted = match emit_to {
             EmitTo::All => self.groups,
@@ -212,21 +213,26 @@ impl GroupedCapture {
         };
         let ids = identity.first_id..identity.first_id + emitted as i64;
         self.groups -= emitted;
-        identity.first_id += emitted as i64;
+        identity.first_id = ids.end;
         self.identity = Some(identity);
         let sampling = self.capture.recorder.sampling();
         let traced = self.traced.as_mut();
-        let numbers = traced.map(|traced| traced.take(emitted, sampling));
-        let traced = numbers
-            .as_ref()
-            .and_then(|numbers| numbers.nulls().cloned());
-        let ids = Arc::new(Int64Array::new(ids.collect(), traced));
-        (ids, numbers.map(|numbers| Arc::new(numbers) as ArrayRef))
+        (ids, traced.map(|traced| traced.take(emitted, sampling)))
+    }
+
+    /// The ids of the groups that are emitted, NULL of those that are not traced.
+    fn emit_ids(&mut self, emit_to: EmitTo) -> ArrayRef {
+        let (ids, chosen_by) = self.emit(emit_to);
+        let traced = chosen_by.and_then(|chosen_by| state::traced(&chosen_by));
+        Arc::new(Int64Array::new(ids.collect(), traced))
     }
 
     fn emit_state(&mut self, emit_to: EmitTo) -> Vec<ArrayRef> {
-        let (ids, numbers) = self.emit(emit_to);
-        std::iter::once(ids).chain(numbers).collect()
+        let column = match self.emit(emit_to) {
+            (ids, None) => Arc::new(Int64Array::new(ids.collect(), None)),
+            (ids, Some(chosen_by)) => state::column(ids, &chosen_by),
+        };
+        vec![column]
     }
 
     fn update(
@@ -258,7 +264,10 @@ impl GroupedCapture {
     ) -> Result<()> {
         let started = Instant::now();
         let mut identity = self.identity();
-        let ids = int64(values, 0)?;
+        let (ids, chosen_by) = match (&self.traced, values.first()) {
+            (Some(_), Some(states)) => state::read(states)?,
+            _ => (int64(values, 0)?.clone(), Vec::new()),
+        };
         let first = ids.iter().flatten().next();
         if first.is_some_and(|id| self.capture.groups.operator_of(id) == identity.operator_id) {
             self.become_merge_of_spilled_groups(&mut identity);
@@ -266,11 +275,10 @@ impl GroupedCapture {
         self.set_groups(total_num_groups);
         let source = RecordSource::Aggregate(Arc::clone(&self.capture.groups));
         if let Some(traced) = &mut self.traced {
-            let numbers = int64(values, 1)?;
-            traced.add(groups, ids, |row| numbers.value(row) as u64);
+            traced.add(groups, &ids, |row| chosen_by[row]);
         }
         self.look_at_rate(ids.len());
-        self.log(groups, &source, ids, &Latency::None);
+        self.log(groups, &source, &ids, &Latency::None);
         self.capture.recorder.overhead(started.elapsed());
         Ok(())
     }
@@ -310,7 +318,7 @@ impl GroupsAccumulator for GroupedCapture {
     }
 
     fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
-        Ok(self.emit(emit_to).0)
+        Ok(self.emit_ids(emit_to))
     }
 
     fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
@@ -350,8 +358,8 @@ impl GroupsAccumulator for GroupedCapture {
 pub(super) struct UngroupedCapture(pub(super) GroupedCapture);
 
 impl UngroupedCapture {
-    /// By which number the group was chosen, if not all records are traced, and if it was.
-    fn number(&self) -> Option<Option<i64>> {
+    /// By which number the group was chosen, if not all records are traced; [`NONE`] if it was not.
+    fn chosen_by(&self) -> Option<u64> {
         let sampling = self.0.capture.recorder.sampling();
         let traced = self.0.traced.as_ref();
         traced.map(|traced| traced.only(sampling))
@@ -364,9 +372,8 @@ impl Accumulator for UngroupedCapture {
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        let number = self.number();
+        let is_traced = self.chosen_by() != Some(NONE);
         let id = self.0.identity().first_id;
-        let is_traced = number.is_none_or(|number| number.is_some());
         Ok(ScalarValue::Int64(is_traced.then_some(id)))
     }
 
@@ -375,8 +382,11 @@ impl Accumulator for UngroupedCapture {
     }
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        let number = self.number().map(ScalarValue::Int64);
-        Ok(std::iter::once(self.evaluate()?).chain(number).collect())
+        let id = self.0.identity().first_id;
+        Ok(vec![match self.chosen_by() {
+            None => ScalarValue::Int64(Some(id)),
+            Some(number) => state::scalar(id, number),
+        }])
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {

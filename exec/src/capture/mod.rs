@@ -8,6 +8,7 @@
 //! are never reused.
 
 mod accumulator;
+mod state;
 mod values;
 
 use std::hash::{Hash, Hasher};
@@ -159,15 +160,12 @@ impl AggregateUDFImpl for LineageCapture {
     }
 
     fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
-        let field = |what: &str| {
-            let name = format!("{}[{what}]", args.name);
-            Arc::new(Field::new(name, DataType::Int64, true))
+        let data_type = match self.capture.recorder.sampling().is_complete() {
+            true => DataType::Int64,
+            false => state::CHOSEN,
         };
-        let mut fields = vec![field("group id")];
-        if !self.capture.recorder.sampling().is_complete() {
-            fields.push(field("chosen by"));
-        }
-        Ok(fields)
+        let name = format!("{}[group id]", args.name);
+        Ok(vec![Arc::new(Field::new(name, data_type, true))])
     }
 
     fn groups_accumulator_supported(&self, _: AccumulatorArgs) -> bool {

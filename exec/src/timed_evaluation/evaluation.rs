@@ -27,7 +27,8 @@ use crate::row_function::with_row_times;
 /// that were expensive to make is wasted, while very small batches cost the operators above.
 const PIECE_NS: f64 = 1_000_000.0;
 
-/// … or until their values have so many bytes: a few long lists are as good as a batch of numbers.
+/// … or as long as their values have at most so many bytes: a few long lists are as good as a batch of
+/// numbers, and a long one is not copied for the sake of a short one before it.
 const PIECE_BYTES: usize = 64 << 10;
 
 /// One partition's evaluation.
@@ -200,27 +201,7 @@ impl Evaluation {
         let runs = self
             .pacer
             .time(batch.num_rows(), alone, replayable, &mut evaluator)?;
-        let mut chunks = evaluator.chunks.into_iter().peekable();
-        let mut pieces = Vec::new();
-        while let Some((first, mut ns)) = chunks.next() {
-            let start = first.rows.start;
-            let mut end = first.rows.end;
-            let mut bytes = first.bytes();
-            let mut parts = vec![first.values];
-            while ns < PIECE_NS
-                && bytes < PIECE_BYTES
-                && let Some((next, next_ns)) = chunks.next()
-            {
-                ns += next_ns;
-                bytes += next.bytes();
-                end = next.rows.end;
-                parts.push(next.values);
-            }
-            pieces.push(Piece {
-                rows: start..end,
-                values: concat_parts(parts, self.timed.expressions.len())?,
-            });
-        }
+        let pieces = joined(evaluator.chunks, self.timed.expressions.len())?;
         Ok((pieces, runs))
     }
 
@@ -281,6 +262,31 @@ impl Evaluation {
         }
         Ok(())
     }
+}
+
+/// Puts consecutive chunks, each with the nanoseconds that it took, together to pieces.
+fn joined(chunks: Vec<(Piece, f64)>, expressions: usize) -> Result<Vec<Piece>> {
+    let chunks = chunks.into_iter();
+    let chunks = chunks.map(|(chunk, ns)| (chunk.bytes(), ns, chunk));
+    let mut chunks = chunks.peekable();
+    let mut pieces = Vec::new();
+    while let Some((mut bytes, mut ns, Piece { mut rows, values })) = chunks.next() {
+        let mut parts = vec![values];
+        while ns < PIECE_NS
+            && let Some((more, next_ns, next)) =
+                chunks.next_if(|(more, ..)| bytes + more <= PIECE_BYTES)
+        {
+            ns += next_ns;
+            bytes += more;
+            rows.end = next.rows.end;
+            parts.push(next.values);
+        }
+        pieces.push(Piece {
+            rows,
+            values: concat_parts(parts, expressions)?,
+        });
+    }
+    Ok(pieces)
 }
 
 /// Joins the values of consecutive chunks, expression by expression.
@@ -362,10 +368,43 @@ impl EvaluateRows for BatchEvaluator<'_> {
 
 #[cfg(test)]
 mod tests {
-    use datafusion::arrow::array::StringArray;
+    use datafusion::arrow::array::{ListArray, StringArray};
     use datafusion::physical_expr::expressions::col;
 
     use super::*;
+
+    /// A chunk of one row, a list of so many numbers.
+    fn chunk(row: usize, numbers: usize) -> Piece {
+        let list = [Some(std::iter::repeat_n(Some(0), numbers))];
+        let list = ListArray::from_iter_primitive::<Int64Type, _, _>(list);
+        Piece {
+            rows: row..row + 1,
+            values: vec![Arc::new(list)],
+        }
+    }
+
+    #[test]
+    fn chunks_are_joined_as_long_as_they_are_short_and_were_quick() {
+        let half = PIECE_BYTES / size_of::<i64>() / 2;
+        let pieces = |lengths: &[usize], ns: f64| {
+            let lengths = lengths.iter().enumerate();
+            let chunks = lengths.map(|(row, numbers)| (chunk(row, *numbers), ns));
+            let pieces = joined(chunks.collect(), 1).unwrap().into_iter();
+            let of_pieces = pieces.map(|Piece { rows, values }| {
+                assert_eq!(rows.len(), values[0].len());
+                rows
+            });
+            of_pieces.collect::<Vec<_>>()
+        };
+        let quick = PIECE_NS / 100.0;
+        // A long list stays as it is, also after a short one, which is then a piece by itself.
+        assert_eq!(
+            pieces(&[1, 9, 3 * half, 1, half, half, 1], quick),
+            [0..2, 2..3, 3..5, 5..7]
+        );
+        assert_eq!(pieces(&[1, 1, 1], PIECE_NS / 2.0), [0..2, 2..3]);
+        assert!(pieces(&[], quick).is_empty());
+    }
 
     #[test]
     fn the_pacer_learns_how_long_the_values_are_that_the_expressions_read() {
