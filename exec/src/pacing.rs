@@ -158,6 +158,8 @@ struct RunningMedian {
     /// A ring.
     recent: Vec<f64>,
     next: usize,
+    /// The same in order.
+    sorted: Vec<f64>,
     median: f64,
 }
 
@@ -166,12 +168,20 @@ impl RunningMedian {
         if self.recent.len() < WINDOW {
             self.recent.push(value);
         } else {
-            self.recent[self.next] = value;
+            let oldest = std::mem::replace(&mut self.recent[self.next], value);
             self.next = (self.next + 1) % WINDOW;
+            let place = self.place(oldest);
+            self.sorted.remove(place);
         }
-        let mut sorted: Vec<f64> = self.recent.clone();
-        let middle = sorted.len() / 2;
-        self.median = *sorted.select_nth_unstable_by(middle, f64::total_cmp).1;
+        let place = self.place(value);
+        self.sorted.insert(place, value);
+        self.median = self.sorted[self.sorted.len() / 2];
+    }
+
+    /// Before how many of them there is none so great.
+    fn place(&self, value: f64) -> usize {
+        let less = |known: &f64| known.total_cmp(&value).is_lt();
+        self.sorted.partition_point(less)
     }
 }
 
@@ -606,6 +616,19 @@ mod tests {
         rows_of_record: usize,
         /// Of the rows' long values; none if it is empty.
         lengths: Vec<usize>,
+    }
+
+    #[test]
+    fn the_median_is_that_of_the_latest() {
+        let mut median = RunningMedian::default();
+        // Some are equal.
+        let values: Vec<f64> = (0..200_u32).map(|n| f64::from(n * n % 53)).collect();
+        for (count, value) in (1..).zip(&values) {
+            median.observe(*value);
+            let mut latest = values[count.max(WINDOW) - WINDOW..count].to_vec();
+            latest.sort_by(f64::total_cmp);
+            assert_eq!(median.median, latest[latest.len() / 2]);
+        }
     }
 
     #[derive(Clone, Copy, PartialEq)]

@@ -2,22 +2,40 @@
 //! by itself: slept, read a file, took a lock. If the system took the processor away, for another
 //! thread or another program, the record at hand has nothing to do with it.
 //!
-//! One reading of the thread's processor time per evaluation (about 0.2 µs) tells whether time
-//! passed elsewhere; only then the counts of context switches are read, which tell why.
+//! One reading of the thread's processor time per evaluation (0.2 µs, on some virtual machines one)
+//! tells whether time passed elsewhere; only then the counts of context switches are read, which tell
+//! why. Evaluations that soon follow others on the same thread begin with the last reading of those.
 
-use std::time::Duration;
+use std::cell::Cell;
+use std::time::{Duration, Instant};
 
 use skewer_profiling::ticks::Stopwatch;
 
 /// What is lost elsewhere is looked into from here on; below, it blames nobody.
 const WORTH_ASKING: Duration = Duration::from_micros(50);
 
+/// A reading that a thread took so short a time ago need not be taken again: what was lost since is
+/// known all the same, but for when.
+const RECENT: Duration = WORTH_ASKING;
+
 /// A clock for evaluations on the thread that made it.
 #[derive(Debug)]
 pub struct OwnTime {
-    processor: Option<Duration>,
-    switches: Option<Switches>,
+    latest: Option<Reading>,
     doubtful: Duration,
+}
+
+/// What a thread knows of itself at a moment.
+#[derive(Debug, Clone, Copy)]
+struct Reading {
+    at: Instant,
+    processor: Duration,
+    /// As they were then, or some time before.
+    switches: Switches,
+}
+
+thread_local! {
+    static LATEST: Cell<Option<Reading>> = const { Cell::new(None) };
 }
 
 /// Context switches of a thread since it began.
@@ -32,46 +50,85 @@ pub(crate) struct Switches {
 impl OwnTime {
     /// For the thread that calls.
     pub fn of_this_thread() -> Self {
+        let recent = LATEST.get().filter(|latest| latest.at.elapsed() < RECENT);
         Self {
-            processor: thread::processor_time(),
-            switches: thread::switches(),
+            latest: recent.or_else(|| thread::switches().and_then(Reading::of_this_thread)),
             doubtful: Duration::ZERO,
         }
     }
 
     /// How long what has run since `started` took, without the time that the processor was taken
-    /// away from this thread. Evaluations follow each other without a break.
+    /// away from this thread. It has been made, or asked last, little before `started`.
     pub fn since(&mut self, started: Stopwatch) -> Duration {
         let elapsed = started.elapsed();
         self.doubtful = Duration::ZERO;
         if started.is_simulated() {
             return elapsed;
         }
-        let before = std::mem::replace(&mut self.processor, thread::processor_time());
-        let (Some(before), Some(after)) = (before, self.processor) else {
+        let before = self.latest.take();
+        self.latest = before.and_then(|before| Reading::of_this_thread(before.switches));
+        let (Some(before), Some(after)) = (before, &mut self.latest) else {
             self.doubtful = elapsed;
             return elapsed;
         };
-        let worked = after.saturating_sub(before).min(elapsed);
-        let elsewhere = elapsed - worked;
-        if elsewhere < WORTH_ASKING {
-            self.doubtful = elsewhere;
+        let lost = Lost::between(&before, after, elapsed);
+        if lost.at_most < WORTH_ASKING {
+            self.doubtful = lost.at_most;
             return elapsed;
         }
-        let before = std::mem::replace(&mut self.switches, thread::switches());
-        match (before, self.switches) {
-            (Some(before), Some(after)) if only_preempted(before, after) => worked,
-            (Some(before), Some(after)) if after.involuntary == before.involuntary => elapsed,
-            _ => {
-                self.doubtful = elsewhere;
-                elapsed
-            }
+        let Some(switches) = thread::switches() else {
+            self.doubtful = lost.at_most;
+            return elapsed;
+        };
+        after.switches = switches;
+        LATEST.set(self.latest);
+        if only_preempted(before.switches, switches) {
+            self.doubtful = lost.at_most - lost.at_least;
+            return elapsed - lost.at_least;
         }
+        if switches.involuntary != before.switches.involuntary {
+            self.doubtful = lost.at_most;
+        }
+        elapsed
     }
 
     /// How much of what [`OwnTime::since`] said last the thread may have waited for a processor.
     pub fn doubtful(&self) -> Duration {
         self.doubtful
+    }
+}
+
+impl Reading {
+    /// Of now, but for `switches`; the thread remembers it.
+    fn of_this_thread(switches: Switches) -> Option<Self> {
+        let reading = thread::processor_time().map(|processor| Self {
+            at: Instant::now(),
+            processor,
+            switches,
+        });
+        LATEST.set(reading);
+        reading
+    }
+}
+
+/// How much of an evaluation a thread was not on a processor.
+#[derive(Debug, PartialEq)]
+struct Lost {
+    at_least: Duration,
+    at_most: Duration,
+}
+
+impl Lost {
+    /// In the last `elapsed` before the reading `after`: what is lost before those, since the reading
+    /// `before`, is none of it.
+    fn between(before: &Reading, after: &Reading, elapsed: Duration) -> Self {
+        let passed = after.at.saturating_duration_since(before.at);
+        let worked = after.processor.saturating_sub(before.processor);
+        let lost = passed.saturating_sub(worked);
+        Self {
+            at_least: lost.saturating_sub(passed.saturating_sub(elapsed)),
+            at_most: lost.min(elapsed),
+        }
     }
 }
 
@@ -149,6 +206,53 @@ mod tests {
         assert!(!only_preempted(at(3, 5), at(4, 5)));
         assert!(!only_preempted(at(3, 5), at(4, 6)));
         assert!(!only_preempted(at(3, 5), at(3, 5)));
+    }
+
+    #[test]
+    fn what_was_lost_before_an_evaluation_is_none_of_its_time() {
+        let ms = Duration::from_millis;
+        let start = Instant::now();
+        let reading = |at, processor| Reading {
+            at: start + ms(at),
+            processor: ms(processor),
+            switches: Switches {
+                voluntary: 0,
+                involuntary: 0,
+            },
+        };
+        let lost = |passed: u64, worked: u64, elapsed: u64| {
+            let Lost { at_least, at_most } = Lost::between(
+                &reading(3, 1),
+                &reading(3 + passed, 1 + worked),
+                ms(elapsed),
+            );
+            (at_least.as_millis(), at_most.as_millis())
+        };
+        // It began with the reading.
+        assert_eq!(lost(10, 10, 10), (0, 0));
+        assert_eq!(lost(10, 4, 10), (6, 6));
+        // It began two after it.
+        assert_eq!(lost(10, 4, 8), (4, 6));
+        assert_eq!(lost(10, 9, 8), (0, 1));
+        assert_eq!(lost(10, 1, 2), (1, 2));
+        // Clocks differ by a little.
+        assert_eq!(lost(10, 11, 10), (0, 0));
+    }
+
+    #[test]
+    fn a_recent_reading_is_taken_for_the_first() {
+        let first = OwnTime::of_this_thread().latest;
+        let second = OwnTime::of_this_thread().latest;
+        let (Some(first), Some(second)) = (first, second) else {
+            return;
+        };
+        assert!(second.at == first.at || second.at - first.at >= RECENT);
+        std::thread::sleep(RECENT);
+        let third = OwnTime::of_this_thread().latest;
+        assert!(third.is_some_and(|third| third.at - first.at >= RECENT));
+        let other = std::thread::spawn(|| OwnTime::of_this_thread().latest);
+        let other = other.join().unwrap();
+        assert!(other.is_some_and(|other| other.at > first.at));
     }
 
     #[test]
