@@ -207,8 +207,9 @@ mod tests {
         traced.add(Groups::Each, &ids, number);
         sampling.fall_from(sampling.choice());
         let taken = traced.take(1_000, &sampling);
-        for id in 0..1_000 {
-            assert_eq!(taken[id] != NONE, Choice::of_rate(0.125).traces(id as i64));
+        assert_eq!(taken.len(), 1_000);
+        for (id, number) in (0..).zip(taken) {
+            assert_eq!(number != NONE, Choice::of_rate(0.125).traces(id));
         }
     }
 }

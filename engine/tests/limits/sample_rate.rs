@@ -52,16 +52,16 @@ async fn admitted_and_arrived(session: &Session, rate: f64) -> (f64, f64) {
     let found = numbers(
         session,
         &format!(
-            "WITH edges AS (
+            "WITH RECURSIVE edges AS (
                SELECT output_id, input_id, table_name FROM sys.lineage
                WHERE query_id = last_query_id()
              ),
              groups AS (
                SELECT record_id AS id FROM sys.output_records WHERE query_id = last_query_id()
                UNION
-               SELECT below.input_id FROM sys.output_records AS result
-               JOIN edges AS below ON below.output_id = result.record_id
-               WHERE result.query_id = last_query_id() AND below.table_name IS NULL
+               SELECT below.input_id FROM groups
+               JOIN edges AS below ON below.output_id = groups.id
+               WHERE below.table_name IS NULL
              )
              SELECT (SELECT count(*) FROM t WHERE is_sampled(_row_id, {rate:e})),
                     (SELECT count(DISTINCT input_id) FROM edges JOIN groups ON output_id = id
@@ -112,4 +112,31 @@ async fn the_rate_stays_where_groups_are_few_or_small() {
     let session = sampled(Database::builder(), 4_000, 1.0).await;
     run(&session, "SELECT g, count(*) FROM t GROUP BY g").await;
     assert_eq!(traced(&session, 4_000).await, (1.0, 1.0));
+}
+
+#[tokio::test]
+async fn what_is_chosen_arrives_where_there_is_one_group_or_groups_are_written_to_disk() {
+    // The second rate chooses no row of so few.
+    for (rate, chosen) in [(0.01, true), (1e-12, false)] {
+        let session = sampled(Database::builder(), 100, rate).await;
+        run(&session, "SELECT count(*), sum(v) FROM t").await;
+        let (admitted, arrived) = admitted_and_arrived(&session, rate).await;
+        assert_eq!((admitted, admitted > 0.0), (arrived, chosen), "{rate}");
+        assert_eq!(traced(&session, 1).await.1 > 0.0, chosen, "{rate}");
+    }
+
+    let little = || Database::builder().memory_limit(12 << 20);
+    let session = sampled(little(), ROWS, 0.01).await;
+    run(&session, "SET datafusion.execution.batch_size = 1024").await;
+    run(
+        &session,
+        "SELECT g, count(*), min(v), max(v) FROM t GROUP BY g",
+    )
+    .await;
+    let spilled = "SELECT sum(spilled_bytes) FROM sys.operator_stats
+                   WHERE query_id = last_query_id()";
+    assert!(numbers(&session, spilled).await[0] > 0.0);
+    let (admitted, arrived) = admitted_and_arrived(&session, 0.01).await;
+    assert!(admitted > 1000.0);
+    assert_eq!(admitted, arrived);
 }
