@@ -18,6 +18,10 @@ const WORTH_ASKING: Duration = Duration::from_micros(50);
 /// known all the same, but for when.
 const RECENT: Duration = WORTH_ASKING;
 
+/// Context switches that were counted longer ago than this are counted again: one for which the thread
+/// waited by itself in between would hide why it is off the processor later.
+const COUNTED_RECENTLY: Duration = Duration::from_millis(1);
+
 /// A clock for evaluations on the thread that made it.
 #[derive(Debug)]
 pub struct OwnTime {
@@ -30,8 +34,14 @@ pub struct OwnTime {
 struct Reading {
     at: Instant,
     processor: Duration,
-    /// As they were then, or some time before.
+    switches: Counted,
+}
+
+/// Context switches, and when they were counted.
+#[derive(Debug, Clone, Copy)]
+struct Counted {
     switches: Switches,
+    at: Instant,
 }
 
 thread_local! {
@@ -50,9 +60,12 @@ pub(crate) struct Switches {
 impl OwnTime {
     /// For the thread that calls.
     pub fn of_this_thread() -> Self {
-        let recent = LATEST.get().filter(|latest| latest.at.elapsed() < RECENT);
+        let recent = LATEST.get().filter(|latest| {
+            let now = Instant::now();
+            now - latest.at < RECENT && now - latest.switches.at < COUNTED_RECENTLY
+        });
         Self {
-            latest: recent.or_else(|| thread::switches().and_then(Reading::of_this_thread)),
+            latest: recent.or_else(|| Counted::of_this_thread().and_then(Reading::of_this_thread)),
             doubtful: Duration::ZERO,
         }
     }
@@ -76,17 +89,18 @@ impl OwnTime {
             self.doubtful = lost.at_most;
             return elapsed;
         }
-        let Some(switches) = thread::switches() else {
+        let Some(counted) = Counted::of_this_thread() else {
             self.doubtful = lost.at_most;
             return elapsed;
         };
-        after.switches = switches;
+        after.switches = counted;
         LATEST.set(self.latest);
-        if only_preempted(before.switches, switches) {
+        let (before, after) = (before.switches.switches, counted.switches);
+        if only_preempted(before, after) {
             self.doubtful = lost.at_most - lost.at_least;
             return elapsed - lost.at_least;
         }
-        if switches.involuntary != before.switches.involuntary {
+        if after.involuntary != before.involuntary {
             self.doubtful = lost.at_most;
         }
         elapsed
@@ -100,7 +114,7 @@ impl OwnTime {
 
 impl Reading {
     /// Of now, but for `switches`; the thread remembers it.
-    fn of_this_thread(switches: Switches) -> Option<Self> {
+    fn of_this_thread(switches: Counted) -> Option<Self> {
         let reading = thread::processor_time().map(|processor| Self {
             at: Instant::now(),
             processor,
@@ -108,6 +122,14 @@ impl Reading {
         });
         LATEST.set(reading);
         reading
+    }
+}
+
+impl Counted {
+    fn of_this_thread() -> Option<Self> {
+        let switches = thread::switches()?;
+        let at = Instant::now();
+        Some(Self { switches, at })
     }
 }
 
@@ -215,9 +237,12 @@ mod tests {
         let reading = |at, processor| Reading {
             at: start + ms(at),
             processor: ms(processor),
-            switches: Switches {
-                voluntary: 0,
-                involuntary: 0,
+            switches: Counted {
+                switches: Switches {
+                    voluntary: 0,
+                    involuntary: 0,
+                },
+                at: start,
             },
         };
         let lost = |passed: u64, worked: u64, elapsed: u64| {
@@ -250,9 +275,12 @@ mod tests {
         std::thread::sleep(RECENT);
         let third = OwnTime::of_this_thread().latest;
         assert!(third.is_some_and(|third| third.at - first.at >= RECENT));
-        let other = std::thread::spawn(|| OwnTime::of_this_thread().latest);
-        let other = other.join().unwrap();
-        assert!(other.is_some_and(|other| other.at > first.at));
+        // Of its own.
+        let other = std::thread::spawn(|| LATEST.get().is_none());
+        assert!(other.join().unwrap());
+        std::thread::sleep(COUNTED_RECENTLY);
+        let fourth = OwnTime::of_this_thread().latest;
+        assert!(fourth.is_some_and(|fourth| fourth.switches.at > first.switches.at));
     }
 
     #[test]

@@ -7,15 +7,15 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{ArrayRef, AsArray, Decimal128Array, Int64Array};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, Decimal128Array, Int64Array};
 use datafusion::arrow::buffer::NullBuffer;
 use datafusion::arrow::datatypes::{DataType, Decimal128Type};
 use datafusion::common::{Result, ScalarValue, internal_err};
 
 use crate::traced_groups::NONE;
 
-/// The widest type that operators move as a number. These are none: the id is the upper half, the
-/// number the lower one.
+/// A type of 16 bytes that operators move as a number. These are none: the id is the upper half, what
+/// the group was chosen by the lower one.
 const WIDTH: (u8, i8) = (38, 0);
 
 /// The type of the column where not all records are traced.
@@ -23,6 +23,7 @@ pub(super) const CHOSEN: DataType = DataType::Decimal128(WIDTH.0, WIDTH.1);
 
 /// Groups and the least numbers that they were chosen by, [`NONE`] if they are not traced.
 pub(super) fn column(ids: Range<i64>, chosen_by: &[u64]) -> ArrayRef {
+    debug_assert_eq!((ids.end - ids.start) as usize, chosen_by.len());
     let both = ids.zip(chosen_by).map(|(id, number)| joined(id, *number));
     Arc::new(Decimal128Array::from_iter_values(both).with_data_type(CHOSEN))
 }
@@ -37,6 +38,9 @@ pub(super) fn read(column: &ArrayRef) -> Result<(Int64Array, Vec<u64>)> {
     let Some(column) = column.as_primitive_opt::<Decimal128Type>() else {
         return internal_err!("lineage_capture: a state is {}", column.data_type());
     };
+    if column.null_count() > 0 {
+        return internal_err!("lineage_capture: a state is NULL");
+    }
     let both = column.values().iter();
     let (ids, chosen_by): (Vec<i64>, Vec<u64>) =
         both.map(|both| ((both >> 64) as i64, *both as u64)).unzip();
@@ -75,5 +79,7 @@ mod tests {
         assert_eq!(traced(&[1, 2]), None);
         let other: ArrayRef = Arc::new(Int64Array::from(vec![1]));
         assert!(read(&other).is_err());
+        let null: ArrayRef = Arc::new(Decimal128Array::from(vec![None]));
+        assert!(read(&null).is_err());
     }
 }

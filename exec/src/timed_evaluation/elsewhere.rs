@@ -42,8 +42,8 @@ impl Elsewhere {
         let runtime = Handle::try_current().ok();
         let evaluate = move || {
             let _within = runtime.as_ref().map(Handle::enter);
-            let mut time = OwnTime::of_this_thread();
             for rows in asked {
+                let mut time = OwnTime::of_this_thread();
                 let started = Stopwatch::start();
                 let values = values_of(&expressions, &rows);
                 let ns = time.since(started).as_nanos() as f64;

@@ -27,8 +27,8 @@ use crate::row_function::with_row_times;
 /// that were expensive to make is wasted, while very small batches cost the operators above.
 const PIECE_NS: f64 = 1_000_000.0;
 
-/// … or as long as their values have at most so many bytes: a few long lists are as good as a batch of
-/// numbers, and a long one is not copied for the sake of a short one before it.
+/// … or their values have so many bytes: a few long lists are as good as a batch of numbers. A chunk of
+/// so many is handed on as it is, also after a short one, for whose sake it would be copied.
 const PIECE_BYTES: usize = 64 << 10;
 
 /// One partition's evaluation.
@@ -273,8 +273,8 @@ fn joined(chunks: Vec<(Piece, f64)>, expressions: usize) -> Result<Vec<Piece>> {
     while let Some((mut bytes, mut ns, Piece { mut rows, values })) = chunks.next() {
         let mut parts = vec![values];
         while ns < PIECE_NS
-            && let Some((more, next_ns, next)) =
-                chunks.next_if(|(more, ..)| bytes + more <= PIECE_BYTES)
+            && bytes < PIECE_BYTES
+            && let Some((more, next_ns, next)) = chunks.next_if(|(more, ..)| *more < PIECE_BYTES)
         {
             ns += next_ns;
             bytes += more;
@@ -397,10 +397,10 @@ mod tests {
             of_pieces.collect::<Vec<_>>()
         };
         let quick = PIECE_NS / 100.0;
-        // A long list stays as it is, also after a short one, which is then a piece by itself.
+        // A long list stays as it is, also after short ones.
         assert_eq!(
             pieces(&[1, 9, 3 * half, 1, half, half, 1], quick),
-            [0..2, 2..3, 3..5, 5..7]
+            [0..2, 2..3, 3..6, 6..7]
         );
         assert_eq!(pieces(&[1, 1, 1], PIECE_NS / 2.0), [0..2, 2..3]);
         assert!(pieces(&[], quick).is_empty());
