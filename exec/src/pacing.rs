@@ -599,6 +599,19 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn the_median_is_that_of_the_latest() {
+        let mut median = RunningMedian::default();
+        // Some are equal.
+        let values: Vec<f64> = (0..200_u32).map(|n| f64::from(n * n % 53)).collect();
+        for (count, value) in (1..).zip(&values) {
+            median.observe(*value);
+            let mut latest = values[count.max(WINDOW) - WINDOW..count].to_vec();
+            latest.sort_by(f64::total_cmp);
+            assert_eq!(median.median, latest[latest.len() / 2]);
+        }
+    }
+
     /// Rows with known costs, and a machine that stalls in given evaluations.
     struct Machine {
         costs: Vec<f64>,
@@ -616,19 +629,6 @@ mod tests {
         rows_of_record: usize,
         /// Of the rows' long values; none if it is empty.
         lengths: Vec<usize>,
-    }
-
-    #[test]
-    fn the_median_is_that_of_the_latest() {
-        let mut median = RunningMedian::default();
-        // Some are equal.
-        let values: Vec<f64> = (0..200_u32).map(|n| f64::from(n * n % 53)).collect();
-        for (count, value) in (1..).zip(&values) {
-            median.observe(*value);
-            let mut latest = values[count.max(WINDOW) - WINDOW..count].to_vec();
-            latest.sort_by(f64::total_cmp);
-            assert_eq!(median.median, latest[latest.len() / 2]);
-        }
     }
 
     #[derive(Clone, Copy, PartialEq)]

@@ -60,10 +60,8 @@ pub(crate) struct Switches {
 impl OwnTime {
     /// For the thread that calls.
     pub fn of_this_thread() -> Self {
-        let recent = LATEST.get().filter(|latest| {
-            let now = Instant::now();
-            now - latest.at < RECENT && now - latest.switches.at < COUNTED_RECENTLY
-        });
+        let recent = LATEST.get();
+        let recent = recent.filter(|latest| latest.is_recent(Instant::now()));
         Self {
             latest: recent.or_else(|| Counted::of_this_thread().and_then(Reading::of_this_thread)),
             doubtful: Duration::ZERO,
@@ -122,6 +120,12 @@ impl Reading {
         });
         LATEST.set(reading);
         reading
+    }
+
+    /// Whether it will do for an evaluation that begins now.
+    fn is_recent(&self, now: Instant) -> bool {
+        let since = |then| now.saturating_duration_since(then);
+        since(self.at) < RECENT && since(self.switches.at) < COUNTED_RECENTLY
     }
 }
 
@@ -265,22 +269,41 @@ mod tests {
     }
 
     #[test]
-    fn a_recent_reading_is_taken_for_the_first() {
-        let first = OwnTime::of_this_thread().latest;
-        let second = OwnTime::of_this_thread().latest;
-        let (Some(first), Some(second)) = (first, second) else {
-            return;
+    fn a_reading_is_recent_while_its_time_and_its_switches_are() {
+        let counted_at = Instant::now();
+        let after = |counted: Duration, read: Duration| {
+            let at = counted_at + counted;
+            let switches = Counted {
+                switches: Switches {
+                    voluntary: 0,
+                    involuntary: 0,
+                },
+                at: counted_at,
+            };
+            let processor = Duration::ZERO;
+            let reading = Reading {
+                at,
+                processor,
+                switches,
+            };
+            reading.is_recent(at + read)
         };
-        assert!(second.at == first.at || second.at - first.at >= RECENT);
-        std::thread::sleep(RECENT);
-        let third = OwnTime::of_this_thread().latest;
-        assert!(third.is_some_and(|third| third.at - first.at >= RECENT));
-        // Of its own.
-        let other = std::thread::spawn(|| LATEST.get().is_none());
-        assert!(other.join().unwrap());
-        std::thread::sleep(COUNTED_RECENTLY);
-        let fourth = OwnTime::of_this_thread().latest;
-        assert!(fourth.is_some_and(|fourth| fourth.switches.at > first.switches.at));
+        let moment = Duration::from_micros(1);
+        assert!(after(moment, moment));
+        assert!(!after(moment, RECENT));
+        assert!(!after(COUNTED_RECENTLY, moment));
+    }
+
+    #[test]
+    fn a_thread_remembers_its_own_reading() {
+        let of_now = OwnTime::of_this_thread().latest;
+        let known = LATEST.get();
+        assert_eq!(
+            known.map(|known| known.at),
+            of_now.map(|reading| reading.at)
+        );
+        let of_other = std::thread::spawn(|| LATEST.get().is_none());
+        assert!(of_other.join().unwrap());
     }
 
     #[test]
