@@ -20,8 +20,8 @@ use prost::Message;
 use serde::{Deserialize, Serialize};
 use skewer_exec::{
     AnyValue, CarriedLatency, Exchange, FrameCapture, LineageCapture, MeasuredRecords,
-    NumberedExec, Observed, OnlyValue, OutputRecordsExec, ProfiledExec, RowNumbers, SampledRowId,
-    SingleValue, SoundPropertiesExec, TimedEvaluationExec, TimedExpressions,
+    NumberedExec, Observed, OnlyValue, OutputRecordsExec, PackedRecord, ProfiledExec, RowNumbers,
+    SampledRowId, SingleValue, SoundPropertiesExec, TimedEvaluationExec, TimedExpressions,
 };
 
 use crate::records::{
@@ -125,6 +125,9 @@ const ROW_NUMBERS: &[u8] = b"numbers";
 /// Stands for [`OnlyValue`].
 const ONLY_VALUE: &[u8] = b"only";
 
+/// Stands for [`PackedRecord`].
+const PACKED_RECORD: &[u8] = b"packed";
+
 /// What stands for `function`, if it is one of ours.
 fn encoded_function(function: &ScalarUDF) -> Option<&'static [u8]> {
     let function = function.inner();
@@ -134,6 +137,8 @@ fn encoded_function(function: &ScalarUDF) -> Option<&'static [u8]> {
         Some(ROW_NUMBERS)
     } else if function.is::<OnlyValue>() {
         Some(ONLY_VALUE)
+    } else if function.is::<PackedRecord>() {
+        Some(PACKED_RECORD)
     } else {
         None
     }
@@ -394,6 +399,7 @@ impl PhysicalExtensionCodec for SkewerCodec {
             SAMPLED_ROW_ID => ScalarUDF::from(SampledRowId::new(Arc::clone(recorder()?))),
             ROW_NUMBERS => ScalarUDF::from(RowNumbers::new(recorder()?.worker_id())),
             ONLY_VALUE => ScalarUDF::from(OnlyValue::default()),
+            PACKED_RECORD => ScalarUDF::from(PackedRecord::default()),
             _ => return not_impl_err!("function {name} is not ours"),
         };
         Ok(Arc::new(function))

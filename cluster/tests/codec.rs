@@ -31,8 +31,9 @@ use skewer_cluster::{TaskPlace, WorkerQuery};
 use skewer_exec::{
     AggregateSource, CapturedFrames, CapturedInput, CarriedInput, CarriedLatency, Exchange,
     FrameCapture, Hidden, KeySample, LineageCapture, MeasuredRecords, NumberedExec, Observed,
-    OutputRecordsExec, ProfiledExec, RecordSource, ResultRecords, ResultTask, RowNumbers,
-    SampledRowId, ScanSource, SoundPropertiesExec, TimedEvaluationExec, TimedExpressions,
+    OutputRecordsExec, PackedRecord, ProfiledExec, RecordSource, ResultRecords, ResultTask,
+    RowNumbers, SampledRowId, ScanSource, SoundPropertiesExec, TimedEvaluationExec,
+    TimedExpressions,
 };
 use skewer_profiling::{Level, Recorder, RecorderLimits};
 
@@ -379,6 +380,13 @@ fn rows_are_numbered_as_those_of_the_worker_where_it_runs() {
     let call = function_there(ScalarUDF::from(RowNumbers::new(1)), &[], &on_worker());
     let numbers = inner(&call).downcast_ref::<RowNumbers>().expect("ours");
     assert_eq!(*numbers, RowNumbers::new(5));
+}
+
+#[test]
+fn records_are_packed_where_it_runs() {
+    let function = ScalarUDF::from(PackedRecord::default());
+    let call = function_there(function, &["id"], &on_worker());
+    assert!(inner(&call).is::<PackedRecord>());
 }
 
 #[test]

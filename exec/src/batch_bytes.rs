@@ -80,9 +80,14 @@ fn array_bytes(array: &dyn Array, which: Views) -> usize {
                     .map(|column| array_bytes(column.as_ref(), which))
                     .sum()
             }
+            DataType::Dictionary(_, _) => {
+                let dictionary = array.as_any_dictionary();
+                array_bytes(dictionary.keys(), which)
+                    + array_bytes(dictionary.values().as_ref(), which)
+            }
             other => match other.primitive_width() {
                 Some(width) => rows * width,
-                // Dictionaries, maps, unions: rare enough to take the slow way.
+                // Maps, unions: rare enough to take the slow way.
                 None => {
                     let slice = array.to_data().get_slice_memory_size();
                     slice.unwrap_or_else(|_| array.get_array_memory_size())

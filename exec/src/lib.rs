@@ -5,6 +5,7 @@
 //! * [`identity`]: tables whose rows have ids
 //! * [`source`]: where the records that an operator sees come from
 //! * [`position`]: which operator is being executed on this thread
+//! * [`packed`]: a record's id and latency in one column, for rows that are repeated
 //! * [`profiled`]: counting and timing the calls of any operator
 //! * `operator_memory`: what operators tell of their memory
 //! * [`numbered`]: the same in plans that are sent to workers
@@ -41,6 +42,7 @@ pub mod only_value;
 mod operator_memory;
 pub mod output_records;
 pub mod pacing;
+pub mod packed;
 pub mod position;
 pub mod preemption;
 pub mod profiled;
@@ -64,6 +66,7 @@ pub use key_sample::KeySample;
 pub use numbered::NumberedExec;
 pub use only_value::OnlyValue;
 pub use output_records::{Hidden, OutputRecordsExec, ResultRecords, ResultTask};
+pub use packed::PackedRecord;
 pub use profiled::{Exchange, Observed, ProfiledExec, is_exchange};
 pub use recursion::{
     CarriedState, FirstSeen, MergedState, Origin, RestartExec, RowCapture, RowState, StateRecord,

@@ -10,7 +10,7 @@ use datafusion::arrow::array::{Array, Int64Array};
 use multiversion::multiversion;
 use serde::{Deserialize, Serialize};
 
-use crate::runs::{all_equal, long_runs};
+use crate::runs::{all_equal, long_runs, merge_equal};
 
 /// An immutable column of record ids; an id may be absent ("none") if encoded as nullable.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -106,6 +106,25 @@ impl Ids {
             value: Some(value),
             len,
         })
+    }
+
+    /// Runs of (length, the same id).
+    pub fn runs(mut runs: Vec<(u32, i64)>) -> Ids {
+        merge_equal(&mut runs);
+        let len = runs.iter().map(|(length, _)| *length as usize).sum();
+        match runs.as_slice() {
+            [] => Ids::range(0, 0),
+            [(_, id)] => Ids::constant(*id, len),
+            runs if runs.len() * LONG_RUN > len => {
+                let each = runs.iter();
+                let each = each.flat_map(|(length, id)| std::iter::repeat_n(*id, *length as usize));
+                Ids::encode(&each.collect::<Vec<_>>())
+            }
+            _ => Ids(Encoding::Runs {
+                runs: runs.into(),
+                len,
+            }),
+        }
     }
 
     /// Encodes ids, none of them absent.

@@ -7,7 +7,7 @@ use datafusion::arrow::array::Int64Array;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::Ids;
-use crate::runs::{all_equal, long_runs};
+use crate::runs::{all_equal, long_runs, merge_equal};
 
 /// Picoseconds in a nanosecond.
 const PS_PER_NS: i64 = 1000;
@@ -57,7 +57,8 @@ impl Latencies {
     }
 
     /// Runs of (number of records, picoseconds that each of them took).
-    pub fn runs(runs: Vec<(u32, u64)>) -> Latencies {
+    pub fn runs(mut runs: Vec<(u32, u64)>) -> Latencies {
+        merge_equal(&mut runs);
         let len = runs.iter().map(|(records, _)| *records as usize).sum();
         match runs.as_slice() {
             [] => Latencies::constant(0, 0),

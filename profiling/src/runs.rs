@@ -1,6 +1,6 @@
 //! Runs of equal numbers, found without looking at each by itself.
 
-use std::ops::Range;
+use std::ops::{BitOr, BitXor, Range};
 
 use multiversion::multiversion;
 
@@ -12,15 +12,19 @@ const FIRST_RUNS: usize = 8;
 
 /// How many of the numbers, from the first one on, are the same.
 #[multiversion(targets("x86_64+avx2"))]
-pub fn equal_to_first(numbers: &[i64]) -> usize {
+pub fn equal_to_first<T>(numbers: &[T]) -> usize
+where
+    T: Copy + Default + PartialEq + BitOr<Output = T> + BitXor<Output = T>,
+{
     let Some(first) = numbers.first() else {
         return 0;
     };
+    let none = T::default();
     let blocks = numbers.chunks_exact(BLOCK).take_while(|block| {
         let differences = block
             .iter()
-            .fold(0, |differences, number| differences | (number ^ first));
-        differences == 0
+            .fold(none, |differences, number| differences | (*number ^ *first));
+        differences == none
     });
     let equal = BLOCK * blocks.count();
     let rest = numbers[equal..].iter();
@@ -36,6 +40,17 @@ pub fn consecutive_numbers(range: Range<i64>, numbers: &mut Vec<i64>) {
 /// Whether all numbers are the first one.
 pub(crate) fn all_equal(numbers: &[i64]) -> bool {
     numbers.first() == numbers.last() && equal_to_first(numbers) == numbers.len()
+}
+
+/// Puts runs of (length, number) together that follow each other and have the same number.
+pub(crate) fn merge_equal<T: PartialEq>(runs: &mut Vec<(u32, T)>) {
+    runs.dedup_by(|next, run| match run.0.checked_add(next.0) {
+        Some(length) if run.1 == next.1 => {
+            run.0 = length;
+            true
+        }
+        _ => false,
+    });
 }
 
 /// The runs of the numbers, as (length, number), if they have `mean` numbers in the mean at least.
@@ -70,7 +85,8 @@ mod tests {
             assert!(!all_equal(&numbers));
             assert_eq!(equal_to_first(&numbers), length);
         }
-        assert_eq!(equal_to_first(&[]), 0);
+        assert_eq!(equal_to_first::<i64>(&[]), 0);
+        assert_eq!(equal_to_first(&[3_u32, 3, 4, 3]), 2);
     }
 
     #[test]

@@ -13,8 +13,9 @@ use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
 use skewer_profiling::sampling::number_of;
 use skewer_profiling::{Ids, Latencies, LineageChunk, Operator};
 
-use super::values::{Edges, Groups, Latency, int64};
+use super::values::{Edges, Groups, Latency, argument, int64};
 use super::{Capture, state};
+use crate::packed::{Packed, RecordRun, Records};
 use crate::position::{self, Position};
 use crate::source::RecordSource;
 use crate::traced_groups::{NONE, TracedGroups};
@@ -22,6 +23,9 @@ use crate::traced_groups::{NONE, TracedGroups};
 /// So few edges are one chunk, whose ids take 8 bytes if they are of several accumulators: a chunk by
 /// itself takes more than a hundred.
 const FEW_EDGES: usize = 1024;
+
+/// Rows of a record in the mean from which on they are logged as runs.
+const LONG_RUN: usize = 16;
 
 /// What an accumulator is, known from its first call on.
 #[derive(Debug, Clone, Copy)]
@@ -126,6 +130,58 @@ impl GroupedCapture {
                 first_id: self.capture.add_accumulator(position.operator_id),
             }
         })
+    }
+
+    /// Logs the edges of one batch from packed records of `source`, which took `own` besides, to
+    /// `groups`.
+    fn log_packed(
+        &mut self,
+        groups: Groups<'_>,
+        source: &RecordSource,
+        packed: Packed<'_>,
+        own: &Latency,
+    ) -> Result<()> {
+        if packed.is_empty() {
+            return Ok(());
+        }
+        let runs = match own {
+            _ if self.traced.is_some() || !matches!(source, RecordSource::Scan(_)) => None,
+            Latency::None => packed.long_runs(LONG_RUN, None),
+            Latency::One(own) => packed.long_runs(LONG_RUN, Some(own)),
+            Latency::Sum(_) => None,
+        };
+        if let Some(runs) = runs {
+            self.log_runs(groups, source, &runs);
+            return Ok(());
+        }
+        let (ids, latencies) = packed.unpacked()?;
+        let latencies = latencies.iter().enumerate();
+        let latencies = latencies.map(|(row, latency)| latency.unwrap_or_default() + own.of(row));
+        self.mark_traced(groups, source, &ids);
+        self.log(groups, source, &ids, &Latency::Sum(latencies.collect()));
+        Ok(())
+    }
+
+    /// Logs the edges of one batch from base records of `source` to `groups`.
+    fn log_runs(&mut self, groups: Groups<'_>, source: &RecordSource, runs: &[RecordRun]) {
+        let (Some(identity), [first, ..]) = (self.identity, runs) else {
+            return;
+        };
+        let rows = runs.iter().map(|run| run.rows).sum();
+        let ids = runs.iter().map(|run| (run.rows as u32, run.id));
+        let latencies = runs
+            .iter()
+            .map(|run| (run.rows as u32, run.latency.max(0) as u64));
+        self.capture.recorder.lineage(LineageChunk {
+            fragment_id: identity.position.fragment_id,
+            operator_id: identity.operator_id,
+            partition: identity.position.partition,
+            input_operator_id: source.operator_of(first.id),
+            table_name: source.table_name(),
+            output_ids: groups.encode(identity.first_id, rows, self.groups),
+            input_ids: Ids::runs(ids.collect()),
+            latency: Latencies::runs(latencies.collect()),
+        });
     }
 
     /// Logs the edges of one batch from the records of `source` to `groups`.
@@ -246,10 +302,16 @@ impl GroupedCapture {
         self.set_groups(total_num_groups);
         let capture = Arc::clone(&self.capture);
         for input in &capture.inputs {
-            let ids = int64(values, input.id_argument)?;
             let latency = Latency::new(values, &input.latency_arguments)?;
-            self.mark_traced(groups, &input.source, ids);
-            self.log(groups, &input.source, ids, &latency);
+            match Records::of(argument(values, input.id_argument)?)? {
+                Records::Ids(ids) => {
+                    self.mark_traced(groups, &input.source, ids);
+                    self.log(groups, &input.source, ids, &latency);
+                }
+                Records::Packed(packed) => {
+                    self.log_packed(groups, &input.source, packed, &latency)?;
+                }
+            }
         }
         self.look_at_rate(values.first().map_or(0, Array::len));
         capture.recorder.overhead(started.elapsed());

@@ -34,9 +34,11 @@ use crate::source::{AggregateSource, RecordSource};
 pub struct CapturedInput {
     /// Where the records come from.
     pub source: RecordSource,
-    /// The function's argument with the records' ids.
+    /// The function's argument with the records' ids, or what [`PackedRecord`](crate::PackedRecord) has
+    /// made of ids and latencies.
     pub id_argument: usize,
-    /// The function's arguments whose sum is a record's computation latency, in picoseconds.
+    /// The function's arguments whose sum, and what is packed, is a record's computation latency, in
+    /// picoseconds.
     pub latency_arguments: Vec<usize>,
 }
 

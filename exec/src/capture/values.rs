@@ -106,6 +106,13 @@ impl Latency {
     }
 }
 
+pub(super) fn argument(values: &[ArrayRef], argument: usize) -> Result<&ArrayRef> {
+    match values.get(argument) {
+        Some(array) => Ok(array),
+        None => internal_err!("record level: there is no argument {argument}"),
+    }
+}
+
 pub(crate) fn int64(values: &[ArrayRef], argument: usize) -> Result<&Int64Array> {
     match values
         .get(argument)

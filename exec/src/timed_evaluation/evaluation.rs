@@ -10,7 +10,7 @@ use datafusion::arrow::datatypes::{Int64Type, SchemaRef};
 use datafusion::common::Result;
 use datafusion::physical_expr::PhysicalExpr;
 use skewer_profiling::ticks::Stopwatch;
-use skewer_profiling::{LatencyChunk, LatencyKind, Method, Recorder, equal_to_first};
+use skewer_profiling::{LatencyChunk, LatencyKind, Method, Recorder};
 
 use super::elsewhere::{Elsewhere, values_of};
 use super::found::rows_found_by;
@@ -19,6 +19,7 @@ use crate::batch_bytes::estimated_array_bytes;
 use crate::confirm::confirm_slow_rows;
 use crate::long_values::LongValues;
 use crate::pacing::{EvaluateRows, Pacer, Run, error_of_one};
+use crate::packed::Records;
 use crate::position;
 use crate::preemption::OwnTime;
 use crate::row_function::with_row_times;
@@ -187,11 +188,11 @@ impl Evaluation {
         alone: &[usize],
         replayable: bool,
     ) -> Result<(Vec<Piece>, Vec<Run>)> {
-        let ids = self.timed.records.iter();
-        let ids = ids.map(|records| batch.column(records.id_column).as_primitive());
+        let records = self.timed.records.iter();
+        let records = records.map(|records| Records::of(batch.column(records.id_column)));
         let mut evaluator = BatchEvaluator {
             batch,
-            ids: ids.collect(),
+            records: records.collect::<Result<_>>()?,
             expressions: &self.timed.expressions,
             long_values: &self.long_values,
             time: OwnTime::of_this_thread(),
@@ -241,9 +242,9 @@ impl Evaluation {
             return Ok(());
         };
         for records in &self.timed.records {
-            let ids: &Int64Array = batch.column(records.id_column).as_primitive();
+            let of_rows = Records::of(batch.column(records.id_column))?;
             for method in [Method::Apportioned, Method::Measured, Method::Replayed] {
-                let (ids, latency, error) = rows_found_by(method, ids, runs)?;
+                let (ids, latency, error) = rows_found_by(method, of_rows, runs)?;
                 if ids.is_empty() {
                     continue;
                 }
@@ -307,7 +308,7 @@ fn concat_parts(mut parts: Vec<Vec<ArrayRef>>, expressions: usize) -> Result<Vec
 struct BatchEvaluator<'a> {
     batch: &'a RecordBatch,
     /// The records that its rows stem from.
-    ids: Vec<&'a Int64Array>,
+    records: Vec<Records<'a>>,
     expressions: &'a [(Arc<dyn PhysicalExpr>, String)],
     long_values: &'a LongValues,
     time: OwnTime,
@@ -353,10 +354,8 @@ impl EvaluateRows for BatchEvaluator<'_> {
     }
 
     fn end_of_record(&self, row: usize, limit: usize) -> usize {
-        let ends = self
-            .ids
-            .iter()
-            .map(|ids| row + equal_to_first(&ids.values()[row..limit]));
+        let records = self.records.iter();
+        let ends = records.map(|records| row + records.run(row, limit));
         ends.min().unwrap_or(row + 1)
     }
 
@@ -420,7 +419,7 @@ mod tests {
         let expressions = [(expression, "value".to_owned())];
         let evaluator = BatchEvaluator {
             batch: &batch,
-            ids: vec![],
+            records: vec![],
             expressions: &expressions,
             long_values: &LongValues::read_by(&expressions),
             time: OwnTime::of_this_thread(),

@@ -1,35 +1,37 @@
 //! What was found out about the rows of a batch, as it is logged.
 
-use std::borrow::Cow;
-
-use datafusion::arrow::array::{Array, AsArray, Int64Array, UInt64Array};
+use datafusion::arrow::array::{Array, AsArray, UInt64Array};
 use datafusion::arrow::compute::take;
 use datafusion::arrow::datatypes::Int64Type;
 use datafusion::common::Result;
-use skewer_profiling::{Ids, Latencies, Method, equal_to_first};
+use skewer_profiling::{Ids, Latencies, Method};
 
 use crate::pacing::Run;
+use crate::packed::Records;
 
 /// The records whose latency was found by `method`, leaving out absent ones; their latencies and
 /// by how much these may be off. A record with several rows one after the other (the elements of an
 /// array, say) has what they took together.
 pub(super) fn rows_found_by(
     method: Method,
-    ids: &Int64Array,
+    records: Records<'_>,
     runs: &[Run],
 ) -> Result<(Ids, Latencies, Latencies)> {
     if runs.iter().all(|run| run.method != method) {
         let none = || Latencies::encode(&[]);
         return Ok((Ids::encode(&[]), none(), none()));
     }
-    if has_equal_neighbours(ids.values()) {
-        let found = records_found_by(method, ids, runs);
-        return Ok((
-            Ids::encode(&found.ids),
-            Latencies::encode(&found.latencies),
-            Latencies::encode(&found.errors),
-        ));
-    }
+    let ids = match records {
+        Records::Ids(ids) if !has_equal_neighbours(ids.values()) => ids,
+        Records::Ids(_) | Records::Packed(_) => {
+            let found = records_found_by(method, records, runs);
+            return Ok((
+                Ids::encode(&found.ids),
+                Latencies::encode(&found.latencies),
+                Latencies::encode(&found.errors),
+            ));
+        }
+    };
     let all = runs.iter().all(|run| run.method == method);
     if all && ids.null_count() == 0 {
         let latencies = runs.iter().map(|run| (run.rows, run.ps));
@@ -93,31 +95,25 @@ struct Found {
 ///
 /// What a chunk took may have gone into any of its records: of one that has several of its rows, the
 /// error is what the others were given.
-fn records_found_by(method: Method, ids: &Int64Array, runs: &[Run]) -> Found {
-    let ids: Cow<[i64]> = match ids.null_count() {
-        0 => Cow::Borrowed(ids.values()),
-        _ => ids.iter().map(|id| id.unwrap_or(ABSENT)).collect(),
-    };
+fn records_found_by(method: Method, records: Records<'_>, runs: &[Run]) -> Found {
     let mut found = Found::default();
     // The record of the latest entry, if its rows may go on.
     let mut latest = None;
-    let mut start = 0;
+    let (mut row, mut end) = (0, 0);
     for run in runs {
-        let of_run = &ids[start..start + run.rows];
-        start += run.rows;
+        end += run.rows;
         if run.method != method {
-            latest = None;
+            (latest, row) = (None, end);
             continue;
         }
-        let mut rest = of_run;
-        while !rest.is_empty() {
-            let (record, following) = rest.split_at(equal_to_first(rest));
-            rest = following;
-            if record[0] == ABSENT {
+        while row < end {
+            let (first, length) = (row, records.run(row, end));
+            row += length;
+            let Some(id) = records.id(first) else {
                 latest = None;
                 continue;
-            }
-            let rows = record.len() as u64;
+            };
+            let rows = length as u64;
             let latency = run.ps.saturating_mul(rows);
             let error = match method {
                 Method::Apportioned => (run.error_ps + run.ps).saturating_sub(latency),
@@ -125,15 +121,15 @@ fn records_found_by(method: Method, ids: &Int64Array, runs: &[Run]) -> Found {
             };
             let (latency, error) = (clamped(latency), clamped(error));
             match (found.latencies.last_mut(), found.errors.last_mut()) {
-                (Some(before), Some(error_before)) if latest == Some(record[0]) => {
+                (Some(before), Some(error_before)) if latest == Some(id) => {
                     *before = before.saturating_add(latency);
                     *error_before = error_before.saturating_add(error);
                 }
                 _ => {
-                    found.ids.push(record[0]);
+                    found.ids.push(id);
                     found.latencies.push(latency);
                     found.errors.push(error);
-                    latest = Some(record[0]);
+                    latest = Some(id);
                 }
             }
         }
@@ -141,15 +137,14 @@ fn records_found_by(method: Method, ids: &Int64Array, runs: &[Run]) -> Found {
     found
 }
 
-/// No id: those are never negative.
-const ABSENT: i64 = i64::MIN;
-
 fn clamped(ps: u64) -> i64 {
     i64::try_from(ps).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]
 mod tests {
+    use datafusion::arrow::array::Int64Array;
+
     use super::*;
 
     #[test]
@@ -177,7 +172,7 @@ mod tests {
             errors: vec![250, 750, 750, 750, 750, 750, 500],
         };
         assert_eq!(
-            records_found_by(Method::Apportioned, &ids, &runs),
+            records_found_by(Method::Apportioned, Records::Ids(&ids), &runs),
             apportioned
         );
         let replayed = Found {
@@ -185,8 +180,12 @@ mod tests {
             latencies: vec![9_000],
             errors: vec![40],
         };
-        assert_eq!(records_found_by(Method::Replayed, &ids, &runs), replayed);
-        let (ids, latencies, errors) = rows_found_by(Method::Apportioned, &ids, &runs).unwrap();
+        assert_eq!(
+            records_found_by(Method::Replayed, Records::Ids(&ids), &runs),
+            replayed
+        );
+        let (ids, latencies, errors) =
+            rows_found_by(Method::Apportioned, Records::Ids(&ids), &runs).unwrap();
         assert_eq!((ids.len(), latencies.len(), errors.len()), (7, 7, 7));
     }
 
@@ -204,6 +203,9 @@ mod tests {
             latencies: vec![20, 10, 10],
             errors: vec![30, 40, 40],
         };
-        assert_eq!(records_found_by(Method::Apportioned, &ids, &[run]), found);
+        assert_eq!(
+            records_found_by(Method::Apportioned, Records::Ids(&ids), &[run]),
+            found
+        );
     }
 }

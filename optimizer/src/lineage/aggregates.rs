@@ -14,7 +14,10 @@ use super::{Arguments, LineageRewrite, TrackedPlan, TrackedRecord, unaliased};
 
 impl LineageRewrite {
     pub(super) fn aggregate(&mut self, aggregate: &Aggregate) -> Result<TrackedPlan> {
-        let input = self.rewrite(&aggregate.input)?;
+        let input = match hands_rows_on(aggregate) {
+            true => self.rewrite(&aggregate.input)?,
+            false => self.rewrite_for_aggregate(&aggregate.input)?,
+        };
         if input.records.is_empty() {
             let plan = LogicalPlan::Aggregate(aggregate.clone());
             return Ok(TrackedPlan::untracked(
@@ -163,4 +166,17 @@ impl LineageRewrite {
         }
         Ok((input, group_expr, aggr_expr))
     }
+}
+
+/// Whether rows are sorted or divided anew for an aggregate before it takes them.
+fn hands_rows_on(aggregate: &Aggregate) -> bool {
+    aggregate
+        .aggr_expr
+        .iter()
+        .any(|expr| match unaliased(expr) {
+            Expr::AggregateFunction(function) => {
+                function.params.distinct || !function.params.order_by.is_empty()
+            }
+            _ => true,
+        })
 }

@@ -14,6 +14,9 @@
 //! root        ids and latencies are stripped and logged
 //! ```
 //!
+//! Between an unnest and the aggregate above it, where a record has many rows, id and latency are one
+//! column of [`PackedRecord`].
+//!
 //! Where no log is kept (`profile.lineage = 'piggyback'`) the same columns travel the same way, but
 //! what they have is another: a base record's id is its number among all sources, and an aggregate
 //! returns, by `carried_latency`, what its groups carry on; a window, what its frames do. The working
@@ -42,8 +45,8 @@ use datafusion::logical_expr::logical_plan::{
 use datafusion::logical_expr::utils::{conjunction, expr_to_columns, split_conjunction_owned};
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, ScalarUDF, lit};
 use skewer_exec::{
-    CapturedInput, CarriedInput, IdColumn, IdentifiedTable, ROW_ID, RecordSource, SampledRowId,
-    ScanSource,
+    CapturedInput, CarriedInput, IdColumn, IdentifiedTable, PackedRecord, ROW_ID, RecordSource,
+    SampledRowId, ScanSource,
 };
 use skewer_profiling::{Recorder, Sources};
 
@@ -264,10 +267,70 @@ impl LineageRewrite {
         Ok(tracked)
     }
 
+    /// The same for an input of an aggregate, which reads records that are packed, too.
+    fn rewrite_for_aggregate(&mut self, plan: &LogicalPlan) -> Result<TrackedPlan> {
+        match plan {
+            LogicalPlan::Projection(projection) => {
+                let input = self.rewrite_for_aggregate(&projection.input)?;
+                self.projection(projection, input)
+            }
+            LogicalPlan::SubqueryAlias(alias) => {
+                let input = self.rewrite_for_aggregate(&alias.input)?;
+                aliased(alias, input)
+            }
+            LogicalPlan::Unnest(unnest) => {
+                let input = self.rewrite(&unnest.input)?;
+                let input = self.packed(input)?;
+                unnested(unnest, input)
+            }
+            other => self.rewrite(other),
+        }
+    }
+
+    /// The plan with its records as [`PackedRecord`] makes them, if it makes columns and has records of one
+    /// kind, which are logged.
+    fn packed(&mut self, input: TrackedPlan) -> Result<TrackedPlan> {
+        let (LogicalPlan::Projection(projection), [record]) =
+            (&input.plan, input.records.as_slice())
+        else {
+            return Ok(input);
+        };
+        if record.source.is_none() || record.latencies.len() > 1 {
+            return Ok(input);
+        }
+        let hidden = input.hidden();
+        let name_of = |expr: &Expr| expr.qualified_name().1;
+        let exprs = projection.expr.iter();
+        let arguments = hidden
+            .iter()
+            .filter_map(|name| exprs.clone().find(|expr| name_of(expr) == *name));
+        let arguments: Vec<_> = arguments.cloned().collect();
+        if arguments.len() != hidden.len() {
+            return Ok(input);
+        }
+        let visible = exprs.filter(|expr| !hidden.contains(&name_of(expr)));
+        let mut exprs: Vec<_> = visible.cloned().collect();
+        let name = self.name("record");
+        let function = ScalarUDF::from(PackedRecord::default());
+        exprs.push(function.call(arguments).alias(&name));
+        let below = Arc::clone(&projection.input);
+        Ok(TrackedPlan {
+            records: vec![TrackedRecord {
+                id: name,
+                latencies: vec![],
+                ..record.clone()
+            }],
+            plan: LogicalPlan::Projection(Projection::try_new(exprs, below)?),
+        })
+    }
+
     fn rewrite_node(&mut self, plan: &LogicalPlan) -> Result<TrackedPlan> {
         match plan {
             LogicalPlan::TableScan(scan) => self.scan(scan),
-            LogicalPlan::Projection(projection) => self.projection(projection),
+            LogicalPlan::Projection(projection) => {
+                let input = self.rewrite(&projection.input)?;
+                self.projection(projection, input)
+            }
             LogicalPlan::Filter(filter) => self.filter(filter),
             LogicalPlan::Sort(sort) => self.sort(sort),
             LogicalPlan::Window(window) => self.window(window),
@@ -281,23 +344,11 @@ impl LineageRewrite {
             }
             LogicalPlan::SubqueryAlias(alias) => {
                 let input = self.rewrite(&alias.input)?;
-                let rewritten = SubqueryAlias::try_new(Arc::new(input.plan), alias.alias.clone())?;
-                Ok(TrackedPlan {
-                    plan: LogicalPlan::SubqueryAlias(rewritten),
-                    records: input.records,
-                })
+                aliased(alias, input)
             }
             LogicalPlan::Unnest(unnest) => {
                 let input = self.rewrite(&unnest.input)?;
-                let rewritten = Unnest::try_new(
-                    Arc::new(input.plan),
-                    unnest.exec_columns.clone(),
-                    unnest.options.clone(),
-                )?;
-                Ok(TrackedPlan {
-                    plan: LogicalPlan::Unnest(rewritten),
-                    records: of_rows(input.records),
-                })
+                unnested(unnest, input)
             }
             LogicalPlan::Join(join) => self.join(join),
             LogicalPlan::Aggregate(aggregate) => self.aggregate(aggregate),
@@ -418,8 +469,7 @@ impl LineageRewrite {
         Ok((TrackedPlan { plan, records }, kept))
     }
 
-    fn projection(&mut self, projection: &Projection) -> Result<TrackedPlan> {
-        let input = self.rewrite(&projection.input)?;
+    fn projection(&mut self, projection: &Projection, input: TrackedPlan) -> Result<TrackedPlan> {
         let (input, exprs) = self.hoist(input, projection.expr.clone())?;
         // What was moved keeps the name and qualifier that it had.
         let mut exprs: Vec<Expr> = exprs
@@ -541,6 +591,26 @@ impl LineageRewrite {
             records,
         })
     }
+}
+
+fn aliased(alias: &SubqueryAlias, input: TrackedPlan) -> Result<TrackedPlan> {
+    let rewritten = SubqueryAlias::try_new(Arc::new(input.plan), alias.alias.clone())?;
+    Ok(TrackedPlan {
+        plan: LogicalPlan::SubqueryAlias(rewritten),
+        records: input.records,
+    })
+}
+
+fn unnested(unnest: &Unnest, input: TrackedPlan) -> Result<TrackedPlan> {
+    let rewritten = Unnest::try_new(
+        Arc::new(input.plan),
+        unnest.exec_columns.clone(),
+        unnest.options.clone(),
+    )?;
+    Ok(TrackedPlan {
+        plan: LogicalPlan::Unnest(rewritten),
+        records: of_rows(input.records),
+    })
 }
 
 /// The conjuncts of a condition before the first costly one, and those from it on.

@@ -244,3 +244,55 @@ async fn what_is_timed_below_a_join_does_not_change_how_the_join_is_done() {
     assert_eq!(joins(&profiled.plan), plain);
     assert!(plain[0].contains("CollectLeft"), "{plain:?}");
 }
+
+/// The elements of lists of up to 100 numbers.
+const ELEMENTS: &str = "(SELECT k, unnest(range(0, v::BIGINT)) AS x FROM a)";
+
+#[tokio::test]
+async fn records_are_packed_only_between_an_unnest_and_what_takes_their_rows_at_once() {
+    let context = context(&tables(60), Options::default());
+    for (sql, is_packed) in [
+        (
+            format!("SELECT x, count(*) FROM {ELEMENTS} GROUP BY x"),
+            true,
+        ),
+        (format!("SELECT sum(x) FROM {ELEMENTS} AS t"), true),
+        (
+            format!("SELECT count(DISTINCT k), count(DISTINCT x) FROM {ELEMENTS} AS t"),
+            false,
+        ),
+        (
+            format!("SELECT x, array_agg(k ORDER BY k) FROM {ELEMENTS} GROUP BY x"),
+            false,
+        ),
+        (
+            format!("SELECT x, count(*) FROM {ELEMENTS} WHERE x > k GROUP BY x"),
+            false,
+        ),
+        (format!("SELECT x, k FROM {ELEMENTS} ORDER BY x"), false),
+    ] {
+        let profiled = run_profiled(&context, &sql, Options::default()).await;
+        let plan = profiled.plan;
+        assert_eq!(plan.contains("packed_record"), is_packed, "{sql}\n{plan}");
+    }
+}
+
+#[tokio::test]
+async fn a_sample_traces_all_elements_of_its_records() {
+    let tables = tables(400);
+    let context_of_all = context(&tables, Options::default());
+    let sql = format!("SELECT x, count(*) FROM {ELEMENTS} GROUP BY x");
+    let options = Options {
+        sample_rate: Some(0.2),
+        ..Options::default()
+    };
+    let whole = run_profiled(&context_of_all, &sql, Options::default()).await;
+    let sampled = run_profiled(&context_of_all, &sql, options).await;
+    let records: BTreeSet<_> = sampled.lineage.iter().flatten().cloned().collect();
+    assert!((40..140).contains(&records.len()), "{}", records.len());
+    let of_row: BTreeMap<_, _> = sampled.rows.iter().zip(&sampled.lineage).collect();
+    for (row, lineage) in whole.rows.iter().zip(&whole.lineage) {
+        let traced: BTreeSet<_> = lineage.intersection(&records).cloned().collect();
+        assert_eq!(*of_row[row], traced, "{row}");
+    }
+}
