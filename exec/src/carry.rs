@@ -26,13 +26,14 @@ use parking_lot::Mutex;
 use skewer_profiling::{Carried, Gathering, Impacts, Recorder, Sources};
 
 use crate::capture::{Groups, Latency, int64};
+use crate::packed::Records;
 use crate::position;
 
 /// One kind of record whose latencies are carried.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct CarriedInput {
-    /// The argument or column that says which records: numbers of [`Sources`], or what an
-    /// aggregate returned.
+    /// The argument or column that says which records: numbers of [`Sources`], what
+    /// [`PackedRecord`](crate::PackedRecord) has made of them, or what an aggregate returned.
     pub records: usize,
     /// The arguments or columns whose sum is the computation latency since then, in picoseconds.
     pub latencies: Vec<usize>,
@@ -104,10 +105,17 @@ fn for_each(
         return internal_err!("carried_latency: there is no column {}", input.records);
     };
     let Some(carried) = records.as_struct_opt() else {
-        let numbers = int64(columns, input.records)?.values();
-        for_each_present(records, |row| {
-            each(row, Carried::base(numbers[row]).after(latency.of(row)));
-        });
+        match Records::of(records)? {
+            Records::Ids(numbers) => for_each_present(records, |row| {
+                each(
+                    row,
+                    Carried::base(numbers.value(row)).after(latency.of(row)),
+                );
+            }),
+            Records::Packed(packed) => packed.for_each(|row, number, earlier| {
+                each(row, Carried::base(number).after(earlier + latency.of(row)));
+            }),
+        }
         return Ok(());
     };
     let number = |field: usize| int64(carried.columns(), field);
@@ -268,11 +276,13 @@ impl Grouped {
         let started = Instant::now();
         let gathering = self.gathering.get_mut();
         gathering.resize(count);
+        let mut arrival = gathering.arrival();
         for input in &self.carry.inputs {
             for_each(values, input, |row, carried| {
-                gathering.add(groups.of(row), carried);
+                arrival.add(groups.of(row), carried);
             })?;
         }
+        drop(arrival);
         self.carry.recorder.overhead(started.elapsed());
         Ok(())
     }
@@ -281,9 +291,11 @@ impl Grouped {
         let started = Instant::now();
         let gathering = self.gathering.get_mut();
         gathering.resize(count);
+        let mut arrival = gathering.arrival();
         for_each(states, &STATE, |row, carried| {
-            gathering.add(groups.of(row), carried);
+            arrival.add(groups.of(row), carried);
         })?;
+        drop(arrival);
         self.carry.recorder.overhead(started.elapsed());
         Ok(())
     }

@@ -219,6 +219,27 @@ impl Packed<'_> {
         self.ids.null_count() == self.ids.len()
     }
 
+    /// Calls `each` with every row whose record is traced, the record's id and its latency.
+    pub(crate) fn for_each(&self, mut each: impl FnMut(usize, i64, i64)) {
+        let rows = self.keys.len();
+        let mut row = 0;
+        while row < rows {
+            let end = row + self.run(row, rows);
+            if let Some(key) = self.key(row).filter(|key| self.ids.is_valid(*key)) {
+                let (id, latency) = (self.ids.value(key), self.latency(key));
+                (row..end).for_each(|row| each(row, id, latency));
+            }
+            row = end;
+        }
+    }
+
+    fn latency(&self, key: usize) -> i64 {
+        match self.latencies.is_valid(key) {
+            true => self.latencies.value(key),
+            false => 0,
+        }
+    }
+
     /// The ids of all rows, and the latencies.
     pub(crate) fn unpacked(&self) -> Result<(Int64Array, Int64Array)> {
         let of_rows = |values| Ok::<_, DataFusionError>(take(values, self.keys, None)?);
@@ -286,6 +307,9 @@ mod tests {
         assert_eq!(ids, Int64Array::from(vec![Some(7), None, None, None]));
         assert_eq!(latencies.iter().flatten().collect::<Vec<_>>(), [100]);
         let records = Records::of(&column).unwrap();
+        let mut seen = vec![];
+        packed(&column).for_each(|row, id, latency| seen.push((row, id, latency)));
+        assert_eq!(seen, [(0, 7, 100)]);
         let ids = [0, 1, 2, 3].map(|row| records.id(row));
         assert_eq!(ids, [Some(7), None, None, None]);
         assert_eq!(records.run(1, 3), 2);

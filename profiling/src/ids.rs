@@ -413,6 +413,23 @@ mod tests {
     }
 
     #[test]
+    fn runs_are_encoded_as_their_ids_are() {
+        let runs: [&[(u32, i64)]; 5] = [
+            &[],
+            &[(5, 7)],
+            &[(2, 7), (3, 8), (1, 8), (1, 7)],
+            &[(2000, 1), (1000, 2), (1000, 2), (1, 1)],
+            &[(3, 1), (4, 1 << 50)],
+        ];
+        for runs in runs {
+            let ids = runs.iter();
+            let ids = ids.flat_map(|(length, id)| std::iter::repeat_n(*id, *length as usize));
+            let ids: Vec<i64> = ids.collect();
+            assert_eq!(Ids::runs(runs.to_vec()), Ids::encode(&ids), "{runs:?}");
+        }
+    }
+
+    #[test]
     fn the_width_follows_the_span_of_the_ids() {
         for (span, bits) in [
             (1, 1),

@@ -167,6 +167,8 @@ mod tests {
         let encoded = Latencies::encode(&vec![1700; 8192]);
         assert_eq!(encoded.memory(), size_of::<Latencies>());
         assert_eq!(encoded, Latencies::constant(1700, 8192));
+        let runs = vec![(8000, 1700), (192, 1700)];
+        assert_eq!(encoded, Latencies::runs(runs));
     }
 
     #[test]

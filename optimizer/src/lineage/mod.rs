@@ -288,14 +288,15 @@ impl LineageRewrite {
     }
 
     /// The plan with its records as [`PackedRecord`] makes them, if it makes columns and has records of one
-    /// kind, which are logged.
+    /// kind, of which it has numbers.
     fn packed(&mut self, input: TrackedPlan) -> Result<TrackedPlan> {
         let (LogicalPlan::Projection(projection), [record]) =
             (&input.plan, input.records.as_slice())
         else {
             return Ok(input);
         };
-        if record.source.is_none() || record.latencies.len() > 1 {
+        let id_type = hidden_type(input.plan.schema(), &record.id)?;
+        if record.of_before || id_type != DataType::Int64 || record.latencies.len() > 1 {
             return Ok(input);
         }
         let hidden = input.hidden();

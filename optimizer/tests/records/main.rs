@@ -271,9 +271,14 @@ async fn records_are_packed_only_between_an_unnest_and_what_takes_their_rows_at_
         ),
         (format!("SELECT x, k FROM {ELEMENTS} ORDER BY x"), false),
     ] {
-        let profiled = run_profiled(&context, &sql, Options::default()).await;
-        let plan = profiled.plan;
-        assert_eq!(plan.contains("packed_record"), is_packed, "{sql}\n{plan}");
+        for piggyback in [false, true] {
+            let options = Options {
+                piggyback,
+                ..Options::default()
+            };
+            let plan = run_profiled(&context, &sql, options).await.plan;
+            assert_eq!(plan.contains("packed_record"), is_packed, "{sql}\n{plan}");
+        }
     }
 }
 
