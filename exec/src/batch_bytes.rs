@@ -82,8 +82,11 @@ fn array_bytes(array: &dyn Array, which: Views) -> usize {
             }
             DataType::Dictionary(_, _) => {
                 let dictionary = array.as_any_dictionary();
-                array_bytes(dictionary.keys(), which)
-                    + array_bytes(dictionary.values().as_ref(), which)
+                let values = dictionary.values().as_ref();
+                // Batches that were one share its values.
+                let used = rows.min(values.len());
+                let of_used = array_bytes(values, which) * used / values.len().max(1);
+                array_bytes(dictionary.keys(), which) + of_used
             }
             other => match other.primitive_width() {
                 Some(width) => rows * width,
@@ -144,7 +147,8 @@ mod tests {
     use std::sync::Arc;
 
     use datafusion::arrow::array::{
-        ArrayRef, BooleanArray, Int32Array, Int64Array, ListArray, StringArray, StringViewArray,
+        ArrayRef, BooleanArray, DictionaryArray, Int32Array, Int64Array, ListArray, StringArray,
+        StringViewArray,
     };
     use datafusion::arrow::datatypes::Int32Type;
 
@@ -201,5 +205,15 @@ mod tests {
         let lists = ListArray::from_iter_primitive::<Int32Type, _, _>(rows);
         let elements = 2 * 5;
         assert_eq!(bytes(Arc::new(lists.slice(3, 2))), 3 * 4 + elements * 4);
+    }
+
+    #[test]
+    fn a_slice_of_a_dictionary_counts_as_many_values_as_it_may_use() {
+        let values: ArrayRef = Arc::new(Int64Array::from_iter_values(0..1000));
+        let keys = Int32Array::from_iter_values((0..3000).map(|row| row % 1000));
+        let dictionary = DictionaryArray::<Int32Type>::try_new(keys, values).unwrap();
+        let part = dictionary.slice(10, 100);
+        assert_eq!(bytes(Arc::new(dictionary)), 3000 * 4 + 1000 * 8);
+        assert_eq!(bytes(Arc::new(part)), 100 * 4 + 100 * 8);
     }
 }

@@ -7,10 +7,11 @@
 //!                                                                        1: 18,  9 050
 //! ```
 //!
-//! a row takes 4 bytes in place of 16, and who reads it looks for where the keys change. Only what takes
-//! such rows at once, as an aggregate does, is handed them: to join or to concatenate dictionaries would
-//! cost more than they save.
+//! a row takes 4 bytes in place of 16, and who reads it looks for where the keys change. Only an aggregate
+//! that takes such rows as they come is handed them: to sort, join or filter dictionaries, which keeps the
+//! values that no row has any more, would cost more than they save.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
@@ -148,7 +149,15 @@ impl<'a> Records<'a> {
                 let equal = equal_to_first(&ids.values()[row..limit]);
                 as_valid_as_first(ids.nulls(), row, equal)
             }
-            Self::Packed(packed) => packed.run(row, limit),
+            Self::Packed(packed) => {
+                let id = self.id(row);
+                let mut end = row + packed.run(row, limit);
+                // A record that has been repeated before has several keys.
+                while end < limit && self.id(end) == id {
+                    end += packed.run(end, limit);
+                }
+                end - row
+            }
         }
     }
 }
@@ -172,6 +181,7 @@ impl Packed<'_> {
         is_valid.then(|| self.keys.value(row) as usize)
     }
 
+    /// How many of the rows from `row` on, before `limit`, have one key, or none.
     fn run(&self, row: usize, limit: usize) -> usize {
         let equal = match self.ids.len() {
             1 => limit - row,
@@ -214,22 +224,35 @@ impl Packed<'_> {
         Some(runs)
     }
 
-    /// Whether no record is traced.
+    /// Whether no row is of a traced record.
     pub(crate) fn is_empty(&self) -> bool {
-        self.ids.null_count() == self.ids.len()
+        if self.keys.null_count() + self.ids.null_count() == 0 {
+            return self.keys.is_empty();
+        }
+        let mut runs = self.runs();
+        runs.all(|(_, key)| key.is_none_or(|key| self.ids.is_null(key)))
+    }
+
+    /// Rows one after the other that have one key, or none.
+    fn runs(&self) -> impl Iterator<Item = (Range<usize>, Option<usize>)> {
+        let rows = self.keys.len();
+        let mut next = 0;
+        std::iter::from_fn(move || {
+            (next < rows).then(|| {
+                let row = next;
+                next += self.run(row, rows);
+                (row..next, self.key(row))
+            })
+        })
     }
 
     /// Calls `each` with every row whose record is traced, the record's id and its latency.
     pub(crate) fn for_each(&self, mut each: impl FnMut(usize, i64, i64)) {
-        let rows = self.keys.len();
-        let mut row = 0;
-        while row < rows {
-            let end = row + self.run(row, rows);
-            if let Some(key) = self.key(row).filter(|key| self.ids.is_valid(*key)) {
+        for (rows, key) in self.runs() {
+            if let Some(key) = key.filter(|key| self.ids.is_valid(*key)) {
                 let (id, latency) = (self.ids.value(key), self.latency(key));
-                (row..end).for_each(|row| each(row, id, latency));
+                rows.for_each(|row| each(row, id, latency));
             }
-            row = end;
         }
     }
 
@@ -297,6 +320,15 @@ mod tests {
     }
 
     #[test]
+    fn rows_of_a_record_that_was_repeated_before_are_of_one_record() {
+        let records = [(Some(7), Some(100)), (Some(7), Some(50)), (Some(9), None)];
+        let column = repeated(&records, &[Some(0), Some(0), Some(1), Some(2)]);
+        let records = Records::of(&column).unwrap();
+        assert_eq!([0, 2, 3].map(|row| records.run(row, 4)), [3, 1, 1]);
+        assert_eq!(records.run(0, 2), 2);
+    }
+
+    #[test]
     fn records_that_are_not_traced_have_no_id() {
         let column = repeated(
             &[(Some(7), Some(100)), (None, None)],
@@ -307,6 +339,8 @@ mod tests {
         assert_eq!(ids, Int64Array::from(vec![Some(7), None, None, None]));
         assert_eq!(latencies.iter().flatten().collect::<Vec<_>>(), [100]);
         let records = Records::of(&column).unwrap();
+        assert!(!packed(&column).is_empty());
+        assert!(packed(&column.slice(1, 3)).is_empty());
         let mut seen = vec![];
         packed(&column).for_each(|row, id, latency| seen.push((row, id, latency)));
         assert_eq!(seen, [(0, 7, 100)]);

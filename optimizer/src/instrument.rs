@@ -34,7 +34,7 @@ use crate::lineage::HIDDEN;
 #[derive(Debug, Default)]
 pub struct Known {
     /// Scans of the record level, with the names of their id columns.
-    pub scans: Vec<(String, Arc<ScanSource>)>,
+    pub scans: Vec<(Vec<String>, Arc<ScanSource>)>,
     /// Columns that stand for expressions evaluated below, and the expressions.
     pub moved: Vec<(String, String)>,
     /// The tables that are scanned: their names in the log, and their schemas.
@@ -409,19 +409,25 @@ impl Instrumentation<'_> {
         let schema = plan.schema();
         let carried = carried_scans(plan);
         let rows = &mut self.rows;
-        self.known.scans.retain(|(name, scan)| {
+        self.known.scans.retain(|(names, scan)| {
             let is_carried = carried.iter().any(|carried| Arc::ptr_eq(carried, scan));
-            if !is_carried && schema.index_of(name).is_err() {
+            let has_column = names.iter().any(|name| schema.index_of(name).is_ok());
+            if !is_carried && !has_column {
                 return true;
             }
-            if let [leaf] = leaves[..] {
-                scan.set_operator_id(leaf);
-                if let Some(row) = rows.iter_mut().find(|row| row.operator_id == leaf) {
-                    row.table_name = Some(scan.table_name.to_string());
+            match leaves[..] {
+                [leaf] => {
+                    scan.set_operator_id(leaf);
+                    if let Some(row) = rows.iter_mut().find(|row| row.operator_id == leaf) {
+                        row.table_name = Some(scan.table_name.to_string());
+                    }
+                    leaves.clear();
+                    false
                 }
-                leaves.clear();
+                // A scan below a union has the other branches' columns, too, as NULLs: its leaf is its own.
+                [] => true,
+                _ => false,
             }
-            false
         });
     }
 

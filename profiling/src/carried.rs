@@ -70,8 +70,8 @@ impl Carried {
         }
     }
 
-    /// Whether [`and`](Self::and) makes nothing else of it: of a source as slow, and of another that is.
-    /// Where all are as quick, as where nothing is timed, that is so of nearly all.
+    /// Whether `self.and(other)` is `self`, which has a source. Where all records are as quick, as where
+    /// nothing is timed, that is so of nearly all.
     #[inline]
     fn covers(self, other: Carried) -> bool {
         let left = match other.source == self.source {

@@ -114,10 +114,7 @@ pub(super) fn argument(values: &[ArrayRef], argument: usize) -> Result<&ArrayRef
 }
 
 pub(crate) fn int64(values: &[ArrayRef], argument: usize) -> Result<&Int64Array> {
-    match values
-        .get(argument)
-        .and_then(|array| array.as_primitive_opt::<Int64Type>())
-    {
+    match self::argument(values, argument)?.as_primitive_opt::<Int64Type>() {
         Some(array) => Ok(array),
         None => internal_err!("record level: argument {argument} is no BIGINT"),
     }

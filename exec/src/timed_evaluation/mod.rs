@@ -35,7 +35,7 @@ use crate::source::RecordSource;
 pub struct MeasuredRecords {
     /// Where the records come from.
     pub source: RecordSource,
-    /// The input column with their ids, or that [`PackedRecord`](crate::PackedRecord) has made of them.
+    /// The input column with their ids, or what [`PackedRecord`](crate::PackedRecord) has made of them.
     pub id_column: usize,
 }
 

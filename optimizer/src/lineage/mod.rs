@@ -222,8 +222,9 @@ pub struct LineageRewrite {
     recursions: Vec<Recursion>,
     /// Whether one of them is in the recursive term of another.
     pub nests_recursions: bool,
-    /// The scans met, with the names of their id columns.
-    pub scans: Vec<(String, Arc<ScanSource>)>,
+    /// The scans met, with the names of the columns that have their ids: where those are packed at once,
+    /// no operator has the first.
+    pub scans: Vec<(Vec<String>, Arc<ScanSource>)>,
     /// The names of columns that stand for expressions evaluated below, and the expressions.
     pub moved: Vec<(String, String)>,
 }
@@ -279,7 +280,7 @@ impl LineageRewrite {
                 aliased(alias, input)
             }
             LogicalPlan::Unnest(unnest) => {
-                let input = self.rewrite(&unnest.input)?;
+                let input = self.rewrite_for_aggregate(&unnest.input)?;
                 let input = self.packed(input)?;
                 unnested(unnest, input)
             }
@@ -312,6 +313,10 @@ impl LineageRewrite {
         let visible = exprs.filter(|expr| !hidden.contains(&name_of(expr)));
         let mut exprs: Vec<_> = visible.cloned().collect();
         let name = self.name("record");
+        let mut scans = self.scans.iter_mut();
+        if let Some((names, _)) = scans.find(|(names, _)| names.contains(&record.id)) {
+            names.push(name.clone());
+        }
         let function = ScalarUDF::from(PackedRecord::default());
         exprs.push(function.call(arguments).alias(&name));
         let below = Arc::clone(&projection.input);
@@ -401,7 +406,7 @@ impl LineageRewrite {
             .with_fetch(scan.fetch)
             .build()?;
         let source = Arc::new(ScanSource::new(&table.log_name));
-        self.scans.push((name.clone(), Arc::clone(&source)));
+        self.scans.push((vec![name.clone()], Arc::clone(&source)));
         let source = match &self.sources {
             None => Some(RecordSource::Scan(source)),
             Some(_) => None,

@@ -62,7 +62,7 @@ impl Recursion {
     ) -> Result<LogicalPlan> {
         let ids = term.records.iter().map(|record| &record.id);
         let scans = ids.filter_map(|id| {
-            let scan = rewrite.scans.iter().find(|(name, _)| name == id);
+            let scan = rewrite.scans.iter().find(|(names, _)| names.contains(id));
             scan.map(|(_, scan)| Arc::clone(scan))
         });
         let scans = scans.collect();

@@ -301,3 +301,28 @@ async fn a_sample_traces_all_elements_of_its_records() {
         assert_eq!(*of_row[row], traced, "{row}");
     }
 }
+
+#[tokio::test]
+async fn an_element_s_lineage_is_exactly_the_records_that_have_it() {
+    let tables = tables(60);
+    let sql = "SELECT x, max(upper(s)) \
+               FROM (SELECT s, unnest(range(0, v::BIGINT)) AS x FROM a) AS t GROUP BY x";
+    for skip_partial in [false, true] {
+        for batch_rows in [16, 1000] {
+            let options = Options {
+                skip_partial,
+                batch_rows: Some(batch_rows),
+                ..Options::default()
+            };
+            let context = context(&tables, options);
+            let profiled = run_profiled(&context, sql, options).await;
+            assert_eq!(profiled.rows.len(), 100);
+            for (row, lineage) in profiled.rows.iter().zip(&profiled.lineage) {
+                let x: i64 = row.split('|').next().unwrap().parse().unwrap();
+                let has_it = (0..60).filter(|i| (i * 37) % 101 > x);
+                let expected = has_it.map(|i| ("a".to_owned(), 100 + i));
+                assert_eq!(*lineage, expected.collect(), "{row}");
+            }
+        }
+    }
+}

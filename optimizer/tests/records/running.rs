@@ -86,6 +86,8 @@ pub fn mem_table(batch: &RecordBatch) -> Arc<MemTable> {
 #[derive(Clone, Copy, Default)]
 pub struct Options {
     pub skip_partial: bool,
+    /// 16 otherwise.
+    pub batch_rows: Option<usize>,
     pub memory: Option<usize>,
     /// Joins sort both sides and merge them.
     pub sort_merge: bool,
@@ -113,7 +115,7 @@ impl Options {
 pub fn context(tables: &BTreeMap<&'static str, RecordBatch>, options: Options) -> SessionContext {
     let mut config = SessionConfig::new()
         .with_target_partitions(3)
-        .with_batch_size(16);
+        .with_batch_size(options.batch_rows.unwrap_or(16));
     let execution = &mut config.options_mut().execution;
     if options.skip_partial {
         execution.skip_partial_aggregation_probe_rows_threshold = 0;
@@ -280,6 +282,9 @@ pub async fn lineage(sys: &Arc<SysTables>, result_rows: usize) -> Vec<BTreeSet<(
     let sql = "SELECT table_name, operator_id, output_id, input_operator_id, input_id \
                FROM sys.lineage";
     for (numbers, table) in int_rows(sys, sql).await {
+        if let Some(table) = &table {
+            assert!(numbers[2] >= 0, "no operator scans {table}");
+        }
         edges
             .entry((numbers[0], numbers[1]))
             .or_default()
