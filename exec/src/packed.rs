@@ -12,7 +12,7 @@
 //! values that no row has any more, would cost more than they save.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, DictionaryArray, Int64Array, StructArray, UInt32Array,
@@ -41,10 +41,10 @@ impl Default for PackedRecord {
 }
 
 /// The columns of the values; a record that is not traced has no id.
-fn fields() -> Fields {
+static FIELDS: LazyLock<Fields> = LazyLock::new(|| {
     let column = |name| Field::new(name, DataType::Int64, true);
     [column("id"), column("latency")].into_iter().collect()
-}
+});
 
 impl ScalarUDFImpl for PackedRecord {
     fn name(&self) -> &'static str {
@@ -58,7 +58,7 @@ impl ScalarUDFImpl for PackedRecord {
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         Ok(DataType::Dictionary(
             Box::new(DataType::UInt32),
-            Box::new(DataType::Struct(fields())),
+            Box::new(DataType::Struct(FIELDS.clone())),
         ))
     }
 
@@ -76,7 +76,7 @@ impl ScalarUDFImpl for PackedRecord {
         let Ok(end) = u32::try_from(rows) else {
             return internal_err!("packed_record: a batch has {rows} rows");
         };
-        let values = StructArray::try_new(fields(), vec![ids, latencies], None)?;
+        let values = StructArray::try_new(FIELDS.clone(), vec![ids, latencies], None)?;
         let keys = UInt32Array::from_iter_values(0..end);
         let packed = DictionaryArray::try_new(keys, Arc::new(values))?;
         Ok(ColumnarValue::Array(Arc::new(packed)))
@@ -287,7 +287,7 @@ mod tests {
         let function = PackedRecord::default();
         let packed = function.invoke_with_args(ScalarFunctionArgs {
             args: arrays.into_iter().map(ColumnarValue::Array).collect(),
-            arg_fields: fields().iter().cloned().collect(),
+            arg_fields: FIELDS.iter().cloned().collect(),
             number_rows: records.len(),
             return_field: Arc::new(Field::new("r", function.return_type(&[]).unwrap(), true)),
             config_options: Arc::new(ConfigOptions::default()),
