@@ -83,7 +83,7 @@ fn array_bytes(array: &dyn Array, which: Views) -> usize {
             DataType::Dictionary(_, _) => {
                 let dictionary = array.as_any_dictionary();
                 let values = dictionary.values().as_ref();
-                // Batches that were one share its values.
+                // Slices of one batch share its values.
                 let used = rows.min(values.len());
                 let of_used = array_bytes(values, which) * used / values.len().max(1);
                 array_bytes(dictionary.keys(), which) + of_used

@@ -282,7 +282,6 @@ impl Grouped {
                 arrival.add(groups.of(row), carried);
             })?;
         }
-        drop(arrival);
         self.carry.recorder.overhead(started.elapsed());
         Ok(())
     }
@@ -295,7 +294,6 @@ impl Grouped {
         for_each(states, &STATE, |row, carried| {
             arrival.add(groups.of(row), carried);
         })?;
-        drop(arrival);
         self.carry.recorder.overhead(started.elapsed());
         Ok(())
     }

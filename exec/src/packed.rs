@@ -8,8 +8,8 @@
 //! ```
 //!
 //! a row takes 4 bytes in place of 16, and who reads it looks for where the keys change. Only an aggregate
-//! that takes such rows as they come is handed them: to sort, join or filter dictionaries, which keeps the
-//! values that no row has any more, would cost more than they save.
+//! that takes such rows as they come is handed them. Sorting, joining or filtering dictionaries would keep
+//! values that no row has any more, which costs more than the column saves.
 
 use std::ops::Range;
 use std::sync::{Arc, LazyLock};
@@ -26,7 +26,7 @@ use datafusion::logical_expr::{
 };
 use skewer_profiling::equal_to_first;
 
-/// The scalar function `packed_record(id [, latency]) → record`, whose arguments [`Records`] reads again.
+/// The scalar function `packed_record(id [, latency]) → record`, whose arguments [`Records`] reads back.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct PackedRecord {
     signature: Signature,
@@ -190,7 +190,7 @@ impl Packed<'_> {
         as_valid_as_first(self.keys.nulls(), row, equal)
     }
 
-    /// The rows of all records, if there are `mean` of each in the mean at least and all are traced.
+    /// The rows of all records, if runs have `mean` rows in the mean at least and nothing is NULL.
     /// `own` is what each row took besides.
     pub(crate) fn long_runs(
         &self,
@@ -203,22 +203,23 @@ impl Packed<'_> {
         }
         let rows = self.keys.len();
         let mut runs = Vec::new();
-        let mut row = 0;
-        while row < rows {
-            let key = self.key(row)?;
-            let of_record = self.run(row, rows);
-            let (length, own) = match own.map(|own| &own.values()[row..row + of_record]) {
-                Some(own) => (equal_to_first(own), own[0]),
-                None => (of_record, 0),
-            };
-            runs.push(RecordRun {
-                rows: length,
-                id: self.ids.value(key),
-                latency: self.latencies.value(key) + own,
-            });
-            row += length;
-            if runs.len() * mean > rows {
-                return None;
+        for (of_record, key) in self.runs() {
+            let key = key?;
+            let Range { mut start, end } = of_record;
+            while start < end {
+                let (length, own) = match own.map(|own| &own.values()[start..end]) {
+                    Some(own) => (equal_to_first(own), own[0]),
+                    None => (end - start, 0),
+                };
+                runs.push(RecordRun {
+                    rows: length,
+                    id: self.ids.value(key),
+                    latency: self.latencies.value(key) + own,
+                });
+                start += length;
+                if runs.len() * mean > rows {
+                    return None;
+                }
             }
         }
         Some(runs)

@@ -8,6 +8,7 @@ use datafusion::catalog::cte_worktable::CteWorkTable;
 use datafusion::catalog::default_table_source::source_as_provider;
 use datafusion::common::Result;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::datasource::memory::{DataSourceExec, MemorySourceConfig};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_expr::window::SlidingAggregateWindowExpr;
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
@@ -296,7 +297,7 @@ impl Instrumentation<'_> {
             self.number_frames(&frames, place.fragment_id, operator_id);
         }
         let (plan, mut leaves) = self.wrap_children(plan, place, operator_id, cut.as_ref())?;
-        if leaves.is_empty() && plan.children().is_empty() {
+        if plan.children().is_empty() && may_scan(shown.as_ref()) {
             leaves.push(operator_id);
         }
         self.match_scans(plan.as_ref(), &mut leaves);
@@ -424,7 +425,8 @@ impl Instrumentation<'_> {
                     leaves.clear();
                     false
                 }
-                // A scan below a union has the other branches' columns, too, as NULLs: its leaf is its own.
+                // A branch of a union has the columns of the others, too, as NULLs: the scan is in one of those
+                // that follow.
                 [] => true,
                 _ => false,
             }
@@ -456,6 +458,21 @@ impl Instrumentation<'_> {
             .map_or(line.as_ref(), |rest| rest.trim_start_matches([':', ' ']));
         without_hidden(&with_moved(details, &self.known.moved))
     }
+}
+
+/// Whether a leaf may read a table whose rows have ids, rather than rows that the query names.
+fn may_scan(leaf: &dyn ExecutionPlan) -> bool {
+    if matches!(
+        leaf.name(),
+        "EmptyExec" | "PlaceholderRowExec" | "WorkTableExec"
+    ) {
+        return false;
+    }
+    let source = leaf.downcast_ref::<DataSourceExec>();
+    let in_memory = source.is_some_and(|leaf| leaf.data_source().is::<MemorySourceConfig>());
+    let schema = leaf.schema();
+    let mut fields = schema.fields().iter();
+    !in_memory || fields.any(|field| field.name() == ROW_ID || field.name().starts_with(HIDDEN))
 }
 
 /// The scans whose ids the operator puts into the state of a recursive query: no column has them where

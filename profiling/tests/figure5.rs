@@ -305,7 +305,9 @@ fn carried(
         gathering.resize(outputs.len());
         for (output, record, ns) in edges {
             let group = outputs.binary_search(&output).unwrap();
-            gathering.add(group, input(record).after(ns * 1000));
+            gathering
+                .arrival()
+                .add(group, input(record).after(ns * 1000));
         }
         let emitted = gathering.emit(outputs.len(), ms(spent), &mut 0.0);
         records.extend(outputs.into_iter().zip(emitted.map(|(carried, _)| carried)));

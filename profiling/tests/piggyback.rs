@@ -149,7 +149,7 @@ impl Case {
                 gathering.resize(work.groups.len());
                 for (group, inputs) in work.groups.iter().enumerate() {
                     for input in inputs {
-                        gathering.add(group, arrives(input, &before));
+                        gathering.arrival().add(group, arrives(input, &before));
                     }
                 }
                 let emitted = gathering.emit(work.groups.len(), work.self_ns, &mut 0.0);

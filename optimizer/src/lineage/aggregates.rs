@@ -14,7 +14,7 @@ use super::{Arguments, LineageRewrite, TrackedPlan, TrackedRecord, unaliased};
 
 impl LineageRewrite {
     pub(super) fn aggregate(&mut self, aggregate: &Aggregate) -> Result<TrackedPlan> {
-        let input = match hands_rows_on(aggregate) {
+        let input = match rearranges_rows(aggregate) {
             true => self.rewrite(&aggregate.input)?,
             false => self.rewrite_for_aggregate(&aggregate.input)?,
         };
@@ -169,7 +169,7 @@ impl LineageRewrite {
 }
 
 /// Whether rows are sorted or divided anew for an aggregate before it takes them.
-fn hands_rows_on(aggregate: &Aggregate) -> bool {
+fn rearranges_rows(aggregate: &Aggregate) -> bool {
     aggregate
         .aggr_expr
         .iter()

@@ -288,8 +288,8 @@ impl LineageRewrite {
         }
     }
 
-    /// The plan with its records as [`PackedRecord`] makes them, if it makes columns and has records of one
-    /// kind, of which it has numbers.
+    /// The plan with its records as [`PackedRecord`] makes them, if it is a projection with one kind of
+    /// record, whose ids are `BIGINT`.
     fn packed(&mut self, input: TrackedPlan) -> Result<TrackedPlan> {
         let (LogicalPlan::Projection(projection), [record]) =
             (&input.plan, input.records.as_slice())
