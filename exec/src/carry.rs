@@ -16,7 +16,7 @@ use datafusion::arrow::array::{
 };
 use datafusion::arrow::buffer::NullBuffer;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Fields};
-use datafusion::common::{Result, ScalarValue, internal_err};
+use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{
@@ -25,7 +25,7 @@ use datafusion::logical_expr::{
 use parking_lot::Mutex;
 use skewer_profiling::{Carried, Gathering, Impacts, Recorder, Sources};
 
-use crate::capture::{Groups, Latency, int64};
+use crate::capture::{Groups, Latency, column, int64};
 use crate::packed::Records;
 use crate::position;
 
@@ -101,9 +101,7 @@ fn for_each(
     mut each: impl FnMut(usize, Carried),
 ) -> Result<()> {
     let latency = Latency::new(columns, &input.latencies)?;
-    let Some(records) = columns.get(input.records) else {
-        return internal_err!("carried_latency: there is no column {}", input.records);
-    };
+    let records = column(columns, input.records)?;
     let Some(carried) = records.as_struct_opt() else {
         match Records::of(records)? {
             Records::Ids(numbers) => for_each_present(records, |row| {

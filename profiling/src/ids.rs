@@ -129,10 +129,10 @@ impl Ids {
 
     /// Encodes ids, none of them absent.
     pub fn encode(ids: &[i64]) -> Ids {
-        let (Some(&first), Some(&last)) = (ids.first(), ids.last()) else {
+        let Some(&first) = ids.first() else {
             return Ids::range(0, 0);
         };
-        if is_range(first, last, ids) {
+        if is_range(ids) {
             return Ids::range(first, ids.len());
         }
         if all_equal(ids) {
@@ -327,7 +327,11 @@ fn greatest(bits: u8) -> u32 {
     u32::MAX >> (u32::BITS - u32::from(bits))
 }
 
-fn is_range(first: i64, last: i64, ids: &[i64]) -> bool {
+/// Whether each of the ids is the one before it and one.
+pub fn is_range(ids: &[i64]) -> bool {
+    let (Some(&first), Some(&last)) = (ids.first(), ids.last()) else {
+        return true;
+    };
     last.wrapping_sub(first) == ids.len() as i64 - 1 && follow_each_other(first, ids)
 }
 

@@ -77,7 +77,7 @@ pub use carried::{Carried, Gathering, Impacts, Sources};
 pub use chunk_columns::ChunkError;
 pub use chunks::{LatencyChunk, LatencyKind, LineageChunk, Method, OutputChunk};
 pub use edges::{Edges, EdgesOf};
-pub use ids::Ids;
+pub use ids::{Ids, is_range};
 pub use latencies::Latencies;
 pub use level::{Level, LevelError};
 pub use lineage_mode::{LineageMode, LineageModeError};

@@ -13,7 +13,7 @@ use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
 use skewer_profiling::sampling::number_of;
 use skewer_profiling::{Ids, Latencies, LineageChunk, Operator};
 
-use super::values::{Edges, Groups, Latency, argument, int64};
+use super::values::{Edges, Groups, Latency, column, int64};
 use super::{Capture, state};
 use crate::packed::{Packed, RecordRun, Records};
 use crate::position::{self, Position};
@@ -34,6 +34,30 @@ struct Identity {
     operator_id: i64,
     /// Id of the group that the caller calls 0 now.
     first_id: i64,
+}
+
+impl Identity {
+    /// Edges to groups `outputs` from the records `inputs` of `source`, which are all of the operator
+    /// that made `first_input`.
+    fn edges(
+        &self,
+        source: &RecordSource,
+        outputs: Ids,
+        inputs: Ids,
+        first_input: i64,
+        latency: Latencies,
+    ) -> LineageChunk {
+        LineageChunk {
+            fragment_id: self.position.fragment_id,
+            operator_id: self.operator_id,
+            partition: self.position.partition,
+            input_operator_id: source.operator_of(first_input),
+            table_name: source.table_name(),
+            output_ids: outputs,
+            input_ids: inputs,
+            latency,
+        }
+    }
 }
 
 /// The accumulator of one partition.
@@ -172,16 +196,13 @@ impl GroupedCapture {
         let latencies = runs
             .iter()
             .map(|run| (run.rows as u32, run.latency.max(0) as u64));
-        self.capture.recorder.lineage(LineageChunk {
-            fragment_id: identity.position.fragment_id,
-            operator_id: identity.operator_id,
-            partition: identity.position.partition,
-            input_operator_id: source.operator_of(first.id),
-            table_name: source.table_name(),
-            output_ids: groups.encode(identity.first_id, rows, self.groups),
-            input_ids: Ids::runs(ids.collect()),
-            latency: Latencies::runs(latencies.collect()),
-        });
+        self.capture.recorder.lineage(identity.edges(
+            source,
+            groups.encode(identity.first_id, rows, self.groups),
+            Ids::runs(ids.collect()),
+            first.id,
+            Latencies::runs(latencies.collect()),
+        ));
     }
 
     /// Logs the edges of one batch from the records of `source` to `groups`.
@@ -199,17 +220,6 @@ impl GroupedCapture {
         if edges == 0 {
             return;
         }
-        let chunk =
-            |outputs: Ids, inputs: Ids, first_input: i64, latency: Latencies| LineageChunk {
-                fragment_id: identity.position.fragment_id,
-                operator_id: identity.operator_id,
-                partition: identity.position.partition,
-                input_operator_id: source.operator_of(first_input),
-                table_name: source.table_name(),
-                output_ids: outputs,
-                input_ids: inputs,
-                latency,
-            };
         // Groups made by several accumulators are logged apart, which keeps their ids short; of few
         // groups that takes more than it saves.
         let key_of = |id| match edges <= FEW_EDGES {
@@ -223,7 +233,8 @@ impl GroupedCapture {
                     || ids.values().iter().all(|id| key_of(*id) == key)
             });
         if same_run {
-            self.capture.recorder.lineage(chunk(
+            self.capture.recorder.lineage(identity.edges(
+                source,
                 groups.encode(identity.first_id, ids.len(), self.groups),
                 Ids::encode(ids.values()),
                 ids.value(0),
@@ -250,7 +261,8 @@ impl GroupedCapture {
             runs[run].add(groups.of(row), id, latency.of(row));
         }
         for edges in runs {
-            self.capture.recorder.lineage(chunk(
+            self.capture.recorder.lineage(identity.edges(
+                source,
                 Ids::encode_indexes(identity.first_id, &edges.outputs, self.groups),
                 Ids::encode(&edges.inputs),
                 edges.inputs[0],
@@ -303,7 +315,7 @@ impl GroupedCapture {
         let capture = Arc::clone(&self.capture);
         for input in &capture.inputs {
             let latency = Latency::new(values, &input.latency_arguments)?;
-            match Records::of(argument(values, input.id_argument)?)? {
+            match Records::of(column(values, input.id_argument)?)? {
                 Records::Ids(ids) => {
                     self.mark_traced(groups, &input.source, ids);
                     self.log(groups, &input.source, ids, &latency);

@@ -26,7 +26,7 @@ use datafusion::logical_expr::{
 use skewer_profiling::Recorder;
 
 use self::accumulator::{GroupedCapture, UngroupedCapture};
-pub(crate) use self::values::{Edges, Groups, Latency, int64};
+pub(crate) use self::values::{Edges, Groups, Latency, column, int64};
 use crate::source::{AggregateSource, RecordSource};
 
 /// One kind of input record of a captured aggregate.

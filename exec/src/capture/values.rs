@@ -106,16 +106,17 @@ impl Latency {
     }
 }
 
-pub(super) fn argument(values: &[ArrayRef], argument: usize) -> Result<&ArrayRef> {
-    match values.get(argument) {
+/// One of a function's arguments, or of an operator's columns.
+pub(crate) fn column(values: &[ArrayRef], place: usize) -> Result<&ArrayRef> {
+    match values.get(place) {
         Some(array) => Ok(array),
-        None => internal_err!("record level: there is no argument {argument}"),
+        None => internal_err!("record level: there is no column {place}"),
     }
 }
 
-pub(crate) fn int64(values: &[ArrayRef], argument: usize) -> Result<&Int64Array> {
-    match self::argument(values, argument)?.as_primitive_opt::<Int64Type>() {
+pub(crate) fn int64(values: &[ArrayRef], place: usize) -> Result<&Int64Array> {
+    match column(values, place)?.as_primitive_opt::<Int64Type>() {
         Some(array) => Ok(array),
-        None => internal_err!("record level: argument {argument} is no BIGINT"),
+        None => internal_err!("record level: column {place} is no BIGINT"),
     }
 }

@@ -4,7 +4,7 @@ use datafusion::arrow::array::{Array, AsArray, UInt64Array};
 use datafusion::arrow::compute::take;
 use datafusion::arrow::datatypes::Int64Type;
 use datafusion::common::Result;
-use skewer_profiling::{Ids, Latencies, Method};
+use skewer_profiling::{Ids, Latencies, Method, is_range};
 
 use crate::pacing::Run;
 use crate::packed::Records;
@@ -74,13 +74,9 @@ fn encoded(runs: impl Iterator<Item = (usize, u64)>, count: usize, rows: usize) 
     }
 }
 
-/// Whether two rows one after the other have the same id. Of rows of a table, the first look tells.
+/// Whether two rows one after the other have the same id. Of rows of a table it is soon told.
 fn has_equal_neighbours(ids: &[i64]) -> bool {
-    let [first, .., last] = ids else {
-        return false;
-    };
-    last.wrapping_sub(*first) != ids.len() as i64 - 1
-        && ids.windows(2).any(|pair| pair[0] == pair[1])
+    !is_range(ids) && ids.windows(2).any(|pair| pair[0] == pair[1])
 }
 
 /// Records, and what was found out about each; in picoseconds.
@@ -187,6 +183,11 @@ mod tests {
         let (ids, latencies, errors) =
             rows_found_by(Method::Apportioned, Records::Ids(&ids), &runs).unwrap();
         assert_eq!((ids.len(), latencies.len(), errors.len()), (7, 7, 7));
+        // As far apart as three rows of a table.
+        let ids = Int64Array::from(vec![5, 5, 7]);
+        let run = [run(3, 250, 500, Method::Apportioned)];
+        let (ids, ..) = rows_found_by(Method::Apportioned, Records::Ids(&ids), &run).unwrap();
+        assert_eq!(ids, Ids::encode(&[5, 7]));
     }
 
     #[test]

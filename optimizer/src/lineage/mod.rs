@@ -15,7 +15,7 @@
 //! ```
 //!
 //! Between an unnest and the aggregate above it, where a record has many rows, id and latency are one
-//! column of [`PackedRecord`].
+//! column.
 //!
 //! Where no log is kept (`profile.lineage = 'piggyback'`) the same columns travel the same way, but
 //! what they have is another: a base record's id is its number among all sources, and an aggregate
@@ -27,6 +27,7 @@
 
 mod aggregates;
 mod joins;
+mod packing;
 mod recursion;
 mod semi_joins;
 mod windows;
@@ -40,16 +41,17 @@ use datafusion::catalog::default_table_source::{provider_as_source, source_as_pr
 use datafusion::common::{Column, DFSchema, Result, ScalarValue, internal_err};
 use datafusion::logical_expr::expr::Sort as SortExpr;
 use datafusion::logical_expr::logical_plan::{
-    Extension, Filter, Projection, Sort, SubqueryAlias, TableScan, TableScanBuilder, Union, Unnest,
+    Extension, Filter, Projection, Sort, SubqueryAlias, TableScan, TableScanBuilder, Union,
 };
 use datafusion::logical_expr::utils::{conjunction, expr_to_columns, split_conjunction_owned};
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, ScalarUDF, lit};
 use skewer_exec::{
-    CapturedInput, CarriedInput, IdColumn, IdentifiedTable, PackedRecord, ROW_ID, RecordSource,
-    SampledRowId, ScanSource,
+    CapturedInput, CarriedInput, IdColumn, IdentifiedTable, ROW_ID, RecordSource, SampledRowId,
+    ScanSource,
 };
 use skewer_profiling::{Recorder, Sources};
 
+use self::packing::unnested;
 use self::recursion::Recursion;
 use crate::costly::is_costly;
 use crate::timed_node::TimedEvaluation;
@@ -266,68 +268,6 @@ impl LineageRewrite {
             record.of_same_select &= is_stacked;
         }
         Ok(tracked)
-    }
-
-    /// The same for an input of an aggregate, which reads records that are packed, too.
-    fn rewrite_for_aggregate(&mut self, plan: &LogicalPlan) -> Result<TrackedPlan> {
-        match plan {
-            LogicalPlan::Projection(projection) => {
-                let input = self.rewrite_for_aggregate(&projection.input)?;
-                self.projection(projection, input)
-            }
-            LogicalPlan::SubqueryAlias(alias) => {
-                let input = self.rewrite_for_aggregate(&alias.input)?;
-                aliased(alias, input)
-            }
-            LogicalPlan::Unnest(unnest) => {
-                let input = self.rewrite_for_aggregate(&unnest.input)?;
-                let input = self.packed(input)?;
-                unnested(unnest, input)
-            }
-            other => self.rewrite(other),
-        }
-    }
-
-    /// The plan with its records as [`PackedRecord`] makes them, if it is a projection with one kind of
-    /// record, whose ids are `BIGINT`.
-    fn packed(&mut self, input: TrackedPlan) -> Result<TrackedPlan> {
-        let (LogicalPlan::Projection(projection), [record]) =
-            (&input.plan, input.records.as_slice())
-        else {
-            return Ok(input);
-        };
-        let id_type = hidden_type(input.plan.schema(), &record.id)?;
-        if record.of_before || id_type != DataType::Int64 || record.latencies.len() > 1 {
-            return Ok(input);
-        }
-        let hidden = input.hidden();
-        let name_of = |expr: &Expr| expr.qualified_name().1;
-        let exprs = projection.expr.iter();
-        let arguments = hidden
-            .iter()
-            .filter_map(|name| exprs.clone().find(|expr| name_of(expr) == *name));
-        let arguments: Vec<_> = arguments.cloned().collect();
-        if arguments.len() != hidden.len() {
-            return Ok(input);
-        }
-        let visible = exprs.filter(|expr| !hidden.contains(&name_of(expr)));
-        let mut exprs: Vec<_> = visible.cloned().collect();
-        let name = self.name("record");
-        let mut scans = self.scans.iter_mut();
-        if let Some((names, _)) = scans.find(|(names, _)| names.contains(&record.id)) {
-            names.push(name.clone());
-        }
-        let function = ScalarUDF::from(PackedRecord::default());
-        exprs.push(function.call(arguments).alias(&name));
-        let below = Arc::clone(&projection.input);
-        Ok(TrackedPlan {
-            records: vec![TrackedRecord {
-                id: name,
-                latencies: vec![],
-                ..record.clone()
-            }],
-            plan: LogicalPlan::Projection(Projection::try_new(exprs, below)?),
-        })
     }
 
     fn rewrite_node(&mut self, plan: &LogicalPlan) -> Result<TrackedPlan> {
@@ -604,18 +544,6 @@ fn aliased(alias: &SubqueryAlias, input: TrackedPlan) -> Result<TrackedPlan> {
     Ok(TrackedPlan {
         plan: LogicalPlan::SubqueryAlias(rewritten),
         records: input.records,
-    })
-}
-
-fn unnested(unnest: &Unnest, input: TrackedPlan) -> Result<TrackedPlan> {
-    let rewritten = Unnest::try_new(
-        Arc::new(input.plan),
-        unnest.exec_columns.clone(),
-        unnest.options.clone(),
-    )?;
-    Ok(TrackedPlan {
-        plan: LogicalPlan::Unnest(rewritten),
-        records: of_rows(input.records),
     })
 }
 

@@ -95,7 +95,7 @@ fn generated(random: &mut Random) -> String {
 }
 
 /// Each kind of operator once.
-const GIVEN: [&str; 15] = [
+const GIVEN: [&str; 17] = [
     "SELECT same(b) FROM t",
     "SELECT a, count(*) FROM t WHERE same(b) > 10 GROUP BY a",
     "SELECT same(t.b + u.b) FROM t LEFT JOIN u ON t.a = u.a",
@@ -106,6 +106,9 @@ const GIVEN: [&str; 15] = [
     "SELECT DISTINCT same(n) FROM (SELECT a, count(DISTINCT same(b)) AS n FROM t GROUP BY a) AS q",
     "WITH RECURSIVE r(n, k) AS (SELECT same(b), 0 FROM t UNION ALL \
      SELECT same(r.n + u.b), k + 1 FROM r JOIN u ON r.n % 4 = u.a WHERE k < 2) SELECT same(n) FROM r",
+    // Elements of short lists and of long ones, of rows that took something before.
+    "SELECT x % 2, max(same(x + c)) FROM (SELECT same(b) AS c, unnest([a, b]) AS x FROM t) AS q GROUP BY x % 2",
+    "SELECT x, max(same(x + c)) FROM (SELECT same(b) AS c, unnest(range(0, 40)) AS x FROM t) AS q GROUP BY x",
     // Some rows are met again, after they took something on another way.
     "WITH RECURSIVE r(n, k) AS (SELECT b, 0 FROM t UNION ALL \
      SELECT r.n + q.c, k + 1 FROM r JOIN (SELECT a, same(b) AS c FROM t) AS q ON r.n % 3 = q.a \
