@@ -9,12 +9,14 @@
 //! * [`instrument`]: numbering and wrapping physical operators
 //! * `details`: what operators show of themselves, without what the profiler added
 //! * [`scalar_subquery`]: what scalar subqueries may be, and joins in their place
+//! * [`optimize_dependent_joins`]: joins in place of correlated subqueries
 //! * [`below`]: parts of expressions as columns of the input
 //! * [`logical_rules`], [`physical_rules`]: DataFusion's rules, without wrong conclusions
 //! * [`distribution`]: plans that run on several workers
 
 mod below;
 pub mod costly;
+mod dependent_join;
 mod details;
 pub mod distribution;
 mod given_up;
@@ -25,5 +27,6 @@ pub mod scalar_subquery;
 mod sound;
 pub mod timed_node;
 
+pub use dependent_join::optimize_dependent_joins;
 pub use plan_query::{plan_query, plan_query_on};
 pub use sound::{logical_rules, physical_rules, subquery_of, with_unordered_exchanges};

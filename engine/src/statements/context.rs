@@ -10,6 +10,7 @@ use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream, execut
 use datafusion::sql::parser::Statement as DFStatement;
 use futures::StreamExt;
 use skewer_cluster::{CollectMetrics, Workers};
+use skewer_optimizer::optimize_dependent_joins;
 use skewer_optimizer::scalar_subquery::optimize_with_joins;
 use skewer_profiling::Level;
 use skewer_storage::{Snapshot, Storage, Transaction};
@@ -197,12 +198,13 @@ impl Context {
             }
             state = self.on_workers(workers, state)?;
         }
-        let optimized = if workers.is_some() || self.record.recorder().level() == Level::Records {
-            // Workers cannot evaluate a subquery first, and its rows are in the lineage.
-            optimize_with_joins(plan, &mut state)
-        } else {
-            state.optimize(plan)
-        };
+        // Workers cannot evaluate a subquery first, and its rows are in the lineage.
+        let with_joins = workers.is_some() || self.record.recorder().level() == Level::Records;
+        let optimized =
+            optimize_dependent_joins(plan, &mut state, |plan, state| match with_joins {
+                true => optimize_with_joins(plan, state),
+                false => state.optimize(plan),
+            });
         let optimized = optimized.map_err(|error| correlation::explained(plan, error))?;
         let database = self.session.database_inner();
         missing::check(&optimized, self.catalog.snapshot(), |worker| {

@@ -54,6 +54,7 @@ use skewer_profiling::{Recorder, Sources};
 use self::packing::unnested;
 use self::recursion::Recursion;
 use crate::costly::is_costly;
+use crate::dependent_join::is_domain;
 use crate::timed_node::TimedEvaluation;
 
 /// Every hidden column's name starts with this.
@@ -287,6 +288,10 @@ impl LineageRewrite {
                     plan: rewritten,
                     records: input.records,
                 })
+            }
+            // The values that a subquery is asked for are none of its records.
+            LogicalPlan::SubqueryAlias(alias) if is_domain(alias) => {
+                Ok(TrackedPlan::untracked(plan.clone()))
             }
             LogicalPlan::SubqueryAlias(alias) => {
                 let input = self.rewrite(&alias.input)?;

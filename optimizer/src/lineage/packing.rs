@@ -9,6 +9,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan, ScalarUDF};
 use skewer_exec::PackedRecord;
 
 use super::{LineageRewrite, TrackedPlan, TrackedRecord, aliased, hidden_type, of_rows};
+use crate::dependent_join::is_domain;
 
 impl LineageRewrite {
     /// Rewrites an input of an aggregate, which reads records that are packed, too.
@@ -18,7 +19,7 @@ impl LineageRewrite {
                 let input = self.rewrite_for_aggregate(&projection.input)?;
                 self.projection(projection, input)
             }
-            LogicalPlan::SubqueryAlias(alias) => {
+            LogicalPlan::SubqueryAlias(alias) if !is_domain(alias) => {
                 let input = self.rewrite_for_aggregate(&alias.input)?;
                 aliased(alias, input)
             }

@@ -20,7 +20,9 @@ use datafusion::logical_expr::{AggregateUDF, Expr, LogicalPlan, SortExpr, Subque
 use skewer_exec::SingleValue;
 
 pub use joins::optimize_with_joins;
+pub(crate) use schemas::with_schemas;
 pub use values::with_values;
+pub(crate) use values::{is_aggregate, only_value};
 
 fn has_scalar_subqueries(plan: &LogicalPlan) -> Result<bool> {
     let mut found = false;
@@ -48,7 +50,7 @@ fn single(subquery: &Subquery) -> Result<Subquery> {
 }
 
 /// `function` of the `value` of all rows of `input`, as a column with this name.
-fn aggregated(
+pub(crate) fn aggregated(
     function: Arc<AggregateUDF>,
     value: Expr,
     order_by: Vec<SortExpr>,

@@ -10,9 +10,11 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, JoinType, Result};
 use datafusion::functions_window::expr_fn::row_number;
 use datafusion::logical_expr::logical_plan::{Projection, Sort, SubqueryAlias};
+use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Subquery, lit, when};
 
 use super::around;
+use crate::dependent_join::references;
 use crate::sound::{is_by_equality, is_correlated, subquery_of};
 
 /// An aggregate without GROUP BY of rows of the query around it and of `input`, which refers to no other.
@@ -65,7 +67,7 @@ impl RowWise {
             conditions: Vec::new(),
         };
         let input = below.descend(&aggregate.input, is_correlated)?;
-        if is_correlated(input) || !above.is_plain()? || !below.is_plain()? {
+        if !references(input)?.is_empty() || !above.is_plain()? || !below.is_plain()? {
             return Ok(None);
         }
 
@@ -139,12 +141,14 @@ impl RowWise {
         let aggregates: Vec<Expr> = aggregates.collect();
         let row = Expr::Column(Column::new_unqualified(row));
         let groups: Vec<Expr> = [row].into_iter().chain(columns.iter().cloned()).collect();
+        // A join needs one.
+        let condition = conjunction(self.conditions).unwrap_or(lit(true));
         let value = match self.having.into_iter().reduce(Expr::and) {
             Some(having) => when(having, self.value).end()?,
             None => self.value,
         };
         numbered
-            .join_on(self.input, JoinType::Left, self.conditions)?
+            .join_on(self.input, JoinType::Left, [condition])?
             .aggregate(groups, aggregates)?
             .project(columns.into_iter().chain([value.alias(name)]))?
             .build()

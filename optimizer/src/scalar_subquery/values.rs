@@ -117,7 +117,7 @@ fn value(subquery: Subquery, aliases: &AliasGenerator) -> Result<Transformed<Exp
 }
 
 /// The only value of a list, or NULL: it may be NULL, whatever its elements are.
-fn only_value(values: Expr) -> Expr {
+pub fn only_value(values: Expr) -> Expr {
     ScalarUDF::from(OnlyValue::default()).call(vec![values])
 }
 
@@ -137,7 +137,7 @@ fn has_one_row(plan: &LogicalPlan) -> bool {
 }
 
 /// Whether `plan` is an aggregate without GROUP BY, or what HAVING leaves of it.
-fn is_aggregate(plan: &LogicalPlan) -> bool {
+pub fn is_aggregate(plan: &LogicalPlan) -> bool {
     match plan {
         LogicalPlan::Aggregate(aggregate) => aggregate.group_expr.is_empty(),
         LogicalPlan::Projection(projection) => is_aggregate(&projection.input),

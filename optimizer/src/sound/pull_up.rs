@@ -2,7 +2,8 @@
 //!
 //! To make a join of a correlated subquery, DataFusion 55.2 pulls the conditions on columns of the query
 //! around it up, out of all operators above them. Out of some the result is another: a window, a LIMIT,
-//! an aggregate that has a row of no rows. Such a subquery is an error rather than a wrong answer.
+//! an aggregate that has a row of no rows. Such a subquery is refused here rather than a wrong answer, and
+//! becomes a join in another way: see [`dependent_join`](crate::dependent_join).
 
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DataFusionError, JoinType, Result};

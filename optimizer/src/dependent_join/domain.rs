@@ -1,0 +1,388 @@
+//! The values that a subquery's references take.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use datafusion::catalog::cte_worktable::CteWorkTable;
+use datafusion::catalog::default_table_source::source_as_provider;
+use datafusion::common::alias::AliasGenerator;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{Column, DFSchema, ExprSchema, JoinType, Result, not_impl_err};
+use datafusion::logical_expr::logical_plan::{
+    Aggregate, Distinct, DistinctOn, Filter, Join, Projection, SubqueryAlias,
+};
+use datafusion::logical_expr::utils::{conjunction, merge_schema, split_conjunction};
+use datafusion::logical_expr::{
+    Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, SortExpr, WindowFrameUnits,
+    WindowFunctionDefinition, binary_expr,
+};
+
+use super::references::references;
+use super::{DOMAIN, VALUES};
+use crate::sound::subquery_of;
+
+/// The distinct values of columns of a plan, or of more rows than it has, once for each place where a
+/// subquery is pushed down to.
+#[derive(Debug)]
+pub struct Domain {
+    /// With the columns `names`.
+    values: LogicalPlan,
+    /// The columns that a subquery refers to, and what they are called in it.
+    names: Vec<(Column, String)>,
+    /// Whether one of them may be NULL.
+    has_nulls: bool,
+}
+
+impl Domain {
+    /// That of `columns` of `input`, the rows that the subquery is asked for.
+    ///
+    /// # Errors
+    /// [`DataFusionError::NotImplemented`](datafusion::common::DataFusionError::NotImplemented) if `input`
+    /// would not return the same rows when it is run twice.
+    pub fn of(input: &LogicalPlan, columns: Vec<Column>, aliases: &AliasGenerator) -> Result<Self> {
+        let rows = repeatable(input, &columns)?;
+        let mut has_nulls = false;
+        for column in &columns {
+            has_nulls |= rows.schema().field_from_column(column)?.is_nullable();
+        }
+        let names: Vec<(Column, String)> = columns
+            .into_iter()
+            .map(|column| (column, aliases.next("__outer")))
+            .collect();
+        let values = names
+            .iter()
+            .map(|(column, name)| Expr::Column(column.clone()).alias(name));
+        let values = LogicalPlanBuilder::from(rows)
+            .project(values.collect::<Vec<_>>())?
+            .distinct()?
+            .build()?;
+        Ok(Self {
+            values,
+            names,
+            has_nulls,
+        })
+    }
+
+    /// The names of its columns in a subquery.
+    pub fn names(&self) -> impl Iterator<Item = &String> {
+        self.names.iter().map(|(_, name)| name)
+    }
+
+    /// Its columns, as the rows have them that the subquery is asked for, and what they are called in it.
+    pub fn columns(&self) -> impl Iterator<Item = (&Column, &String)> {
+        self.names.iter().map(|(column, name)| (column, name))
+    }
+
+    /// What `column` around the subquery is called in it.
+    pub fn name_of(&self, column: &Column) -> Option<&String> {
+        let mut names = self.names.iter();
+        names.find_map(|(known, name)| (known == column).then_some(name))
+    }
+
+    /// Whether two of its values are the same.
+    pub fn is_same(&self, left: Expr, right: Expr) -> Expr {
+        let operator = match self.has_nulls {
+            true => Operator::IsNotDistinctFrom,
+            false => Operator::Eq,
+        };
+        binary_expr(left, operator, right)
+    }
+
+    /// Whether joins may compare its values as keys, of which NULL is equal to none.
+    pub fn is_key(&self) -> bool {
+        !self.has_nulls
+    }
+
+    /// Its values, as one more side of a join.
+    ///
+    /// # Errors
+    /// None of its own; those of building a plan.
+    pub fn side(&self, aliases: &AliasGenerator) -> Result<LogicalPlan> {
+        let values = Arc::new(self.values.clone());
+        let side = SubqueryAlias::try_new(values, aliases.next(DOMAIN))?;
+        Ok(LogicalPlan::SubqueryAlias(side))
+    }
+}
+
+/// The side of `join` that has these `columns` of all of its rows.
+fn side<'a>(join: &'a Join, columns: &[Column]) -> Option<&'a LogicalPlan> {
+    let sides: &[&LogicalPlan] = match join.join_type {
+        JoinType::Inner => &[&join.left, &join.right],
+        JoinType::Left | JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark => {
+            &[&join.left]
+        }
+        JoinType::Right | JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark => {
+            &[&join.right]
+        }
+        JoinType::Full => &[],
+    };
+    let has_all = |side: &&&LogicalPlan| {
+        let schema = side.schema();
+        columns.iter().all(|column| schema.has_column(column))
+    };
+    sides.iter().find(has_all).copied()
+}
+
+/// A plan with these `columns` of all rows of `plan`, and maybe of more, that returns the same rows
+/// whenever it runs.
+fn repeatable(plan: &LogicalPlan, columns: &[Column]) -> Result<LogicalPlan> {
+    // One side of a join has no more values, and takes less.
+    if let LogicalPlan::Join(join) = plan
+        && let Some(side) = side(join, columns)
+        && let Ok(side) = repeatable(side, columns)
+    {
+        return Ok(side);
+    }
+    if is_repeatable(plan)? {
+        return Ok(plan.clone());
+    }
+    let wanted = |expressions: &[Expr]| -> Vec<Column> {
+        let mut wanted = HashSet::new();
+        for expression in expressions {
+            wanted.extend(expression.column_refs().into_iter().cloned());
+        }
+        let mut wanted: Vec<Column> = wanted.into_iter().collect();
+        wanted.sort();
+        wanted
+    };
+    match plan {
+        LogicalPlan::Filter(filter) => {
+            let mut kept = Vec::new();
+            for condition in split_conjunction(&filter.predicate) {
+                let has_subqueries = condition.exists(|part| Ok(subquery_of(part).is_some()))?;
+                if !has_subqueries && !condition.is_volatile() && !condition.contains_outer() {
+                    kept.push(condition.clone());
+                }
+            }
+            let mut all = columns.to_vec();
+            for column in wanted(&kept) {
+                if !all.contains(&column) {
+                    all.push(column);
+                }
+            }
+            match (conjunction(kept), repeatable(&filter.input, &all)) {
+                (Some(kept), Ok(input)) => {
+                    let filter = Filter::try_new(kept, Arc::new(input))?;
+                    Ok(LogicalPlan::Filter(filter))
+                }
+                _ => repeatable(&filter.input, columns),
+            }
+        }
+        LogicalPlan::Sort(sort) => repeatable(&sort.input, columns),
+        // Without its end a recursive query may have none.
+        LogicalPlan::Limit(limit) if !has_recursion(&limit.input)? => {
+            repeatable(&limit.input, columns)
+        }
+        LogicalPlan::Distinct(Distinct::All(input)) => repeatable(input, columns),
+        LogicalPlan::Window(window)
+            if columns
+                .iter()
+                .all(|column| window.input.schema().has_column(column)) =>
+        {
+            repeatable(&window.input, columns)
+        }
+        LogicalPlan::Projection(Projection {
+            expr,
+            input,
+            schema,
+            ..
+        })
+        | LogicalPlan::Distinct(Distinct::On(DistinctOn {
+            select_expr: expr,
+            input,
+            schema,
+            ..
+        })) => {
+            let places = columns.iter().map(|column| schema.index_of_column(column));
+            let places: Vec<usize> = places.collect::<Result<_>>()?;
+            let kept: Vec<Expr> = places
+                .into_iter()
+                .map(|place| expr[place].clone())
+                .collect();
+            if kept.iter().any(Expr::is_volatile) {
+                return refused();
+            }
+            let input = repeatable(input, &wanted(&kept))?;
+            let kept = Projection::try_new(kept, Arc::new(input))?;
+            checked(LogicalPlan::Projection(kept))
+        }
+        LogicalPlan::SubqueryAlias(alias) => {
+            let inner = alias.input.schema().columns();
+            let places = columns
+                .iter()
+                .map(|column| alias.schema.index_of_column(column));
+            let places: Vec<usize> = places.collect::<Result<_>>()?;
+            let inner: Vec<Column> = places
+                .into_iter()
+                .map(|place| inner[place].clone())
+                .collect();
+            let input = repeatable(&alias.input, &inner)?;
+            let input =
+                LogicalPlanBuilder::from(input).project(inner.into_iter().map(Expr::Column))?;
+            let input = Arc::new(input.build()?);
+            let alias = SubqueryAlias::try_new(input, alias.alias.clone())?;
+            Ok(LogicalPlan::SubqueryAlias(alias))
+        }
+        // Its keys, without what is computed of its groups.
+        LogicalPlan::Aggregate(aggregate) => {
+            let mut keys = Vec::new();
+            for column in columns {
+                let place = aggregate.schema.index_of_column(column)?;
+                match aggregate.group_expr.get(place) {
+                    Some(Expr::GroupingSet(_)) | None => return refused(),
+                    Some(key) => keys.push(key.clone()),
+                }
+            }
+            let input = repeatable(&aggregate.input, &wanted(&keys))?;
+            let keys = Aggregate::try_new(Arc::new(input), keys, Vec::new())?;
+            checked(LogicalPlan::Aggregate(keys))
+        }
+        LogicalPlan::Join(join) => match side(join, columns) {
+            Some(side) => repeatable(side, columns),
+            None => refused(),
+        },
+        _ => refused(),
+    }
+}
+
+fn has_recursion(plan: &LogicalPlan) -> Result<bool> {
+    plan.exists(|node| Ok(matches!(node, LogicalPlan::RecursiveQuery(_))))
+}
+
+fn checked(plan: LogicalPlan) -> Result<LogicalPlan> {
+    match is_repeatable(&plan)? {
+        true => Ok(plan),
+        false => refused(),
+    }
+}
+
+/// Whether `plan` refers to nothing around it and depends on nothing but its tables: not on the order in
+/// which rows come, in which sums of fractions differ, too.
+fn is_repeatable(plan: &LogicalPlan) -> Result<bool> {
+    // Statements that end meanwhile come to schema sys.
+    let mut is_repeatable = references(plan)?.is_empty() && !skewer_profiling::reads_sys(plan);
+    let mut recursive = Vec::new();
+    plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::RecursiveQuery(query) = node {
+            recursive.push(query.name.clone());
+        }
+        is_repeatable &= match node {
+            LogicalPlan::Limit(limit) => match limit.input.as_ref() {
+                LogicalPlan::Sort(sort) => is_total(&sort.expr, &[], sort.input.schema()),
+                _ => false,
+            },
+            LogicalPlan::Distinct(Distinct::On(distinct)) => {
+                let order = distinct.sort_expr.as_deref().unwrap_or_default();
+                is_total(order, &[], distinct.input.schema())
+            }
+            // That of a recursive query around it has the rows of one iteration.
+            LogicalPlan::TableScan(scan) => {
+                let table = source_as_provider(&scan.source);
+                let is_iteration = table.is_ok_and(|table| table.is::<CteWorkTable>());
+                !is_iteration || recursive.iter().any(|name| name == scan.table_name.table())
+            }
+            LogicalPlan::Extension(_) => false,
+            _ => true,
+        };
+        let functions = match node {
+            LogicalPlan::Aggregate(aggregate) => aggregate.aggr_expr.as_slice(),
+            LogicalPlan::Window(window) => window.window_expr.as_slice(),
+            _ => &[],
+        };
+        for function in functions {
+            is_repeatable &= is_exact(function, &node.inputs())?;
+        }
+        node.apply_expressions(|expression| {
+            is_repeatable &= !expression.is_volatile();
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        Ok(match is_repeatable {
+            true => TreeNodeRecursion::Continue,
+            false => TreeNodeRecursion::Stop,
+        })
+    })?;
+    Ok(is_repeatable)
+}
+
+/// Whether rows that are equal in `order` and `keys` are equal in all their columns.
+fn is_total(order: &[SortExpr], keys: &[Expr], schema: &DFSchema) -> bool {
+    let order = order.iter().map(|key| &key.expr);
+    let compared: Vec<&Expr> = order.chain(keys).collect();
+    let columns = schema.columns().into_iter().map(Expr::Column);
+    columns
+        .into_iter()
+        .all(|column| compared.contains(&&column))
+}
+
+/// Whether an aggregate or window function over `inputs` returns the same in whatever order rows come.
+fn is_exact(function: &Expr, inputs: &[&LogicalPlan]) -> Result<bool> {
+    let (name, arguments) = match function.clone().unalias() {
+        Expr::AggregateFunction(call) => {
+            let order = call.params.order_by.iter().map(|key| &key.expr);
+            let order: Vec<&Expr> = order.collect();
+            if call
+                .params
+                .args
+                .iter()
+                .all(|argument| order.contains(&argument))
+            {
+                return Ok(true);
+            }
+            (call.func.name().to_owned(), call.params.args)
+        }
+        Expr::WindowFunction(call) => {
+            let params = &call.params;
+            let schema = merge_schema(inputs);
+            if is_total(&params.order_by, &params.partition_by, &schema) {
+                return Ok(true);
+            }
+            let frame = &params.window_frame;
+            // Rows that are equal in ORDER BY are all in it, or none.
+            let is_by_value = frame.units != WindowFrameUnits::Rows
+                || frame.start_bound.is_unbounded() && frame.end_bound.is_unbounded();
+            match call.fun {
+                WindowFunctionDefinition::AggregateUDF(function) if is_by_value => {
+                    (function.name().to_owned(), call.params.args)
+                }
+                WindowFunctionDefinition::WindowUDF(function) => {
+                    let ranks = ["rank", "dense_rank", "percent_rank", "cume_dist"];
+                    return Ok(ranks.contains(&function.name()));
+                }
+                WindowFunctionDefinition::AggregateUDF(_) => return Ok(false),
+            }
+        }
+        _ => return Ok(false),
+    };
+    match name.as_str() {
+        "count" | "min" | "max" | "bool_and" | "bool_or" | "bit_and" | "bit_or" | "bit_xor" => {
+            Ok(true)
+        }
+        // The last digits of a sum of fractions depend on the order.
+        "sum" | "avg" => {
+            let schema = merge_schema(inputs);
+            let mut is_exact = true;
+            for argument in &arguments {
+                let data_type = argument.get_type(&schema)?;
+                // Those of integers are made of fractions, too.
+                is_exact &= match name.as_str() {
+                    "sum" => !data_type.is_floating(),
+                    _ => data_type.is_decimal(),
+                };
+            }
+            Ok(is_exact)
+        }
+        // Of the list only the one value that it may have is taken.
+        "array_agg" => {
+            let column = function.name_for_alias()?;
+            Ok(VALUES.iter().any(|name| column.starts_with(name)))
+        }
+        _ => Ok(false),
+    }
+}
+
+fn refused<T>() -> Result<T> {
+    not_impl_err!(
+        "a subquery that refers to rows which may be others when they are read a second time, as with \
+         random() or LIMIT; write it as a join"
+    )
+}

@@ -1,0 +1,460 @@
+//! Correlated subqueries as joins, whatever is in them.
+//!
+//! A subquery that refers to the query around it is a *dependent join*: it is run for each row there.
+//! DataFusion 55.2 makes joins of those whose conditions can be pulled out of it. Of all others one is
+//! made here, as T. Neumann and A. Kemper do in *Unnesting Arbitrary Queries* (BTW 2015): the distinct values
+//! of what it refers to, its *domain*, become a side of a join in it, so it has its rows for all of them at
+//! once, and it is joined by these values with the query around it.
+//!
+//! ```text
+//! SELECT (SELECT count(*) FROM u WHERE u.a < t.a) FROM t
+//!
+//! SELECT n FROM t LEFT JOIN (
+//!   SELECT d.a, count(u) AS n FROM (SELECT DISTINCT a FROM t) AS d LEFT JOIN u ON u.a < d.a GROUP BY d.a
+//! ) AS s ON s.a = t.a
+//! ```
+//!
+//! The outermost subquery is first: what one within it says of a query further out, is by then a column of
+//! the query around it.
+//!
+//! That costs a second look at the rows of the query around a subquery, so it is done where DataFusion
+//! refuses. Record lineage is that of the join: a domain has no records of its own.
+
+mod domain;
+mod lost;
+mod push_down;
+mod references;
+
+use std::sync::Arc;
+
+use datafusion::common::alias::AliasGenerator;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Column, DataFusionError, ExprSchema, JoinType, Result, not_impl_err};
+use datafusion::execution::SessionState;
+use datafusion::functions_aggregate::array_agg::array_agg_udaf;
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::logical_plan::{Explain, Filter, Join, SubqueryAlias};
+use datafusion::logical_expr::utils::{conjunction, merge_schema, split_conjunction};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Subquery};
+
+use self::domain::Domain;
+use self::lost::is_lost;
+use self::push_down::PushDown;
+pub use self::references::references;
+use self::references::{lateral, map_subquery, references_of_subquery, with_plan};
+use crate::below::below;
+use crate::scalar_subquery::{aggregated, is_aggregate, only_value, with_schemas};
+use crate::sound::{above_join, subquery_of};
+
+/// What the names of domains in a plan begin with.
+const DOMAIN: &str = "__skewer_domain";
+
+/// Whether `alias` names a domain, whose rows are no records of the subquery that it is in.
+pub fn is_domain(alias: &SubqueryAlias) -> bool {
+    alias.alias.table().starts_with(DOMAIN)
+}
+
+/// What the names of columns with values of scalar subqueries begin with: here, and of
+/// [`with_values`](crate::scalar_subquery::with_values).
+const VALUES: [&str; 2] = ["__found", "__value"];
+
+/// What `optimize` makes of `plan`; or, if subqueries remain in that or it fails, of `plan` with joins in
+/// their place.
+///
+/// # Errors
+/// Those of `optimize`.
+pub fn optimize_dependent_joins(
+    plan: &LogicalPlan,
+    state: &mut SessionState,
+    optimize: impl Fn(&LogicalPlan, &mut SessionState) -> Result<LogicalPlan>,
+) -> Result<LogicalPlan> {
+    // That of EXPLAIN is an explanation, also of what fails.
+    let explained = match plan {
+        LogicalPlan::Explain(explain) => explain.plan.as_ref(),
+        plan => plan,
+    };
+    if !has_dependent_joins(explained)? {
+        return optimize(plan, state);
+    }
+    let first = match is_lost(explained)? {
+        true => None,
+        false => Some(optimize(explained, state)),
+    };
+    if let Some(Ok(optimized)) = &first
+        && is_joined(optimized)?
+    {
+        return match plan {
+            LogicalPlan::Explain(_) => optimize(plan, state),
+            _ => Ok(optimized.clone()),
+        };
+    }
+    let joined = without_dependent_joins(explained.clone()).and_then(|joined| {
+        let joined = match plan {
+            LogicalPlan::Explain(explain) => LogicalPlan::Explain(Explain {
+                plan: Arc::new(joined),
+                ..explain.clone()
+            }),
+            _ => joined,
+        };
+        optimize(&joined, state)
+    });
+    match (joined, first) {
+        // It is no matter of its subqueries.
+        (Err(error), Some(Err(first))) if !is_refused(&error) => Err(first),
+        (joined, _) => joined,
+    }
+}
+
+fn is_refused(error: &DataFusionError) -> bool {
+    matches!(error.find_root(), DataFusionError::NotImplemented(_))
+}
+
+/// Whether `optimized` has joins in place of all dependent ones, and they can be run.
+fn is_joined(optimized: &LogicalPlan) -> Result<bool> {
+    if has_dependent_joins(optimized)? {
+        return Ok(false);
+    }
+    let cannot_run = optimized.exists(|node| {
+        // An anti join that knows of NULLs needs a key.
+        if let LogicalPlan::Join(join) = node
+            && join.null_aware
+            && join.on.is_empty()
+        {
+            return Ok(true);
+        }
+        // Conditions of a subquery may have been left behind where the table had another name.
+        let inputs = node.inputs();
+        let schema = merge_schema(&inputs);
+        let mut is_unknown = false;
+        node.apply_expressions(|expression| {
+            let columns = expression.column_refs();
+            is_unknown |= !columns.iter().all(|column| schema.has_column(column));
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        Ok(is_unknown && !inputs.is_empty())
+    })?;
+    Ok(!cannot_run)
+}
+
+/// Whether a subquery in `plan` refers to the query around it.
+fn has_dependent_joins(plan: &LogicalPlan) -> Result<bool> {
+    let mut found = false;
+    plan.apply_with_subqueries(|node| {
+        found |= matches!(node, LogicalPlan::Join(join) if lateral(&join.right).is_some());
+        node.apply_expressions(|expression| {
+            found |= expression.exists(|part| match subquery_of(part) {
+                Some(subquery) => is_correlated(subquery),
+                None => Ok(matches!(part, Expr::OuterReferenceColumn(..))),
+            })?;
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        Ok(match found {
+            true => TreeNodeRecursion::Stop,
+            false => TreeNodeRecursion::Continue,
+        })
+    })?;
+    Ok(found)
+}
+
+fn is_correlated(subquery: &Subquery) -> Result<bool> {
+    Ok(!references_of_subquery(subquery)?.is_empty())
+}
+
+/// `plan` with joins in place of its dependent joins. Of `EXISTS`, `IN`, `ANY` and `ALL` subqueries remain
+/// that have nothing above their conditions on the query around them.
+fn without_dependent_joins(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let unnesting = Unnesting {
+        aliases: AliasGenerator::new(),
+    };
+    let unnested = plan.transform_down_with_subqueries(|node| unnesting.node(node))?;
+    with_schemas(unnested.data, &[])
+}
+
+struct Unnesting {
+    aliases: AliasGenerator,
+}
+
+impl Unnesting {
+    fn node(&self, node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+        let node = match node {
+            LogicalPlan::Join(join) if is_lateral(&join)? => {
+                return self.lateral(join).map(Transformed::yes);
+            }
+            // The columns of what writes are not those of its input alone.
+            LogicalPlan::Dml(_) => return Ok(Transformed::no(node)),
+            LogicalPlan::Join(join) if join.join_type == JoinType::Inner => {
+                above_join(join, has_correlated)?
+            }
+            node => node,
+        };
+        let mut found = false;
+        node.apply_expressions(|expression| {
+            found |= has_correlated(expression)?;
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        if !found {
+            return Ok(Transformed::no(node));
+        }
+        let node = self.with_conditions(node)?;
+        self.with_values(node).map(Transformed::yes)
+    }
+
+    /// The rows that the subqueries of `node` are asked for: those of its inputs that also fulfil the conditions
+    /// beside them.
+    fn asked(&self, node: &LogicalPlan) -> Result<Vec<LogicalPlan>> {
+        if let LogicalPlan::Filter(filter) = node {
+            let mut plain = Vec::new();
+            for condition in split_conjunction(&filter.predicate) {
+                let has_subqueries = condition.exists(|part| Ok(subquery_of(part).is_some()))?;
+                if !has_subqueries && !condition.is_volatile() {
+                    plain.push(condition.clone());
+                }
+            }
+            if let Some(plain) = conjunction(plain) {
+                let rows = Filter::try_new(plain, Arc::clone(&filter.input))?;
+                return Ok(vec![LogicalPlan::Filter(rows)]);
+            }
+        }
+        Ok(node.inputs().into_iter().cloned().collect())
+    }
+
+    /// The domain of a subquery with these references to `inputs`.
+    fn domain(&self, inputs: &[LogicalPlan], references: Vec<Column>) -> Result<Domain> {
+        let input = inputs.iter().find(|input| {
+            let schema = input.schema();
+            references.iter().all(|column| schema.has_column(column))
+        });
+        match input {
+            Some(input) => Domain::of(input, references, &self.aliases),
+            None => not_impl_err!(
+                "a subquery that refers to both sides of an outer join; write it as a join"
+            ),
+        }
+    }
+
+    fn push_down(&self, domain: &Domain, plan: LogicalPlan) -> Result<LogicalPlan> {
+        let aliases = &self.aliases;
+        PushDown { domain, aliases }.push_into(plan)
+    }
+
+    /// `node` with conditions of `EXISTS`, `IN`, `ANY` and `ALL` above all else in their subqueries.
+    fn with_conditions(&self, node: LogicalPlan) -> Result<LogicalPlan> {
+        let inputs = self.asked(&node)?;
+        let names = NamePreserver::new(&node);
+        let rewritten = node.map_expressions(|expression| {
+            let name = names.save(&expression);
+            let rewritten = expression.transform_up(|part| {
+                if matches!(part, Expr::ScalarSubquery(_)) {
+                    return Ok(Transformed::no(part));
+                }
+                map_subquery(part, |subquery| {
+                    let references = references_of_subquery(&subquery)?;
+                    if references.is_empty() || is_condition(&subquery.subquery)? {
+                        return Ok(subquery);
+                    }
+                    let domain = self.domain(&inputs, references)?;
+                    with_plan(subquery, |plan| self.with_condition(plan, &domain, &inputs))
+                })
+            })?;
+            Ok(rewritten.update_data(|expression| name.restore(expression)))
+        })?;
+        Ok(rewritten.data)
+    }
+
+    fn with_condition(
+        &self,
+        plan: LogicalPlan,
+        domain: &Domain,
+        inputs: &[LogicalPlan],
+    ) -> Result<LogicalPlan> {
+        let own: Vec<Column> = plan.schema().columns();
+        let scope = merge_schema(&inputs.iter().collect::<Vec<_>>());
+        let pushed = self.push_down(domain, plan)?;
+        let mut conditions = Vec::new();
+        for (column, name) in domain.columns() {
+            let field = Arc::clone(scope.field_from_column(column)?);
+            let outer = Expr::OuterReferenceColumn(field, column.clone());
+            conditions.push(domain.is_same(named(name, &pushed)?, outer));
+        }
+        let mut pushed = LogicalPlanBuilder::from(pushed);
+        if let Some(condition) = conjunction(conditions) {
+            pushed = pushed.filter(condition)?;
+        }
+        pushed.project(own.into_iter().map(Expr::Column))?.build()
+    }
+
+    /// `node` with the values of its scalar subqueries as columns of its inputs.
+    fn with_values(&self, node: LogicalPlan) -> Result<LogicalPlan> {
+        let names = NamePreserver::new(&node);
+        let single = node.map_expressions(|expression| {
+            let name = names.save(&expression);
+            let single = expression.transform_up(|part| match part {
+                Expr::ScalarSubquery(subquery) => self.single(subquery),
+                other => Ok(Transformed::no(other)),
+            })?;
+            Ok(single.update_data(|expression| name.restore(expression)))
+        })?;
+        let node = single.data;
+        let mut parts: Vec<(Expr, String)> = Vec::new();
+        node.apply_expressions(|expression| {
+            expression.apply(|part| {
+                let is_new = !parts.iter().any(|(known, _)| known == part);
+                if let Expr::ScalarSubquery(subquery) = part
+                    && is_new
+                    && is_correlated(subquery)?
+                {
+                    parts.push((part.clone(), self.aliases.next(VALUES[0])));
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })?;
+        if parts.is_empty() {
+            return Ok(node);
+        }
+        let asked = self.asked(&node)?;
+        let is_of = |part: &Expr, input: &LogicalPlan| match part {
+            Expr::ScalarSubquery(subquery) => references_of_subquery(subquery)
+                .is_ok_and(|columns| columns.iter().all(|c| input.schema().has_column(c))),
+            _ => false,
+        };
+        for (part, _) in &parts {
+            if !node.inputs().into_iter().any(|input| is_of(part, input)) {
+                return not_impl_err!(
+                    "a subquery that refers to both sides of an outer join; write it as a join"
+                );
+            }
+        }
+        below(node, &parts, is_of, |mut input, parts| {
+            for (part, name) in parts {
+                if let Expr::ScalarSubquery(subquery) = part {
+                    input = self.looked_up(input, subquery, name, &asked)?;
+                }
+            }
+            Ok(input)
+        })
+    }
+
+    /// A subquery that may have several rows as one of at most one, and its value.
+    fn single(&self, subquery: Subquery) -> Result<Transformed<Expr>> {
+        if !is_correlated(&subquery)? || is_aggregate(&subquery.subquery) {
+            return Ok(Transformed::no(Expr::ScalarSubquery(subquery)));
+        }
+        let values = with_plan(subquery, |plan| {
+            let value = Expr::from(plan.schema().qualified_field(0));
+            let name = self.aliases.next(VALUES[0]);
+            aggregated(array_agg_udaf(), value, Vec::new(), Arc::new(plan), &name)
+        })?;
+        Ok(Transformed::yes(only_value(Expr::ScalarSubquery(values))))
+    }
+
+    /// `input` with the value of `subquery`, which has at most one row for each of its rows, as a column.
+    fn looked_up(
+        &self,
+        input: LogicalPlan,
+        subquery: &Subquery,
+        name: &str,
+        asked: &[LogicalPlan],
+    ) -> Result<LogicalPlan> {
+        let domain = self.domain(asked, references_of_subquery(subquery)?)?;
+        let value = Expr::from(subquery.subquery.schema().qualified_field(0));
+        let pushed = self.push_down(&domain, subquery.subquery.as_ref().clone())?;
+        let mut columns = vec![value.alias(name)];
+        let mut conditions = Vec::new();
+        for (column, outer) in domain.columns() {
+            let inner = self.aliases.next("__inner");
+            columns.push(named(outer, &pushed)?.alias(&inner));
+            let inner = Expr::Column(Column::new_unqualified(inner));
+            conditions.push(domain.is_same(Expr::Column(column.clone()), inner));
+        }
+        let values = LogicalPlanBuilder::from(pushed).project(columns)?.build()?;
+        let own = input.schema().columns().into_iter().map(Expr::Column);
+        let value = Expr::Column(Column::new_unqualified(name));
+        let columns: Vec<Expr> = own.chain([value]).collect();
+        LogicalPlanBuilder::from(input)
+            .join_on(values, JoinType::Left, conditions)?
+            .project(columns)?
+            .build()
+    }
+
+    /// A LATERAL subquery as a join.
+    fn lateral(&self, join: Join) -> Result<LogicalPlan> {
+        let own = join.schema.columns();
+        let right = without_subquery(&join.right)?;
+        let references = references(&right)?;
+        if references.is_empty() {
+            let join = Join {
+                right: Arc::new(right),
+                ..join
+            };
+            return Ok(LogicalPlan::Join(join));
+        }
+        let domain = Domain::of(&join.left, references, &self.aliases)?;
+        let pushed = self.push_down(&domain, right)?;
+        let mut conditions: Vec<Expr> = join.filter.into_iter().collect();
+        for (column, name) in domain.columns() {
+            let inner = named(name, &pushed)?;
+            conditions.push(domain.is_same(Expr::Column(column.clone()), inner));
+        }
+        conditions.extend(join.on.into_iter().map(|(left, right)| left.eq(right)));
+        LogicalPlanBuilder::from(Arc::unwrap_or_clone(join.left))
+            .join_on(pushed, join.join_type, conditions)?
+            .project(own.into_iter().map(Expr::Column))?
+            .build()
+    }
+}
+
+/// Whether `plan` refers to the query around it in conditions alone, above which is nothing.
+fn is_condition(plan: &LogicalPlan) -> Result<bool> {
+    let LogicalPlan::Projection(projection) = plan else {
+        return Ok(false);
+    };
+    let LogicalPlan::Filter(filter) = projection.input.as_ref() else {
+        return Ok(false);
+    };
+    let has_subqueries =
+        |expression: &Expr| expression.exists(|part| Ok(subquery_of(part).is_some()));
+    let mut is_plain = !has_subqueries(&filter.predicate)?;
+    for expression in &projection.expr {
+        is_plain &= !expression.contains_outer() && !has_subqueries(expression)?;
+    }
+    Ok(is_plain && references(&filter.input)?.is_empty())
+}
+
+/// Whether the right side of `join` refers to the left. DataFusion says LATERAL only where no subquery
+/// is what does; what is further out is a column of the left side by now.
+fn is_lateral(join: &Join) -> Result<bool> {
+    if lateral(&join.right).is_some() {
+        return Ok(true);
+    }
+    let references = references(&join.right)?;
+    let left = join.left.schema();
+    let is_asked =
+        !references.is_empty() && references.iter().all(|column| left.has_column(column));
+    Ok(is_asked && matches!(join.join_type, JoinType::Inner | JoinType::Left))
+}
+
+fn has_correlated(expression: &Expr) -> Result<bool> {
+    expression.exists(|part| match subquery_of(part) {
+        Some(subquery) => is_correlated(subquery),
+        None => Ok(false),
+    })
+}
+
+/// The column of a domain in `plan`.
+fn named(name: &str, plan: &LogicalPlan) -> Result<Expr> {
+    let (qualifier, field) = plan.schema().qualified_field_with_unqualified_name(name)?;
+    Ok(Expr::from((qualifier, field)))
+}
+
+/// The right side of a join, which is a LATERAL subquery, as a plan.
+fn without_subquery(right: &LogicalPlan) -> Result<LogicalPlan> {
+    match right {
+        LogicalPlan::Subquery(subquery) => Ok(subquery.subquery.as_ref().clone()),
+        LogicalPlan::SubqueryAlias(SubqueryAlias { input, alias, .. }) => {
+            let input = Arc::new(without_subquery(input)?);
+            let alias = SubqueryAlias::try_new(input, alias.clone())?;
+            Ok(LogicalPlan::SubqueryAlias(alias))
+        }
+        other => Ok(other.clone()),
+    }
+}

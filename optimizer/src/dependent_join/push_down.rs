@@ -1,0 +1,480 @@
+//! A subquery for all values of what it refers to, in place of one for each.
+//!
+//! Every operator above a reference has the columns of the [`Domain`] beside its own: its rows are those
+//! that it has for each value.
+
+use std::sync::Arc;
+
+use datafusion::common::alias::AliasGenerator;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{
+    Column, DFSchemaRef, JoinType, NullEquality, Result, internal_err, not_impl_err,
+};
+use datafusion::functions::core::expr_fn::coalesce;
+use datafusion::functions_window::expr_fn::row_number;
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::logical_plan::{
+    Aggregate, Distinct, DistinctOn, Filter, Join, JoinConstraint, Limit, Projection, Sort,
+    SubqueryAlias, Union, Unnest, Values, Window,
+};
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{
+    Expr, ExprFunctionExt, FetchType, GroupingSet, LogicalPlan, LogicalPlanBuilder, SkipType,
+    SortExpr, WindowFrame, lit,
+};
+
+use super::domain::Domain;
+use super::references::{lateral, references, within, within_lateral};
+
+/// Pushes a domain down into a subquery.
+pub struct PushDown<'a> {
+    pub domain: &'a Domain,
+    pub aliases: &'a AliasGenerator,
+}
+
+impl PushDown<'_> {
+    /// `plan` for every value of the domain, whose columns it has beside its own.
+    ///
+    /// # Errors
+    /// [`DataFusionError::NotImplemented`](datafusion::common::DataFusionError::NotImplemented) of operators
+    /// that cannot be run for many values at once.
+    pub fn push_into(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
+        if references(&plan)?.is_empty() {
+            let side = self.domain.side(self.aliases)?;
+            return LogicalPlanBuilder::from(plan).cross_join(side)?.build();
+        }
+        match plan {
+            LogicalPlan::Projection(projection) => self.projection(projection),
+            LogicalPlan::Filter(filter) => {
+                let input = self.input(filter.input)?;
+                let predicate = self.within(filter.predicate, input.schema())?;
+                Ok(LogicalPlan::Filter(Filter::try_new(predicate, input)?))
+            }
+            LogicalPlan::SubqueryAlias(alias) => {
+                let input = self.input(alias.input)?;
+                let alias = SubqueryAlias::try_new(input, alias.alias)?;
+                Ok(LogicalPlan::SubqueryAlias(alias))
+            }
+            LogicalPlan::Sort(sort) if sort.fetch.is_none() => {
+                let input = self.input(sort.input)?;
+                let expr = self.order(sort.expr, input.schema())?;
+                Ok(LogicalPlan::Sort(Sort {
+                    expr,
+                    input,
+                    fetch: sort.fetch,
+                }))
+            }
+            LogicalPlan::Limit(limit) => self.limit(&limit),
+            LogicalPlan::Distinct(Distinct::All(input)) => {
+                Ok(LogicalPlan::Distinct(Distinct::All(self.input(input)?)))
+            }
+            LogicalPlan::Distinct(Distinct::On(distinct)) => self.distinct_on(distinct),
+            LogicalPlan::Aggregate(aggregate) => self.aggregate(aggregate),
+            LogicalPlan::Window(window) => self.window(window),
+            LogicalPlan::Union(union) => self.union(union),
+            LogicalPlan::Join(join) => self.join(join),
+            LogicalPlan::Unnest(unnest) => {
+                let input = self.input(unnest.input)?;
+                let unnest = Unnest::try_new(input, unnest.exec_columns, unnest.options)?;
+                Ok(LogicalPlan::Unnest(unnest))
+            }
+            LogicalPlan::Values(values) => self.values(values),
+            LogicalPlan::RecursiveQuery(_) => {
+                not_impl_err!("a correlated subquery with a recursive query; write it as a join")
+            }
+            other => not_impl_err!(
+                "{} in a correlated subquery; write it as a join",
+                other.display()
+            ),
+        }
+    }
+
+    fn input(&self, input: Arc<LogicalPlan>) -> Result<Arc<LogicalPlan>> {
+        self.push_into(Arc::unwrap_or_clone(input)).map(Arc::new)
+    }
+
+    /// The columns of the domain, as a plan with `schema` has them.
+    fn columns(&self, schema: &DFSchemaRef) -> Result<Vec<Expr>> {
+        let column = |name: &String| {
+            let found = schema.qualified_fields_with_unqualified_name(name);
+            match found.first() {
+                Some(field) => Ok(Expr::Column(Column::from(*field))),
+                None => internal_err!("{name} is not pushed down"),
+            }
+        };
+        self.domain.names().map(column).collect()
+    }
+
+    /// `expression` over the columns of `inputs`, among which are those of the domain.
+    fn within(&self, expression: Expr, inputs: &DFSchemaRef) -> Result<Expr> {
+        within(expression, inputs, &|column| {
+            self.renamed_in(column, inputs)
+        })
+    }
+
+    /// The same for expressions that keep their names.
+    fn all_within(&self, expressions: Vec<Expr>, inputs: &DFSchemaRef) -> Result<Vec<Expr>> {
+        let names = NamePreserver::new_for_projection();
+        let expressions = expressions.into_iter().map(|expression| {
+            let name = names.save(&expression);
+            Ok(name.restore(self.within(expression, inputs)?))
+        });
+        expressions.collect()
+    }
+
+    fn order(&self, order: Vec<SortExpr>, inputs: &DFSchemaRef) -> Result<Vec<SortExpr>> {
+        let order = order.into_iter().map(|key| {
+            let expr = self.within(key.expr.clone(), inputs)?;
+            Ok(key.with_expr(expr))
+        });
+        order.collect()
+    }
+
+    fn projection(&self, projection: Projection) -> Result<LogicalPlan> {
+        let input = self.input(projection.input)?;
+        let mut columns = self.all_within(projection.expr, input.schema())?;
+        columns.extend(self.columns(input.schema())?);
+        Ok(LogicalPlan::Projection(Projection::try_new(
+            columns, input,
+        )?))
+    }
+
+    /// The first rows of each value, in the order of the input.
+    fn limit(&self, limit: &Limit) -> Result<LogicalPlan> {
+        let (SkipType::Literal(skip), FetchType::Literal(fetch)) =
+            (limit.get_skip_type()?, limit.get_fetch_type()?)
+        else {
+            return not_impl_err!(
+                "a correlated subquery with LIMIT or OFFSET that is no number; write it as a join"
+            );
+        };
+        // What rows there are is known below.
+        if is_ordered(&limit.input)? {
+            let below = |input: &Arc<LogicalPlan>| {
+                let input = Arc::clone(input);
+                Arc::new(LogicalPlan::Limit(Limit {
+                    input,
+                    ..limit.clone()
+                }))
+            };
+            match limit.input.as_ref() {
+                LogicalPlan::Projection(projection) => {
+                    let input = below(&projection.input);
+                    let columns = projection.expr.clone();
+                    return self.projection(Projection::try_new(columns, input)?);
+                }
+                LogicalPlan::SubqueryAlias(alias) => {
+                    let input = self.input(below(&alias.input))?;
+                    let alias = SubqueryAlias::try_new(input, alias.alias.clone())?;
+                    return Ok(LogicalPlan::SubqueryAlias(alias));
+                }
+                _ => {}
+            }
+        }
+        let (order, input) = match limit.input.as_ref() {
+            LogicalPlan::Sort(sort) if sort.fetch.is_none() => (sort.expr.clone(), &sort.input),
+            _ => (Vec::new(), &limit.input),
+        };
+        let input = self.input(Arc::clone(input))?;
+        let columns: Vec<Expr> = input
+            .schema()
+            .columns()
+            .into_iter()
+            .map(Expr::Column)
+            .collect();
+        let place = self.aliases.next("__place");
+        // Of rows that tie the same ones, should they be read again for a subquery of theirs.
+        let mut order = self.order(order, input.schema())?;
+        order.extend(columns.iter().map(|column| column.clone().sort(true, true)));
+        let number = row_number()
+            .partition_by(self.columns(input.schema())?)
+            .order_by(order)
+            .window_frame(WindowFrame::new(Some(true)))
+            .build()?
+            .alias(&place);
+        let place = Expr::Column(Column::new_unqualified(place));
+        let mut is_kept = place.clone().gt(lit(skip as u64));
+        if let Some(fetch) = fetch {
+            let last = skip.saturating_add(fetch);
+            is_kept = is_kept.and(place.lt_eq(lit(last as u64)));
+        }
+        LogicalPlanBuilder::from(Arc::unwrap_or_clone(input))
+            .window([number])?
+            .filter(is_kept)?
+            .project(columns)?
+            .build()
+    }
+
+    fn distinct_on(&self, distinct: DistinctOn) -> Result<LogicalPlan> {
+        let input = self.input(distinct.input)?;
+        let inputs = Arc::clone(input.schema());
+        let domain = self.columns(&inputs)?;
+        let own = |expressions| -> Result<Vec<Expr>> {
+            let mut all = domain.clone();
+            all.extend(self.all_within(expressions, &inputs)?);
+            Ok(all)
+        };
+        let sorted = match distinct.sort_expr {
+            None => None,
+            Some(order) => {
+                let first = domain.iter().map(|column| column.clone().sort(true, true));
+                let mut sorted: Vec<SortExpr> = first.collect();
+                sorted.extend(self.order(order, &inputs)?);
+                Some(sorted)
+            }
+        };
+        let (on, selected) = (own(distinct.on_expr)?, own(distinct.select_expr)?);
+        let distinct = DistinctOn::try_new(on, selected, sorted, input)?;
+        Ok(LogicalPlan::Distinct(Distinct::On(distinct)))
+    }
+
+    fn aggregate(&self, aggregate: Aggregate) -> Result<LogicalPlan> {
+        let input = self.input(aggregate.input)?;
+        // A group of all rows is there without rows, too: for each value beside other groups it would not be.
+        let has_all = aggregate.group_expr.iter().any(|key| match key {
+            Expr::GroupingSet(GroupingSet::GroupingSets(sets)) => sets.iter().any(Vec::is_empty),
+            Expr::GroupingSet(_) => true,
+            _ => false,
+        });
+        if has_all {
+            return not_impl_err!(
+                "a correlated subquery with ROLLUP, CUBE or an empty grouping set; write it as a join"
+            );
+        }
+        if aggregate.group_expr.is_empty() {
+            return self.aggregate_of_all(aggregate.aggr_expr, Arc::unwrap_or_clone(input));
+        }
+        let functions = self.all_within(aggregate.aggr_expr, input.schema())?;
+        let mut keys = Vec::new();
+        for key in aggregate.group_expr {
+            keys.push(match key {
+                Expr::GroupingSet(_) => self.within(key, input.schema())?,
+                key => self.all_within(vec![key], input.schema())?.remove(0),
+            });
+        }
+        keys.extend(self.columns(input.schema())?);
+        let aggregate = Aggregate::try_new(input, keys, functions)?;
+        Ok(LogicalPlan::Aggregate(aggregate))
+    }
+
+    /// One row for each value, also of those of which `input` has no rows.
+    fn aggregate_of_all(&self, functions: Vec<Expr>, input: LogicalPlan) -> Result<LogicalPlan> {
+        let (mut input, inner) = self.renamed(input)?;
+        let is_there = self.aliases.next("__is_there");
+        let columns = input.schema().columns().into_iter().map(Expr::Column);
+        let columns: Vec<Expr> = columns.chain([lit(true).alias(&is_there)]).collect();
+        input = LogicalPlanBuilder::from(input).project(columns)?.build()?;
+
+        let side = self.domain.side(self.aliases)?;
+        let keys = self.columns(side.schema())?;
+        let is_same = self.are_same(&keys, &inner);
+        let joined = LogicalPlanBuilder::from(side).join_on(input, JoinType::Left, is_same)?;
+        let functions = self.all_within(functions, joined.schema())?;
+        let is_there = Expr::Column(Column::new_unqualified(is_there));
+        let names = NamePreserver::new_for_projection();
+        let functions = functions.into_iter().map(|function| {
+            let name = names.save(&function);
+            let filtered = function.transform_up(|part| match part {
+                Expr::AggregateFunction(mut call) => {
+                    let is_there = is_there.clone();
+                    call.params.filter = Some(Box::new(match call.params.filter.take() {
+                        Some(filter) => is_there.and(*filter),
+                        None => is_there,
+                    }));
+                    Ok(Transformed::yes(Expr::AggregateFunction(call)))
+                }
+                other => Ok(Transformed::no(other)),
+            })?;
+            Ok(name.restore(filtered.data))
+        });
+        let functions: Vec<Expr> = functions.collect::<Result<_>>()?;
+        joined.aggregate(keys, functions)?.build()
+    }
+
+    fn window(&self, window: Window) -> Result<LogicalPlan> {
+        let input = self.input(window.input)?;
+        let domain = self.columns(input.schema())?;
+        let names = NamePreserver::new_for_projection();
+        let functions = window.window_expr.into_iter().map(|function| {
+            let name = names.save(&function);
+            let function = self.within(function, input.schema())?;
+            let partitioned = function.transform_up(|part| match part {
+                Expr::WindowFunction(mut call) => {
+                    call.params.partition_by.extend(domain.clone());
+                    Ok(Transformed::yes(Expr::WindowFunction(call)))
+                }
+                other => Ok(Transformed::no(other)),
+            })?;
+            Ok(name.restore(partitioned.data))
+        });
+        let functions = functions.collect::<Result<_>>()?;
+        Ok(LogicalPlan::Window(Window::try_new(functions, input)?))
+    }
+
+    fn union(&self, union: Union) -> Result<LogicalPlan> {
+        let inputs = union.inputs.into_iter().map(|input| {
+            let own = input.schema().columns().into_iter().map(Expr::Column);
+            let mut columns: Vec<Expr> = own.collect();
+            let input = self.input(input)?;
+            let domain = self.columns(input.schema())?.into_iter();
+            let named = domain.zip(self.domain.names());
+            columns.extend(named.map(|(column, name)| column.alias(name)));
+            let projection = Projection::try_new(columns, input)?;
+            Ok(Arc::new(LogicalPlan::Projection(projection)))
+        });
+        let inputs = inputs.collect::<Result<_>>()?;
+        let union = Union::try_new_with_loose_types(inputs)?;
+        Ok(LogicalPlan::Union(union))
+    }
+
+    /// A projection of the domain for each row.
+    fn values(&self, values: Values) -> Result<LogicalPlan> {
+        let names: Vec<_> = values.schema.fields().iter().collect();
+        let rows = values.values.into_iter().map(|row| {
+            let side = self.domain.side(self.aliases)?;
+            let mut columns = Vec::new();
+            for (value, field) in row.into_iter().zip(&names) {
+                columns.push(self.within(value, side.schema())?.alias(field.name()));
+            }
+            let domain = self.columns(side.schema())?.into_iter();
+            let named = domain.zip(self.domain.names());
+            columns.extend(named.map(|(column, name)| column.alias(name)));
+            let projection = Projection::try_new(columns, Arc::new(side))?;
+            Ok(Arc::new(LogicalPlan::Projection(projection)))
+        });
+        let mut rows: Vec<_> = rows.collect::<Result<_>>()?;
+        match rows.len() {
+            1 => Ok(Arc::unwrap_or_clone(rows.remove(0))),
+            _ => Ok(LogicalPlan::Union(Union::try_new_with_loose_types(rows)?)),
+        }
+    }
+
+    fn join(&self, join: Join) -> Result<LogicalPlan> {
+        let is_lateral = lateral(&join.right).is_some();
+        let in_left = !references(&join.left)?.is_empty();
+        let of_right = references(&join.right)?;
+        let in_right = !is_lateral && !of_right.is_empty();
+        // That of LATERAL is not told from a query further out where a subquery in it says it.
+        let beside = join.left.schema();
+        if in_right && of_right.iter().any(|column| beside.has_column(column)) {
+            return not_impl_err!("a correlated subquery with LATERAL in it; write it as a join");
+        }
+        // Rows that a join adds or leaves out are added or left out for each value.
+        let (left, right) = match join.join_type {
+            JoinType::Inner => (in_left || !in_right, in_right),
+            JoinType::Left | JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark => {
+                (true, in_right)
+            }
+            JoinType::Right | JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark => {
+                (in_left, true)
+            }
+            JoinType::Full => (true, true),
+        };
+        let is_of_right = matches!(
+            join.join_type,
+            JoinType::Right | JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark
+        );
+        let pushed = |side: Arc<LogicalPlan>, is_pushed: bool, is_renamed: bool| {
+            let side = Arc::unwrap_or_clone(side);
+            match (is_pushed, is_renamed) {
+                (false, _) => Ok((side, Vec::new())),
+                (true, false) => {
+                    let side = self.push_into(side)?;
+                    let columns = self.columns(side.schema())?;
+                    Ok((side, columns))
+                }
+                (true, true) => self.renamed(self.push_into(side)?),
+            }
+        };
+        let both = left && right;
+        let own: Vec<Column> = join.schema.columns();
+        let (left, left_domain) = pushed(join.left, left, both && is_of_right)?;
+        let (mut right, right_domain) = pushed(join.right, right, both && !is_of_right)?;
+        if is_lateral {
+            let scope = Arc::clone(left.schema());
+            right = within_lateral(right, &scope, &|column| self.renamed_in(column, &scope))?;
+        }
+
+        let inputs = Arc::new(merge_schema(&[&left, &right]));
+        let mut on = Vec::new();
+        for (l, r) in join.on {
+            on.push((self.within(l, &inputs)?, self.within(r, &inputs)?));
+        }
+        let filter = join.filter.map(|filter| self.within(filter, &inputs));
+        let mut filters: Vec<Expr> = filter.transpose()?.into_iter().collect();
+        if both {
+            let are_keys =
+                self.domain.is_key() || join.null_equality == NullEquality::NullEqualsNull;
+            match are_keys {
+                true => on.extend(left_domain.iter().cloned().zip(right_domain.clone())),
+                false => filters.extend(self.are_same(&left_domain, &right_domain)),
+            }
+        }
+        let joined = Join::try_new(
+            Arc::new(left),
+            Arc::new(right),
+            on,
+            filters.into_iter().reduce(Expr::and),
+            join.join_type,
+            JoinConstraint::On,
+            join.null_equality,
+            join.null_aware,
+        )?;
+        let joined = LogicalPlan::Join(joined);
+        if join.join_type != JoinType::Full {
+            return Ok(joined);
+        }
+        let sides = left_domain.into_iter().zip(right_domain);
+        let sides = sides.zip(self.domain.names());
+        let domain = sides.map(|((l, r), name)| coalesce(vec![l, r]).alias(name));
+        let columns = own.into_iter().map(Expr::Column).chain(domain);
+        let columns: Vec<Expr> = columns.collect();
+        LogicalPlanBuilder::from(joined).project(columns)?.build()
+    }
+
+    /// What `column` around the subquery is in a plan with `schema`.
+    fn renamed_in(&self, column: &Column, schema: &DFSchemaRef) -> Option<Column> {
+        let name = self.domain.name_of(column)?;
+        let found = schema.qualified_fields_with_unqualified_name(name);
+        found.first().map(|field| Column::from(*field))
+    }
+
+    /// `plan` with other names for the columns of the domain, and those.
+    fn renamed(&self, plan: LogicalPlan) -> Result<(LogicalPlan, Vec<Expr>)> {
+        let domain = self.columns(plan.schema())?;
+        let mut columns = Vec::new();
+        let mut renamed = Vec::new();
+        for column in plan.schema().columns().into_iter().map(Expr::Column) {
+            if !domain.contains(&column) {
+                columns.push(column);
+            }
+        }
+        for column in domain {
+            let name = self.aliases.next("__inner");
+            columns.push(column.alias(&name));
+            renamed.push(Expr::Column(Column::new_unqualified(name)));
+        }
+        let plan = LogicalPlanBuilder::from(plan).project(columns)?.build()?;
+        Ok((plan, renamed))
+    }
+
+    fn are_same(&self, left: &[Expr], right: &[Expr]) -> Vec<Expr> {
+        let pairs = left.iter().cloned().zip(right.iter().cloned());
+        pairs.map(|(l, r)| self.domain.is_same(l, r)).collect()
+    }
+}
+
+/// Whether the rows of `plan`, or of what it makes its own of one by one, are sorted.
+fn is_ordered(plan: &LogicalPlan) -> Result<bool> {
+    match plan {
+        LogicalPlan::Sort(_) => Ok(true),
+        LogicalPlan::Projection(projection) => is_ordered(&projection.input),
+        LogicalPlan::SubqueryAlias(alias) => is_ordered(&alias.input),
+        LogicalPlan::Distinct(Distinct::On(distinct)) if distinct.sort_expr.is_some() => {
+            not_impl_err!(
+                "a correlated subquery with LIMIT or OFFSET and DISTINCT ON; write it as a join"
+            )
+        }
+        _ => Ok(false),
+    }
+}
