@@ -28,13 +28,33 @@ impl Fold {
 }
 
 impl Look {
-    fn evaluate(self, rows: &[&Row]) -> Value {
-        match self {
-            Self::All(fold) => fold.evaluate(rows),
-            Self::Group(_) | Self::First(_) if rows.is_empty() => None,
-            Self::Group(fold) => fold.evaluate(rows),
-            Self::First(c) => rows.iter().map(|(values, _)| values[c]).min().flatten(),
-        }
+    /// What the rows of `all` come to that are `met`, and what that is made of.
+    fn evaluate(self, met: &[&Row], all: &[Row]) -> (Value, BTreeSet<Base>) {
+        let greatest = |key: usize| {
+            let groups = grouped(met.iter().copied(), &[key]).into_values();
+            groups.map(|rows| rows.len() as i64).max()
+        };
+        let value = match self {
+            Self::All(fold) => fold.evaluate(met),
+            Self::Group(_) | Self::First(_) if met.is_empty() => None,
+            Self::Group(fold) => fold.evaluate(met),
+            Self::First(c) => met.iter().map(|(values, _)| values[c]).min().flatten(),
+            Self::Twice(fold) => fold.evaluate(&[met, met].concat()),
+            Self::Second => {
+                let met: Vec<Row> = met.iter().map(|row| (*row).clone()).collect();
+                let second = distinct(met).into_iter().nth(1).unwrap_or_default();
+                return (second.0.first().copied().flatten(), second.1);
+            }
+            Self::GreatestGroup(key) | Self::GreatestPartition(key) => greatest(key),
+            Self::Equals(c) => {
+                let met: Vec<Row> = met.iter().map(|row| (*row).clone()).collect();
+                let tested = tested(all, &met, equal((c, c))).into_iter();
+                let equals: Vec<Row> = tested.filter(|(_, is)| *is).map(|(row, _)| row).collect();
+                let equals: Vec<&Row> = equals.iter().collect();
+                return (Some(equals.len() as i64), lineage(&equals));
+            }
+        };
+        (value, lineage(met))
     }
 }
 
@@ -165,8 +185,9 @@ impl Naive {
                         .iter()
                         .filter(|(other, _)| matching.is_met(&values, other));
                     let met: Vec<&Row> = met.collect();
-                    values.push(look.evaluate(&met));
-                    from.extend(lineage(&met));
+                    let (value, made_of) = look.evaluate(&met, &right);
+                    values.push(value);
+                    from.extend(made_of);
                     (values, from)
                 })
                 .collect()
@@ -398,7 +419,10 @@ fn join(
 }
 
 /// Rows by their values in `keys`.
-fn grouped<'a>(rows: &'a [Row], keys: &[usize]) -> BTreeMap<Vec<Value>, Vec<&'a Row>> {
+fn grouped<'a>(
+    rows: impl IntoIterator<Item = &'a Row>,
+    keys: &[usize],
+) -> BTreeMap<Vec<Value>, Vec<&'a Row>> {
     let mut groups: BTreeMap<Vec<Value>, Vec<&Row>> = BTreeMap::new();
     for row in rows {
         let key = keys.iter().map(|c| row.0[*c]).collect();

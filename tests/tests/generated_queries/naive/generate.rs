@@ -42,9 +42,15 @@ impl Fold {
 
 impl Look {
     fn generate(random: &mut Random, width: usize) -> Self {
-        match random.random_range(0..4) {
-            0 => Self::Group(Fold::generate(random, width)),
-            1 => Self::First(random.random_range(0..width)),
+        let c = random.random_range(0..width);
+        match random.random_range(0..10) {
+            0 | 1 => Self::Group(Fold::generate(random, width)),
+            2 => Self::First(c),
+            3 => Self::Twice(Fold::generate(random, width)),
+            4 => Self::Second,
+            5 => Self::GreatestGroup(c),
+            6 | 8 => Self::GreatestPartition(c),
+            7 => Self::Equals(c),
             _ => Self::All(Fold::generate(random, width)),
         }
     }

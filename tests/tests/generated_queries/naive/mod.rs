@@ -42,6 +42,16 @@ pub enum Look {
     Group(Fold),
     /// The least value of a column, NULL before the others.
     First(usize),
+    /// An aggregate of all, each twice, as a union has them.
+    Twice(Fold),
+    /// The first column of the second of those that differ, in the order of all columns.
+    Second,
+    /// How many are in the greatest group by a column.
+    GreatestGroup(usize),
+    /// The same of a window's partitions.
+    GreatestPartition(usize),
+    /// How many of all are, by a column, equal to one of them.
+    Equals(usize),
 }
 
 /// A query that the naive evaluator understands.
@@ -125,11 +135,21 @@ impl Step {
 }
 
 impl Look {
+    /// Whether it is joined with the values that it is asked for.
+    fn is_dependent(self) -> bool {
+        !matches!(self, Self::All(_) | Self::Group(_) | Self::First(_))
+    }
+
     fn kind(self) -> &'static str {
         match self {
             Self::All(_) => "correlated scalar subquery",
             Self::Group(_) => "correlated scalar subquery with groups",
             Self::First(_) => "correlated scalar subquery with a limit",
+            Self::Twice(_) => "correlated union",
+            Self::Second => "correlated offset",
+            Self::GreatestGroup(_) => "correlated groups",
+            Self::GreatestPartition(_) => "correlated window",
+            Self::Equals(_) => "reference to a query further out",
         }
     }
 }
@@ -168,7 +188,7 @@ pub type Tables = BTreeMap<&'static str, Vec<(i64, Vec<Value>)>>;
 
 impl Naive {
     /// How many kinds of queries [`Naive::kinds`] tells apart.
-    pub const KINDS: usize = 43;
+    pub const KINDS: usize = 48;
 
     /// The kinds of queries that this one is made of.
     pub fn kinds(&self, into: &mut BTreeSet<&'static str>) {
@@ -186,6 +206,14 @@ impl Naive {
             _ => usize::from(inputs.len() == 2),
         };
         own + inputs.iter().map(|input| input.joins()).sum::<usize>()
+    }
+
+    /// Whether it has subqueries that are joined with the values that they are asked for: which joins there
+    /// are then does not tell what the planner has left out.
+    pub fn is_dependent(&self) -> bool {
+        let (_, inputs) = self.parts();
+        let own = matches!(self, Self::Looked(.., look, _) if look.is_dependent());
+        own || inputs.iter().any(|input| input.is_dependent())
     }
 
     /// How many window functions it has.

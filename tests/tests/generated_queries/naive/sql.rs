@@ -37,6 +37,47 @@ impl Match {
     }
 }
 
+impl Look {
+    fn sql(self, right: &Naive, matching: Match) -> String {
+        let met = format!("({}) AS r WHERE {}", right.sql(), matching.sql());
+        match self {
+            Self::All(fold) => format!("SELECT {} FROM {met}", fold.sql()),
+            Self::Group(fold) => {
+                let keys = matching.equal.map(|(_, r)| format!(" GROUP BY r.c{r}"));
+                format!(
+                    "SELECT {} FROM {met}{}",
+                    fold.sql(),
+                    keys.unwrap_or_default()
+                )
+            }
+            Self::First(c) => {
+                format!("SELECT r.c{c} FROM {met} ORDER BY r.c{c} NULLS FIRST LIMIT 1")
+            }
+            Self::Twice(fold) => format!(
+                "SELECT {} FROM (SELECT * FROM {met} UNION ALL SELECT * FROM {met}) AS q",
+                fold.sql()
+            ),
+            Self::Second => {
+                let columns = in_order(0..right.width());
+                format!(
+                    "SELECT q.c0 FROM (SELECT DISTINCT * FROM {met}) AS q \
+                     ORDER BY {columns} LIMIT 1 OFFSET 1"
+                )
+            }
+            Self::GreatestGroup(c) => format!(
+                "SELECT max(q.n) FROM (SELECT count(*) AS n FROM {met} GROUP BY r.c{c}) AS q"
+            ),
+            Self::GreatestPartition(c) => format!(
+                "SELECT max(q.n) FROM (SELECT count(*) OVER (PARTITION BY r.c{c}) AS n FROM {met}) AS q"
+            ),
+            Self::Equals(c) => format!(
+                "SELECT count(*) FROM ({}) AS q WHERE EXISTS (SELECT 1 FROM {met} AND r.c{c} = q.c{c})",
+                right.sql()
+            ),
+        }
+    }
+}
+
 impl Kind {
     pub fn sql(self) -> &'static str {
         match self {
@@ -114,21 +155,9 @@ impl Naive {
                 )
             }
             Self::Looked(left, right, look, matching) => {
-                let (value, rest) = match look {
-                    Look::All(fold) => (fold.sql(), String::new()),
-                    Look::Group(fold) => {
-                        let keys = matching.equal.map(|(_, r)| format!(" GROUP BY r.c{r}"));
-                        (fold.sql(), keys.unwrap_or_default())
-                    }
-                    Look::First(c) => {
-                        let first = format!(" ORDER BY r.c{c} NULLS FIRST LIMIT 1");
-                        (format!("r.c{c}"), first)
-                    }
-                };
                 format!(
-                    "SELECT l.*, (SELECT {value} FROM ({}) AS r WHERE {}{rest}) AS c{} FROM ({}) AS l",
-                    right.sql(),
-                    matching.sql(),
+                    "SELECT l.*, ({}) AS c{} FROM ({}) AS l",
+                    look.sql(right, *matching),
                     left.width(),
                     left.sql()
                 )
