@@ -320,11 +320,11 @@ fn is_exact(function: &Expr, inputs: &[&LogicalPlan]) -> Result<bool> {
         Expr::AggregateFunction(call) => {
             let order = call.params.order_by.iter().map(|key| &key.expr);
             let order: Vec<&Expr> = order.collect();
-            if call
-                .params
-                .args
-                .iter()
-                .all(|argument| order.contains(&argument))
+            // Others do not keep to it: parts of a sum are added as they come.
+            let keeps_order = ["array_agg", "first_value", "last_value", "string_agg"];
+            let mut arguments = call.params.args.iter();
+            if keeps_order.contains(&call.func.name())
+                && arguments.all(|argument| order.contains(&argument))
             {
                 return Ok(true);
             }
