@@ -170,6 +170,8 @@ impl Session {
     /// Whatever is wrong with the statement, or with what it reads; see [`Error`]. The session
     /// can go on after any of them.
     pub async fn sql(&self, sql: &str) -> Result<QueryStream, Error> {
+        // What came before has nothing to do with it, even if threads are too busy to begin.
+        self.begin_progress();
         let session = self.clone();
         let sql = sql.to_owned();
         self.inner

@@ -1,12 +1,13 @@
 //! Choosing the base records that are traced.
 
 use std::hash::{Hash, Hasher};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int64Array, new_null_array};
 use datafusion::arrow::buffer::NullBuffer;
-use datafusion::arrow::datatypes::{DataType, Int64Type};
+use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{Result, internal_err};
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
@@ -28,6 +29,45 @@ impl SampledRowId {
             recorder,
             signature: Signature::exact(vec![DataType::Int64], Volatility::Immutable),
         }
+    }
+
+    /// Those of `ids` that are traced; the others are NULL.
+    pub fn of(&self, ids: &Int64Array) -> ArrayRef {
+        let choice = self.recorder.sampling().choice();
+        if choice.is_all() {
+            return Arc::new(ids.clone());
+        }
+        if choice.is_none() {
+            return new_null_array(&DataType::Int64, ids.len());
+        }
+        let started = Instant::now();
+        let numbers = ids.values();
+        let traced = NullBuffer::new(choice.traced(numbers));
+        let traced = NullBuffer::union(Some(&traced), ids.nulls());
+        let sampled = Int64Array::new(numbers.clone(), traced);
+        self.recorder.overhead(started.elapsed());
+        Arc::new(sampled)
+    }
+
+    /// The same of ids that follow each other: those that are not traced need not be made.
+    pub fn of_range(&self, ids: Range<i64>) -> Int64Array {
+        let choice = self.recorder.sampling().choice();
+        if choice.is_all() {
+            return ids.collect::<Vec<_>>().into();
+        }
+        let rows = ids.end.saturating_sub(ids.start).max(0) as usize;
+        if choice.is_none() {
+            return Int64Array::new_null(rows);
+        }
+        let started = Instant::now();
+        let traced = choice.traced_in_row(ids.start, rows);
+        let mut numbers = vec![0; rows];
+        for row in traced.set_indices() {
+            numbers[row] = ids.start + row as i64;
+        }
+        let sampled = Int64Array::new(numbers.into(), Some(NullBuffer::new(traced)));
+        self.recorder.overhead(started.elapsed());
+        sampled
     }
 }
 
@@ -63,22 +103,7 @@ impl ScalarUDFImpl for SampledRowId {
         let [ids] = arrays.as_slice() else {
             return internal_err!("sampled_row_id takes one argument");
         };
-        let choice = self.recorder.sampling().choice();
-        let sampled: ArrayRef = if choice.is_all() {
-            Arc::clone(ids)
-        } else if choice.is_none() {
-            new_null_array(&DataType::Int64, ids.len())
-        } else {
-            let started = Instant::now();
-            let ids = ids.as_primitive::<Int64Type>();
-            let numbers = ids.values();
-            let traced = NullBuffer::new(choice.traced(numbers));
-            let traced = NullBuffer::union(Some(&traced), ids.nulls());
-            let sampled = Int64Array::new(numbers.clone(), traced);
-            self.recorder.overhead(started.elapsed());
-            Arc::new(sampled)
-        };
-        Ok(ColumnarValue::Array(sampled))
+        Ok(ColumnarValue::Array(self.of(ids.as_primitive())))
     }
 }
 
@@ -105,7 +130,19 @@ mod tests {
             })
             .unwrap();
         let array = value.into_array(ids.len()).unwrap();
-        array.as_primitive::<Int64Type>().clone()
+        array.as_primitive().clone()
+    }
+
+    #[test]
+    fn of_ids_in_a_row_those_are_kept_that_are_kept_of_any() {
+        for rate in [0.0, 0.001, 0.3, 1.0] {
+            let recorder = Recorder::new(1, Level::Records, rate, RecorderLimits::default());
+            let function = SampledRowId::new(recorder);
+            for range in [5..5, 64..5_000, 77..10_000] {
+                let ids: Vec<Option<i64>> = range.clone().map(Some).collect();
+                assert_eq!(function.of_range(range), sampled(rate, &ids), "{rate}");
+            }
+        }
     }
 
     #[test]

@@ -239,15 +239,26 @@ impl Choice {
                     .rfold(0, |word, id| word << 1 | u64::from(self.traces(*id))),
             }
         };
-        let blocks = ids.chunks(BLOCK as usize);
-        let words: Vec<u64> = match ids.first() {
-            _ if self.is_all() => vec![u64::MAX; blocks.len()],
-            Some(first) if follow_each_other(*first, ids) => {
-                blocks.map(|ids| self.traced_from(ids[0])).collect()
+        match ids.first() {
+            Some(first) if self.is_all() || follow_each_other(*first, ids) => {
+                self.traced_in_row(*first, ids.len())
             }
-            _ => blocks.map(word).collect(),
-        };
-        BooleanBuffer::new(words.into(), 0, ids.len())
+            _ => {
+                let words: Vec<u64> = ids.chunks(BLOCK as usize).map(word).collect();
+                BooleanBuffer::new(words.into(), 0, ids.len())
+            }
+        }
+    }
+
+    /// Which of `records` records are traced whose ids follow each other from `first` on.
+    pub fn traced_in_row(self, first: i64, records: usize) -> BooleanBuffer {
+        if self.is_all() {
+            return BooleanBuffer::new_set(records);
+        }
+        let (block, passed) = (first >> BLOCK_BITS, (first & (BLOCK - 1)) as usize);
+        let blocks = (passed + records).div_ceil(BLOCK as usize) as i64;
+        let words = (0..blocks).map(|next| self.traced_in(block.wrapping_add(next)));
+        BooleanBuffer::new(words.collect::<Vec<u64>>().into(), passed, records)
     }
 
     /// Which of the 64 records from `first` on are traced, the first in the lowest bit.
@@ -308,6 +319,12 @@ mod tests {
                 let traced: Vec<bool> = choice.traced(ids).iter().collect();
                 assert_eq!(traced, each, "{rate} of {ids:?}");
             }
+            for first in [-70, 0, 1, 64, i64::MAX - 149] {
+                let each: Vec<bool> = (0..150).map(|next| choice.traces(first + next)).collect();
+                let traced: Vec<bool> = choice.traced_in_row(first, 150).iter().collect();
+                assert_eq!(traced, each, "{rate} from {first} on");
+            }
+            assert_eq!(choice.traced_in_row(7, 0).len(), 0);
         }
     }
 

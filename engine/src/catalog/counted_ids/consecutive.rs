@@ -101,6 +101,21 @@ impl ConsecutiveIds {
     }
 }
 
+/// Takes the ids of the next `rows` rows if they are of one row group, as those of nearly every batch.
+pub(super) fn next_in_row(left: &mut VecDeque<Range<i64>>, rows: usize) -> Option<Range<i64>> {
+    let next = left.front_mut()?;
+    let end = next.start.checked_add(i64::try_from(rows).ok()?)?;
+    if end > next.end {
+        return None;
+    }
+    let ids = next.start..end;
+    next.start = end;
+    if next.is_empty() {
+        left.pop_front();
+    }
+    Some(ids)
+}
+
 /// Takes the ids of the next `rows` rows.
 pub(super) fn next_ids(left: &mut VecDeque<Range<i64>>, rows: usize) -> Result<Int64Array> {
     let mut ids = Vec::new();
@@ -141,6 +156,16 @@ mod tests {
         assert_eq!(ids(two(), vec![4, 5, 0, 1]).unwrap(), [11, 12, 0, 1]);
         let error = ids(two(), vec![2, 7]).unwrap_err().to_string();
         assert!(error.contains("more rows"), "{error}");
+    }
+
+    #[test]
+    fn ids_of_one_row_group_are_taken_as_a_range() {
+        let mut left = VecDeque::from([5..8, 10..12]);
+        assert_eq!(next_in_row(&mut left, 2), Some(5..7));
+        assert_eq!(next_in_row(&mut left, 2), None);
+        assert_eq!(next_ids(&mut left, 2).unwrap().values(), &[7, 10]);
+        assert_eq!(next_in_row(&mut left, 1), Some(11..12));
+        assert_eq!(next_in_row(&mut left, 1), None);
     }
 
     #[test]

@@ -30,6 +30,7 @@ use datafusion::datasource::physical_plan::{
 };
 use datafusion::datasource::table_schema::TableSchema;
 use datafusion::functions::core::file_row_index;
+use datafusion::logical_expr::ScalarUDF;
 use datafusion::object_store::ObjectStore;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::projection::{ProjectionExpr, ProjectionExprs};
@@ -41,7 +42,7 @@ use datafusion::physical_plan::filter_pushdown::FilterPushdownPropagation;
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use datafusion::physical_plan::{DisplayFormatType, SortOrderPushdownResult};
 use datafusion_datasource::morsel::Morselizer;
-use skewer_exec::ROW_ID;
+use skewer_exec::{ROW_ID, SampledRowId};
 
 pub(crate) use self::consecutive::{ConsecutiveIds, begins};
 use self::morsels::{CountingMorselizer, NumberedRows};
@@ -162,6 +163,12 @@ impl Counting {
         let mut others = Vec::new();
         let mut of_ids = Vec::new();
         for (place, made) in projection.iter().enumerate() {
+            if let Some(column) = made.expr.downcast_ref::<Column>()
+                && column.index() < row_id
+            {
+                others.push(made.clone());
+                continue;
+            }
             let columns = collect_columns(&made.expr);
             if columns.iter().any(|column| column.index() > row_id) {
                 // One that the reader makes; `bare` does not know of it.
@@ -176,13 +183,19 @@ impl Counting {
         if of_ids.is_empty() {
             return Ok(None);
         }
+        let sampled = match of_ids[..] {
+            [only] => only_sampled(projection.as_ref()[only].expr.as_ref()),
+            _ => None,
+        };
         let counted = ProjectionExprs::new(others.clone()).project_schema(schema)?;
         let mut fields = counted.fields().to_vec();
-        fields.push(Arc::new(schema.field(row_id).clone()));
+        let ids = schema.field(row_id).clone();
+        fields.push(Arc::new(ids.with_nullable(sampled.is_some())));
         let counted = Arc::new(Schema::new(fields));
         let mut other = 0..others.len();
         let made = projection.iter().enumerate().map(|(place, made)| {
             let expr = match of_ids.contains(&place) {
+                true if sampled.is_some() => Arc::new(Column::new(ROW_ID, others.len())) as _,
                 true => at_place(&made.expr, others.len())?,
                 false => {
                     let place = other.next().unwrap_or_default();
@@ -202,12 +215,21 @@ impl Counting {
         let rows = NumberedRows {
             projector: made.make_projector(&counted)?,
             schema: counted,
+            sampled,
         };
         Ok(Some(Self {
             others,
             rows: Arc::new(rows),
         }))
     }
+}
+
+/// What chooses among row ids, if an expression of them is that and nothing more.
+fn only_sampled(expr: &dyn PhysicalExpr) -> Option<ScalarUDF> {
+    let call = expr.downcast_ref::<ScalarFunctionExpr>()?;
+    let of_ids = call.args().iter().all(|argument| argument.is::<Column>());
+    let samples = call.fun().inner().is::<SampledRowId>();
+    (of_ids && samples).then(|| call.fun().clone())
 }
 
 /// An expression of row ids where these are at `place`.

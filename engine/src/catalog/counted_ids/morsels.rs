@@ -9,14 +9,16 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::common::{Result, internal_err};
 use datafusion::datasource::listing::PartitionedFile;
+use datafusion::logical_expr::ScalarUDF;
 use datafusion::physical_expr::projection::Projector;
 use datafusion_datasource::morsel::{Morsel, MorselPlan, MorselPlanner, Morselizer};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use parking_lot::Mutex;
+use skewer_exec::SampledRowId;
 
 use super::Rows;
-use super::consecutive::{ConsecutiveIds, next_ids};
+use super::consecutive::{ConsecutiveIds, next_ids, next_in_row};
 
 /// Makes the rows that are asked for of other columns and ids.
 #[derive(Debug)]
@@ -24,6 +26,9 @@ pub(super) struct NumberedRows {
     /// Of the other columns, and the ids after them.
     pub(super) schema: SchemaRef,
     pub(super) projector: Projector,
+    /// What chooses among the ids, if that is all that is made of them; then it is done before the
+    /// projection.
+    pub(super) sampled: Option<ScalarUDF>,
 }
 
 impl NumberedRows {
@@ -31,6 +36,10 @@ impl NumberedRows {
     fn of(&self, columns: Vec<ArrayRef>) -> Result<RecordBatch> {
         let rows = RecordBatch::try_new(SchemaRef::clone(&self.schema), columns)?;
         self.projector.project_batch(&rows)
+    }
+
+    fn sampling(&self) -> Option<&SampledRowId> {
+        self.sampled.as_ref()?.inner().downcast_ref()
     }
 }
 
@@ -73,11 +82,25 @@ enum Ids {
 }
 
 impl Ids {
-    /// The columns of a batch, and the ids of its rows after them.
-    fn beside(&self, batch: &RecordBatch) -> Result<Vec<ArrayRef>> {
+    /// The columns of a batch, and after them the ids of its rows, or those that `sampling` chooses.
+    fn beside(
+        &self,
+        batch: &RecordBatch,
+        sampling: Option<&SampledRowId>,
+    ) -> Result<Vec<ArrayRef>> {
         let mut columns = batch.columns().to_vec();
         let ids = match self {
-            Self::Next(left) => next_ids(&mut left.lock(), batch.num_rows())?,
+            Self::Next(left) => {
+                let (rows, mut left) = (batch.num_rows(), left.lock());
+                if let Some(sampling) = sampling
+                    && let Some(ids) = next_in_row(&mut left, rows)
+                {
+                    drop(left);
+                    columns.push(Arc::new(sampling.of_range(ids)));
+                    return Ok(columns);
+                }
+                next_ids(&mut left, rows)?
+            }
             Self::At(ids) => {
                 let places = columns.pop();
                 let places = places.as_ref().map(|places| places.as_primitive_opt());
@@ -87,7 +110,10 @@ impl Ids {
                 ids.at(places)?
             }
         };
-        columns.push(Arc::new(ids));
+        columns.push(match sampling {
+            Some(sampling) => sampling.of(&ids),
+            None => Arc::new(ids),
+        });
         Ok(columns)
     }
 }
@@ -148,7 +174,7 @@ impl Morsel for CountedMorsel {
         let Self { others, ids, rows } = *self;
         let counted = others
             .into_stream()
-            .map(move |others| rows.of(ids.beside(&others?)?));
+            .map(move |others| rows.of(ids.beside(&others?, rows.sampling())?));
         counted.boxed()
     }
 }

@@ -9,6 +9,8 @@ use datafusion::logical_expr::{Expr, col, lit};
 use datafusion::physical_plan::collect;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use skewer_exec::{IdColumn, ScansIds};
+use skewer_profiling::sampling::Choice;
+use skewer_profiling::{Level, Recorder, RecorderLimits};
 use skewer_storage::{DEFAULT_SCHEMA, Storage, TableMeta};
 
 use super::*;
@@ -78,8 +80,8 @@ async fn scan(
     context.register_object_store(url.as_ref(), storage.object_store());
     let ids = IdColumn {
         name: "id".to_owned(),
+        nullable: matches!(id, Expr::ScalarFunction(_)),
         value: id,
-        nullable: false,
     };
     let rows = NativeTable::with_row_ids(&table(storage), storage);
     let rows = rows.with_id_column(ids);
@@ -151,6 +153,47 @@ async fn what_is_made_of_counted_ids_is_what_is_made_of_ids() {
     let pairs = pairs(&batches, 0, 1);
     assert!(pairs.len() >= 7);
     assert!(pairs.iter().all(|(v, id)| *id == 10 * v + 3));
+}
+
+#[tokio::test]
+async fn counted_ids_are_sampled_as_those_that_are_read() {
+    let storage = storage();
+    insert(&storage, 0..200_000).await;
+    let (rate, limits) = (0.01, RecorderLimits::default());
+    let recorder = Recorder::new(1, Level::Records, rate, limits);
+    let sampled = ScalarUDF::from(SampledRowId::new(recorder)).call(vec![col(ROW_ID)]);
+    let choice = Choice::of_rate(rate);
+    let expected: Vec<_> = (0..200_000).filter(|id| choice.traces(*id)).collect();
+    let ids_of_scan = async |projection: Vec<usize>, limit| {
+        let (batches, bytes) = scan(&storage, sampled.clone(), Some(projection), limit).await;
+        let mut chosen = Vec::new();
+        for batch in &batches {
+            let columns = batch.columns().iter();
+            let [values, ids] = [columns.clone().next(), columns.last()]
+                .map(|c| c.unwrap().as_primitive::<Int64Type>());
+            let rows = ids.iter().enumerate();
+            let rows = rows.filter_map(|(row, id)| Some((values.value(row), id?)));
+            chosen.extend(rows.map(|(value, id)| {
+                assert!(batch.num_columns() == 1 || value == id);
+                id
+            }));
+        }
+        chosen.sort_unstable();
+        (chosen, bytes)
+    };
+    let (chosen, counted) = ids_of_scan(vec![0, 2], None).await;
+    assert!(chosen == expected);
+    let (chosen, bytes) = ids_of_scan(vec![2], None).await;
+    assert!(chosen == expected);
+    assert_eq!(bytes, 0);
+    // Which rows come is the reader's affair.
+    let (chosen, _) = ids_of_scan(vec![0, 2], Some(150_000)).await;
+    assert!(!chosen.is_empty() && chosen.iter().all(|id| choice.traces(*id)));
+
+    replace_first(&storage, (0..200_000).rev().collect()).await;
+    let (chosen, read) = ids_of_scan(vec![0, 2], None).await;
+    assert!(chosen == expected);
+    assert!(counted < read, "{counted} of {read} bytes");
 }
 
 /// What a query of `t` with the column `id` returns, and how many bytes were read for it.
