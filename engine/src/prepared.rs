@@ -39,6 +39,7 @@ impl Session {
     /// # Errors
     /// As [`Session::sql`]; [`Error::Invalid`] if there are too few or too many values.
     pub async fn sql_with(&self, sql: &str, values: &[ScalarValue]) -> Result<QueryStream, Error> {
+        self.forget_progress();
         let session = self.clone();
         let (sql, values) = (sql.to_owned(), values.to_vec());
         self.database()
@@ -120,6 +121,7 @@ impl Session {
         columns: &[String],
         rows: impl Stream<Item = Result<RecordBatch, Error>> + Send + 'static,
     ) -> Result<u64, Error> {
+        self.forget_progress();
         let session = self.clone();
         let (sql, table, columns) = (sql.to_owned(), table.to_owned(), columns.to_vec());
         let rows = Box::pin(rows);

@@ -191,7 +191,7 @@ impl ProgressHandle {
         let leaves = leaves(plan);
         let mut scans = self.inner.scans.lock();
         // A task may be set up when the query has just been cancelled.
-        if !self.inner.finished.load(Ordering::Acquire) {
+        if !self.is_finished() {
             scans.extend(leaves);
         }
     }
@@ -199,6 +199,11 @@ impl ProgressHandle {
     /// Asks for what tasks in other processes read.
     pub(crate) fn ask(&self, tasks: Option<Elsewhere>) {
         *self.inner.elsewhere.lock() = tasks;
+    }
+
+    /// Whether the statement has ended.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.inner.finished.load(Ordering::Acquire)
     }
 
     /// Lets go of the plan.

@@ -170,8 +170,7 @@ impl Session {
     /// Whatever is wrong with the statement, or with what it reads; see [`Error`]. The session
     /// can go on after any of them.
     pub async fn sql(&self, sql: &str) -> Result<QueryStream, Error> {
-        // What came before has nothing to do with it, even if threads are too busy to begin.
-        self.begin_progress();
+        self.forget_progress();
         let session = self.clone();
         let sql = sql.to_owned();
         self.inner
@@ -216,8 +215,8 @@ impl Session {
         &self.inner.database
     }
 
-    /// How far the statement is that began last in this session: also one that
-    /// [`sql`](Self::sql) is still carrying out, as a long COPY.
+    /// How far the statement is that began last in this session, or nothing if another has been sent
+    /// since it ended: also one that [`sql`](Self::sql) is still carrying out, as a long COPY.
     pub fn progress(&self) -> ProgressHandle {
         self.inner.progress.lock().clone()
     }
@@ -343,6 +342,15 @@ impl Session {
             database.sys_schema(snapshot),
             self.inner.schemas.lock().clone(),
         ))
+    }
+
+    /// Another statement has been sent: what is known of one that has ended is no progress of this one,
+    /// which threads may be too busy to begin.
+    pub(crate) fn forget_progress(&self) {
+        let mut progress = self.inner.progress.lock();
+        if progress.is_finished() {
+            *progress = ProgressHandle::default();
+        }
     }
 
     /// The progress of a statement that begins now.

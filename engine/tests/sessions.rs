@@ -9,7 +9,7 @@ use datafusion::arrow::util::pretty::pretty_format_batches;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::Volatility;
 use futures::StreamExt;
-use skewer::{Database, Error, Session};
+use skewer::{Database, Error, Progress, Session};
 
 async fn rows(session: &Session, sql: &str) -> Vec<RecordBatch> {
     let stream = session
@@ -269,6 +269,25 @@ async fn progress_knows_the_share_of_a_table_that_was_read() {
     }
     assert!(last > 0.1, "{last}");
     assert_eq!(progress.now().rows, 300_000);
+}
+
+#[tokio::test]
+async fn a_statement_that_has_not_begun_has_none_of_the_progress_of_the_one_before() {
+    let session = Database::in_memory().unwrap().session();
+    rows(&session, "CREATE TABLE t AS SELECT value FROM range(10)").await;
+    let before = session.progress();
+    assert_eq!(before.now().rows, 10);
+    session.sql("SELEC 1").await.unwrap_err();
+    assert_eq!(session.progress().now(), Progress::default());
+    // Whoever looks at the one before still sees it.
+    assert_eq!(before.now().rows, 10);
+
+    // One that runs goes on being shown.
+    let endless = "SELECT value FROM generate_series(1, 1000000000000)";
+    let mut running = session.sql(endless).await.unwrap();
+    running.next().await.unwrap().unwrap();
+    session.sql("SELEC 1").await.unwrap_err();
+    assert!(session.progress().now().rows > 0);
 }
 
 #[tokio::test]

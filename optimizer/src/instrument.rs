@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::{Field, SchemaRef};
+use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::catalog::cte_worktable::CteWorkTable;
 use datafusion::catalog::default_table_source::source_as_provider;
 use datafusion::common::Result;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::datasource::memory::{DataSourceExec, MemorySourceConfig};
+use datafusion::datasource::physical_plan::FileScanConfig;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_expr::window::SlidingAggregateWindowExpr;
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
@@ -433,21 +434,29 @@ impl Instrumentation<'_> {
         });
     }
 
-    /// The table that a scan reads, if only one of the query's tables has its columns.
+    /// The table that a scan reads, if only one of the query's tables can be that.
     fn scanned_table(&self, plan: &dyn ExecutionPlan) -> Option<String> {
-        if plan.name() != "DataSourceExec" {
-            return None;
-        }
-        let schema = plan.schema();
-        let mut names = self.known.tables.iter().filter_map(|(name, table)| {
-            let has = |field: &Arc<Field>| {
-                let hidden = field.name() == ROW_ID || field.name().starts_with(HIDDEN);
-                hidden || table.index_of(field.name()).is_ok()
+        let scan = plan.downcast_ref::<DataSourceExec>()?;
+        let tables = &self.known.tables;
+        // What it returns may have other names than the columns of its files.
+        let files = scan.data_source().downcast_ref::<FileScanConfig>();
+        let files = files.map(|files| files.file_source().table_schema().file_schema());
+        let of_files = tables
+            .iter()
+            .filter(|(_, table)| files.is_some_and(|columns| visible(columns).eq(visible(table))));
+        let mut names: Vec<_> = of_files.map(|(name, _)| name).collect();
+        if names.is_empty() {
+            let schema = plan.schema();
+            let has_all = |table: &SchemaRef| {
+                let mut columns = visible(&schema);
+                columns.all(|name| table.index_of(name).is_ok())
             };
-            schema.fields().iter().all(has).then_some(name)
-        });
-        let first = names.next()?;
-        names.all(|other| other == first).then(|| first.clone())
+            let could_be = tables.iter().filter(|(_, table)| has_all(table));
+            names = could_be.map(|(name, _)| name).collect();
+        }
+        let (first, others) = names.split_first()?;
+        let is_one = others.iter().all(|other| other == first);
+        is_one.then(|| (*first).clone())
     }
 
     /// One line that says what the operator does, without what only the profiler put there.
@@ -458,6 +467,17 @@ impl Instrumentation<'_> {
             .map_or(line.as_ref(), |rest| rest.trim_start_matches([':', ' ']));
         without_hidden(&with_moved(details, &self.known.moved))
     }
+}
+
+/// The names of the columns that were created with the table, in order.
+fn visible(schema: &Schema) -> impl Iterator<Item = &str> {
+    let names = schema.fields().iter().map(|field| field.name().as_str());
+    names.filter(|name| !is_hidden(name))
+}
+
+/// Whether a column is one of row ids, or the profiler's.
+fn is_hidden(name: &str) -> bool {
+    name == ROW_ID || name.starts_with(HIDDEN)
 }
 
 /// Whether a leaf may read a table whose rows have ids, rather than rows that the query names.
@@ -472,7 +492,7 @@ fn may_scan(leaf: &dyn ExecutionPlan) -> bool {
     let in_memory = source.is_some_and(|leaf| leaf.data_source().is::<MemorySourceConfig>());
     let schema = leaf.schema();
     let mut fields = schema.fields().iter();
-    !in_memory || fields.any(|field| field.name() == ROW_ID || field.name().starts_with(HIDDEN))
+    !in_memory || fields.any(|field| is_hidden(field.name()))
 }
 
 /// The scans whose ids the operator puts into the state of a recursive query: no column has them where

@@ -29,4 +29,4 @@ pub mod timed_node;
 
 pub use dependent_join::optimize_dependent_joins;
 pub use plan_query::{plan_query, plan_query_on};
-pub use sound::{logical_rules, physical_rules, subquery_of, with_unordered_exchanges};
+pub use sound::{logical_rules, physical_rules, with_unordered_exchanges};

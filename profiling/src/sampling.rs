@@ -241,7 +241,7 @@ impl Choice {
         };
         match ids.first() {
             Some(first) if self.is_all() || follow_each_other(*first, ids) => {
-                self.traced_in_row(*first, ids.len())
+                self.traced_of_range(*first, ids.len())
             }
             _ => {
                 let words: Vec<u64> = ids.chunks(BLOCK as usize).map(word).collect();
@@ -251,7 +251,7 @@ impl Choice {
     }
 
     /// Which of `records` records are traced whose ids follow each other from `first` on.
-    pub fn traced_in_row(self, first: i64, records: usize) -> BooleanBuffer {
+    pub fn traced_of_range(self, first: i64, records: usize) -> BooleanBuffer {
         if self.is_all() {
             return BooleanBuffer::new_set(records);
         }
@@ -321,10 +321,10 @@ mod tests {
             }
             for first in [-70, 0, 1, 64, i64::MAX - 149] {
                 let each: Vec<bool> = (0..150).map(|next| choice.traces(first + next)).collect();
-                let traced: Vec<bool> = choice.traced_in_row(first, 150).iter().collect();
+                let traced: Vec<bool> = choice.traced_of_range(first, 150).iter().collect();
                 assert_eq!(traced, each, "{rate} from {first} on");
             }
-            assert_eq!(choice.traced_in_row(7, 0).len(), 0);
+            assert_eq!(choice.traced_of_range(7, 0).len(), 0);
         }
     }
 

@@ -15,7 +15,7 @@ use skewer_optimizer::scalar_subquery::optimize_with_joins;
 use skewer_profiling::Level;
 use skewer_storage::{Snapshot, Storage, Transaction};
 
-use super::{correlation, count_batch};
+use super::count_batch;
 use crate::catalog::StatementCatalog;
 use crate::cluster::missing;
 use crate::error::Error;
@@ -204,16 +204,13 @@ impl Context {
             optimize_dependent_joins(plan, &mut state, |plan, state| match with_joins {
                 true => optimize_with_joins(plan, state),
                 false => state.optimize(plan),
-            });
-        let optimized = optimized.map_err(|error| correlation::explained(plan, error))?;
+            })?;
         let database = self.session.database_inner();
         missing::check(&optimized, self.catalog.snapshot(), |worker| {
             database.lost(worker)
         })?;
         self.record.reads(&self.catalog.touched().tables);
-        let operators = planning::plan_query(&optimized, &state, self.record.recorder())
-            .await
-            .map_err(|error| correlation::explained(plan, error))?;
+        let operators = planning::plan_query(&optimized, &state, self.record.recorder()).await?;
         if let Some(workers) = &workers {
             self.runs_on(workers, &operators);
         }

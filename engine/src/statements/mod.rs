@@ -18,7 +18,6 @@ pub(crate) mod append;
 mod context;
 pub(crate) mod copy_from;
 pub(crate) mod copy_to;
-mod correlation;
 pub(crate) mod create_external_table;
 pub(crate) mod create_table;
 pub(crate) mod create_view;

@@ -129,7 +129,7 @@ fn profile_reports_on_a_statement_that_was_cancelled_or_failed() {
     terminal.run("CREATE TABLE t AS SELECT value AS a FROM range(1000000);");
     terminal.press("EXPLAIN PROFILE SELECT count(*) FROM t x, t y WHERE x.a * y.a = -1;");
     terminal.press(ENTER);
-    // A statement that no thread has begun leaves no record; this one has read of its table.
+    // A statement that no thread has begun leaves no record; this one has been planned.
     terminal.wait_for(" % · ");
     terminal.press(CTRL_C);
     terminal.wait_for_prompt();

@@ -101,8 +101,9 @@ impl ConsecutiveIds {
     }
 }
 
-/// Takes the ids of the next `rows` rows if they are of one row group, as those of nearly every batch.
-pub(super) fn next_in_row(left: &mut VecDeque<Range<i64>>, rows: usize) -> Option<Range<i64>> {
+/// Takes the ids of the next `rows` rows if they are of one row group, as those of nearly every batch;
+/// otherwise takes none.
+pub(super) fn next_range(left: &mut VecDeque<Range<i64>>, rows: usize) -> Option<Range<i64>> {
     let next = left.front_mut()?;
     let end = next.start.checked_add(i64::try_from(rows).ok()?)?;
     if end > next.end {
@@ -161,11 +162,11 @@ mod tests {
     #[test]
     fn ids_of_one_row_group_are_taken_as_a_range() {
         let mut left = VecDeque::from([5..8, 10..12]);
-        assert_eq!(next_in_row(&mut left, 2), Some(5..7));
-        assert_eq!(next_in_row(&mut left, 2), None);
+        assert_eq!(next_range(&mut left, 2), Some(5..7));
+        assert_eq!(next_range(&mut left, 2), None);
         assert_eq!(next_ids(&mut left, 2).unwrap().values(), &[7, 10]);
-        assert_eq!(next_in_row(&mut left, 1), Some(11..12));
-        assert_eq!(next_in_row(&mut left, 1), None);
+        assert_eq!(next_range(&mut left, 1), Some(11..12));
+        assert_eq!(next_range(&mut left, 1), None);
     }
 
     #[test]

@@ -5,6 +5,9 @@
 //! that only adds up one column. Where rows may be left out, or come in another order, the reader says
 //! which rows of the file it returns, and that tells their ids.
 //!
+//! Where records are sampled, and nothing else is made of the ids, they are chosen while they are counted:
+//! which of a range are traced is known without a look at each.
+//!
 //! ```text
 //! CountedIds ── every file: does its footer say that its ids are consecutive?
 //!   yes, all rows, as they are → ParquetSource without _row_id; the ids, counted, are put beside
@@ -190,7 +193,8 @@ impl Counting {
         let counted = ProjectionExprs::new(others.clone()).project_schema(schema)?;
         let mut fields = counted.fields().to_vec();
         let ids = schema.field(row_id).clone();
-        fields.push(Arc::new(ids.with_nullable(sampled.is_some())));
+        let nullable = ids.is_nullable() || sampled.is_some();
+        fields.push(Arc::new(ids.with_nullable(nullable)));
         let counted = Arc::new(Schema::new(fields));
         let mut other = 0..others.len();
         let made = projection.iter().enumerate().map(|(place, made)| {

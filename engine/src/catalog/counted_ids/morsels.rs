@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use skewer_exec::SampledRowId;
 
 use super::Rows;
-use super::consecutive::{ConsecutiveIds, next_ids, next_in_row};
+use super::consecutive::{ConsecutiveIds, next_ids, next_range};
 
 /// Makes the rows that are asked for of other columns and ids.
 #[derive(Debug)]
@@ -93,7 +93,7 @@ impl Ids {
             Self::Next(left) => {
                 let (rows, mut left) = (batch.num_rows(), left.lock());
                 if let Some(sampling) = sampling
-                    && let Some(ids) = next_in_row(&mut left, rows)
+                    && let Some(ids) = next_range(&mut left, rows)
                 {
                     drop(left);
                     columns.push(Arc::new(sampling.of_range(ids)));
