@@ -10,8 +10,8 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::collect_columns;
 
 /// A value is long from this size on: below it, nothing that a function does with it takes
-/// long enough to be worth a clock reading.
-const LONG: usize = 4096;
+/// long enough to be worth a clock reading. It is a power of two.
+const LONG: usize = 1 << 12;
 
 /// … and if it is this many times the mean of its batch.
 const TIMES_THE_MEAN: usize = 8;
@@ -102,6 +102,11 @@ fn by_views<T: ByteViewType>(array: &GenericByteViewArray<T>, rows: &mut Vec<usi
         // All are in their views, which hold 12 bytes.
         return;
     }
+    // A view's low 32 bits are the length, so all views or-ed together have the highest bit of the longest.
+    let bits = array.views().iter().fold(0, |bits, view| bits | view) as u32;
+    if (bits as usize) < LONG {
+        return;
+    }
     let lengths = array.lengths().map(|length| length as usize);
     let total = lengths.clone().sum();
     select(lengths, total, array.len(), rows);
@@ -149,6 +154,21 @@ mod tests {
             [17, 900]
         );
         assert_eq!(long_rows(Arc::new(StringViewArray::from(texts))), [17, 900]);
+    }
+
+    #[test]
+    fn a_value_is_long_from_4096_bytes_on() {
+        for (length, expected) in [(4_095, &[][..]), (4_096, &[100]), (5_000, &[100])] {
+            let mut texts: Vec<_> = (0..200).map(|n| "x".repeat(n)).collect();
+            texts[100] = "x".repeat(length);
+            let arrays: [ArrayRef; 2] = [
+                Arc::new(StringArray::from(texts.clone())),
+                Arc::new(StringViewArray::from(texts)),
+            ];
+            for array in arrays {
+                assert_eq!(long_rows(array), expected, "{length}");
+            }
+        }
     }
 
     #[test]

@@ -25,9 +25,10 @@ use skewer_profiling::Method;
 pub const CHUNK_NS: f64 = 50_000.0;
 
 /// The target of a chunk whose rows all stem from one record, such as the elements of a list: its time is
-/// the record's, whichever of them it went into. Cut smaller, its values would have to be put together
-/// again.
-const CHUNK_OF_ONE_RECORD_NS: f64 = 5.0 * CHUNK_NS;
+/// the record's, whichever of them it went into. Cut smaller, it would leave a remainder of most batches,
+/// and what is above costs by the batch. It is as long as it may be that a stall of a millisecond makes it
+/// [`SUSPICIOUS_FACTOR`] times as long.
+const CHUNK_OF_ONE_RECORD_NS: f64 = 10.0 * CHUNK_NS;
 
 /// A chunk is suspicious if it took this much longer than its rows usually do …
 pub(crate) const SUSPICIOUS_NS: f64 = 100_000.0;
