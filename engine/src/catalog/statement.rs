@@ -13,6 +13,7 @@ use datafusion::sql::parser::Statement as DFStatement;
 use datafusion::sql::sqlparser::ast::{self, Visit};
 use parking_lot::Mutex;
 use skewer_optimizer::scalar_subquery::with_values;
+use skewer_sql::repeated::rename_repeated;
 use skewer_sql::row_ids::expose_row_ids;
 use skewer_sql::using::{merge_columns, tables_of_using};
 use skewer_sql::{Statement, nearest};
@@ -243,8 +244,8 @@ impl StatementCatalog {
         Ok(with_values(plan)?)
     }
 
-    /// Says in a statement what the planner would overlook: what columns of USING stand for, and row
-    /// ids. `views` are those that it is part of.
+    /// Says in a statement what the planner would overlook: what columns of USING stand for, row ids, and
+    /// names for columns that have those of others. `views` are those that it is part of.
     async fn prepare(
         self: &Arc<Self>,
         statement: &mut DFStatement,
@@ -265,6 +266,7 @@ impl StatementCatalog {
         }
         merge_columns(statement, &|name| columns.get(name).cloned()).map_err(Error::Invalid)?;
         expose_row_ids(statement, &|name| self.has_row_ids(name));
+        rename_repeated(statement);
         Ok(())
     }
 

@@ -11,13 +11,15 @@ use datafusion::common::{
     Column, DFSchemaRef, JoinType, NullEquality, Result, internal_err, not_impl_err,
 };
 use datafusion::functions::core::expr_fn::coalesce;
+use datafusion::functions_aggregate::count::count;
+use datafusion::functions_aggregate::grouping::grouping;
 use datafusion::functions_window::expr_fn::row_number;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::logical_plan::{
     Aggregate, Distinct, DistinctOn, Filter, Join, JoinConstraint, Limit, Projection, Sort,
     SubqueryAlias, Union, Unnest, Values, Window,
 };
-use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::utils::{conjunction, merge_schema};
 use datafusion::logical_expr::{
     Expr, ExprFunctionExt, FetchType, GroupingSet, LogicalPlan, LogicalPlanBuilder, SkipType,
     SortExpr, WindowFrame, lit,
@@ -149,7 +151,7 @@ impl PushDown<'_> {
             );
         };
         // What rows there are is known below.
-        if is_ordered(&limit.input)? {
+        if is_ordered(&limit.input) {
             let below = |input: &Arc<LogicalPlan>| {
                 let input = Arc::clone(input);
                 Arc::new(LogicalPlan::Limit(Limit {
@@ -167,6 +169,14 @@ impl PushDown<'_> {
                     let input = self.input(below(&alias.input))?;
                     let alias = SubqueryAlias::try_new(input, alias.alias.clone())?;
                     return Ok(LogicalPlan::SubqueryAlias(alias));
+                }
+                LogicalPlan::Distinct(Distinct::On(distinct)) => {
+                    let input = Arc::new(self.in_order(distinct)?);
+                    let limit = Limit {
+                        input,
+                        ..limit.clone()
+                    };
+                    return self.limit(&limit);
                 }
                 _ => {}
             }
@@ -205,6 +215,27 @@ impl PushDown<'_> {
             .build()
     }
 
+    /// DISTINCT ON with ORDER BY as a projection of sorted rows: they are in the order of their keys, which
+    /// it begins with.
+    fn in_order(&self, distinct: &DistinctOn) -> Result<LogicalPlan> {
+        let own = distinct.schema.columns();
+        let (on, mut selected) = (distinct.on_expr.clone(), distinct.select_expr.clone());
+        let mut order = Vec::new();
+        for (key, sorted) in on.iter().zip(distinct.sort_expr.iter().flatten()) {
+            let name = self.aliases.next("__key");
+            selected.push(key.clone().alias(&name));
+            let column = Expr::Column(Column::new_unqualified(name));
+            order.push(column.sort(sorted.asc, sorted.nulls_first));
+        }
+        let input = Arc::clone(&distinct.input);
+        let distinct = DistinctOn::try_new(on, selected, distinct.sort_expr.clone(), input)?;
+        let distinct = Distinct::On(distinct);
+        LogicalPlanBuilder::from(LogicalPlan::Distinct(distinct))
+            .sort(order)?
+            .project(own.into_iter().map(Expr::Column))?
+            .build()
+    }
+
     fn distinct_on(&self, distinct: DistinctOn) -> Result<LogicalPlan> {
         let input = self.input(distinct.input)?;
         let inputs = Arc::clone(input.schema());
@@ -230,35 +261,88 @@ impl PushDown<'_> {
 
     fn aggregate(&self, aggregate: Aggregate) -> Result<LogicalPlan> {
         let input = self.input(aggregate.input)?;
-        // A group of all rows is there without rows, too: for each value beside other groups it would not be.
-        let has_all = aggregate.group_expr.iter().any(|key| match key {
-            Expr::GroupingSet(GroupingSet::GroupingSets(sets)) => sets.iter().any(Vec::is_empty),
-            Expr::GroupingSet(_) => true,
-            _ => false,
-        });
-        if has_all {
-            return not_impl_err!(
-                "a correlated subquery with ROLLUP, CUBE or an empty grouping set; write it as a join"
-            );
+        let (groups, functions) = (aggregate.group_expr, aggregate.aggr_expr);
+        if groups.is_empty() {
+            let (rows, is_there) = self.rows_or_none(Arc::unwrap_or_clone(input))?;
+            let keys = self.columns(rows.schema())?;
+            let functions = self.of_rows_there(functions, &rows, &is_there)?;
+            return LogicalPlanBuilder::from(rows)
+                .aggregate(keys, functions)?
+                .build();
         }
-        if aggregate.group_expr.is_empty() {
-            return self.aggregate_of_all(aggregate.aggr_expr, Arc::unwrap_or_clone(input));
+        if let [Expr::GroupingSet(sets)] = groups.as_slice() {
+            return self.grouping_sets(sets, functions, input);
         }
-        let functions = self.all_within(aggregate.aggr_expr, input.schema())?;
-        let mut keys = Vec::new();
-        for key in aggregate.group_expr {
-            keys.push(match key {
-                Expr::GroupingSet(_) => self.within(key, input.schema())?,
-                key => self.all_within(vec![key], input.schema())?.remove(0),
-            });
-        }
+        let functions = self.all_within(functions, input.schema())?;
+        let mut keys = self.all_within(groups, input.schema())?;
         keys.extend(self.columns(input.schema())?);
         let aggregate = Aggregate::try_new(input, keys, functions)?;
         Ok(LogicalPlan::Aggregate(aggregate))
     }
 
-    /// One row for each value, also of those of which `input` has no rows.
-    fn aggregate_of_all(&self, functions: Vec<Expr>, input: LogicalPlan) -> Result<LogicalPlan> {
+    /// The columns of the domain are in each set.
+    fn grouping_sets(
+        &self,
+        sets: &GroupingSet,
+        functions: Vec<Expr>,
+        input: Arc<LogicalPlan>,
+    ) -> Result<LogicalPlan> {
+        let keys = |input: &LogicalPlan| -> Result<(Vec<Expr>, Vec<Expr>)> {
+            let domain = self.columns(input.schema())?;
+            let sets = self.within(Expr::GroupingSet(sets.clone()), input.schema())?;
+            let own: Vec<Expr> = match &sets {
+                Expr::GroupingSet(sets) => sets.distinct_expr().into_iter().cloned().collect(),
+                _ => Vec::new(),
+            };
+            // It would be NULL in some sets as a key, but not as a value of the domain.
+            if own.iter().any(|key| domain.contains(key)) {
+                return not_impl_err!(
+                    "a correlated subquery with a column of the query around it in GROUPING SETS, ROLLUP \
+                     or CUBE; group by an expression of it, or write it as a join"
+                );
+            }
+            Ok((own, [vec![sets], domain].concat()))
+        };
+        let has_all = match sets {
+            GroupingSet::GroupingSets(sets) => sets.iter().any(Vec::is_empty),
+            GroupingSet::Rollup(_) | GroupingSet::Cube(_) => true,
+        };
+        if !has_all {
+            let functions = self.all_within(functions, input.schema())?;
+            let (_, keys) = keys(&input)?;
+            let aggregate = Aggregate::try_new(input, keys, functions)?;
+            return Ok(LogicalPlan::Aggregate(aggregate));
+        }
+        // The group of all rows is there without rows, too, unlike the others.
+        let (rows, is_there) = self.rows_or_none(Arc::unwrap_or_clone(input))?;
+        let (own, keys) = keys(&rows)?;
+        let mut functions = self.of_rows_there(functions, &rows, &is_there)?;
+        let mut added = vec![self.aliases.next("__is_found")];
+        functions.push(count(is_there).alias(&added[0]));
+        for key in own {
+            let is_all = self.aliases.next("__is_all");
+            functions.push(grouping(key).alias(&is_all));
+            added.push(is_all);
+        }
+        let column = |name: &String| Expr::Column(Column::new_unqualified(name));
+        let is_found = column(&added[0]).gt(lit(0_i64));
+        let are_all = added[1..].iter().map(|is_all| column(is_all).eq(lit(1)));
+        let is_kept = is_found.or(conjunction(are_all).unwrap_or(lit(true)));
+
+        let groups = LogicalPlanBuilder::from(rows).aggregate(keys, functions)?;
+        let mut columns = groups.schema().columns();
+        columns.retain(|column| {
+            column.name != Aggregate::INTERNAL_GROUPING_ID && !added.contains(&column.name)
+        });
+        groups
+            .filter(is_kept)?
+            .project(columns.into_iter().map(Expr::Column))?
+            .build()
+    }
+
+    /// The rows of `input`, and one for each value that it has no rows of; and the column that is NULL in
+    /// those.
+    fn rows_or_none(&self, input: LogicalPlan) -> Result<(LogicalPlan, Expr)> {
         let (mut input, inner) = self.renamed(input)?;
         let is_there = self.aliases.next("__is_there");
         let columns = input.schema().columns().into_iter().map(Expr::Column);
@@ -268,13 +352,29 @@ impl PushDown<'_> {
         let side = self.domain.side(self.aliases)?;
         let keys = self.columns(side.schema())?;
         let is_same = self.are_same(&keys, &inner);
-        let joined = LogicalPlanBuilder::from(side).join_on(input, JoinType::Left, is_same)?;
-        let functions = self.all_within(functions, joined.schema())?;
+        let joined = LogicalPlanBuilder::from(side)
+            .join_on(input, JoinType::Left, is_same)?
+            .build()?;
         let is_there = Expr::Column(Column::new_unqualified(is_there));
+        Ok((joined, is_there))
+    }
+
+    /// Aggregate functions of the rows that `is_there` is true of.
+    fn of_rows_there(
+        &self,
+        functions: Vec<Expr>,
+        rows: &LogicalPlan,
+        is_there: &Expr,
+    ) -> Result<Vec<Expr>> {
+        let functions = self.all_within(functions, rows.schema())?.into_iter();
         let names = NamePreserver::new_for_projection();
-        let functions = functions.into_iter().map(|function| {
+        let functions = functions.map(|function| {
             let name = names.save(&function);
             let filtered = function.transform_up(|part| match part {
+                // That is of the group, not of rows.
+                Expr::AggregateFunction(call) if call.func.name() == "grouping" => {
+                    Ok(Transformed::no(Expr::AggregateFunction(call)))
+                }
                 Expr::AggregateFunction(mut call) => {
                     let is_there = is_there.clone();
                     call.params.filter = Some(Box::new(match call.params.filter.take() {
@@ -287,8 +387,7 @@ impl PushDown<'_> {
             })?;
             Ok(name.restore(filtered.data))
         });
-        let functions: Vec<Expr> = functions.collect::<Result<_>>()?;
-        joined.aggregate(keys, functions)?.build()
+        functions.collect()
     }
 
     fn window(&self, window: Window) -> Result<LogicalPlan> {
@@ -465,16 +564,12 @@ impl PushDown<'_> {
 }
 
 /// Whether the rows of `plan`, or of what it makes its own of one by one, are sorted.
-fn is_ordered(plan: &LogicalPlan) -> Result<bool> {
+fn is_ordered(plan: &LogicalPlan) -> bool {
     match plan {
-        LogicalPlan::Sort(_) => Ok(true),
+        LogicalPlan::Sort(_) => true,
         LogicalPlan::Projection(projection) => is_ordered(&projection.input),
         LogicalPlan::SubqueryAlias(alias) => is_ordered(&alias.input),
-        LogicalPlan::Distinct(Distinct::On(distinct)) if distinct.sort_expr.is_some() => {
-            not_impl_err!(
-                "a correlated subquery with LIMIT or OFFSET and DISTINCT ON; write it as a join"
-            )
-        }
-        _ => Ok(false),
+        LogicalPlan::Distinct(Distinct::On(distinct)) => distinct.sort_expr.is_some(),
+        _ => false,
     }
 }

@@ -46,6 +46,17 @@ impl Look {
                 return (second.0.first().copied().flatten(), second.1);
             }
             Self::GreatestGroup(key) | Self::GreatestPartition(key) => greatest(key),
+            Self::RolledUp(key) => {
+                let groups = grouped(met.iter().copied(), &[key]).len() + 1;
+                Some((2 * met.len() + 100 * groups + 10_000) as i64)
+            }
+            Self::FirstTwo(key) => {
+                let groups = grouped(met.iter().copied(), &[key]).into_values();
+                let two: Vec<Vec<&Row>> = groups.take(2).collect();
+                let first = two.iter().filter_map(|rows| rows.iter().min());
+                let first: Vec<&Row> = first.copied().collect();
+                return (Fold::Sum(0).evaluate(&first), lineage(&two.concat()));
+            }
             Self::Equals(c) => {
                 let met: Vec<Row> = met.iter().map(|row| (*row).clone()).collect();
                 let tested = tested(all, &met, equal((c, c))).into_iter();

@@ -43,7 +43,7 @@ impl Fold {
 impl Look {
     fn generate(random: &mut Random, width: usize) -> Self {
         let c = random.random_range(0..width);
-        match random.random_range(0..10) {
+        match random.random_range(0..14) {
             0 | 1 => Self::Group(Fold::generate(random, width)),
             2 => Self::First(c),
             3 => Self::Twice(Fold::generate(random, width)),
@@ -51,6 +51,8 @@ impl Look {
             5 => Self::GreatestGroup(c),
             6 | 8 => Self::GreatestPartition(c),
             7 => Self::Equals(c),
+            9 | 10 => Self::RolledUp(c),
+            11 | 12 => Self::FirstTwo(c),
             _ => Self::All(Fold::generate(random, width)),
         }
     }

@@ -48,7 +48,12 @@ pub enum Look {
     Second,
     /// How many are in the greatest group by a column.
     GreatestGroup(usize),
-    /// The same of a window's partitions.
+    /// Of groups by a column, and of the one of all: the rows of each, 100 for each, and 10,000 for that one.
+    RolledUp(usize),
+    /// The sum of the first column of two rows: of all with the same value in another column the first in
+    /// the order of that and all columns.
+    FirstTwo(usize),
+    /// How many are in the greatest of a window's partitions by a column.
     GreatestPartition(usize),
     /// How many of all are, by a column, equal to one of them.
     Equals(usize),
@@ -148,6 +153,8 @@ impl Look {
             Self::Twice(_) => "correlated union",
             Self::Second => "correlated offset",
             Self::GreatestGroup(_) => "correlated groups",
+            Self::RolledUp(_) => "correlated rollup",
+            Self::FirstTwo(_) => "correlated distinct on with a limit",
             Self::GreatestPartition(_) => "correlated window",
             Self::Equals(_) => "reference to a query further out",
         }
@@ -188,7 +195,7 @@ pub type Tables = BTreeMap<&'static str, Vec<(i64, Vec<Value>)>>;
 
 impl Naive {
     /// How many kinds of queries [`Naive::kinds`] tells apart.
-    pub const KINDS: usize = 48;
+    pub const KINDS: usize = 50;
 
     /// The kinds of queries that this one is made of.
     pub fn kinds(&self, into: &mut BTreeSet<&'static str>) {

@@ -67,6 +67,17 @@ impl Look {
             Self::GreatestGroup(c) => format!(
                 "SELECT max(q.n) FROM (SELECT count(*) AS n FROM {met} GROUP BY r.c{c}) AS q"
             ),
+            Self::RolledUp(c) => format!(
+                "SELECT sum(q.n + 100 + 10000 * q.g) FROM (SELECT count(*) AS n, grouping(r.c{c}) AS g \
+                 FROM {met} GROUP BY ROLLUP (r.c{c})) AS q"
+            ),
+            Self::FirstTwo(key) => {
+                let columns = key_first(key, right.width());
+                format!(
+                    "SELECT sum(q.c0) FROM (SELECT DISTINCT ON (c{key}) c0 FROM {met} \
+                     ORDER BY {columns} LIMIT 2) AS q"
+                )
+            }
             Self::GreatestPartition(c) => format!(
                 "SELECT max(q.n) FROM (SELECT count(*) OVER (PARTITION BY r.c{c}) AS n FROM {met}) AS q"
             ),
@@ -221,9 +232,7 @@ impl Naive {
                 )
             }
             Self::DistinctOn(input, key) => {
-                // The key first, and no column twice: DataFusion 55.2 panics then.
-                let others = (0..input.width()).filter(|c| c != key);
-                let columns = in_order(std::iter::once(*key).chain(others));
+                let columns = key_first(*key, input.width());
                 format!(
                     "SELECT * FROM (SELECT DISTINCT ON (c{key}) * FROM ({}) AS q \
                      ORDER BY {columns}) AS q",
@@ -350,6 +359,12 @@ fn of_both(left: &Naive, right: &Naive) -> Vec<String> {
         columns.map(|c| format!("{side}.c{c}")).collect::<Vec<_>>()
     };
     [columns("l", left), columns("r", right)].concat()
+}
+
+/// The key first, and no column twice: DataFusion 55.2 panics then.
+fn key_first(key: usize, width: usize) -> String {
+    let others = (0..width).filter(|c| *c != key);
+    in_order(std::iter::once(key).chain(others))
 }
 
 /// Columns as ORDER BY takes them for the order of [`Value`]s.
