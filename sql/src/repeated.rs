@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, Select, SelectItem, UnaryOperator, VisitMut, VisitorMut,
+    Expr, Ident, Select, SelectItem, SetExpr, UnaryOperator, VisitMut, VisitorMut,
 };
 
 use crate::row_ids::fold;
@@ -82,10 +82,23 @@ impl Name {
                     last: fold(last),
                 })
             }
+            SelectItem::UnnamedExpr(Expr::Subquery(query)) => {
+                bare(Self::of_first(&query.body)?.last)
+            }
             SelectItem::UnnamedExpr(expr) => bare(text(expr)),
             SelectItem::ExprWithAliases { .. }
             | SelectItem::Wildcard(_)
             | SelectItem::QualifiedWildcard(..) => None,
+        }
+    }
+
+    /// Of the first column of a query.
+    fn of_first(body: &SetExpr) -> Option<Self> {
+        match body {
+            SetExpr::Select(select) => Self::of(select.projection.first()?),
+            SetExpr::Query(query) => Self::of_first(&query.body),
+            SetExpr::SetOperation { left, .. } => Self::of_first(left),
+            _ => None,
         }
     }
 
@@ -144,6 +157,10 @@ mod tests {
             (
                 "SELECT EXISTS (SELECT 1), NOT EXISTS (SELECT 1), EXISTS (SELECT 2), a IN (SELECT 1), a IN (SELECT 2)",
                 r#"SELECT EXISTS (SELECT 1), NOT EXISTS (SELECT 1), EXISTS (SELECT 2) AS "EXISTS_1", a IN (SELECT 1), a IN (SELECT 2) AS "a IN_1""#,
+            ),
+            (
+                "SELECT a, (SELECT a FROM u), (SELECT count(*) FROM t), (SELECT count(*) FROM u)",
+                r#"SELECT a, (SELECT a FROM u) AS "a_1", (SELECT count(*) FROM t), (SELECT count(*) FROM u) AS "count(*)_1""#,
             ),
         ] {
             assert_eq!(renamed(sql), expected);

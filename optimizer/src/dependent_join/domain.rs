@@ -354,9 +354,8 @@ fn is_exact(function: &Expr, inputs: &[&LogicalPlan]) -> Result<bool> {
         _ => return Ok(false),
     };
     match name.as_str() {
-        "count" | "min" | "max" | "bool_and" | "bool_or" | "bit_and" | "bit_or" | "bit_xor" => {
-            Ok(true)
-        }
+        "count" | "min" | "max" | "bool_and" | "bool_or" | "bit_and" | "bit_or" | "bit_xor"
+        | "grouping" => Ok(true),
         // The last digits of a sum of fractions depend on the order.
         "sum" | "avg" => {
             let schema = merge_schema(inputs);

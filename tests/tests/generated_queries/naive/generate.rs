@@ -46,13 +46,13 @@ impl Look {
         match random.random_range(0..14) {
             0 | 1 => Self::Group(Fold::generate(random, width)),
             2 => Self::First(c),
-            3 => Self::Twice(Fold::generate(random, width)),
+            3 | 10 => Self::Twice(Fold::generate(random, width)),
             4 => Self::Second,
-            5 => Self::GreatestGroup(c),
+            5 | 12 => Self::GreatestGroup(c),
             6 | 8 => Self::GreatestPartition(c),
             7 => Self::Equals(c),
-            9 | 10 => Self::RolledUp(c),
-            11 | 12 => Self::FirstTwo(c),
+            9 => Self::RolledUp(c),
+            11 => Self::FirstTwo(c),
             _ => Self::All(Fold::generate(random, width)),
         }
     }
