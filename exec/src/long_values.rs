@@ -13,6 +13,8 @@ use datafusion::physical_expr::utils::collect_columns;
 /// long enough to be worth a clock reading. It is a power of two.
 const LONG: usize = 1 << 12;
 
+const _: () = assert!(LONG.is_power_of_two());
+
 /// … and if it is this many times the mean of its batch.
 const TIMES_THE_MEAN: usize = 8;
 

@@ -4,13 +4,14 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, Select, SelectItem, SetExpr, UnaryOperator, VisitMut, VisitorMut,
+    Expr, Ident, Select, SelectItem, SetExpr, Statement, Visit, VisitMut, Visitor, VisitorMut,
 };
 
 use crate::row_ids::fold;
 
-/// Gives columns in the SELECTs of `node` that have the name of one before them another one, as DuckDB does
-/// in tables; DataFusion would refuse them:
+/// `statement` with other names for columns that have, or may have, the name of one before them, as DuckDB
+/// names them in tables; `None` if there are none. For statements that DataFusion refuses, which takes no
+/// two columns of one name:
 ///
 /// ```sql
 /// SELECT a, a        FROM t
@@ -18,50 +19,95 @@ use crate::row_ids::fold;
 /// ```
 ///
 /// What `*` stands for is not known here, and `t.a, u.a` are two that DataFusion tells apart.
-pub fn rename_repeated<N: VisitMut>(node: &mut N) {
-    let _: ControlFlow<()> = node.visit(&mut Renamer);
+pub fn with_repeated_renamed(statement: &Statement) -> Option<Statement> {
+    let mut finder = Finder::default();
+    let _: ControlFlow<()> = statement.visit(&mut finder);
+    if !finder.has_repeated {
+        return None;
+    }
+    let mut statement = statement.clone();
+    let mut renamer = Renamer {
+        taken: finder.names,
+    };
+    let _: ControlFlow<()> = VisitMut::visit(&mut statement, &mut renamer);
+    Some(statement)
 }
 
-struct Renamer;
+/// Looks for repeated columns, and for the names that a statement has.
+#[derive(Default)]
+struct Finder {
+    has_repeated: bool,
+    names: HashSet<String>,
+}
+
+impl Visitor for Finder {
+    type Break = ();
+
+    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
+        self.has_repeated |= !repeated(select).is_empty();
+        for item in &select.projection {
+            if let SelectItem::ExprWithAlias { alias, .. } = item {
+                self.names.insert(fold(alias));
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        match expr {
+            Expr::Identifier(ident) => {
+                self.names.insert(fold(ident));
+            }
+            Expr::CompoundIdentifier(parts) => self.names.extend(parts.iter().map(fold)),
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+struct Renamer {
+    /// Names that mean something in the statement, and those given.
+    taken: HashSet<String>,
+}
 
 impl VisitorMut for Renamer {
     type Break = ();
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
-        rename_in(select);
+        for (place, name) in repeated(select) {
+            let mut free = (1..).map(|number| format!("{name}_{number}"));
+            let Some(free) = free.find(|free| self.taken.insert(free.clone())) else {
+                continue;
+            };
+            let item = &mut select.projection[place];
+            if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item {
+                *item = SelectItem::ExprWithAlias {
+                    expr: expr.clone(),
+                    alias: Ident::with_quote('"', free),
+                };
+            }
+        }
         ControlFlow::Continue(())
     }
 }
 
-fn rename_in(select: &mut Select) {
-    if select.projection.len() < 2 {
-        return;
-    }
-    let all: Vec<Option<Name>> = select.projection.iter().map(Name::of).collect();
-    let mut taken: HashSet<String> = all.iter().flatten().map(|name| name.last.clone()).collect();
-    for (place, item) in select.projection.iter_mut().enumerate() {
-        let Some(name) = &all[place] else {
+/// The places of columns that have, or may have, the name of one before them, and that name.
+fn repeated(select: &Select) -> Vec<(usize, String)> {
+    let mut before: Vec<Name> = Vec::new();
+    let mut repeated = Vec::new();
+    for (place, item) in select.projection.iter().enumerate() {
+        let Some(name) = Name::of(item) else {
             continue;
         };
-        let mut before = all[..place].iter().flatten();
-        if !before.any(|other| name.is_as(other)) {
-            continue;
+        if before.iter().any(|other| name.may_be(other)) {
+            repeated.push((place, name.last.clone()));
         }
-        let mut free = (1..).map(|number| format!("{}_{number}", name.last));
-        let Some(free) = free.find(|free| taken.insert(free.clone())) else {
-            continue;
-        };
-        if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item {
-            *item = SelectItem::ExprWithAlias {
-                expr: expr.clone(),
-                alias: Ident::with_quote('"', free),
-            };
-        }
+        before.push(name);
     }
+    repeated
 }
 
-/// What DataFusion calls a column.
-#[derive(Debug, PartialEq)]
+/// What DataFusion calls a column, or little less.
 struct Name {
     /// The table of `t.a`.
     of: Option<Vec<String>>,
@@ -71,24 +117,36 @@ struct Name {
 impl Name {
     /// Of what has one name.
     fn of(item: &SelectItem) -> Option<Self> {
-        let bare = |last| Some(Self { of: None, last });
         match item {
-            SelectItem::ExprWithAlias { alias, .. } => bare(fold(alias)),
-            SelectItem::UnnamedExpr(Expr::Identifier(ident)) => bare(fold(ident)),
-            SelectItem::UnnamedExpr(Expr::CompoundIdentifier(parts)) => {
+            SelectItem::ExprWithAlias { alias, .. } => Some(Self::bare(fold(alias))),
+            SelectItem::UnnamedExpr(expr) => Self::of_expr(expr),
+            SelectItem::ExprWithAliases { .. }
+            | SelectItem::Wildcard(_)
+            | SelectItem::QualifiedWildcard(..) => None,
+        }
+    }
+
+    fn bare(last: String) -> Self {
+        Self { of: None, last }
+    }
+
+    /// A cast has the name of what it casts, a subquery that of its column; all IN, and all EXISTS, have one.
+    fn of_expr(expr: &Expr) -> Option<Self> {
+        let not = |negated: bool| if negated { "not " } else { "" };
+        match expr {
+            Expr::Identifier(ident) => Some(Self::bare(fold(ident))),
+            Expr::CompoundIdentifier(parts) => {
                 let (last, of) = parts.split_last()?;
                 Some(Self {
                     of: Some(of.iter().map(fold).collect()),
                     last: fold(last),
                 })
             }
-            SelectItem::UnnamedExpr(Expr::Subquery(query)) => {
-                bare(Self::of_first(&query.body)?.last)
-            }
-            SelectItem::UnnamedExpr(expr) => bare(text(expr)),
-            SelectItem::ExprWithAliases { .. }
-            | SelectItem::Wildcard(_)
-            | SelectItem::QualifiedWildcard(..) => None,
+            Expr::Nested(expr) | Expr::Cast { expr, .. } => Self::of_expr(expr),
+            Expr::Subquery(query) => Self::of_first(&query.body),
+            Expr::Exists { negated, .. } => Some(Self::bare(format!("{}exists", not(*negated)))),
+            Expr::InSubquery { negated, .. } => Some(Self::bare(format!("{}in", not(*negated)))),
+            other => Some(Self::bare(other.to_string().to_lowercase())),
         }
     }
 
@@ -102,27 +160,13 @@ impl Name {
         }
     }
 
-    /// Whether it is that of `other`, or may be where one of them has no table.
-    fn is_as(&self, other: &Self) -> bool {
+    /// Whether it is that of `other`, as far as is known where one of them has no table.
+    fn may_be(&self, other: &Self) -> bool {
         let may_be = match (&self.of, &other.of) {
             (Some(of), Some(other)) => of == other,
             _ => true,
         };
         may_be && self.last == other.last
-    }
-}
-
-/// An expression, of which DataFusion names all subqueries alike that are conditions.
-fn text(expr: &Expr) -> String {
-    let not = |negated: bool| if negated { "NOT " } else { "" };
-    match expr {
-        Expr::Exists { negated, .. } => format!("{}EXISTS", not(*negated)),
-        Expr::InSubquery { expr, negated, .. } => format!("{expr} {}IN", not(*negated)),
-        Expr::UnaryOp {
-            op: UnaryOperator::Not,
-            expr,
-        } => format!("NOT {}", text(expr)),
-        other => other.to_string(),
     }
 }
 
@@ -133,10 +177,9 @@ mod tests {
 
     use super::*;
 
-    fn renamed(sql: &str) -> String {
-        let mut statements = Parser::parse_sql(&GenericDialect {}, sql).unwrap();
-        rename_repeated(&mut statements);
-        statements[0].to_string()
+    fn renamed(sql: &str) -> Option<String> {
+        let statements = Parser::parse_sql(&GenericDialect {}, sql).unwrap();
+        with_repeated_renamed(&statements[0]).map(|renamed| renamed.to_string())
     }
 
     #[test]
@@ -151,19 +194,27 @@ mod tests {
                 r#"SELECT a, b AS "a_2", a_1, t.a AS "a_3" FROM t"#,
             ),
             (
-                "SELECT 1, 1 UNION ALL SELECT count(*), count(*) FROM (SELECT b, b FROM t)",
-                r#"SELECT 1, 1 AS "1_1" UNION ALL SELECT count(*), count(*) AS "count(*)_1" FROM (SELECT b, b AS "b_1" FROM t)"#,
+                "SELECT a, b AS a FROM t ORDER BY a_1",
+                r#"SELECT a, b AS "a_2" FROM t ORDER BY a_1"#,
             ),
             (
-                "SELECT EXISTS (SELECT 1), NOT EXISTS (SELECT 1), EXISTS (SELECT 2), a IN (SELECT 1), a IN (SELECT 2)",
-                r#"SELECT EXISTS (SELECT 1), NOT EXISTS (SELECT 1), EXISTS (SELECT 2) AS "EXISTS_1", a IN (SELECT 1), a IN (SELECT 2) AS "a IN_1""#,
+                "SELECT 0, 1, 0 UNION ALL SELECT 0, 0, 1",
+                r#"SELECT 0, 1, 0 AS "0_1" UNION ALL SELECT 0, 0 AS "0_2", 1"#,
+            ),
+            (
+                "SELECT count(*), COUNT(*) FROM (SELECT b, CAST(b AS TEXT), (b) FROM t)",
+                r#"SELECT count(*), COUNT(*) AS "count(*)_1" FROM (SELECT b, CAST(b AS TEXT) AS "b_1", (b) AS "b_2" FROM t)"#,
+            ),
+            (
+                "SELECT EXISTS (SELECT 1), NOT EXISTS (SELECT 1), EXISTS (SELECT 2), a IN (SELECT 1), b IN (SELECT 2)",
+                r#"SELECT EXISTS (SELECT 1), NOT EXISTS (SELECT 1), EXISTS (SELECT 2) AS "exists_1", a IN (SELECT 1), b IN (SELECT 2) AS "in_1""#,
             ),
             (
                 "SELECT a, (SELECT a FROM u), (SELECT count(*) FROM t), (SELECT count(*) FROM u)",
                 r#"SELECT a, (SELECT a FROM u) AS "a_1", (SELECT count(*) FROM t), (SELECT count(*) FROM u) AS "count(*)_1""#,
             ),
         ] {
-            assert_eq!(renamed(sql), expected);
+            assert_eq!(renamed(sql).as_deref(), Some(expected));
         }
     }
 
@@ -176,7 +227,7 @@ mod tests {
             "SELECT *, a FROM t",
             "SELECT (SELECT 1), (SELECT 2)",
         ] {
-            assert_eq!(renamed(sql), sql);
+            assert_eq!(renamed(sql), None, "{sql}");
         }
     }
 }

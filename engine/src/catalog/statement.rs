@@ -13,7 +13,7 @@ use datafusion::sql::parser::Statement as DFStatement;
 use datafusion::sql::sqlparser::ast::{self, Visit};
 use parking_lot::Mutex;
 use skewer_optimizer::scalar_subquery::with_values;
-use skewer_sql::repeated::rename_repeated;
+use skewer_sql::repeated::with_repeated_renamed;
 use skewer_sql::row_ids::expose_row_ids;
 use skewer_sql::using::{merge_columns, tables_of_using};
 use skewer_sql::{Statement, nearest};
@@ -240,12 +240,11 @@ impl StatementCatalog {
         refuse_overlooked(&statement)?;
         self.prepare(&mut statement, &[]).await?;
         let state = self.planning_state();
-        let plan = Box::pin(state.statement_to_plan(statement)).await?;
-        Ok(with_values(plan)?)
+        Ok(planned(&state, statement).await?)
     }
 
-    /// Says in a statement what the planner would overlook: what columns of USING stand for, row ids, and
-    /// names for columns that have those of others. `views` are those that it is part of.
+    /// Says in a statement what the planner would overlook: what columns of USING stand for, and row
+    /// ids. `views` are those that it is part of.
     async fn prepare(
         self: &Arc<Self>,
         statement: &mut DFStatement,
@@ -266,7 +265,6 @@ impl StatementCatalog {
         }
         merge_columns(statement, &|name| columns.get(name).cloned()).map_err(Error::Invalid)?;
         expose_row_ids(statement, &|name| self.has_row_ids(name));
-        rename_repeated(statement);
         Ok(())
     }
 
@@ -443,9 +441,8 @@ impl StatementCatalog {
             .await
             .map_err(context)?;
         // Views of views plan each other: the future must be boxed.
-        let plan = Box::pin(state.statement_to_plan(statement))
+        let plan = Box::pin(planned(&state, statement))
             .await
-            .and_then(with_values)
             .map_err(|e| context(e.into()))?;
         let plan = rename_columns(plan, &columns)?;
         Ok(Arc::new(ViewTable::new(plan, Some(sql.to_owned()))))
@@ -472,6 +469,37 @@ pub(crate) fn rename_columns(plan: LogicalPlan, columns: &[String]) -> Result<Lo
         .map(|(column, name)| Expr::Column(column).alias(name))
         .collect();
     Ok(LogicalPlanBuilder::from(plan).project(renamed)?.build()?)
+}
+
+/// The planner's plan of a statement; columns that have the name of one before them get others where it
+/// refuses those.
+async fn planned(
+    state: &SessionState,
+    statement: DFStatement,
+) -> datafusion::error::Result<LogicalPlan> {
+    let renamed = with_other_names(&statement);
+    let planned = Box::pin(state.statement_to_plan(statement)).await;
+    let plan = match (planned, renamed) {
+        // What else is wrong is so still.
+        (Err(_), Some(renamed)) => Box::pin(state.statement_to_plan(renamed)).await?,
+        (planned, _) => planned?,
+    };
+    with_values(plan)
+}
+
+fn with_other_names(statement: &DFStatement) -> Option<DFStatement> {
+    match statement {
+        DFStatement::Statement(statement) => {
+            let renamed = with_repeated_renamed(statement)?;
+            Some(DFStatement::Statement(Box::new(renamed)))
+        }
+        DFStatement::Explain(explain) => {
+            let mut explain = explain.clone();
+            explain.statement = Box::new(with_other_names(&explain.statement)?);
+            Some(DFStatement::Explain(explain))
+        }
+        _ => None,
+    }
 }
 
 /// Refuses what DataFusion's planner overlooks, which would give wrong rows: it reads the whole

@@ -254,7 +254,11 @@ impl PushDown<'_> {
                 Some(sorted)
             }
         };
-        let (on, selected) = (own(distinct.on_expr)?, own(distinct.select_expr)?);
+        let mut on = domain.clone();
+        for key in distinct.on_expr {
+            on.push(self.within(key, &inputs)?);
+        }
+        let selected = own(distinct.select_expr)?;
         let distinct = DistinctOn::try_new(on, selected, sorted, input)?;
         Ok(LogicalPlan::Distinct(Distinct::On(distinct)))
     }
@@ -298,7 +302,7 @@ impl PushDown<'_> {
             if own.iter().any(|key| domain.contains(key)) {
                 return not_impl_err!(
                     "a correlated subquery with a column of the query around it in GROUPING SETS, ROLLUP \
-                     or CUBE; group by an expression of it, or write it as a join"
+                     or CUBE; write it as a join"
                 );
             }
             Ok((own, [vec![sets], domain].concat()))
