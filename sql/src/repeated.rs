@@ -10,34 +10,36 @@ use datafusion::sql::sqlparser::ast::{
 use crate::row_ids::fold;
 
 /// `statement` with other names for columns that have, or may have, the name of one before them, as DuckDB
-/// names them in tables; `None` if there are none. For statements that DataFusion refuses, which takes no
-/// two columns of one name:
+/// names them in tables. For statements that DataFusion refuses, which takes no two columns of one name:
 ///
 /// ```sql
 /// SELECT a, a        FROM t
 /// SELECT a, a AS a_1 FROM t
 /// ```
 ///
-/// What `*` stands for is not known here, and `t.a, u.a` are two that DataFusion tells apart.
-pub fn with_repeated_renamed(statement: &Statement) -> Option<Statement> {
+/// The first one is to be tried first: none of its new names is one that the statement mentions, which may
+/// be that of another column. The second one may mean the new name by it. There is none if no column is
+/// repeated. What `*` stands for is not known here, and `t.a, u.a` are two that DataFusion tells apart.
+pub fn with_repeated_renamed(statement: &Statement) -> Vec<Statement> {
     let mut finder = Finder::default();
     let _: ControlFlow<()> = statement.visit(&mut finder);
     if !finder.has_repeated {
-        return None;
+        return Vec::new();
     }
-    let mut statement = statement.clone();
-    let mut renamer = Renamer {
-        taken: finder.names,
-    };
-    let _: ControlFlow<()> = VisitMut::visit(&mut statement, &mut renamer);
-    Some(statement)
+    let renamed = [finder.mentioned, HashSet::new()].map(|taken| {
+        let mut statement = statement.clone();
+        let mut renamer = Renamer { taken };
+        let _: ControlFlow<()> = VisitMut::visit(&mut statement, &mut renamer);
+        statement
+    });
+    renamed.into()
 }
 
 /// Looks for repeated columns, and for the names that a statement has.
 #[derive(Default)]
 struct Finder {
     has_repeated: bool,
-    names: HashSet<String>,
+    mentioned: HashSet<String>,
 }
 
 impl Visitor for Finder {
@@ -45,20 +47,17 @@ impl Visitor for Finder {
 
     fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
         self.has_repeated |= !repeated(select).is_empty();
-        for item in &select.projection {
-            if let SelectItem::ExprWithAlias { alias, .. } = item {
-                self.names.insert(fold(alias));
-            }
-        }
+        let names = select.projection.iter().filter_map(Name::of);
+        self.mentioned.extend(names.map(|name| name.last));
         ControlFlow::Continue(())
     }
 
     fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
         match expr {
             Expr::Identifier(ident) => {
-                self.names.insert(fold(ident));
+                self.mentioned.insert(fold(ident));
             }
-            Expr::CompoundIdentifier(parts) => self.names.extend(parts.iter().map(fold)),
+            Expr::CompoundIdentifier(parts) => self.mentioned.extend(parts.iter().map(fold)),
             _ => {}
         }
         ControlFlow::Continue(())
@@ -66,7 +65,7 @@ impl Visitor for Finder {
 }
 
 struct Renamer {
-    /// Names that mean something in the statement, and those given.
+    /// Names that are not free, and those given.
     taken: HashSet<String>,
 }
 
@@ -74,9 +73,12 @@ impl VisitorMut for Renamer {
     type Break = ();
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        let own = select.projection.iter().filter_map(Name::of);
+        let own: HashSet<String> = own.map(|name| name.last).collect();
         for (place, name) in repeated(select) {
             let mut free = (1..).map(|number| format!("{name}_{number}"));
-            let Some(free) = free.find(|free| self.taken.insert(free.clone())) else {
+            let is_free = |free: &String| !own.contains(free) && self.taken.insert(free.clone());
+            let Some(free) = free.find(is_free) else {
                 continue;
             };
             let item = &mut select.projection[place];
@@ -177,9 +179,10 @@ mod tests {
 
     use super::*;
 
-    fn renamed(sql: &str) -> Option<String> {
+    fn renamed(sql: &str) -> Vec<String> {
         let statements = Parser::parse_sql(&GenericDialect {}, sql).unwrap();
-        with_repeated_renamed(&statements[0]).map(|renamed| renamed.to_string())
+        let renamed = with_repeated_renamed(&statements[0]);
+        renamed.iter().map(Statement::to_string).collect()
     }
 
     #[test]
@@ -214,8 +217,14 @@ mod tests {
                 r#"SELECT a, (SELECT a FROM u) AS "a_1", (SELECT count(*) FROM t), (SELECT count(*) FROM u) AS "count(*)_1""#,
             ),
         ] {
-            assert_eq!(renamed(sql).as_deref(), Some(expected));
+            assert_eq!(renamed(sql)[0], expected);
         }
+    }
+
+    #[test]
+    fn a_name_that_is_mentioned_may_be_the_new_one() {
+        let second = r#"SELECT a, b AS "a_1" FROM t ORDER BY a_1"#;
+        assert_eq!(renamed("SELECT a, b AS a FROM t ORDER BY a_1")[1], second);
     }
 
     #[test]
@@ -227,7 +236,7 @@ mod tests {
             "SELECT *, a FROM t",
             "SELECT (SELECT 1), (SELECT 2)",
         ] {
-            assert_eq!(renamed(sql), None, "{sql}");
+            assert!(renamed(sql).is_empty(), "{sql}");
         }
     }
 }

@@ -478,27 +478,33 @@ async fn planned(
     statement: DFStatement,
 ) -> datafusion::error::Result<LogicalPlan> {
     let renamed = with_other_names(&statement);
-    let planned = Box::pin(state.statement_to_plan(statement)).await;
-    let plan = match (planned, renamed) {
+    let mut planned = Box::pin(state.statement_to_plan(statement)).await;
+    for renamed in renamed {
         // What else is wrong is so still.
-        (Err(_), Some(renamed)) => Box::pin(state.statement_to_plan(renamed)).await?,
-        (planned, _) => planned?,
-    };
-    with_values(plan)
+        if planned.is_err() {
+            planned = Box::pin(state.statement_to_plan(renamed)).await;
+        }
+    }
+    with_values(planned?)
 }
 
-fn with_other_names(statement: &DFStatement) -> Option<DFStatement> {
+fn with_other_names(statement: &DFStatement) -> Vec<DFStatement> {
     match statement {
         DFStatement::Statement(statement) => {
-            let renamed = with_repeated_renamed(statement)?;
-            Some(DFStatement::Statement(Box::new(renamed)))
+            let renamed = with_repeated_renamed(statement).into_iter();
+            let renamed = renamed.map(|renamed| DFStatement::Statement(Box::new(renamed)));
+            renamed.collect()
         }
         DFStatement::Explain(explain) => {
-            let mut explain = explain.clone();
-            explain.statement = Box::new(with_other_names(&explain.statement)?);
-            Some(DFStatement::Explain(explain))
+            let renamed = with_other_names(&explain.statement).into_iter();
+            let renamed = renamed.map(|renamed| {
+                let mut explain = explain.clone();
+                explain.statement = Box::new(renamed);
+                DFStatement::Explain(explain)
+            });
+            renamed.collect()
         }
-        _ => None,
+        _ => Vec::new(),
     }
 }
 
