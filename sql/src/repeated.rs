@@ -1,6 +1,6 @@
 //! Columns of a SELECT that have the name of one before them.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
@@ -21,12 +21,13 @@ use crate::row_ids::fold;
 /// be that of another column. The second one may mean the new name by it. There is none if no column is
 /// repeated. What `*` stands for is not known here, and `t.a, u.a` are two that DataFusion tells apart.
 pub fn with_repeated_renamed(statement: &Statement) -> Vec<Statement> {
-    let mut finder = Finder::default();
-    let _: ControlFlow<()> = statement.visit(&mut finder);
-    if !finder.has_repeated {
+    let repeats = statement.visit(&mut LooksForRepeated);
+    if repeats.is_continue() {
         return Vec::new();
     }
-    let renamed = [finder.mentioned, HashSet::new()].map(|taken| {
+    let mut mentioned = Mentioned::default();
+    let _: ControlFlow<()> = statement.visit(&mut mentioned);
+    let renamed = [mentioned.0, HashSet::new()].map(|taken| {
         let mut statement = statement.clone();
         let mut renamer = Renamer { taken };
         let _: ControlFlow<()> = VisitMut::visit(&mut statement, &mut renamer);
@@ -35,29 +36,40 @@ pub fn with_repeated_renamed(statement: &Statement) -> Vec<Statement> {
     renamed.into()
 }
 
-/// Looks for repeated columns, and for the names that a statement has.
-#[derive(Default)]
-struct Finder {
-    has_repeated: bool,
-    mentioned: HashSet<String>,
-}
+/// Breaks at a SELECT with repeated columns.
+struct LooksForRepeated;
 
-impl Visitor for Finder {
+impl Visitor for LooksForRepeated {
     type Break = ();
 
     fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
-        self.has_repeated |= !repeated(select).is_empty();
+        if repeated(select).is_empty() {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
+        }
+    }
+}
+
+/// The names that a statement has.
+#[derive(Default)]
+struct Mentioned(HashSet<String>);
+
+impl Visitor for Mentioned {
+    type Break = ();
+
+    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
         let names = select.projection.iter().filter_map(Name::of);
-        self.mentioned.extend(names.map(|name| name.last));
+        self.0.extend(names.map(|name| name.last));
         ControlFlow::Continue(())
     }
 
     fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
         match expr {
             Expr::Identifier(ident) => {
-                self.mentioned.insert(fold(ident));
+                self.0.insert(fold(ident));
             }
-            Expr::CompoundIdentifier(parts) => self.mentioned.extend(parts.iter().map(fold)),
+            Expr::CompoundIdentifier(parts) => self.0.extend(parts.iter().map(fold)),
             _ => {}
         }
         ControlFlow::Continue(())
@@ -95,23 +107,45 @@ impl VisitorMut for Renamer {
 
 /// The places of columns that have, or may have, the name of one before them, and that name.
 fn repeated(select: &Select) -> Vec<(usize, String)> {
-    let mut before: Vec<Name> = Vec::new();
+    let mut before: HashMap<String, Tables> = HashMap::new();
     let mut repeated = Vec::new();
     for (place, item) in select.projection.iter().enumerate() {
         let Some(name) = Name::of(item) else {
             continue;
         };
-        if before.iter().any(|other| name.may_be(other)) {
-            repeated.push((place, name.last.clone()));
+        let tables = before.entry(name.last.clone()).or_default();
+        if tables.has_or_adds(name.of) {
+            repeated.push((place, name.last));
         }
-        before.push(name);
     }
     repeated
 }
 
+/// Whose columns have a name.
+#[derive(Default)]
+struct Tables {
+    /// It is not known of some: they may be those of any table.
+    some_unknown: bool,
+    known: HashSet<Vec<String>>,
+}
+
+impl Tables {
+    /// Whether one of them is, or may be, `table`, which is one of them from now on.
+    fn has_or_adds(&mut self, table: Option<Vec<String>>) -> bool {
+        let had_unknown = self.some_unknown;
+        match table {
+            Some(table) => !self.known.insert(table) || had_unknown,
+            None => {
+                self.some_unknown = true;
+                had_unknown || !self.known.is_empty()
+            }
+        }
+    }
+}
+
 /// What DataFusion calls a column, or little less.
 struct Name {
-    /// The table of `t.a`.
+    /// The table of `t.a`; it is not known of others.
     of: Option<Vec<String>>,
     last: String,
 }
@@ -161,15 +195,6 @@ impl Name {
             _ => None,
         }
     }
-
-    /// Whether it is that of `other`, as far as is known where one of them has no table.
-    fn may_be(&self, other: &Self) -> bool {
-        let may_be = match (&self.of, &other.of) {
-            (Some(of), Some(other)) => of == other,
-            _ => true,
-        };
-        may_be && self.last == other.last
-    }
 }
 
 #[cfg(test)]
@@ -195,6 +220,10 @@ mod tests {
             (
                 "SELECT a, b AS a, a_1, t.a FROM t",
                 r#"SELECT a, b AS "a_2", a_1, t.a AS "a_3" FROM t"#,
+            ),
+            (
+                "SELECT t.a, u.a, t.a, b AS a FROM t, u",
+                r#"SELECT t.a, u.a, t.a AS "a_1", b AS "a_2" FROM t, u"#,
             ),
             (
                 "SELECT a, b AS a FROM t ORDER BY a_1",
@@ -232,7 +261,7 @@ mod tests {
         for sql in [
             "SELECT a, b, a + 1, a + 2 FROM t",
             r#"SELECT a, "A" FROM t"#,
-            "SELECT t.a, u.a FROM t, u",
+            "SELECT t.a, u.a, v.a FROM t, u, v",
             "SELECT *, a FROM t",
             "SELECT (SELECT 1), (SELECT 2)",
         ] {
