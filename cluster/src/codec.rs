@@ -19,9 +19,10 @@ use datafusion_proto::protobuf::PhysicalExprNode;
 use prost::Message;
 use serde::{Deserialize, Serialize};
 use skewer_exec::{
-    AnyValue, CarriedLatency, Exchange, FrameCapture, LineageCapture, MeasuredRecords,
-    NumberedExec, Observed, OnlyValue, OutputRecordsExec, PackedRecord, ProfiledExec, RowNumbers,
-    SampledRowId, SingleValue, SoundPropertiesExec, TimedEvaluationExec, TimedExpressions,
+    AnyValue, CarriedLatency, Exchange, FrameCapture, LatencyColumn, LineageCapture,
+    MeasuredRecords, NumberedExec, Observed, OnlyValue, OutputRecordsExec, PackedRecord,
+    ProfiledExec, RowNumbers, SampledRowId, SingleValue, SoundPropertiesExec, TimedEvaluationExec,
+    TimedExpressions,
 };
 
 use crate::records::{
@@ -195,8 +196,7 @@ enum Encoded {
     TimedEvaluation {
         /// Expressions as DataFusion encodes them, and the names of their columns.
         expressions: Vec<(Vec<u8>, String)>,
-        latency_name: String,
-        earlier_latency: Option<usize>,
+        latency: LatencyColumn<usize>,
         /// Sources, and the columns with the ids of their records.
         records: Vec<(EncodedSource, usize)>,
     },
@@ -278,8 +278,7 @@ impl SkewerCodec {
         let records = records.map(|measured| ((&measured.source).into(), measured.id_column));
         Ok(Encoded::TimedEvaluation {
             expressions: expressions.collect::<Result<_>>()?,
-            latency_name: timed.latency_name.clone(),
-            earlier_latency: timed.earlier_latency,
+            latency: timed.latency.clone(),
             records: records.collect(),
         })
     }
@@ -331,8 +330,7 @@ impl SkewerCodec {
             }
             Encoded::TimedEvaluation {
                 expressions,
-                latency_name,
-                earlier_latency,
+                latency,
                 records,
             } => {
                 let input = only_input()?;
@@ -350,8 +348,7 @@ impl SkewerCodec {
                 });
                 let timed = TimedExpressions {
                     expressions: expressions.collect::<Result<_>>()?,
-                    latency_name,
-                    earlier_latency,
+                    latency,
                     records: records.collect::<Result<_>>()?,
                 };
                 Ok(Arc::new(TimedEvaluationExec::try_new(

@@ -30,9 +30,9 @@ use skewer_cluster::codec::{SkewerCodec, encode_plan};
 use skewer_cluster::{TaskPlace, WorkerQuery};
 use skewer_exec::{
     AggregateSource, CapturedFrames, CapturedInput, CarriedInput, CarriedLatency, Exchange,
-    FrameCapture, Hidden, KeySample, LineageCapture, MeasuredRecords, NumberedExec, Observed,
-    OutputRecordsExec, PackedRecord, ProfiledExec, RecordSource, ResultRecords, ResultTask,
-    RowNumbers, SampledRowId, ScanSource, SoundPropertiesExec, TimedEvaluationExec,
+    FrameCapture, Hidden, KeySample, LatencyColumn, LineageCapture, MeasuredRecords, NumberedExec,
+    Observed, OutputRecordsExec, PackedRecord, ProfiledExec, RecordSource, ResultRecords,
+    ResultTask, RowNumbers, SampledRowId, ScanSource, SoundPropertiesExec, TimedEvaluationExec,
     TimedExpressions,
 };
 use skewer_profiling::{Level, Recorder, RecorderLimits};
@@ -167,10 +167,13 @@ fn a_timed_evaluation_comes_back_with_its_expressions_and_sources() {
     let a = col("a", &schema).unwrap();
     let double: Arc<dyn PhysicalExpr> = binary(a, Operator::Multiply, lit(2_i64), &schema).unwrap();
     let scan = RecordSource::Scan(Arc::new(ScanSource::of("main.t", 9)));
+    let latency = LatencyColumn::New {
+        name: "latency".to_owned(),
+        earlier: Some(1),
+    };
     let timed = TimedExpressions {
         expressions: vec![(double, "double".to_owned())],
-        latency_name: "latency".to_owned(),
-        earlier_latency: Some(1),
+        latency: latency.clone(),
         records: vec![MeasuredRecords {
             source: scan,
             id_column: 0,
@@ -187,7 +190,7 @@ fn a_timed_evaluation_comes_back_with_its_expressions_and_sources() {
         .unwrap()
         .timed();
     assert_eq!(timed.expressions[0].0.to_string(), "a@1 * 2");
-    assert_eq!(timed.earlier_latency, Some(1));
+    assert_eq!(timed.latency, latency);
     let source = &timed.records[0].source;
     assert_eq!(source.table_name().as_deref(), Some("main.t"));
     assert_eq!(source.operator_of(17), 9);

@@ -77,4 +77,4 @@ pub use sample::SampledRowId;
 pub use single_value::SingleValue;
 pub use sound_properties::SoundPropertiesExec;
 pub use source::{AggregateSource, RecordSource, ScanSource};
-pub use timed_evaluation::{MeasuredRecords, TimedEvaluationExec, TimedExpressions};
+pub use timed_evaluation::{LatencyColumn, MeasuredRecords, TimedEvaluationExec, TimedExpressions};

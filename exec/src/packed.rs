@@ -56,10 +56,7 @@ impl ScalarUDFImpl for PackedRecord {
     }
 
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
-        Ok(DataType::Dictionary(
-            Box::new(DataType::UInt32),
-            Box::new(DataType::Struct(FIELDS.clone())),
-        ))
+        Ok(Self::data_type())
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
@@ -76,11 +73,36 @@ impl ScalarUDFImpl for PackedRecord {
         let Ok(end) = u32::try_from(rows) else {
             return internal_err!("packed_record: a batch has {rows} rows");
         };
-        let values = StructArray::try_new(FIELDS.clone(), vec![ids, latencies], None)?;
         let keys = UInt32Array::from_iter_values(0..end);
-        let packed = DictionaryArray::try_new(keys, Arc::new(values))?;
-        Ok(ColumnarValue::Array(Arc::new(packed)))
+        Ok(ColumnarValue::Array(packed(keys, ids, latencies)?))
     }
+}
+
+impl PackedRecord {
+    /// The type of its columns.
+    pub fn data_type() -> DataType {
+        DataType::Dictionary(
+            Box::new(DataType::UInt32),
+            Box::new(DataType::Struct(FIELDS.clone())),
+        )
+    }
+}
+
+fn packed(keys: UInt32Array, ids: ArrayRef, latencies: ArrayRef) -> Result<ArrayRef> {
+    let values = StructArray::try_new(FIELDS.clone(), vec![ids, latencies], None)?;
+    Ok(Arc::new(DictionaryArray::try_new(keys, Arc::new(values))?))
+}
+
+/// A column of [`PackedRecord`] with what its rows took besides: `took` has so many rows, one after the
+/// other, and the picoseconds of each of them.
+pub(crate) fn with_latencies(
+    column: &ArrayRef,
+    took: impl ExactSizeIterator<Item = (usize, i64)>,
+) -> Result<ArrayRef> {
+    let Records::Packed(before) = Records::of(column)? else {
+        return internal_err!("record level: {} is not packed", column.data_type());
+    };
+    before.with_latencies(took)
 }
 
 /// Rows one after the other of one record.
@@ -191,38 +213,58 @@ impl Packed<'_> {
     }
 
     /// The rows of all records, if runs have `mean` rows in the mean at least and nothing is NULL.
-    /// `own` is what each row took besides.
-    pub(crate) fn long_runs(
-        &self,
-        mean: usize,
-        own: Option<&Int64Array>,
-    ) -> Option<Vec<RecordRun>> {
+    pub(crate) fn long_runs(&self, mean: usize) -> Option<Vec<RecordRun>> {
         let nulls = self.keys.null_count() + self.ids.null_count() + self.latencies.null_count();
-        if nulls + own.map_or(0, Array::null_count) > 0 {
+        if nulls > 0 {
             return None;
         }
-        let rows = self.keys.len();
         let mut runs = Vec::new();
-        for (of_record, key) in self.runs() {
+        for (rows, key) in self.runs() {
             let key = key?;
-            let Range { mut start, end } = of_record;
-            while start < end {
-                let (length, own) = match own.map(|own| &own.values()[start..end]) {
-                    Some(own) => (equal_to_first(own), own[0]),
-                    None => (end - start, 0),
-                };
-                runs.push(RecordRun {
-                    rows: length,
-                    id: self.ids.value(key),
-                    latency: self.latencies.value(key) + own,
-                });
-                start += length;
-                if runs.len() * mean > rows {
-                    return None;
-                }
+            runs.push(RecordRun {
+                rows: rows.len(),
+                id: self.ids.value(key),
+                latency: self.latencies.value(key),
+            });
+            if runs.len() * mean > self.keys.len() {
+                return None;
             }
         }
         Some(runs)
+    }
+
+    fn with_latencies(
+        &self,
+        mut took: impl ExactSizeIterator<Item = (usize, i64)>,
+    ) -> Result<ArrayRef> {
+        let rows = self.keys.len();
+        // Where all took the same, rows have the keys that they had.
+        if took.len() == 1
+            && self.ids.len() <= rows
+            && let Some((_, ps)) = took.next()
+        {
+            let values = 0..self.ids.len();
+            let latencies = values.map(|value| self.latency(value).saturating_add(ps));
+            let latencies = Int64Array::from_iter_values(latencies);
+            let ids = Arc::new(self.ids.clone());
+            return packed(self.keys.clone(), ids, Arc::new(latencies));
+        }
+        let (mut keys, mut ids, mut latencies) = (Vec::with_capacity(rows), vec![], vec![]);
+        let mut end = 0;
+        for (of_run, ps) in took {
+            end += of_run;
+            while keys.len() < end {
+                let row = keys.len();
+                let length = self.run(row, end);
+                keys.extend(std::iter::repeat_n(ids.len() as u32, length));
+                let before = self.key(row);
+                let id = before.filter(|key| self.ids.is_valid(*key));
+                ids.push(id.map(|key| self.ids.value(key)));
+                latencies.push(before.map_or(0, |key| self.latency(key)).saturating_add(ps));
+            }
+        }
+        let (ids, latencies) = (Int64Array::from(ids), Int64Array::from(latencies));
+        packed(UInt32Array::from(keys), Arc::new(ids), Arc::new(latencies))
     }
 
     /// Whether no row is of a traced record.
@@ -297,7 +339,7 @@ mod tests {
         take(&packed, &UInt64Array::from(rows.to_vec()), None).unwrap()
     }
 
-    fn packed(column: &ArrayRef) -> Packed<'_> {
+    fn of(column: &ArrayRef) -> Packed<'_> {
         match Records::of(column).unwrap() {
             Records::Packed(packed) => packed,
             Records::Ids(_) => panic!("these are no ids"),
@@ -310,14 +352,54 @@ mod tests {
         let column = repeated(&[(Some(7), Some(100)), (Some(9), Some(50))], &rows);
         let run = |rows, id, latency| RecordRun { rows, id, latency };
         let by_record = vec![run(4, 7, 100), run(4, 9, 50)];
-        assert_eq!(packed(&column).long_runs(4, None), Some(by_record));
-        assert_eq!(packed(&column).long_runs(5, None), None);
-        let own = Int64Array::from(vec![1, 1, 1, 1, 2, 2, 3, 3]);
-        let by_time = vec![run(4, 7, 101), run(2, 9, 52), run(2, 9, 53)];
-        assert_eq!(packed(&column).long_runs(2, Some(&own)), Some(by_time));
+        assert_eq!(of(&column).long_runs(4), Some(by_record));
+        assert_eq!(of(&column).long_runs(5), None);
         let of_some_rows = column.slice(3, 3);
         let by_record = vec![run(1, 7, 100), run(2, 9, 50)];
-        assert_eq!(packed(&of_some_rows).long_runs(1, None), Some(by_record));
+        assert_eq!(of(&of_some_rows).long_runs(1), Some(by_record));
+        let took = [(4, 1), (2, 2), (2, 3)];
+        let longer = with_latencies(&column, took.into_iter()).unwrap();
+        let by_time = vec![run(4, 7, 101), run(2, 9, 52), run(2, 9, 53)];
+        assert_eq!(of(&longer).long_runs(2), Some(by_time));
+        assert_eq!(longer.data_type(), column.data_type());
+    }
+
+    #[test]
+    fn what_rows_took_besides_is_added_to_their_records_latencies() {
+        let records = [
+            (Some(7), Some(100)),
+            (Some(9), None),
+            (None, None),
+            (Some(8), Some(5)),
+        ];
+        let rows = [0, 0, 1, 2, 3].map(Some);
+        let rows = [rows.as_slice(), &[None]].concat();
+        let latencies = |took: &[(usize, i64)]| {
+            let column = repeated(&records, &rows);
+            let longer = with_latencies(&column, took.iter().copied()).unwrap();
+            let mut seen = vec![];
+            of(&longer).for_each(|row, id, latency| seen.push((row, id, latency)));
+            let (ids, _) = of(&longer).unpacked().unwrap();
+            assert_eq!(ids, of(&column).unpacked().unwrap().0);
+            seen
+        };
+        assert_eq!(
+            latencies(&[(6, 10)]),
+            [(0, 7, 110), (1, 7, 110), (2, 9, 10), (4, 8, 15)]
+        );
+        assert_eq!(
+            latencies(&[(1, 1), (3, 2), (2, 3)]),
+            [(0, 7, 101), (1, 7, 102), (2, 9, 2), (4, 8, 8)]
+        );
+        // Fewer rows than records.
+        let column = repeated(&records, &[Some(3)]);
+        let longer = with_latencies(&column, [(1, 1)].into_iter()).unwrap();
+        let by_time = RecordRun {
+            rows: 1,
+            id: 8,
+            latency: 6,
+        };
+        assert_eq!(of(&longer).long_runs(1), Some(vec![by_time]));
     }
 
     #[test]
@@ -335,15 +417,15 @@ mod tests {
             &[(Some(7), Some(100)), (None, None)],
             &[Some(0), Some(1), Some(1), None],
         );
-        assert_eq!(packed(&column).long_runs(1, None), None);
-        let (ids, latencies) = packed(&column).unpacked().unwrap();
+        assert_eq!(of(&column).long_runs(1), None);
+        let (ids, latencies) = of(&column).unpacked().unwrap();
         assert_eq!(ids, Int64Array::from(vec![Some(7), None, None, None]));
         assert_eq!(latencies.iter().flatten().collect::<Vec<_>>(), [100]);
         let records = Records::of(&column).unwrap();
-        assert!(!packed(&column).is_empty());
-        assert!(packed(&column.slice(1, 3)).is_empty());
+        assert!(!of(&column).is_empty());
+        assert!(of(&column.slice(1, 3)).is_empty());
         let mut seen = vec![];
-        packed(&column).for_each(|row, id, latency| seen.push((row, id, latency)));
+        of(&column).for_each(|row, id, latency| seen.push((row, id, latency)));
         assert_eq!(seen, [(0, 7, 100)]);
         let ids = [0, 1, 2, 3].map(|row| records.id(row));
         assert_eq!(ids, [Some(7), None, None, None]);

@@ -6,7 +6,6 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::catalog::Session;
 use datafusion::common::{DFSchema, DFSchemaRef, Result, internal_err};
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
@@ -15,17 +14,19 @@ use datafusion::logical_expr::{
 };
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
-use skewer_exec::{MeasuredRecords, RecordSource, TimedEvaluationExec, TimedExpressions};
+use skewer_exec::{
+    LatencyColumn, MeasuredRecords, RecordSource, TimedEvaluationExec, TimedExpressions,
+};
 use skewer_profiling::Recorder;
 
-/// Appends to its input the values of expressions and a column with the latency of each row.
+/// Appends to its input the values of expressions, and to one of its columns, or in one more, what each row
+/// took.
 #[derive(Debug, Clone)]
 pub struct TimedEvaluation {
     input: LogicalPlan,
     /// Expressions and the names of their columns.
     expressions: Vec<(Expr, String)>,
-    latency_name: String,
-    earlier_latency: Option<String>,
+    latency: LatencyColumn<String>,
     /// Sources of the input's records and the names of their id columns.
     records: Vec<(RecordSource, String)>,
     schema: DFSchemaRef,
@@ -36,8 +37,7 @@ impl TimedEvaluation {
     pub fn try_new(
         input: LogicalPlan,
         expressions: Vec<(Expr, String)>,
-        latency_name: String,
-        earlier_latency: Option<String>,
+        latency: LatencyColumn<String>,
         records: Vec<(RecordSource, String)>,
     ) -> Result<Self> {
         let input_schema = input.schema();
@@ -51,15 +51,13 @@ impl TimedEvaluation {
             let field = field.as_ref().clone().with_name(name).with_nullable(true);
             fields.push((None, Arc::new(field)));
         }
-        let latency = Field::new(&latency_name, DataType::Int64, true);
-        fields.push((None, Arc::new(latency)));
+        fields.extend(latency.field().map(|field| (None, Arc::new(field))));
         let schema = DFSchema::new_with_metadata(fields, input_schema.metadata().clone())?;
         Ok(Self {
             schema: Arc::new(schema),
             input,
             expressions,
-            latency_name,
-            earlier_latency,
+            latency,
             records,
         })
     }
@@ -68,7 +66,7 @@ impl TimedEvaluation {
 // Column names of timed evaluations are unique in a plan, so they stand for the node.
 impl PartialEq for TimedEvaluation {
     fn eq(&self, other: &Self) -> bool {
-        self.latency_name == other.latency_name
+        self.latency == other.latency
             && self.expressions == other.expressions
             && self.input == other.input
     }
@@ -78,13 +76,13 @@ impl Eq for TimedEvaluation {}
 
 impl PartialOrd for TimedEvaluation {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        self.latency_name.partial_cmp(&other.latency_name)
+        self.latency.partial_cmp(&other.latency)
     }
 }
 
 impl Hash for TimedEvaluation {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.latency_name.hash(state);
+        self.latency.hash(state);
         self.expressions.hash(state);
     }
 }
@@ -127,8 +125,7 @@ impl UserDefinedLogicalNodeCore for TimedEvaluation {
         Self::try_new(
             input,
             exprs.into_iter().zip(names).collect(),
-            self.latency_name.clone(),
-            self.earlier_latency.clone(),
+            self.latency.clone(),
             self.records.clone(),
         )
     }
@@ -180,8 +177,7 @@ impl ExtensionPlanner for TimedEvaluationPlanner {
             .collect::<Result<_>>()?;
         let timed = TimedExpressions {
             expressions,
-            latency_name: node.latency_name.clone(),
-            earlier_latency: node.earlier_latency.as_ref().map(column).transpose()?,
+            latency: node.latency.try_map(column)?,
             records,
         };
         let exec = TimedEvaluationExec::try_new(

@@ -156,33 +156,26 @@ impl GroupedCapture {
         })
     }
 
-    /// Logs the edges of one batch from packed records of `source`, which took `own` besides, to
-    /// `groups`.
+    /// Logs the edges of one batch from packed records of `source` to `groups`.
     fn log_packed(
         &mut self,
         groups: Groups<'_>,
         source: &RecordSource,
         packed: Packed<'_>,
-        own: &Latency,
     ) -> Result<()> {
         if packed.is_empty() {
             return Ok(());
         }
-        let runs = match own {
-            _ if self.traced.is_some() || !matches!(source, RecordSource::Scan(_)) => None,
-            Latency::None => packed.long_runs(LONG_RUN, None),
-            Latency::One(own) => packed.long_runs(LONG_RUN, Some(own)),
-            Latency::Sum(_) => None,
-        };
-        if let Some(runs) = runs {
+        if self.traced.is_none()
+            && matches!(source, RecordSource::Scan(_))
+            && let Some(runs) = packed.long_runs(LONG_RUN)
+        {
             self.log_runs(groups, source, &runs);
             return Ok(());
         }
         let (ids, latencies) = packed.unpacked()?;
-        let latencies = latencies.iter().enumerate();
-        let latencies = latencies.map(|(row, latency)| latency.unwrap_or_default() + own.of(row));
         self.mark_traced(groups, source, &ids);
-        self.log(groups, source, &ids, &Latency::Sum(latencies.collect()));
+        self.log(groups, source, &ids, &Latency::One(latencies));
         Ok(())
     }
 
@@ -314,14 +307,14 @@ impl GroupedCapture {
         self.set_groups(total_num_groups);
         let capture = Arc::clone(&self.capture);
         for input in &capture.inputs {
-            let latency = Latency::new(values, &input.latency_arguments)?;
             match Records::of(column(values, input.id_argument)?)? {
                 Records::Ids(ids) => {
+                    let latency = Latency::new(values, &input.latency_arguments)?;
                     self.mark_traced(groups, &input.source, ids);
                     self.log(groups, &input.source, ids, &latency);
                 }
                 Records::Packed(packed) => {
-                    self.log_packed(groups, &input.source, packed, &latency)?;
+                    self.log_packed(groups, &input.source, packed)?;
                 }
             }
         }

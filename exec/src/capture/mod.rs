@@ -37,8 +37,8 @@ pub struct CapturedInput {
     /// The function's argument with the records' ids, or what [`PackedRecord`](crate::PackedRecord) has
     /// made of ids and latencies.
     pub id_argument: usize,
-    /// The function's arguments whose sum, and what is packed, is a record's computation latency, in
-    /// picoseconds.
+    /// The function's arguments whose sum is a record's computation latency, in picoseconds; none where
+    /// that is packed with the id.
     pub latency_arguments: Vec<usize>,
 }
 

@@ -4,9 +4,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int64Array, PrimitiveArray, RecordBatch};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch};
 use datafusion::arrow::compute::concat;
-use datafusion::arrow::datatypes::{Int64Type, SchemaRef};
+use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::Result;
 use datafusion::physical_expr::PhysicalExpr;
 use skewer_profiling::ticks::Stopwatch;
@@ -14,12 +14,12 @@ use skewer_profiling::{LatencyChunk, LatencyKind, Method, Recorder};
 
 use super::elsewhere::{Elsewhere, values_of};
 use super::found::rows_found_by;
-use super::{TimedExpressions, Timing};
+use super::{LatencyColumn, TimedExpressions, Timing};
 use crate::batch_bytes::estimated_array_bytes;
 use crate::confirm::confirm_slow_rows;
 use crate::long_values::LongValues;
 use crate::pacing::{EvaluateRows, Pacer, Run, error_of_one};
-use crate::packed::Records;
+use crate::packed::{self, Records};
 use crate::position;
 use crate::preemption::OwnTime;
 use crate::row_function::with_row_times;
@@ -91,12 +91,16 @@ impl Evaluation {
         self.log(batch, &runs)?;
         let replayed = Duration::from_nanos(self.pacer.take_replayed_ns() as u64);
         self.recorder.overhead(started.elapsed() + replayed);
-        let latency = self.latency_column(batch, &runs);
+        let latency = self.latency_column(batch, &runs)?;
         let with_values = |piece: Piece| {
             let Range { start, end } = piece.rows;
             let mut columns = batch.slice(start, end - start).columns().to_vec();
             columns.extend(piece.values);
-            columns.push(latency.slice(start, end - start));
+            let latency = latency.slice(start, end - start);
+            match self.timed.latency {
+                LatencyColumn::New { .. } => columns.push(latency),
+                LatencyColumn::Packed(column) => columns[column] = latency,
+            }
             Ok(RecordBatch::try_new(Arc::clone(&self.schema), columns)?)
         };
         pieces.into_iter().map(with_values).collect()
@@ -210,11 +214,16 @@ impl Evaluation {
         values_of(&self.timed.expressions, batch)
     }
 
-    fn latency_column(&self, batch: &RecordBatch, runs: &[Run]) -> ArrayRef {
-        let earlier = self.timed.earlier_latency.map(|column| {
-            let earlier: &PrimitiveArray<Int64Type> = batch.column(column).as_primitive();
-            earlier
-        });
+    fn latency_column(&self, batch: &RecordBatch, runs: &[Run]) -> Result<ArrayRef> {
+        let earlier: Option<&Int64Array> = match self.timed.latency {
+            LatencyColumn::Packed(column) => {
+                let runs = runs.iter().map(|run| (run.rows, run.ps as i64));
+                return packed::with_latencies(batch.column(column), runs);
+            }
+            LatencyColumn::New { earlier, .. } => {
+                earlier.map(|column| batch.column(column).as_primitive())
+            }
+        };
         let mut latency: Vec<i64> = Vec::with_capacity(batch.num_rows());
         for run in runs {
             let (ps, start) = (run.ps as i64, latency.len());
@@ -233,7 +242,7 @@ impl Evaluation {
                 }
             }
         }
-        Arc::new(Int64Array::from(latency))
+        Ok(Arc::new(Int64Array::from(latency)))
     }
 
     /// Logs the latency of every record of the batch, under the method it was found by.
@@ -368,6 +377,7 @@ impl EvaluateRows for BatchEvaluator<'_> {
 #[cfg(test)]
 mod tests {
     use datafusion::arrow::array::{ListArray, StringArray};
+    use datafusion::arrow::datatypes::Int64Type;
     use datafusion::physical_expr::expressions::col;
 
     use super::*;

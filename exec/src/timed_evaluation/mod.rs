@@ -24,6 +24,7 @@ use datafusion::physical_plan::{
     PlanProperties, ReplaceChildrenOptions,
 };
 use futures::StreamExt;
+use serde::{Deserialize, Serialize};
 use skewer_profiling::Recorder;
 
 use self::evaluation::Evaluation;
@@ -39,15 +40,55 @@ pub struct MeasuredRecords {
     pub id_column: usize,
 }
 
+/// Which column has the latencies of rows; `C` stands for a column of the input.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Serialize, Deserialize)]
+pub enum LatencyColumn<C> {
+    /// A new one, `BIGINT` picoseconds.
+    New {
+        /// Its name.
+        name: String,
+        /// One with latencies to add to those measured here.
+        earlier: Option<C>,
+    },
+    /// One of the input, which [`PackedRecord`](crate::PackedRecord) has made of the rows' only records:
+    /// what is measured here is added to it.
+    Packed(C),
+}
+
+impl<C> LatencyColumn<C> {
+    /// The same with other columns for those of the input.
+    ///
+    /// # Errors
+    /// Those of `column`.
+    pub fn try_map<D, E>(
+        &self,
+        column: impl FnOnce(&C) -> Result<D, E>,
+    ) -> Result<LatencyColumn<D>, E> {
+        Ok(match self {
+            Self::New { name, earlier } => LatencyColumn::New {
+                name: name.clone(),
+                earlier: earlier.as_ref().map(column).transpose()?,
+            },
+            Self::Packed(packed) => LatencyColumn::Packed(column(packed)?),
+        })
+    }
+
+    /// The new column, if there is one.
+    pub fn field(&self) -> Option<Field> {
+        match self {
+            Self::New { name, .. } => Some(Field::new(name, DataType::Int64, true)),
+            Self::Packed(_) => None,
+        }
+    }
+}
+
 /// What to evaluate, and whose time it is.
 #[derive(Debug, Clone)]
 pub struct TimedExpressions {
     /// The expressions and the names of the columns that they become.
     pub expressions: Vec<(Arc<dyn PhysicalExpr>, String)>,
-    /// Name of the column with the latency of each row, `BIGINT` picoseconds.
-    pub latency_name: String,
-    /// An input column with latencies to add to those measured here.
-    pub earlier_latency: Option<usize>,
+    /// Where the latency of each row goes; columns by their places in the input.
+    pub latency: LatencyColumn<usize>,
     /// The records that each row stems from.
     pub records: Vec<MeasuredRecords>,
 }
@@ -58,6 +99,8 @@ pub struct TimedExpressions {
 /// ```text
 /// input columns … │ expression values … │ latency (ps)
 /// ```
+///
+/// What has its records packed has no such column: see [`LatencyColumn`].
 #[derive(Debug)]
 pub struct TimedEvaluationExec {
     input: Arc<dyn ExecutionPlan>,
@@ -91,16 +134,14 @@ impl TimedEvaluationExec {
             let field = expression.return_field(&input_schema)?;
             fields.push(Arc::new(field.as_ref().clone().with_name(name)));
         }
-        fields.push(Arc::new(Field::new(
-            &timed.latency_name,
-            DataType::Int64,
-            true,
-        )));
+        fields.extend(timed.latency.field().map(Arc::new));
         let schema = Arc::new(Schema::new_with_metadata(
             fields,
             input_schema.metadata().clone(),
         ));
-        let kept = input_schema.fields().iter().enumerate().map(|(i, field)| {
+        let kept = input_schema.fields().iter().enumerate();
+        let kept = kept.filter(|(i, _)| timed.latency != LatencyColumn::Packed(*i));
+        let kept = kept.map(|(i, field)| {
             let column: Arc<dyn PhysicalExpr> = Arc::new(Column::new(field.name(), i));
             (column, field.name().clone())
         });

@@ -46,8 +46,8 @@ use datafusion::logical_expr::logical_plan::{
 use datafusion::logical_expr::utils::{conjunction, expr_to_columns, split_conjunction_owned};
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, ScalarUDF, lit};
 use skewer_exec::{
-    CapturedInput, CarriedInput, IdColumn, IdentifiedTable, ROW_ID, RecordSource, SampledRowId,
-    ScanSource,
+    CapturedInput, CarriedInput, IdColumn, IdentifiedTable, LatencyColumn, ROW_ID, RecordSource,
+    SampledRowId, ScanSource,
 };
 use skewer_profiling::{Recorder, Sources};
 
@@ -389,8 +389,8 @@ impl LineageRewrite {
         if moved.is_empty() {
             return Ok((input, kept));
         }
+        let packed = input.packed()?;
         let TrackedPlan { plan, mut records } = input;
-        let latency = self.name("latency");
         // What a window function looked at for a column that is not read here had no part in it.
         let read = columns_read(moved.iter().map(|(expr, _)| expr))?;
         let mut taking_part: Vec<&mut TrackedRecord> = records
@@ -407,13 +407,20 @@ impl LineageRewrite {
             .iter()
             .filter_map(|record| Some((record.source.clone()?, record.id.clone())))
             .collect();
-        for record in &mut taking_part {
-            if earlier.is_some() {
-                record.latencies.pop();
+        let latency = match packed {
+            Some(packed) => LatencyColumn::Packed(packed),
+            None => {
+                let name = self.name("latency");
+                for record in &mut taking_part {
+                    if earlier.is_some() {
+                        record.latencies.pop();
+                    }
+                    record.latencies.push(name.clone());
+                }
+                LatencyColumn::New { name, earlier }
             }
-            record.latencies.push(latency.clone());
-        }
-        let node = TimedEvaluation::try_new(plan, moved, latency, earlier, measured)?;
+        };
+        let node = TimedEvaluation::try_new(plan, moved, latency, measured)?;
         let plan = LogicalPlan::Extension(Extension {
             node: Arc::new(node),
         });

@@ -11,6 +11,17 @@ use skewer_exec::PackedRecord;
 use super::{LineageRewrite, TrackedPlan, TrackedRecord, aliased, hidden_type, of_rows};
 use crate::dependent_join::is_domain;
 
+impl TrackedPlan {
+    /// The column that has its records, if those are packed: there are no others then.
+    pub(super) fn packed(&self) -> Result<Option<String>> {
+        let [record] = self.records.as_slice() else {
+            return Ok(None);
+        };
+        let id_type = hidden_type(self.plan.schema(), &record.id)?;
+        Ok((id_type == PackedRecord::data_type()).then(|| record.id.clone()))
+    }
+}
+
 impl LineageRewrite {
     /// Rewrites an input of an aggregate, which reads records that are packed, too.
     pub(super) fn rewrite_for_aggregate(&mut self, plan: &LogicalPlan) -> Result<TrackedPlan> {
