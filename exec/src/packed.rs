@@ -89,19 +89,39 @@ impl PackedRecord {
 }
 
 fn packed(keys: UInt32Array, ids: ArrayRef, latencies: ArrayRef) -> Result<ArrayRef> {
-    let values = StructArray::try_new(FIELDS.clone(), vec![ids, latencies], None)?;
-    Ok(Arc::new(DictionaryArray::try_new(keys, Arc::new(values))?))
+    let values = values(ids, latencies)?;
+    Ok(Arc::new(DictionaryArray::try_new(keys, values)?))
+}
+
+fn values(ids: ArrayRef, latencies: ArrayRef) -> Result<ArrayRef> {
+    let columns = vec![ids, latencies];
+    Ok(Arc::new(StructArray::try_new(
+        FIELDS.clone(),
+        columns,
+        None,
+    )?))
 }
 
 /// A column of [`PackedRecord`] with what its rows took besides: `took` has so many rows, one after the
 /// other, and the picoseconds of each of them.
 pub(crate) fn with_latencies(
     column: &ArrayRef,
-    took: impl ExactSizeIterator<Item = (usize, i64)>,
+    mut took: impl ExactSizeIterator<Item = (usize, i64)>,
 ) -> Result<ArrayRef> {
-    let Records::Packed(before) = Records::of(column)? else {
+    let (Records::Packed(before), Some(dictionary)) = (
+        Records::of(column)?,
+        column.as_dictionary_opt::<UInt32Type>(),
+    ) else {
         return internal_err!("record level: {} is not packed", column.data_type());
     };
+    // Where all took the same, rows have the keys that they had, which are known to be some of the values.
+    if took.len() == 1
+        && before.ids.len() <= column.len()
+        && let Some((_, ps)) = took.next()
+    {
+        let values = values(Arc::new(before.ids.clone()), before.later(ps))?;
+        return Ok(Arc::new(dictionary.with_values(values)));
+    }
     before.with_latencies(took)
 }
 
@@ -233,22 +253,15 @@ impl Packed<'_> {
         Some(runs)
     }
 
-    fn with_latencies(
-        &self,
-        mut took: impl ExactSizeIterator<Item = (usize, i64)>,
-    ) -> Result<ArrayRef> {
+    /// The latencies of all values, so many picoseconds later.
+    fn later(&self, ps: i64) -> ArrayRef {
+        let values = 0..self.ids.len();
+        let latencies = values.map(|value| self.latency(value).saturating_add(ps));
+        Arc::new(Int64Array::from_iter_values(latencies))
+    }
+
+    fn with_latencies(&self, took: impl Iterator<Item = (usize, i64)>) -> Result<ArrayRef> {
         let rows = self.keys.len();
-        // Where all took the same, rows have the keys that they had.
-        if took.len() == 1
-            && self.ids.len() <= rows
-            && let Some((_, ps)) = took.next()
-        {
-            let values = 0..self.ids.len();
-            let latencies = values.map(|value| self.latency(value).saturating_add(ps));
-            let latencies = Int64Array::from_iter_values(latencies);
-            let ids = Arc::new(self.ids.clone());
-            return packed(self.keys.clone(), ids, Arc::new(latencies));
-        }
         let (mut keys, mut ids, mut latencies) = (Vec::with_capacity(rows), vec![], vec![]);
         let mut end = 0;
         for (of_run, ps) in took {

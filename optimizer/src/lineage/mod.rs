@@ -15,7 +15,7 @@
 //! ```
 //!
 //! Between an unnest and the aggregate above it, where a record has many rows, id and latency are one
-//! column.
+//! column, and timed evaluations add to it what they measure.
 //!
 //! Where no log is kept (`profile.lineage = 'piggyback'`) the same columns travel the same way, but
 //! what they have is another: a base record's id is its number among all sources, and an aggregate

@@ -283,6 +283,23 @@ async fn records_are_packed_only_between_an_unnest_and_what_takes_their_rows_at_
 }
 
 #[tokio::test]
+async fn what_packed_records_take_is_packed_with_them() {
+    let context = context(&tables(60), Options::default());
+    let of = |elements: &str| {
+        format!(
+            "SELECT upper(x::VARCHAR), count(*) FROM {elements} AS e GROUP BY upper(x::VARCHAR)"
+        )
+    };
+    let of_each_row = "(SELECT k, v AS x FROM a)";
+    for (elements, has_column) in [(ELEMENTS, false), (of_each_row, true)] {
+        let plan = run_profiled(&context, &of(elements), Options::default());
+        let plan = plan.await.plan;
+        assert!(plan.contains("TimedEvaluationExec"), "{plan}");
+        assert_eq!(plan.contains("__skewer_latency"), has_column, "{plan}");
+    }
+}
+
+#[tokio::test]
 async fn a_sample_traces_all_elements_of_its_records() {
     let tables = tables(400);
     let context_of_all = context(&tables, Options::default());

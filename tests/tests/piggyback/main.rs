@@ -260,16 +260,46 @@ async fn carried_across_three_workers_they_give_the_expensive_inputs_of_the_log(
     );
 }
 
+/// A table `slow(id, n)` of 20 rows, of which row 6 has the value that takes long.
+async fn table_with_a_slow_row(session: &Session) {
+    let rows = (0..20).map(|id| format!("({id}, {})", if id == 6 { SLOW } else { id }));
+    let rows: Vec<_> = rows.collect();
+    let sql = "CREATE TABLE slow (id BIGINT, n BIGINT)";
+    session.sql(sql).await.unwrap();
+    let sql = format!("INSERT INTO slow VALUES {}", rows.join(", "));
+    session.sql(&sql).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_an_element_of_a_list_takes_is_its_record_s() {
+    simulated::begin();
+    let database = Database::builder().worker_threads(2).build().unwrap();
+    let both = Both::of(&database).await;
+    table_with_a_slow_row(&both.log).await;
+    for elements in ["[n, id]", "range(n, n + 100)"] {
+        // The second time, they took something before, too.
+        for key in ["x", "same(x)"] {
+            let sql = format!(
+                "SELECT y % 2, max(same(y)) FROM (SELECT {key} AS y \
+                 FROM (SELECT unnest({elements}) AS x FROM slow) AS e) AS q GROUP BY y % 2"
+            );
+            let (inputs, _) = both.run(elements, &sql).await;
+            let first: Vec<&str> = inputs[0].split('|').collect();
+            assert_eq!(first[..3], ["1", "main.slow", "6"], "{sql}: {inputs:?}");
+            let seconds: f64 = first[3].parse::<f64>().unwrap() / 1e9;
+            let expected = if key == "x" { 50.0 } else { 100.0 };
+            assert!((seconds - expected).abs() < 0.1, "{sql}: {inputs:?}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn the_report_names_the_expensive_record_and_how_to_learn_more() {
     simulated::begin();
     let database = Database::builder().worker_threads(2).build().unwrap();
     let session = session(&database, "piggyback").await;
     let lines = async |sql: &str| query(&session, sql).await.unwrap();
-    lines("CREATE TABLE slow (id BIGINT, n BIGINT)").await;
-    let rows = (0..20).map(|id| format!("({id}, {})", if id == 6 { SLOW } else { id }));
-    let rows: Vec<_> = rows.collect();
-    lines(&format!("INSERT INTO slow VALUES {}", rows.join(", "))).await;
+    table_with_a_slow_row(&session).await;
     let text = lines("EXPLAIN PROFILE SELECT id % 2, max(same(n)) FROM slow GROUP BY id % 2")
         .await
         .join("\n");
