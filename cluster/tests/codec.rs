@@ -161,16 +161,22 @@ fn what_logs_result_rows_comes_back_in_its_task() {
 
 #[test]
 fn a_timed_evaluation_comes_back_with_its_expressions_and_sources() {
+    let added = LatencyColumn::New {
+        name: "latency".to_owned(),
+        earlier: Some(1),
+    };
+    for latency in [added, LatencyColumn::Packed(0)] {
+        timed_evaluation_comes_back(&latency);
+    }
+}
+
+fn timed_evaluation_comes_back(latency: &LatencyColumn<usize>) {
     let recorder = recorder();
     let input = source();
     let schema = input.schema();
     let a = col("a", &schema).unwrap();
     let double: Arc<dyn PhysicalExpr> = binary(a, Operator::Multiply, lit(2_i64), &schema).unwrap();
     let scan = RecordSource::Scan(Arc::new(ScanSource::of("main.t", 9)));
-    let latency = LatencyColumn::New {
-        name: "latency".to_owned(),
-        earlier: Some(1),
-    };
     let timed = TimedExpressions {
         expressions: vec![(double, "double".to_owned())],
         latency: latency.clone(),
@@ -190,7 +196,7 @@ fn a_timed_evaluation_comes_back_with_its_expressions_and_sources() {
         .unwrap()
         .timed();
     assert_eq!(timed.expressions[0].0.to_string(), "a@1 * 2");
-    assert_eq!(timed.latency, latency);
+    assert_eq!(timed.latency, *latency);
     let source = &timed.records[0].source;
     assert_eq!(source.table_name().as_deref(), Some("main.t"));
     assert_eq!(source.operator_of(17), 9);

@@ -35,7 +35,8 @@ pub struct CarriedInput {
     /// The argument or column that says which records: numbers of [`Sources`], what
     /// [`PackedRecord`](crate::PackedRecord) has made of them, or what an aggregate returned.
     pub records: usize,
-    /// The arguments or columns whose sum is the computation latency since then, in picoseconds.
+    /// The arguments or columns whose sum is the computation latency since then, in picoseconds; none
+    /// where that is packed with the numbers.
     pub latencies: Vec<usize>,
 }
 
@@ -110,8 +111,8 @@ fn for_each(
                     Carried::base(numbers.value(row)).after(latency.of(row)),
                 );
             }),
-            Records::Packed(packed) => packed.for_each(|row, number, earlier| {
-                each(row, Carried::base(number).after(earlier + latency.of(row)));
+            Records::Packed(packed) => packed.for_each(|row, number, latency| {
+                each(row, Carried::base(number).after(latency));
             }),
         }
         return Ok(());

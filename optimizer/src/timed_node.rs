@@ -76,7 +76,11 @@ impl Eq for TimedEvaluation {}
 
 impl PartialOrd for TimedEvaluation {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        self.latency.partial_cmp(&other.latency)
+        let names = |node: &Self| {
+            let names = node.expressions.iter().map(|(_, name)| name.clone());
+            names.collect::<Vec<_>>()
+        };
+        (names(self), &self.latency).partial_cmp(&(names(other), &other.latency))
     }
 }
 

@@ -13,7 +13,7 @@ use datafusion::common::{ColumnStatistics, Result, Statistics, internal_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{Operator, Volatility};
 use datafusion::physical_expr::expressions::{BinaryExpr, CaseExpr, Column};
-use datafusion::physical_expr::projection::ProjectionMapping;
+use datafusion::physical_expr::projection::{ProjectionMapping, ProjectionTargets};
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_plan::execution_plan::CardinalityEffect;
 use datafusion::physical_plan::filter_pushdown::{FilterDescription, FilterPushdownPhase};
@@ -143,9 +143,10 @@ impl TimedEvaluationExec {
         let kept = kept.filter(|(i, _)| timed.latency != LatencyColumn::Packed(*i));
         let kept = kept.map(|(i, field)| {
             let column: Arc<dyn PhysicalExpr> = Arc::new(Column::new(field.name(), i));
-            (column, field.name().clone())
+            let place = ProjectionTargets::from(vec![(Arc::clone(&column), i)]);
+            (column, place)
         });
-        let mapping = ProjectionMapping::try_new(kept, &input_schema)?;
+        let mapping: ProjectionMapping = kept.collect();
         let equivalences = input
             .equivalence_properties()
             .project(&mapping, Arc::clone(&schema));
