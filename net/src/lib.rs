@@ -25,6 +25,7 @@
 //! ```no_run
 //! # async fn worker(home: &std::path::Path) -> Result<(), Box<dyn std::error::Error>> {
 //! use std::sync::Arc;
+//! use std::time::Duration;
 //! use datafusion_distributed::{DistributedExt, Worker, WorkerQueryContext};
 //! use skewer_net::identity::{Clock, Credentials, NodeId, Revocations, SystemClock, Trust};
 //! use skewer_net::{NetOptions, Node, PeerAddress, Services, join};
@@ -32,7 +33,8 @@
 //! let options = NetOptions::default();
 //! let token = "skewer-join-…".parse()?;
 //! let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-//! let joined = join(&token, Some("host-b"), &options, &clock).await?;
+//! let wait = Duration::from_secs(30);
+//! let joined = join(&token, Some("host-b"), wait, &options, &clock).await?;
 //! joined.credentials.write(home)?;
 //!
 //! let credentials = Credentials::load(home)?;
@@ -58,5 +60,5 @@ pub use error::{NetError, panic_text};
 pub use frame::{FailureClass, LostWorker, RemoteFailure};
 pub use transport::{
     CallHandler, Lifeline, Lifelines, NetOptions, Node, PeerAddress, QuicResolver, RunningTask,
-    Services, TaskEnd, Watched, join, node_of_url, worker_url,
+    Services, TaskEnd, Watched, join, node_of_url, pauses, worker_url,
 };

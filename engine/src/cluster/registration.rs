@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use skewer_net::identity::{NodeId, Revocation};
-use skewer_net::{Lifeline, NetError, PeerAddress};
+use skewer_net::{Lifeline, NetError, PeerAddress, pauses};
 use skewer_storage::TableId;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
@@ -21,10 +21,6 @@ use super::calls::{self, MemberAt, MemberList, Register, Registered, Watch};
 use super::roster::Change;
 use super::worker::{Inner, master_at};
 use crate::error::Error;
-
-/// After an attempt that failed.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// A worker that takes part, or tries to. Dropped, it cuts its lifeline.
 #[derive(Debug)]
@@ -71,7 +67,7 @@ async fn take_part(
     mut ready: Option<oneshot::Sender<()>>,
     deadline: Instant,
 ) -> Error {
-    let mut pause = FIRST_PAUSE;
+    let mut waits = pauses();
     let mut told = None;
     loop {
         let error = match once(worker, &mut ready).await {
@@ -90,10 +86,9 @@ async fn take_part(
         if told.as_ref() != Some(&text) {
             tracing::warn!(master = worker.master, error = text, "trying again");
             told = Some(text);
-            pause = FIRST_PAUSE;
+            waits = pauses();
         }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        tokio::time::sleep(waits.next().unwrap_or_default()).await;
     }
 }
 

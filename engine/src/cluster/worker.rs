@@ -63,7 +63,7 @@ pub struct WorkerOptions {
     pub listen: String,
     /// Where the master is; by default where it was when the worker joined.
     pub master: Option<String>,
-    /// How long to wait for the master at the start.
+    /// How long to wait for the master at the start: to join it, and as long again to take part.
     pub wait: Duration,
     /// How long queries may go on after the worker was told to end.
     pub drain: Duration,
@@ -362,7 +362,8 @@ fn may_renew(token: &JoinToken, options: &WorkerOptions, identity: &Path) -> Res
 /// Joins with a token; keeps the certificate and where the master is.
 async fn enter(token: &JoinToken, options: &WorkerOptions, identity: &Path) -> Result<(), Error> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let joined = join(token, options.name.as_deref(), &options.net, &clock).await?;
+    let name = options.name.as_deref();
+    let joined = join(token, name, options.wait, &options.net, &clock).await?;
     // The token is used up: what it was good for must not get lost.
     joined.credentials.write(identity).map_err(NetError::from)?;
     let path = identity.join(MASTER);

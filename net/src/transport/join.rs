@@ -2,8 +2,9 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use quinn::{Endpoint, TokioRuntime};
+use quinn::{Connection, Endpoint, TokioRuntime};
 use rustls::pki_types::CertificateDer;
 
 use super::connect::Call;
@@ -29,19 +30,118 @@ pub struct Joined {
 /// Joins the cluster that made a token: makes a key, which stays here, and has the master certify
 /// it. Without a `name` the worker is called `worker-<n>`.
 ///
+/// A master that does not answer, or hangs up, is called again until `wait` has passed, and has as
+/// long for its certificate; with a `wait` of zero it is called once, for
+/// [`NetOptions::connect_timeout`]. A call that asked for a certificate is the last one: it may have
+/// used the token up.
+///
 /// # Errors
 /// [`NetError::Identity`] with [`IdentityError::TokenExpired`], [`IdentityError::TokenUsed`],
 /// [`IdentityError::TokenUnknown`] or [`IdentityError::NotTheTokensMaster`];
-/// [`NetError::Unreachable`]; [`NetError::OtherVersion`]; or what the master says.
+/// [`NetError::Unreachable`] or [`NetError::Lost`] if `wait` has passed; [`NetError::OtherVersion`];
+/// or what the master says.
 pub async fn join(
     token: &JoinToken,
     name: Option<&str>,
+    wait: Duration,
     options: &NetOptions,
     clock: &Arc<dyn Clock>,
 ) -> Result<Joined, NetError> {
     if token.expires_at <= unix_seconds(clock.now()) {
         return Err(IdentityError::TokenExpired.into());
     }
+    let deadline = Instant::now() + wait;
+    let Reached {
+        endpoint,
+        connection,
+        master,
+    } = reach(token, name, deadline, options, clock).await?;
+    let (key, request) = key_and_request()?;
+    let whose = Whose::Other("the master".to_owned());
+    let lost = |error| NetError::Lost(whose.lost(&error));
+    let (send, receive) = connection.open_bi().await.map_err(lost)?;
+    let mut body = Writer::default();
+    body.option(name, |body, name| body.text(name));
+    body.bytes(&request);
+    let mut out = Outbound::new(send);
+    let mut answer = Inbound::new(receive, whose);
+    match out.frame(FrameKind::Join, &body.finish()).await {
+        Err(SendError::Frame(error)) => return Err(answer.wrong(error)),
+        // If it was not written the answer says why.
+        Err(SendError::Unwanted) => {}
+        Ok(()) => {
+            let _ = out.end().await;
+        }
+    }
+    let left = deadline.saturating_duration_since(Instant::now());
+    let reply = tokio::time::timeout(
+        left.max(options.connect_timeout),
+        answer.expect(FrameKind::Reply, "a certificate"),
+    );
+    let reply = reply.await.map_err(|_| NetError::Unreachable {
+        peer: "the master".to_owned(),
+        address: master.to_string(),
+        reason: "it did not answer in time".to_owned(),
+    })??;
+    let (authority, certificate) =
+        certificates(&reply.payload).map_err(|error| answer.wrong(error))?;
+    if !token.is_of(&authority) {
+        return Err(IdentityError::NotTheTokensMaster {
+            address: token.address.clone(),
+        }
+        .into());
+    }
+    let credentials = Credentials::new(authority, certificate, &key)?;
+    connection.close(0u32.into(), b"joined");
+    endpoint.wait_idle().await;
+    Ok(Joined {
+        credentials,
+        master,
+    })
+}
+
+/// A connection to the master on which the token was shown, and nothing was asked yet.
+struct Reached {
+    endpoint: Endpoint,
+    connection: Connection,
+    master: SocketAddr,
+}
+
+/// Calls the master until it answers or `deadline` has passed, at least once.
+async fn reach(
+    token: &JoinToken,
+    name: Option<&str>,
+    deadline: Instant,
+    options: &NetOptions,
+    clock: &Arc<dyn Clock>,
+) -> Result<Reached, NetError> {
+    let mut waits = pauses();
+    let mut told = None;
+    loop {
+        let error = match call(token, name, options, clock).await {
+            Ok(reached) => return Ok(reached),
+            Err(error) => error,
+        };
+        let may_pass = matches!(error, NetError::Unreachable { .. } | NetError::Lost(_));
+        if !may_pass || Instant::now() >= deadline {
+            return Err(error);
+        }
+        let text = error.to_string();
+        if told.as_ref() != Some(&text) {
+            tracing::warn!(master = token.address, error = text, "trying again");
+            told = Some(text);
+        }
+        tokio::time::sleep(waits.next().unwrap_or_default()).await;
+    }
+}
+
+/// Calls the master once.
+async fn call(
+    token: &JoinToken,
+    name: Option<&str>,
+    options: &NetOptions,
+    clock: &Arc<dyn Clock>,
+) -> Result<Reached, NetError> {
     let master = resolve(&token.address).await?;
     let here = match master {
         SocketAddr::V4(_) => SocketAddr::from(([0, 0, 0, 0], 0)),
@@ -66,47 +166,19 @@ pub async fn join(
         name: name.unwrap_or("a new worker"),
     };
     let connection = call.connect().await.map_err(of_token)?;
-    let (key, request) = key_and_request()?;
-    let whose = Whose::Other("the master".to_owned());
-    let lost = |error| NetError::Lost(whose.lost(&error));
-    let (send, receive) = connection.open_bi().await.map_err(lost)?;
-    let mut body = Writer::default();
-    body.option(name, |body, name| body.text(name));
-    body.bytes(&request);
-    let mut out = Outbound::new(send);
-    let mut answer = Inbound::new(receive, whose);
-    match out.frame(FrameKind::Join, &body.finish()).await {
-        Err(SendError::Frame(error)) => return Err(answer.wrong(error)),
-        // If it was not written the answer says why.
-        Err(SendError::Unwanted) => {}
-        Ok(()) => {
-            let _ = out.end().await;
-        }
-    }
-    let reply = tokio::time::timeout(
-        options.connect_timeout,
-        answer.expect(FrameKind::Reply, "a certificate"),
-    );
-    let reply = reply.await.map_err(|_| NetError::Unreachable {
-        peer: "the master".to_owned(),
-        address: master.to_string(),
-        reason: "it did not answer in time".to_owned(),
-    })??;
-    let (authority, certificate) =
-        certificates(&reply.payload).map_err(|error| answer.wrong(error))?;
-    if !token.is_of(&authority) {
-        return Err(IdentityError::NotTheTokensMaster {
-            address: token.address.clone(),
-        }
-        .into());
-    }
-    let credentials = Credentials::new(authority, certificate, &key)?;
-    connection.close(0u32.into(), b"joined");
-    endpoint.wait_idle().await;
-    Ok(Joined {
-        credentials,
+    Ok(Reached {
+        endpoint,
+        connection,
         master,
     })
+}
+
+/// How long to wait between one call of a master that does not answer and the next: 100 ms, then
+/// twice as long each time, up to 2 s. Never ends.
+pub fn pauses() -> impl Iterator<Item = Duration> {
+    const FIRST: Duration = Duration::from_millis(100);
+    const LONGEST: Duration = Duration::from_secs(2);
+    std::iter::successors(Some(FIRST), |pause| Some((*pause * 2).min(LONGEST)))
 }
 
 async fn resolve(address: &str) -> Result<SocketAddr, NetError> {
@@ -151,9 +223,12 @@ fn of_token(error: NetError) -> NetError {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, SystemTime};
+    use std::time::SystemTime;
+
+    use quinn::ServerConfig;
 
     use super::*;
+    use crate::frame::Hello;
     use crate::identity::{ClusterDirectory, SystemClock, Trust};
     use crate::transport::{Node, Services};
 
@@ -215,5 +290,46 @@ mod tests {
         let mut answer = Inbound::new(receive, Whose::Other("the master".to_owned()));
         assert!(matches!(answer.next().await, Err(NetError::Remote(_))));
         assert!(cluster.worker(crate::identity::NodeId(1)).is_err());
+    }
+
+    /// A master whose machine stalls gives a caller up with "no HELLO": the caller has not used its
+    /// token up, and calls again.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_master_that_hangs_up_is_called_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let now = SystemTime::now();
+        let cluster = ClusterDirectory::init(directory.path(), "master", now).unwrap();
+        let authority = cluster.authority().unwrap();
+        let trust = Trust::new(authority.certificate(), cluster.revocations()).unwrap();
+        let trust = trust.with_tokens(cluster.tokens());
+        let options = NetOptions::default();
+        let tls = tls::server(&cluster.credentials().unwrap(), &trust, options.version).unwrap();
+        let here = SocketAddr::from(([127, 0, 0, 1], 0));
+        let master = Endpoint::server(ServerConfig::with_crypto(Arc::new(tls)), here).unwrap();
+        let address = master.local_addr().unwrap().to_string();
+        let version = options.version;
+        let serving = tokio::spawn(async move {
+            let first = master.accept().await.unwrap().await.unwrap();
+            first.close(0u32.into(), b"no HELLO");
+            let second = master.accept().await.unwrap().await.unwrap();
+            let (send, receive) = second.accept_bi().await.unwrap();
+            let mut question = Inbound::new(receive, Whose::Other("the caller".to_owned()));
+            question.expect(FrameKind::Hello, "a HELLO").await.unwrap();
+            let mut out = Outbound::new(send);
+            let hello = Hello::new(version, "master").encode();
+            out.frame(FrameKind::Hello, &hello).await.unwrap();
+            let _ = out.end().await;
+            second.closed().await
+        });
+        let token = cluster
+            .token(&address, now, Duration::from_secs(3600))
+            .unwrap();
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let reached = reach(&token, None, deadline, &options, &clock)
+            .await
+            .unwrap();
+        reached.connection.close(0u32.into(), b"seen");
+        serving.await.unwrap();
     }
 }

@@ -41,7 +41,7 @@ mod stream;
 mod threads;
 
 pub use channel::QuicResolver;
-pub use join::{Joined, join};
+pub use join::{Joined, join, pauses};
 pub use lifeline::{Lifeline, Lifelines, Watched};
 pub use node::Node;
 pub use options::NetOptions;

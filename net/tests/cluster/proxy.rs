@@ -36,24 +36,32 @@ struct State {
     dice: AtomicU64,
     cut: AtomicBool,
     dropped: AtomicU64,
+    callers: AtomicUsize,
     largest: AtomicUsize,
 }
 
 impl Proxy {
     /// Forwards to `target` whatever arrives, and back.
     pub(crate) fn new(target: SocketAddr, weather: Weather) -> Self {
+        Self::in_turn(vec![target], weather)
+    }
+
+    /// Forwards what the first caller sends to the first target, what the second sends to the
+    /// second, and so on; all further callers have the last target.
+    pub(crate) fn in_turn(targets: Vec<SocketAddr>, weather: Weather) -> Self {
         let state = Arc::new(State {
             weather,
             dice: AtomicU64::new(weather.seed | 1),
             cut: AtomicBool::new(false),
             dropped: AtomicU64::new(0),
+            callers: AtomicUsize::new(0),
             largest: AtomicUsize::new(0),
         });
         let socket = std::net::UdpSocket::bind(anywhere()).unwrap();
         socket.set_nonblocking(true).unwrap();
         let socket = Arc::new(UdpSocket::from_std(socket).unwrap());
         let address = socket.local_addr().unwrap();
-        tokio::spawn(forward(socket, target, Arc::clone(&state)));
+        tokio::spawn(forward(socket, targets, Arc::clone(&state)));
         Self { address, state }
     }
 
@@ -66,13 +74,18 @@ impl Proxy {
         self.state.dropped.load(Ordering::SeqCst)
     }
 
+    /// How many addresses something came from.
+    pub(crate) fn callers(&self) -> usize {
+        self.state.callers.load(Ordering::SeqCst)
+    }
+
     /// Bytes of the largest packet that came, without the headers of IP and UDP.
     pub(crate) fn largest(&self) -> usize {
         self.state.largest.load(Ordering::SeqCst)
     }
 }
 
-async fn forward(socket: Arc<UdpSocket>, target: SocketAddr, state: Arc<State>) {
+async fn forward(socket: Arc<UdpSocket>, targets: Vec<SocketAddr>, state: Arc<State>) {
     let mut upstream: HashMap<SocketAddr, Arc<UdpSocket>> = HashMap::new();
     let mut packet = vec![0; 65_536];
     while let Ok((length, from)) = socket.recv_from(&mut packet).await {
@@ -80,6 +93,8 @@ async fn forward(socket: Arc<UdpSocket>, target: SocketAddr, state: Arc<State>) 
             Entry::Occupied(known) => Arc::clone(known.get()),
             Entry::Vacant(new) => {
                 let up = Arc::new(UdpSocket::bind(anywhere()).await.unwrap());
+                let caller = state.callers.fetch_add(1, Ordering::SeqCst);
+                let target = targets[caller.min(targets.len() - 1)];
                 up.connect(target).await.unwrap();
                 tokio::spawn(back(
                     Arc::clone(&up),
@@ -90,7 +105,8 @@ async fn forward(socket: Arc<UdpSocket>, target: SocketAddr, state: Arc<State>) 
                 Arc::clone(new.insert(up))
             }
         };
-        pass(&state, &up, target, &packet[..length]);
+        // It is connected to the caller's target.
+        pass(&state, &up, from, &packet[..length]);
     }
 }
 

@@ -19,6 +19,7 @@ use skewer_net::identity::{
 };
 use skewer_net::{CallHandler, NetError, NetOptions, Node, PeerAddress, Services, join};
 
+use crate::proxy::{Proxy, Weather};
 use crate::support::{anywhere, authority, credentials, node, trust};
 
 /// Answers with the caller's number.
@@ -342,21 +343,27 @@ struct Master {
 fn master() -> Master {
     let directory = tempfile::tempdir().unwrap();
     let cluster = ClusterDirectory::init(directory.path(), "master", SystemTime::now()).unwrap();
-    let credentials = cluster.credentials().unwrap();
-    let authority = cluster.authority().unwrap();
-    let trust = Trust::new(authority.certificate(), cluster.revocations()).unwrap();
-    let trust = trust.with_tokens(cluster.tokens());
-    let node = Node::bind(anywhere(), credentials, trust, NetOptions::default()).unwrap();
-    node.serve(Services {
-        calls: Some(Arc::new(WhoAsks)),
-        admissions: Some(cluster.clone()),
-        worker: None,
-    });
+    let node = master_node(&cluster, NetOptions::default());
     Master {
         directory,
         cluster,
         node,
     }
+}
+
+/// A node that answers with the master's certificate.
+fn master_node(cluster: &ClusterDirectory, options: NetOptions) -> Node {
+    let credentials = cluster.credentials().unwrap();
+    let authority = cluster.authority().unwrap();
+    let trust = Trust::new(authority.certificate(), cluster.revocations()).unwrap();
+    let trust = trust.with_tokens(cluster.tokens());
+    let node = Node::bind(anywhere(), credentials, trust, options).unwrap();
+    node.serve(Services {
+        calls: Some(Arc::new(WhoAsks)),
+        admissions: Some(cluster.clone()),
+        worker: None,
+    });
+    node
 }
 
 impl Master {
@@ -370,7 +377,7 @@ impl Master {
 
 async fn try_join(token: &JoinToken, name: Option<&str>) -> Result<Credentials, NetError> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    join(token, name, &NetOptions::default(), &clock)
+    join(token, name, Duration::ZERO, &NetOptions::default(), &clock)
         .await
         .map(|joined| joined.credentials)
 }
@@ -428,9 +435,15 @@ async fn a_wrong_token_is_refused_with_its_reason() {
         }
     }
     let clock: Arc<dyn Clock> = Arc::new(Slow);
-    let error = join(&expired, None, &NetOptions::default(), &clock)
-        .await
-        .unwrap_err();
+    let error = join(
+        &expired,
+        None,
+        Duration::ZERO,
+        &NetOptions::default(),
+        &clock,
+    )
+    .await
+    .unwrap_err();
     assert!(
         matches!(error, NetError::Identity(IdentityError::TokenExpired)),
         "{error}"
@@ -456,6 +469,43 @@ async fn a_wrong_token_is_refused_with_its_reason() {
         "{error}"
     );
     assert!(ours.directory.path().join("ca.key").exists());
+}
+
+/// Nobody answers the first call, and the second meets a master that gives callers up before they
+/// can have answered.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_master_that_does_not_answer_at_once_is_called_until_it_does() {
+    let master = master();
+    let silent = std::net::UdpSocket::bind(anywhere()).unwrap();
+    let options = NetOptions {
+        connect_timeout: Duration::ZERO,
+        ..NetOptions::default()
+    };
+    let hasty = master_node(&master.cluster, options);
+    let targets = vec![
+        silent.local_addr().unwrap(),
+        hasty.local_address().unwrap(),
+        master.node.local_address().unwrap(),
+    ];
+    let proxy = Proxy::in_turn(targets, Weather::default());
+    let address = proxy.address.to_string();
+    let token = master.cluster.token(&address, SystemTime::now(), HOUR);
+    let token = token.unwrap();
+    let options = NetOptions {
+        connect_timeout: Duration::from_secs(1),
+        ..NetOptions::default()
+    };
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let wait = Duration::from_secs(60);
+    let joined = join(&token, None, wait, &options, &clock).await.unwrap();
+    assert_eq!(joined.credentials.identity().node, NodeId(1));
+    assert!(proxy.callers() >= 3, "{}", proxy.callers());
+    // The token was used by the last call alone.
+    let again = join(&token, None, Duration::ZERO, &options, &clock).await;
+    assert!(
+        matches!(again, Err(NetError::Identity(IdentityError::TokenUsed))),
+        "{again:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

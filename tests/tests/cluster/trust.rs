@@ -87,7 +87,7 @@ async fn skewer_net_join(token: &str) -> u32 {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let token = token.parse().unwrap();
     let options = NetOptions::default();
-    let joined = skewer_net::join(&token, None, &options, &clock);
+    let joined = skewer_net::join(&token, None, Duration::ZERO, &options, &clock);
     joined.await.unwrap().credentials.identity().node.0
 }
 
