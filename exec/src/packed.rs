@@ -3,24 +3,26 @@
 //! A list of a thousand elements becomes a thousand rows of one record. As a dictionary
 //!
 //! ```text
-//! keys UInt32  0 0 0 … 0 1 1 …   values  id BIGINT, latency BIGINT (ps)   0: 17, 81 200
-//!                                                                        1: 18,  9 050
+//! keys UInt32  0 0 0 … 0 1 1 …   values  id, latency (ps)   0: 17, 81 200
+//!                                                          1: 18,  9 050
 //! ```
 //!
-//! a row takes 4 bytes in place of 16, and who reads it looks for where the keys change. Only an aggregate
+//! a row takes 4 bytes in place of 16, and who reads it looks for where the keys change. A value is one
+//! integer of 128 bits, the id above the latency, which Arrow has as a decimal: a struct of two columns would
+//! be three more arrays, which every batch that passes an operator allocates and measures anew. Only an aggregate
 //! that takes such rows as they come is handed them. Sorting, joining or filtering dictionaries would keep
 //! values that no row has any more, which costs more than the column saves.
 
 use std::ops::Range;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use datafusion::arrow::array::{
-    Array, ArrayRef, AsArray, DictionaryArray, Int64Array, StructArray, UInt32Array,
+    Array, ArrayRef, AsArray, Decimal128Array, DictionaryArray, Int64Array, UInt32Array,
 };
 use datafusion::arrow::buffer::NullBuffer;
 use datafusion::arrow::compute::take;
-use datafusion::arrow::datatypes::{DataType, Field, Fields, Int64Type, UInt32Type};
-use datafusion::common::{DataFusionError, Result, internal_err};
+use datafusion::arrow::datatypes::{DataType, Decimal128Type, DecimalType, Int64Type, UInt32Type};
+use datafusion::common::{Result, internal_err};
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
 };
@@ -40,12 +42,6 @@ impl Default for PackedRecord {
     }
 }
 
-/// The columns of the values; a record that is not traced has no id.
-static FIELDS: LazyLock<Fields> = LazyLock::new(|| {
-    let column = |name| Field::new(name, DataType::Int64, true);
-    [column("id"), column("latency")].into_iter().collect()
-});
-
 impl ScalarUDFImpl for PackedRecord {
     fn name(&self) -> &'static str {
         "packed_record"
@@ -62,19 +58,24 @@ impl ScalarUDFImpl for PackedRecord {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let rows = args.number_rows;
         let arrays = args.args.into_iter().map(|arg| arg.into_array(rows));
-        let (ids, latencies) = match arrays.collect::<Result<Vec<_>>>()?.as_slice() {
-            [ids] => {
-                let none: ArrayRef = Arc::new(Int64Array::from_value(0, rows));
-                (Arc::clone(ids), none)
-            }
-            [ids, latencies] => (Arc::clone(ids), Arc::clone(latencies)),
+        let arrays = arrays.collect::<Result<Vec<_>>>()?;
+        let (ids, latencies) = match arrays.as_slice() {
+            [ids] => (ids, None),
+            [ids, latencies] => (ids, Some(latencies.as_primitive::<Int64Type>())),
             other => return internal_err!("packed_record takes no {} arguments", other.len()),
         };
+        let ids = ids.as_primitive::<Int64Type>();
         let Ok(end) = u32::try_from(rows) else {
             return internal_err!("packed_record: a batch has {rows} rows");
         };
         let keys = UInt32Array::from_iter_values(0..end);
-        Ok(ColumnarValue::Array(packed(keys, ids, latencies)?))
+        let latency = |row| match latencies {
+            Some(latencies) if latencies.is_valid(row) => latencies.value(row),
+            _ => 0,
+        };
+        let values = ids.iter().enumerate();
+        let values = values.map(|(row, id)| id.map(|id| value(id, latency(row))));
+        Ok(ColumnarValue::Array(packed(keys, values.collect())?))
     }
 }
 
@@ -83,23 +84,30 @@ impl PackedRecord {
     pub fn data_type() -> DataType {
         DataType::Dictionary(
             Box::new(DataType::UInt32),
-            Box::new(DataType::Struct(FIELDS.clone())),
+            Box::new(Decimal128Type::DEFAULT_TYPE),
         )
     }
 }
 
-fn packed(keys: UInt32Array, ids: ArrayRef, latencies: ArrayRef) -> Result<ArrayRef> {
-    let values = values(ids, latencies)?;
-    Ok(Arc::new(DictionaryArray::try_new(keys, values)?))
+/// The values of those that are traced; NULL of the others.
+fn packed(keys: UInt32Array, values: Decimal128Array) -> Result<ArrayRef> {
+    Ok(Arc::new(DictionaryArray::try_new(keys, Arc::new(values))?))
 }
 
-fn values(ids: ArrayRef, latencies: ArrayRef) -> Result<ArrayRef> {
-    let columns = vec![ids, latencies];
-    Ok(Arc::new(StructArray::try_new(
-        FIELDS.clone(),
-        columns,
-        None,
-    )?))
+fn value(id: i64, latency: i64) -> i128 {
+    i128::from(id) << 64 | i128::from(latency as u64)
+}
+
+fn id_of(value: i128) -> i64 {
+    (value >> 64) as i64
+}
+
+fn latency_of(value: i128) -> i64 {
+    value as i64
+}
+
+fn later(before: i128, ps: i64) -> i128 {
+    value(id_of(before), latency_of(before).saturating_add(ps))
 }
 
 /// A column of [`PackedRecord`] with what its rows took besides: `took` has so many rows, one after the
@@ -116,13 +124,13 @@ pub(crate) fn with_latencies(
     };
     // Where all took the same, rows have the keys that they had, which are known to be some of the values.
     if took.len() == 1
-        && before.ids.len() <= column.len()
+        && before.values.len() <= column.len()
         && let Some((_, ps)) = took.next()
     {
-        let values = values(Arc::new(before.ids.clone()), before.later(ps))?;
-        return Ok(Arc::new(dictionary.with_values(values)));
+        let values: Decimal128Array = before.values.unary(|value| later(value, ps));
+        return Ok(Arc::new(dictionary.with_values(Arc::new(values))));
     }
-    before.with_latencies(took)
+    before.later_by_run(took)
 }
 
 /// Rows one after the other of one record.
@@ -147,8 +155,7 @@ pub(crate) enum Records<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Packed<'a> {
     keys: &'a UInt32Array,
-    ids: &'a Int64Array,
-    latencies: &'a Int64Array,
+    values: &'a Decimal128Array,
 }
 
 impl<'a> Records<'a> {
@@ -157,14 +164,9 @@ impl<'a> Records<'a> {
             return Ok(Self::Ids(ids));
         }
         let packed = column.as_dictionary_opt::<UInt32Type>().and_then(|packed| {
-            let values = packed.values().as_struct_opt()?;
-            let [ids, latencies] = values.columns() else {
-                return None;
-            };
             Some(Packed {
                 keys: packed.keys(),
-                ids: ids.as_primitive_opt()?,
-                latencies: latencies.as_primitive_opt()?,
+                values: packed.values().as_primitive_opt()?,
             })
         });
         match packed {
@@ -177,10 +179,7 @@ impl<'a> Records<'a> {
     pub(crate) fn id(&self, row: usize) -> Option<i64> {
         match self {
             Self::Ids(ids) => ids.is_valid(row).then(|| ids.value(row)),
-            Self::Packed(packed) => {
-                let key = packed.key(row)?;
-                packed.ids.is_valid(key).then(|| packed.ids.value(key))
-            }
+            Self::Packed(packed) => packed.value(packed.key(row)?).map(id_of),
         }
     }
 
@@ -223,9 +222,14 @@ impl Packed<'_> {
         is_valid.then(|| self.keys.value(row) as usize)
     }
 
+    /// What those rows have that have this key, if their record is traced.
+    fn value(&self, key: usize) -> Option<i128> {
+        self.values.is_valid(key).then(|| self.values.value(key))
+    }
+
     /// How many of the rows from `row` on, before `limit`, have one key, or none.
     fn run(&self, row: usize, limit: usize) -> usize {
-        let equal = match self.ids.len() {
+        let equal = match self.values.len() {
             1 => limit - row,
             _ => equal_to_first(&self.keys.values()[row..limit]),
         };
@@ -234,17 +238,16 @@ impl Packed<'_> {
 
     /// The rows of all records, if runs have `mean` rows in the mean at least and nothing is NULL.
     pub(crate) fn long_runs(&self, mean: usize) -> Option<Vec<RecordRun>> {
-        let nulls = self.keys.null_count() + self.ids.null_count() + self.latencies.null_count();
-        if nulls > 0 {
+        if self.keys.null_count() + self.values.null_count() > 0 {
             return None;
         }
         let mut runs = Vec::new();
         for (rows, key) in self.runs() {
-            let key = key?;
+            let value = self.values.value(key?);
             runs.push(RecordRun {
                 rows: rows.len(),
-                id: self.ids.value(key),
-                latency: self.latencies.value(key),
+                id: id_of(value),
+                latency: latency_of(value),
             });
             if runs.len() * mean > self.keys.len() {
                 return None;
@@ -253,40 +256,31 @@ impl Packed<'_> {
         Some(runs)
     }
 
-    /// The latencies of all values, so many picoseconds later.
-    fn later(&self, ps: i64) -> ArrayRef {
-        let values = 0..self.ids.len();
-        let latencies = values.map(|value| self.latency(value).saturating_add(ps));
-        Arc::new(Int64Array::from_iter_values(latencies))
-    }
-
-    fn with_latencies(&self, took: impl Iterator<Item = (usize, i64)>) -> Result<ArrayRef> {
+    /// The same rows, each later by what its run took.
+    fn later_by_run(&self, took: impl Iterator<Item = (usize, i64)>) -> Result<ArrayRef> {
         let rows = self.keys.len();
-        let (mut keys, mut ids, mut latencies) = (Vec::with_capacity(rows), vec![], vec![]);
+        let (mut keys, mut values) = (Vec::with_capacity(rows), vec![]);
         let mut end = 0;
         for (of_run, ps) in took {
             end += of_run;
             while keys.len() < end {
                 let row = keys.len();
                 let length = self.run(row, end);
-                keys.extend(std::iter::repeat_n(ids.len() as u32, length));
-                let before = self.key(row);
-                let id = before.filter(|key| self.ids.is_valid(*key));
-                ids.push(id.map(|key| self.ids.value(key)));
-                latencies.push(before.map_or(0, |key| self.latency(key)).saturating_add(ps));
+                keys.extend(std::iter::repeat_n(values.len() as u32, length));
+                let before = self.key(row).and_then(|key| self.value(key));
+                values.push(before.map(|before| later(before, ps)));
             }
         }
-        let (ids, latencies) = (Int64Array::from(ids), Int64Array::from(latencies));
-        packed(UInt32Array::from(keys), Arc::new(ids), Arc::new(latencies))
+        packed(UInt32Array::from(keys), values.into_iter().collect())
     }
 
     /// Whether no row is of a traced record.
     pub(crate) fn is_empty(&self) -> bool {
-        if self.keys.null_count() + self.ids.null_count() == 0 {
+        if self.keys.null_count() + self.values.null_count() == 0 {
             return self.keys.is_empty();
         }
         let mut runs = self.runs();
-        runs.all(|(_, key)| key.is_none_or(|key| self.ids.is_null(key)))
+        runs.all(|(_, key)| key.is_none_or(|key| self.values.is_null(key)))
     }
 
     /// Rows one after the other that have one key, or none.
@@ -305,32 +299,25 @@ impl Packed<'_> {
     /// Calls `each` with every row whose record is traced, the record's id and its latency.
     pub(crate) fn for_each(&self, mut each: impl FnMut(usize, i64, i64)) {
         for (rows, key) in self.runs() {
-            if let Some(key) = key.filter(|key| self.ids.is_valid(*key)) {
-                let (id, latency) = (self.ids.value(key), self.latency(key));
+            if let Some(value) = key.and_then(|key| self.value(key)) {
+                let (id, latency) = (id_of(value), latency_of(value));
                 rows.for_each(|row| each(row, id, latency));
             }
         }
     }
 
-    fn latency(&self, key: usize) -> i64 {
-        match self.latencies.is_valid(key) {
-            true => self.latencies.value(key),
-            false => 0,
-        }
-    }
-
-    /// The ids of all rows, and the latencies.
+    /// The ids of all rows, and the latencies; NULL of those that are not traced.
     pub(crate) fn unpacked(&self) -> Result<(Int64Array, Int64Array)> {
-        let of_rows = |values| Ok::<_, DataFusionError>(take(values, self.keys, None)?);
-        let ids = of_rows(self.ids)?.as_primitive::<Int64Type>().clone();
-        let latencies = of_rows(self.latencies)?;
-        Ok((ids, latencies.as_primitive::<Int64Type>().clone()))
+        let values = take(self.values, self.keys, None)?;
+        let values = values.as_primitive::<Decimal128Type>();
+        Ok((values.unary(id_of), values.unary(latency_of)))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use datafusion::arrow::array::UInt64Array;
+    use datafusion::arrow::datatypes::Field;
     use datafusion::config::ConfigOptions;
 
     use super::*;
@@ -343,7 +330,7 @@ mod tests {
         let function = PackedRecord::default();
         let packed = function.invoke_with_args(ScalarFunctionArgs {
             args: arrays.into_iter().map(ColumnarValue::Array).collect(),
-            arg_fields: FIELDS.iter().cloned().collect(),
+            arg_fields: vec![],
             number_rows: records.len(),
             return_field: Arc::new(Field::new("r", function.return_type(&[]).unwrap(), true)),
             config_options: Arc::new(ConfigOptions::default()),

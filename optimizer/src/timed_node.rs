@@ -61,6 +61,11 @@ impl TimedEvaluation {
             records,
         })
     }
+
+    /// What the columns of its expressions are called.
+    fn names(&self) -> impl Iterator<Item = &str> {
+        self.expressions.iter().map(|(_, name)| name.as_str())
+    }
 }
 
 // Column names of timed evaluations are unique in a plan, so they stand for the node.
@@ -76,11 +81,11 @@ impl Eq for TimedEvaluation {}
 
 impl PartialOrd for TimedEvaluation {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        let names = |node: &Self| {
-            let names = node.expressions.iter().map(|(_, name)| name.clone());
-            names.collect::<Vec<_>>()
-        };
-        (names(self), &self.latency).partial_cmp(&(names(other), &other.latency))
+        let by_name = self.names().cmp(other.names());
+        match by_name {
+            Ordering::Equal => self.latency.partial_cmp(&other.latency),
+            _ => Some(by_name),
+        }
     }
 }
 

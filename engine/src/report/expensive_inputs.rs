@@ -91,10 +91,18 @@ impl ExpensiveInput {
                 duration(self.self_ns),
                 percent(self.self_ns as f64 / header.busy_ns.max(1) as f64)
             ),
-            _ => format!(
-                "R{named} kept a result row waiting for {}; {without}",
-                duration(self.impact_ns)
-            ),
+            _ => {
+                // A result row waits for the slowest of the tuples that it is made of; what was done
+                // for all that the record became adds up.
+                let in_sum = match self.self_ns > 2 * self.impact_ns {
+                    true => format!(", and took {} of work in sum", duration(self.self_ns)),
+                    false => String::new(),
+                };
+                format!(
+                    "R{named} kept a result row waiting for {}{in_sum}; {without}",
+                    duration(self.impact_ns)
+                )
+            }
         }
     }
 

@@ -293,6 +293,29 @@ async fn what_an_element_of_a_list_takes_is_its_record_s() {
     }
 }
 
+/// A result row waits for one of the elements that it is made of, but all of them were worked on.
+#[tokio::test]
+async fn the_report_tells_what_a_row_waited_for_from_the_work_in_sum() {
+    simulated::begin();
+    let database = Database::builder().worker_threads(2).build().unwrap();
+    let session = session(&database, "log").await;
+    table_with_a_slow_row(&session).await;
+    for (elements, in_sum) in [
+        ("[n, n, n]", ", and took 150 s of work in sum"),
+        ("[n]", ""),
+    ] {
+        let sql = format!(
+            "EXPLAIN PROFILE SELECT y % 2, max(same(y)) \
+             FROM (SELECT unnest({elements}) AS y FROM slow) AS q GROUP BY y % 2"
+        );
+        let text = query(&session, &sql).await.unwrap().join(" ");
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let expected =
+            format!("Row 6 of slow kept a result row waiting for 50.0 s{in_sum}; without it");
+        assert!(text.contains(&expected), "no '{expected}' in\n{text}");
+    }
+}
+
 #[tokio::test]
 async fn the_report_names_the_expensive_record_and_how_to_learn_more() {
     simulated::begin();
