@@ -223,6 +223,7 @@ fn of_token(error: NetError) -> NetError {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
     use std::time::SystemTime;
 
     use quinn::ServerConfig;
@@ -232,14 +233,20 @@ mod tests {
     use crate::identity::{ClusterDirectory, SystemClock, Trust};
     use crate::transport::{Node, Services};
 
+    /// A new cluster, and whom its master lets in.
+    fn cluster(directory: &Path, now: SystemTime) -> (ClusterDirectory, Trust) {
+        let cluster = ClusterDirectory::init(directory, "master", now).unwrap();
+        let authority = cluster.authority().unwrap();
+        let trust = Trust::new(authority.certificate(), cluster.revocations()).unwrap();
+        let trust = trust.with_tokens(cluster.tokens());
+        (cluster, trust)
+    }
+
     #[tokio::test(flavor = "multi_thread")]
     async fn a_token_opens_the_door_to_joining_and_to_nothing_else() {
         let directory = tempfile::tempdir().unwrap();
         let now = SystemTime::now();
-        let cluster = ClusterDirectory::init(directory.path(), "master", now).unwrap();
-        let authority = cluster.authority().unwrap();
-        let trust = Trust::new(authority.certificate(), cluster.revocations()).unwrap();
-        let trust = trust.with_tokens(cluster.tokens());
+        let (cluster, trust) = cluster(directory.path(), now);
         let here = SocketAddr::from(([127, 0, 0, 1], 0));
         let options = NetOptions::default();
         let credentials = cluster.credentials().unwrap();
@@ -298,10 +305,7 @@ mod tests {
     async fn a_master_that_hangs_up_is_called_again() {
         let directory = tempfile::tempdir().unwrap();
         let now = SystemTime::now();
-        let cluster = ClusterDirectory::init(directory.path(), "master", now).unwrap();
-        let authority = cluster.authority().unwrap();
-        let trust = Trust::new(authority.certificate(), cluster.revocations()).unwrap();
-        let trust = trust.with_tokens(cluster.tokens());
+        let (cluster, trust) = cluster(directory.path(), now);
         let options = NetOptions::default();
         let tls = tls::server(&cluster.credentials().unwrap(), &trust, options.version).unwrap();
         let here = SocketAddr::from(([127, 0, 0, 1], 0));
