@@ -403,6 +403,33 @@ mod tests {
     }
 
     #[test]
+    fn ids_and_latencies_below_zero_and_the_greatest_keep_apart() {
+        let records = [
+            (-1, -1),
+            (-1, 5),
+            (7, -9),
+            (i64::MIN, i64::MAX),
+            (i64::MAX, i64::MIN),
+        ];
+        let given: Vec<_> = records.map(|(id, ps)| (Some(id), Some(ps))).to_vec();
+        let column = repeated(&given, &[0, 1, 2, 3, 4].map(Some));
+        assert_eq!(*column.data_type(), PackedRecord::data_type());
+        let seen = |column: &ArrayRef| {
+            let mut seen = vec![];
+            of(column).for_each(|_, id, latency| seen.push((id, latency)));
+            seen
+        };
+        assert_eq!(seen(&column), records);
+        // All later by the same, and by what each took.
+        for took in [vec![(5, 1)], vec![(1, 1); 5]] {
+            let longer = with_latencies(&column, took.into_iter()).unwrap();
+            assert_eq!(*longer.data_type(), PackedRecord::data_type());
+            let later = records.map(|(id, ps)| (id, ps.saturating_add(1)));
+            assert_eq!(seen(&longer), later);
+        }
+    }
+
+    #[test]
     fn rows_of_a_record_that_was_repeated_before_are_of_one_record() {
         let records = [(Some(7), Some(100)), (Some(7), Some(50)), (Some(9), None)];
         let column = repeated(&records, &[Some(0), Some(0), Some(1), Some(2)]);

@@ -33,7 +33,7 @@ pub struct WorkerArguments {
     #[arg(long, value_name = "ADDR")]
     master: Option<String>,
 
-    /// Seconds to wait for the master at the start
+    /// Seconds to wait for the master at the start: to join, and as long again to take part
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     wait: u64,
 

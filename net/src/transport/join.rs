@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use quinn::{Connection, Endpoint, TokioRuntime};
+use quinn::{Connection, Endpoint, RecvStream, SendStream, TokioRuntime};
 use rustls::pki_types::CertificateDer;
 
 use super::connect::Call;
@@ -54,17 +54,15 @@ pub async fn join(
     let Reached {
         endpoint,
         connection,
+        stream: (send, receive),
         master,
     } = reach(token, name, deadline, options, clock).await?;
     let (key, request) = key_and_request()?;
-    let whose = Whose::Other("the master".to_owned());
-    let lost = |error| NetError::Lost(whose.lost(&error));
-    let (send, receive) = connection.open_bi().await.map_err(lost)?;
     let mut body = Writer::default();
     body.option(name, |body, name| body.text(name));
     body.bytes(&request);
     let mut out = Outbound::new(send);
-    let mut answer = Inbound::new(receive, whose);
+    let mut answer = Inbound::new(receive, the_master());
     match out.frame(FrameKind::Join, &body.finish()).await {
         Err(SendError::Frame(error)) => return Err(answer.wrong(error)),
         // If it was not written the answer says why.
@@ -100,10 +98,15 @@ pub async fn join(
     })
 }
 
+fn the_master() -> Whose {
+    Whose::Other("the master".to_owned())
+}
+
 /// A connection to the master on which the token was shown, and nothing was asked yet.
 struct Reached {
     endpoint: Endpoint,
     connection: Connection,
+    stream: (SendStream, RecvStream),
     master: SocketAddr,
 }
 
@@ -166,9 +169,12 @@ async fn call(
         name: name.unwrap_or("a new worker"),
     };
     let connection = call.connect().await.map_err(of_token)?;
+    let lost = |error| NetError::Lost(the_master().lost(&error));
+    let stream = connection.open_bi().await.map_err(lost)?;
     Ok(Reached {
         endpoint,
         connection,
+        stream,
         master,
     })
 }
@@ -313,17 +319,19 @@ mod tests {
         let address = master.local_addr().unwrap().to_string();
         let version = options.version;
         let serving = tokio::spawn(async move {
-            let first = master.accept().await.unwrap().await.unwrap();
-            first.close(0u32.into(), b"no HELLO");
-            let second = master.accept().await.unwrap().await.unwrap();
-            let (send, receive) = second.accept_bi().await.unwrap();
-            let mut question = Inbound::new(receive, Whose::Other("the caller".to_owned()));
-            question.expect(FrameKind::Hello, "a HELLO").await.unwrap();
-            let mut out = Outbound::new(send);
-            let hello = Hello::new(version, "master").encode();
-            out.frame(FrameKind::Hello, &hello).await.unwrap();
-            let _ = out.end().await;
-            second.closed().await
+            let mut has_hung_up = false;
+            // Calls that end early, too, are followed by others.
+            while let Some(incoming) = master.accept().await {
+                let Ok(connection) = incoming.await else {
+                    continue;
+                };
+                if has_hung_up {
+                    tokio::spawn(greet(connection, version));
+                } else {
+                    connection.close(0u32.into(), b"no HELLO");
+                    has_hung_up = true;
+                }
+            }
         });
         let token = cluster
             .token(&address, now, Duration::from_secs(3600))
@@ -334,6 +342,19 @@ mod tests {
             .await
             .unwrap();
         reached.connection.close(0u32.into(), b"seen");
-        serving.await.unwrap();
+        serving.abort();
+    }
+
+    /// Answers a HELLO, and nothing else.
+    async fn greet(connection: Connection, version: u16) -> Option<()> {
+        let (send, receive) = connection.accept_bi().await.ok()?;
+        let mut question = Inbound::new(receive, Whose::Other("the caller".to_owned()));
+        question.expect(FrameKind::Hello, "a HELLO").await.ok()?;
+        let mut out = Outbound::new(send);
+        let hello = Hello::new(version, "master").encode();
+        out.frame(FrameKind::Hello, &hello).await.ok()?;
+        let _ = out.end().await;
+        connection.closed().await;
+        Some(())
     }
 }
