@@ -7,6 +7,7 @@
 //! * [`join_filters`]: of the columns in conditions of sort-merge joins
 //! * [`subqueries`]: of subqueries in conditions
 //! * [`marks`]: of subqueries in values
+//! * [`null_equality`]: of NULLs that are equal to each other
 //! * [`pull_up`]: of what correlated subqueries are made of
 //! * [`sort_keys`]: of what rows were sorted by
 //! * [`shortcuts`]: of aggregates without a look at all rows
@@ -16,6 +17,7 @@ mod dependencies;
 mod guard;
 mod join_filters;
 mod marks;
+mod null_equality;
 mod offsets;
 mod properties;
 mod pull_up;
@@ -26,8 +28,10 @@ mod subqueries;
 
 use std::sync::Arc;
 
+use datafusion::optimizer::eliminate_cross_join::EliminateCrossJoin;
 use datafusion::optimizer::eliminate_duplicated_expr::EliminateDuplicatedExpr;
 use datafusion::optimizer::eliminate_join::EliminateJoin;
+use datafusion::optimizer::extract_equijoin_predicate::ExtractEquijoinPredicate;
 use datafusion::optimizer::optimize_projections::OptimizeProjections;
 use datafusion::optimizer::replace_distinct_aggregate::ReplaceDistinctWithAggregate;
 use datafusion::optimizer::{Optimizer, OptimizerRule};
@@ -42,6 +46,7 @@ use datafusion::physical_optimizer::topk_aggregation::TopKAggregation;
 
 use dependencies::{Decide, Guarded, keep_distinct, keep_groups, keep_joins, keep_sort_keys};
 use join_filters::{SoundJoinFilters, SoundProjections};
+use null_equality::{keep_apart, keep_conditions};
 use offsets::SoundSorts;
 pub use properties::with_unordered_exchanges;
 use properties::{SoundGroups, SoundPlan, SoundRequirements};
@@ -53,13 +58,16 @@ use subqueries::SoundSubqueries;
 pub use subqueries::{above_join, subquery_of};
 
 /// DataFusion's rules for logical plans, of which none loses sort keys, columns to group by, what keeps
-/// apart or repeats the rows of `unnest`, or NULLs and rows in the conditions that subqueries are.
+/// apart or repeats the rows of `unnest`, or NULLs and rows in the conditions that subqueries are, or takes
+/// NULLs for equal.
 pub fn logical_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
-    let guards: [(&dyn OptimizerRule, Decide); 4] = [
+    let guards: [(&dyn OptimizerRule, Decide); 6] = [
+        (&EliminateCrossJoin::new(), keep_apart),
         (&EliminateDuplicatedExpr::new(), keep_sort_keys),
         (&OptimizeProjections::new(), keep_groups),
         (&ReplaceDistinctWithAggregate::new(), keep_distinct),
         (&EliminateJoin::new(), keep_joins),
+        (&ExtractEquijoinPredicate::new(), keep_conditions),
     ];
     let mut rules = Optimizer::new().rules;
     for rule in &mut rules {
