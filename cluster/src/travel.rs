@@ -25,7 +25,7 @@ use datafusion_distributed::{
 use datafusion_proto::bytes::physical_plan_from_bytes_with_proto_converter;
 use datafusion_proto::physical_plan::DeduplicatingProtoConverter;
 
-use skewer_exec::FrameCapture;
+use skewer_exec::{FrameCapture, SharedRowsExec};
 
 use crate::codec::encode_plan;
 use crate::sys;
@@ -112,6 +112,7 @@ pub fn can_be_cut(plan: &Arc<dyn ExecutionPlan>, store: &ObjectStoreUrl) -> Resu
     let mut stays = None;
     let walked = plan.apply(|node| {
         if node.is::<RecursiveQueryExec>()
+            || node.is::<SharedRowsExec>()
             || node.is::<ScalarSubqueryExec>()
             || node.is::<ExplainExec>()
             || node.is::<AnalyzeExec>()

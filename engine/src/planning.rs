@@ -9,6 +9,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
 use skewer_cluster::write::SegmentPlace;
 use skewer_cluster::{Distributed, PrepareTask, Workers};
+use skewer_exec::SharedRowsExec;
 use skewer_profiling::{Recorder, SysTables};
 
 use crate::cooperation::cooperative;
@@ -21,12 +22,16 @@ pub(crate) async fn plan_query(
     state: &SessionState,
     recorder: &Arc<Recorder>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
-    if let Some(distributed) = Distributed::of(state.config()) {
-        let on = Some(&distributed as _);
-        let plan = skewer_optimizer::plan_query_on(optimized, state, recorder, on).await?;
-        return cooperative(plan);
-    }
-    cooperative(skewer_optimizer::plan_query(optimized, state, recorder).await?)
+    let plan = match Distributed::of(state.config()) {
+        Some(distributed) => {
+            let on = Some(&distributed as _);
+            skewer_optimizer::plan_query_on(optimized, state, recorder, on).await?
+        }
+        None => skewer_optimizer::plan_query(optimized, state, recorder).await?,
+    };
+    let plan = cooperative(plan)?;
+    SharedRowsExec::link(&plan)?;
+    Ok(plan)
 }
 
 /// The session of one query for `workers`, whose tasks `progress` watches. What they write here

@@ -21,6 +21,7 @@
 //! * [`row_function`]: scalar functions of one row, which time each call
 //! * [`recursion`]: records of recursive queries
 //! * [`row_numbers`]: numbers that tell the rows of a query apart
+//! * [`shared_rows`]: rows that several places of a plan read, made once
 //! * [`sample`]: choosing the base records that are traced
 //! * `traced_groups`: which groups have a traced record, and when they are too many
 //! * [`sound_properties`]: what may be concluded of the rows of an operator
@@ -50,6 +51,7 @@ mod recursion;
 pub mod row_function;
 pub mod row_numbers;
 pub mod sample;
+pub mod shared_rows;
 pub mod single_value;
 pub mod sound_properties;
 pub mod source;
@@ -74,6 +76,7 @@ pub use recursion::{
 pub use row_function::{RowClosure, RowFunction};
 pub use row_numbers::RowNumbers;
 pub use sample::SampledRowId;
+pub use shared_rows::{SharedRows, SharedRowsExec};
 pub use single_value::SingleValue;
 pub use sound_properties::SoundPropertiesExec;
 pub use source::{AggregateSource, RecordSource, ScanSource};

@@ -28,6 +28,7 @@ use crate::batch_bytes::{batch_bytes, estimated_batch_bytes};
 use crate::key_sample::KeySample;
 use crate::operator_memory::{OpenMemory, Streams};
 use crate::position::{self, Position, StreamTime};
+use crate::shared_rows::SharedRowsExec;
 
 /// Calls kept by a stream before it hands them to the recorder: about 3 MB.
 const CALLS_PER_FLUSH: usize = 65_536;
@@ -37,6 +38,9 @@ pub fn is_exchange(plan: &dyn ExecutionPlan) -> bool {
     plan.is::<RepartitionExec>()
         || plan.is::<CoalescePartitionsExec>()
         || plan.is::<SortPreservingMergeExec>()
+        || plan
+            .downcast_ref::<SharedRowsExec>()
+            .is_some_and(SharedRowsExec::has_input)
 }
 
 /// An operator whose calls are observed, and where it has its place.

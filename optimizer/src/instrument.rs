@@ -484,7 +484,7 @@ fn is_hidden(name: &str) -> bool {
 fn may_scan(leaf: &dyn ExecutionPlan) -> bool {
     if matches!(
         leaf.name(),
-        "EmptyExec" | "PlaceholderRowExec" | "WorkTableExec"
+        "EmptyExec" | "PlaceholderRowExec" | "SharedRowsExec" | "WorkTableExec"
     ) {
         return false;
     }

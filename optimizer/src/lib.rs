@@ -6,6 +6,7 @@
 //! * [`lineage`]: the logical rewrite that carries record ids and latencies
 //! * [`costly`]: which expressions are worth timing
 //! * [`timed_node`]: the logical node of a timed evaluation, and its planning
+//! * `shared_rows`: the logical node of rows that several places read, and its planning
 //! * [`instrument`]: numbering and wrapping physical operators
 //! * `details`: what operators show of themselves, without what the profiler added
 //! * [`scalar_subquery`]: what scalar subqueries may be, and joins in their place
@@ -24,6 +25,7 @@ pub mod instrument;
 pub mod lineage;
 mod plan_query;
 pub mod scalar_subquery;
+mod shared_rows;
 mod sound;
 pub mod timed_node;
 

@@ -19,6 +19,7 @@ use crate::distribution::Distribution;
 use crate::given_up::{given_up, has_shortcuts};
 use crate::instrument::{Known, instrument, instrument_cut};
 use crate::lineage::{LineageRewrite, TrackedPlan, TrackedRecord};
+use crate::shared_rows::SharedRowsPlanner;
 use crate::timed_node::TimedEvaluationPlanner;
 
 /// Plans `optimized` so that its execution reports to `recorder` what the recorder's level
@@ -49,18 +50,26 @@ pub async fn plan_query_on(
     }
     match recorder.level() {
         Level::Off => {
-            let planner = DefaultPhysicalPlanner::default();
-            let plan = planner.create_physical_plan(optimized, state).await?;
+            let plan = unprofiled(optimized, state).await?;
             let distributed = distribute(&plan, state, distribution).await?;
             Ok(distributed.unwrap_or(plan))
         }
         Level::Counters | Level::Calls => {
-            let planner = DefaultPhysicalPlanner::default();
-            let plan = planner.create_physical_plan(optimized, state).await?;
+            let plan = unprofiled(optimized, state).await?;
             instrument_on(plan, recorder, Known::of(optimized)?, state, distribution).await
         }
         Level::Records => plan_with_records(optimized, state, recorder, distribution).await,
     }
+}
+
+/// A plan that records nothing.
+async fn unprofiled(
+    optimized: &LogicalPlan,
+    state: &SessionState,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let shared = Arc::new(SharedRowsPlanner::default());
+    let planner = DefaultPhysicalPlanner::with_extension_planners(vec![shared]);
+    planner.create_physical_plan(optimized, state).await
 }
 
 async fn distribute(
@@ -111,8 +120,7 @@ async fn plan_explain(
     state: &SessionState,
     distribution: &dyn Distribution,
 ) -> Result<Arc<dyn ExecutionPlan>> {
-    let planner = DefaultPhysicalPlanner::default();
-    let explained = planner.create_physical_plan(optimized, state).await?;
+    let explained = unprofiled(optimized, state).await?;
     let text = matches!(
         explain.explain_format,
         ExplainFormat::Indent | ExplainFormat::Tree
@@ -120,7 +128,7 @@ async fn plan_explain(
     let Some(shown) = explained.downcast_ref::<ExplainExec>().filter(|_| text) else {
         return Ok(explained);
     };
-    let plan = planner.create_physical_plan(&explain.plan, state).await?;
+    let plan = unprofiled(&explain.plan, state).await?;
     let Some(cut) = distribution.distribute(&plan, state).await? else {
         return Ok(explained);
     };
@@ -152,11 +160,14 @@ async fn plan_with_records(
     };
     let mut rewrite = LineageRewrite::new(Arc::clone(recorder), sources.clone());
     let tracked = rewrite.rewrite(optimized)?;
-    let tracked = result_columns_first(optimized, tracked)?;
-    let planner =
-        DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(TimedEvaluationPlanner {
+    let mut tracked = result_columns_first(optimized, tracked)?;
+    tracked.plan = rewrite.with_shared_rows(tracked.plan)?;
+    let planner = DefaultPhysicalPlanner::with_extension_planners(vec![
+        Arc::new(TimedEvaluationPlanner {
             recorder: Arc::clone(recorder),
-        })]);
+        }),
+        Arc::new(SharedRowsPlanner::default()),
+    ]);
     let plan = planner.create_physical_plan(&tracked.plan, state).await?;
     let plan = match rewrite.nests_recursions {
         true => RestartExec::on_inner_queries(plan)?,
@@ -172,8 +183,7 @@ async fn plan_with_records(
     }
     let mut schema = result_schema(optimized.schema().as_arrow(), &plan.schema());
     if has_shortcuts(optimized)? {
-        let planner = DefaultPhysicalPlanner::default();
-        let unprofiled = planner.create_physical_plan(optimized, state).await?;
+        let unprofiled = unprofiled(optimized, state).await?;
         // Without the profiler statistics may have the answer, and say that it is not NULL.
         schema = result_schema(&schema, &unprofiled.schema());
         recorder.gives_up(&given_up(&unprofiled, &plan));

@@ -18,13 +18,19 @@
 //! the query around it.
 //!
 //! That costs a second look at the rows of the query around a subquery, so it is done where DataFusion
-//! refuses. Record lineage is that of the join: a domain has no records of its own.
+//! refuses. Rows that might be others by then, as with `random()`, are [made once](Shared) for both. Record lineage is that of the join: a domain has no records of its own.
 
+mod aggregates;
 mod domain;
 mod lost;
 mod push_down;
+mod recursion;
 mod references;
+mod repeatable;
+mod sharing;
 
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use datafusion::common::alias::AliasGenerator;
@@ -42,8 +48,10 @@ use self::lost::is_lost;
 use self::push_down::PushDown;
 pub use self::references::references;
 use self::references::{lateral, map_subquery, references_of_subquery, with_plan};
+use self::repeatable::is_askable;
 use crate::below::below;
 use crate::scalar_subquery::{aggregated, is_aggregate, only_value, with_schemas};
+use crate::shared_rows::Shared;
 use crate::sound::{above_join, subquery_of};
 
 /// What the names of domains in a plan begin with.
@@ -88,7 +96,9 @@ pub fn optimize_dependent_joins(
             _ => Ok(optimized.clone()),
         };
     }
-    let joined = without_dependent_joins(explained.clone()).and_then(|joined| {
+    let state = RefCell::new(state);
+    let optimize = |plan: &LogicalPlan| optimize(plan, &mut state.borrow_mut());
+    let joined = without_dependent_joins(explained.clone(), &optimize).and_then(|joined| {
         let joined = match plan {
             LogicalPlan::Explain(explain) => LogicalPlan::Explain(Explain {
                 plan: Arc::new(joined),
@@ -96,7 +106,7 @@ pub fn optimize_dependent_joins(
             }),
             _ => joined,
         };
-        optimize(&joined, state)
+        Shared::made_at_one_place(optimize(&joined)?, &HashMap::new())
     });
     match (joined, first) {
         // It is no matter of its subqueries.
@@ -162,19 +172,32 @@ fn is_correlated(subquery: &Subquery) -> Result<bool> {
 
 /// `plan` with joins in place of its dependent joins. Of `EXISTS`, `IN`, `ANY` and `ALL` subqueries remain
 /// that have nothing above their conditions on the query around them.
-fn without_dependent_joins(plan: LogicalPlan) -> Result<LogicalPlan> {
+fn without_dependent_joins(
+    plan: LogicalPlan,
+    optimize: &dyn Fn(&LogicalPlan) -> Result<LogicalPlan>,
+) -> Result<LogicalPlan> {
     let unnesting = Unnesting {
         aliases: AliasGenerator::new(),
+        shared: Cell::new(0),
+        optimize,
     };
-    let unnested = plan.transform_down_with_subqueries(|node| unnesting.node(node))?;
-    with_schemas(unnested.data, &[])
+    unnesting.unnested(plan)
 }
 
-struct Unnesting {
+struct Unnesting<'a> {
     aliases: AliasGenerator,
+    /// How many rows are shared.
+    shared: Cell<usize>,
+    /// Optimizes what makes shared rows.
+    optimize: &'a dyn Fn(&LogicalPlan) -> Result<LogicalPlan>,
 }
 
-impl Unnesting {
+impl Unnesting<'_> {
+    fn unnested(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
+        let unnested = plan.transform_down_with_subqueries(|node| self.node(node))?;
+        with_schemas(unnested.data, &[])
+    }
+
     fn node(&self, node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         let node = match node {
             LogicalPlan::Join(join) if is_lateral(&join)? => {
@@ -195,6 +218,7 @@ impl Unnesting {
         if !found {
             return Ok(Transformed::no(node));
         }
+        let node = self.with_shared_inputs(node)?;
         let node = self.with_conditions(node)?;
         self.with_values(node).map(Transformed::yes)
     }
@@ -220,10 +244,7 @@ impl Unnesting {
 
     /// The domain of a subquery with these references to `inputs`.
     fn domain(&self, inputs: &[LogicalPlan], references: Vec<Column>) -> Result<Domain> {
-        let input = inputs.iter().find(|input| {
-            let schema = input.schema();
-            references.iter().all(|column| schema.has_column(column))
-        });
+        let input = inputs.iter().find(|input| has_all(input, &references));
         match input {
             Some(input) => Domain::of(input, references, &self.aliases),
             None => not_impl_err!(
@@ -234,7 +255,13 @@ impl Unnesting {
 
     fn push_down(&self, domain: &Domain, plan: LogicalPlan) -> Result<LogicalPlan> {
         let aliases = &self.aliases;
-        PushDown { domain, aliases }.push_into(plan)
+        let recursions = Vec::new();
+        let push_down = PushDown {
+            domain,
+            aliases,
+            recursions,
+        };
+        push_down.push_into(plan)
     }
 
     /// `node` with conditions of `EXISTS`, `IN`, `ANY` and `ALL` above all else in their subqueries.
@@ -244,12 +271,12 @@ impl Unnesting {
         let rewritten = node.map_expressions(|expression| {
             let name = names.save(&expression);
             let rewritten = expression.transform_up(|part| {
-                if matches!(part, Expr::ScalarSubquery(_)) {
+                if matches!(part, Expr::ScalarSubquery(_)) || remains(&part)? {
                     return Ok(Transformed::no(part));
                 }
                 map_subquery(part, |subquery| {
                     let references = references_of_subquery(&subquery)?;
-                    if references.is_empty() || is_condition(&subquery.subquery)? {
+                    if references.is_empty() {
                         return Ok(subquery);
                     }
                     let domain = self.domain(&inputs, references)?;
@@ -388,7 +415,11 @@ impl Unnesting {
             };
             return Ok(LogicalPlan::Join(join));
         }
-        let domain = Domain::of(&join.left, references, &self.aliases)?;
+        let mut left = Arc::unwrap_or_clone(join.left);
+        if !is_askable(&left, &references)? {
+            left = self.shared(left, &references)?;
+        }
+        let domain = Domain::of(&left, references, &self.aliases)?;
         let pushed = self.push_down(&domain, right)?;
         let mut conditions: Vec<Expr> = join.filter.into_iter().collect();
         for (column, name) in domain.columns() {
@@ -396,10 +427,24 @@ impl Unnesting {
             conditions.push(domain.is_same(Expr::Column(column.clone()), inner));
         }
         conditions.extend(join.on.into_iter().map(|(left, right)| left.eq(right)));
-        LogicalPlanBuilder::from(Arc::unwrap_or_clone(join.left))
+        LogicalPlanBuilder::from(left)
             .join_on(pushed, join.join_type, conditions)?
             .project(own.into_iter().map(Expr::Column))?
             .build()
+    }
+}
+
+fn has_all(plan: &LogicalPlan, columns: &[Column]) -> bool {
+    let schema = plan.schema();
+    columns.iter().all(|column| schema.has_column(column))
+}
+
+/// Whether `expression` is a subquery that is left to DataFusion's rules.
+fn remains(expression: &Expr) -> Result<bool> {
+    match subquery_of(expression) {
+        Some(_) if matches!(expression, Expr::ScalarSubquery(_)) => Ok(false),
+        Some(subquery) => is_condition(&subquery.subquery),
+        None => Ok(false),
     }
 }
 

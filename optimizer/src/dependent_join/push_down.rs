@@ -11,27 +11,29 @@ use datafusion::common::{
     Column, DFSchemaRef, JoinType, NullEquality, Result, internal_err, not_impl_err,
 };
 use datafusion::functions::core::expr_fn::coalesce;
-use datafusion::functions_aggregate::count::count;
-use datafusion::functions_aggregate::grouping::grouping;
 use datafusion::functions_window::expr_fn::row_number;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::logical_plan::{
-    Aggregate, Distinct, DistinctOn, Filter, Join, JoinConstraint, Limit, Projection, Sort,
-    SubqueryAlias, Union, Unnest, Values, Window,
+    Distinct, DistinctOn, Filter, Join, JoinConstraint, Limit, Projection, Sort, SubqueryAlias,
+    Union, Unnest, Values, Window,
 };
-use datafusion::logical_expr::utils::{conjunction, merge_schema};
+use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
-    Expr, ExprFunctionExt, FetchType, GroupingSet, LogicalPlan, LogicalPlanBuilder, SkipType,
-    SortExpr, WindowFrame, lit,
+    Expr, ExprFunctionExt, FetchType, LogicalPlan, LogicalPlanBuilder, SkipType, SortExpr,
+    WindowFrame, lit,
 };
 
 use super::domain::Domain;
 use super::references::{lateral, references, within, within_lateral};
 
 /// Pushes a domain down into a subquery.
+#[derive(Clone)]
 pub struct PushDown<'a> {
     pub domain: &'a Domain,
     pub aliases: &'a AliasGenerator,
+    /// The recursive queries whose recursive term it is in. The working tables of these have the columns of
+    /// the domain.
+    pub recursions: Vec<String>,
 }
 
 impl PushDown<'_> {
@@ -41,7 +43,7 @@ impl PushDown<'_> {
     /// [`DataFusionError::NotImplemented`](datafusion::common::DataFusionError::NotImplemented) of operators
     /// that cannot be run for many values at once.
     pub fn push_into(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
-        if references(&plan)?.is_empty() {
+        if !self.is_dependent(&plan)? {
             let side = self.domain.side(self.aliases)?;
             return LogicalPlanBuilder::from(plan).cross_join(side)?.build();
         }
@@ -81,9 +83,8 @@ impl PushDown<'_> {
                 Ok(LogicalPlan::Unnest(unnest))
             }
             LogicalPlan::Values(values) => self.values(values),
-            LogicalPlan::RecursiveQuery(_) => {
-                not_impl_err!("a correlated subquery with a recursive query; write it as a join")
-            }
+            LogicalPlan::RecursiveQuery(query) => self.recursive_query(query),
+            LogicalPlan::TableScan(scan) => self.working_table(scan),
             other => not_impl_err!(
                 "{} in a correlated subquery; write it as a join",
                 other.display()
@@ -91,12 +92,17 @@ impl PushDown<'_> {
         }
     }
 
-    fn input(&self, input: Arc<LogicalPlan>) -> Result<Arc<LogicalPlan>> {
+    /// Whether `plan` has other rows for other values of the domain.
+    fn is_dependent(&self, plan: &LogicalPlan) -> Result<bool> {
+        Ok(!references(plan)?.is_empty() || self.is_of_iteration(plan)?)
+    }
+
+    pub(super) fn input(&self, input: Arc<LogicalPlan>) -> Result<Arc<LogicalPlan>> {
         self.push_into(Arc::unwrap_or_clone(input)).map(Arc::new)
     }
 
     /// The columns of the domain, as a plan with `schema` has them.
-    fn columns(&self, schema: &DFSchemaRef) -> Result<Vec<Expr>> {
+    pub(super) fn columns(&self, schema: &DFSchemaRef) -> Result<Vec<Expr>> {
         let column = |name: &String| {
             let found = schema.qualified_fields_with_unqualified_name(name);
             match found.first() {
@@ -108,14 +114,18 @@ impl PushDown<'_> {
     }
 
     /// `expression` over the columns of `inputs`, among which are those of the domain.
-    fn within(&self, expression: Expr, inputs: &DFSchemaRef) -> Result<Expr> {
+    pub(super) fn within(&self, expression: Expr, inputs: &DFSchemaRef) -> Result<Expr> {
         within(expression, inputs, &|column| {
             self.renamed_in(column, inputs)
         })
     }
 
     /// The same for expressions that keep their names.
-    fn all_within(&self, expressions: Vec<Expr>, inputs: &DFSchemaRef) -> Result<Vec<Expr>> {
+    pub(super) fn all_within(
+        &self,
+        expressions: Vec<Expr>,
+        inputs: &DFSchemaRef,
+    ) -> Result<Vec<Expr>> {
         let names = NamePreserver::new_for_projection();
         let expressions = expressions.into_iter().map(|expression| {
             let name = names.save(&expression);
@@ -263,137 +273,6 @@ impl PushDown<'_> {
         Ok(LogicalPlan::Distinct(Distinct::On(distinct)))
     }
 
-    fn aggregate(&self, aggregate: Aggregate) -> Result<LogicalPlan> {
-        let input = self.input(aggregate.input)?;
-        let (groups, functions) = (aggregate.group_expr, aggregate.aggr_expr);
-        if groups.is_empty() {
-            let (rows, is_there) = self.rows_or_none(Arc::unwrap_or_clone(input))?;
-            let keys = self.columns(rows.schema())?;
-            let functions = self.of_rows_there(functions, &rows, &is_there)?;
-            return LogicalPlanBuilder::from(rows)
-                .aggregate(keys, functions)?
-                .build();
-        }
-        if let [Expr::GroupingSet(sets)] = groups.as_slice() {
-            return self.grouping_sets(sets, functions, input);
-        }
-        let functions = self.all_within(functions, input.schema())?;
-        let mut keys = self.all_within(groups, input.schema())?;
-        keys.extend(self.columns(input.schema())?);
-        let aggregate = Aggregate::try_new(input, keys, functions)?;
-        Ok(LogicalPlan::Aggregate(aggregate))
-    }
-
-    /// The columns of the domain are in each set.
-    fn grouping_sets(
-        &self,
-        sets: &GroupingSet,
-        functions: Vec<Expr>,
-        input: Arc<LogicalPlan>,
-    ) -> Result<LogicalPlan> {
-        let keys = |input: &LogicalPlan| -> Result<(Vec<Expr>, Vec<Expr>)> {
-            let domain = self.columns(input.schema())?;
-            let sets = self.within(Expr::GroupingSet(sets.clone()), input.schema())?;
-            let own: Vec<Expr> = match &sets {
-                Expr::GroupingSet(sets) => sets.distinct_expr().into_iter().cloned().collect(),
-                _ => Vec::new(),
-            };
-            // It would be NULL in some sets as a key, but not as a value of the domain.
-            if own.iter().any(|key| domain.contains(key)) {
-                return not_impl_err!(
-                    "a correlated subquery with a column of the query around it in GROUPING SETS, ROLLUP \
-                     or CUBE; write it as a join"
-                );
-            }
-            Ok((own, [vec![sets], domain].concat()))
-        };
-        let has_all = match sets {
-            GroupingSet::GroupingSets(sets) => sets.iter().any(Vec::is_empty),
-            GroupingSet::Rollup(_) | GroupingSet::Cube(_) => true,
-        };
-        if !has_all {
-            let functions = self.all_within(functions, input.schema())?;
-            let (_, keys) = keys(&input)?;
-            let aggregate = Aggregate::try_new(input, keys, functions)?;
-            return Ok(LogicalPlan::Aggregate(aggregate));
-        }
-        // The group of all rows is there without rows, too, unlike the others.
-        let (rows, is_there) = self.rows_or_none(Arc::unwrap_or_clone(input))?;
-        let (own, keys) = keys(&rows)?;
-        let mut functions = self.of_rows_there(functions, &rows, &is_there)?;
-        let mut added = vec![self.aliases.next("__is_found")];
-        functions.push(count(is_there).alias(&added[0]));
-        for key in own {
-            let is_all = self.aliases.next("__is_all");
-            functions.push(grouping(key).alias(&is_all));
-            added.push(is_all);
-        }
-        let column = |name: &String| Expr::Column(Column::new_unqualified(name));
-        let is_found = column(&added[0]).gt(lit(0_i64));
-        let are_all = added[1..].iter().map(|is_all| column(is_all).eq(lit(1)));
-        let is_kept = is_found.or(conjunction(are_all).unwrap_or(lit(true)));
-
-        let groups = LogicalPlanBuilder::from(rows).aggregate(keys, functions)?;
-        let mut columns = groups.schema().columns();
-        columns.retain(|column| {
-            column.name != Aggregate::INTERNAL_GROUPING_ID && !added.contains(&column.name)
-        });
-        groups
-            .filter(is_kept)?
-            .project(columns.into_iter().map(Expr::Column))?
-            .build()
-    }
-
-    /// The rows of `input`, and one for each value that it has no rows of; and the column that is NULL in
-    /// those.
-    fn rows_or_none(&self, input: LogicalPlan) -> Result<(LogicalPlan, Expr)> {
-        let (mut input, inner) = self.renamed(input)?;
-        let is_there = self.aliases.next("__is_there");
-        let columns = input.schema().columns().into_iter().map(Expr::Column);
-        let columns: Vec<Expr> = columns.chain([lit(true).alias(&is_there)]).collect();
-        input = LogicalPlanBuilder::from(input).project(columns)?.build()?;
-
-        let side = self.domain.side(self.aliases)?;
-        let keys = self.columns(side.schema())?;
-        let is_same = self.are_same(&keys, &inner);
-        let joined = LogicalPlanBuilder::from(side)
-            .join_on(input, JoinType::Left, is_same)?
-            .build()?;
-        let is_there = Expr::Column(Column::new_unqualified(is_there));
-        Ok((joined, is_there))
-    }
-
-    /// Aggregate functions of the rows that `is_there` is true of.
-    fn of_rows_there(
-        &self,
-        functions: Vec<Expr>,
-        rows: &LogicalPlan,
-        is_there: &Expr,
-    ) -> Result<Vec<Expr>> {
-        let functions = self.all_within(functions, rows.schema())?.into_iter();
-        let names = NamePreserver::new_for_projection();
-        let functions = functions.map(|function| {
-            let name = names.save(&function);
-            let filtered = function.transform_up(|part| match part {
-                // That is of the group, not of rows.
-                Expr::AggregateFunction(call) if call.func.name() == "grouping" => {
-                    Ok(Transformed::no(Expr::AggregateFunction(call)))
-                }
-                Expr::AggregateFunction(mut call) => {
-                    let is_there = is_there.clone();
-                    call.params.filter = Some(Box::new(match call.params.filter.take() {
-                        Some(filter) => is_there.and(*filter),
-                        None => is_there,
-                    }));
-                    Ok(Transformed::yes(Expr::AggregateFunction(call)))
-                }
-                other => Ok(Transformed::no(other)),
-            })?;
-            Ok(name.restore(filtered.data))
-        });
-        functions.collect()
-    }
-
     fn window(&self, window: Window) -> Result<LogicalPlan> {
         let input = self.input(window.input)?;
         let domain = self.columns(input.schema())?;
@@ -415,19 +294,22 @@ impl PushDown<'_> {
     }
 
     fn union(&self, union: Union) -> Result<LogicalPlan> {
-        let inputs = union.inputs.into_iter().map(|input| {
-            let own = input.schema().columns().into_iter().map(Expr::Column);
-            let mut columns: Vec<Expr> = own.collect();
-            let input = self.input(input)?;
-            let domain = self.columns(input.schema())?.into_iter();
-            let named = domain.zip(self.domain.names());
-            columns.extend(named.map(|(column, name)| column.alias(name)));
-            let projection = Projection::try_new(columns, input)?;
-            Ok(Arc::new(LogicalPlan::Projection(projection)))
-        });
+        let inputs = union.inputs.into_iter().map(|input| self.branch(input));
         let inputs = inputs.collect::<Result<_>>()?;
         let union = Union::try_new_with_loose_types(inputs)?;
         Ok(LogicalPlan::Union(union))
+    }
+
+    /// One of several inputs whose rows are returned alike: its columns, and then those of the domain.
+    pub(super) fn branch(&self, input: Arc<LogicalPlan>) -> Result<Arc<LogicalPlan>> {
+        let own = input.schema().columns().into_iter().map(Expr::Column);
+        let mut columns: Vec<Expr> = own.collect();
+        let input = self.input(input)?;
+        let domain = self.columns(input.schema())?.into_iter();
+        let named = domain.zip(self.domain.names());
+        columns.extend(named.map(|(column, name)| column.alias(name)));
+        let projection = Projection::try_new(columns, input)?;
+        Ok(Arc::new(LogicalPlan::Projection(projection)))
     }
 
     /// A projection of the domain for each row.
@@ -454,9 +336,9 @@ impl PushDown<'_> {
 
     fn join(&self, join: Join) -> Result<LogicalPlan> {
         let is_lateral = lateral(&join.right).is_some();
-        let in_left = !references(&join.left)?.is_empty();
+        let in_left = self.is_dependent(&join.left)?;
         let of_right = references(&join.right)?;
-        let in_right = !is_lateral && !of_right.is_empty();
+        let in_right = !is_lateral && self.is_dependent(&join.right)?;
         // That of LATERAL is not told from a query further out where a subquery in it says it.
         let beside = join.left.schema();
         if in_right && of_right.iter().any(|column| beside.has_column(column)) {
@@ -543,7 +425,7 @@ impl PushDown<'_> {
     }
 
     /// `plan` with other names for the columns of the domain, and those.
-    fn renamed(&self, plan: LogicalPlan) -> Result<(LogicalPlan, Vec<Expr>)> {
+    pub(super) fn renamed(&self, plan: LogicalPlan) -> Result<(LogicalPlan, Vec<Expr>)> {
         let domain = self.columns(plan.schema())?;
         let mut columns = Vec::new();
         let mut renamed = Vec::new();
@@ -561,7 +443,7 @@ impl PushDown<'_> {
         Ok((plan, renamed))
     }
 
-    fn are_same(&self, left: &[Expr], right: &[Expr]) -> Vec<Expr> {
+    pub(super) fn are_same(&self, left: &[Expr], right: &[Expr]) -> Vec<Expr> {
         let pairs = left.iter().cloned().zip(right.iter().cloned());
         pairs.map(|(l, r)| self.domain.is_same(l, r)).collect()
     }

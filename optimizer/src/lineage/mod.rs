@@ -32,7 +32,7 @@ mod recursion;
 mod semi_joins;
 mod windows;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, Field};
@@ -55,6 +55,7 @@ use self::packing::unnested;
 use self::recursion::Recursion;
 use crate::costly::is_costly;
 use crate::dependent_join::is_domain;
+use crate::shared_rows::Shared;
 use crate::timed_node::TimedEvaluation;
 
 /// Every hidden column's name starts with this.
@@ -118,7 +119,7 @@ impl TrackedRecord {
 }
 
 /// A plan whose rows carry the ids of their records.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct TrackedPlan {
     /// The plan: the original's columns and hidden ones, in any order.
     pub plan: LogicalPlan,
@@ -225,6 +226,8 @@ pub struct LineageRewrite {
     recursions: Vec<Recursion>,
     /// Whether one of them is in the recursive term of another.
     pub nests_recursions: bool,
+    /// Rows that several places read, by their numbers.
+    shared: HashMap<usize, TrackedPlan>,
     /// The scans met, with the names of the columns that have their ids: where those are packed at once,
     /// no operator has the first.
     pub scans: Vec<(Vec<String>, Arc<ScanSource>)>,
@@ -242,6 +245,7 @@ impl LineageRewrite {
             columns: 0,
             recursions: vec![],
             nests_recursions: false,
+            shared: HashMap::new(),
             scans: vec![],
             moved: vec![],
         }
@@ -305,8 +309,41 @@ impl LineageRewrite {
             LogicalPlan::Aggregate(aggregate) => self.aggregate(aggregate),
             LogicalPlan::Union(union) => self.union(union),
             LogicalPlan::RecursiveQuery(query) => self.recursive_query(query),
-            other => Ok(TrackedPlan::untracked(other.clone())),
+            other => match Shared::of(other) {
+                Some(shared) => self.shared_rows(shared),
+                None => Ok(TrackedPlan::untracked(other.clone())),
+            },
         }
+    }
+
+    /// The same rows wherever they are read, with the same records.
+    fn shared_rows(&mut self, shared: &Shared) -> Result<TrackedPlan> {
+        let number = shared.number();
+        if let Some(known) = self.shared.get(&number) {
+            return Ok(known.clone());
+        }
+        // They are made once, also if the first place is in a recursive term.
+        let recursions = std::mem::take(&mut self.recursions);
+        let rows = self.rewrite(shared.rows());
+        self.recursions = recursions;
+        let TrackedPlan { plan, records } = rows?;
+        let plan = Shared::plan(Arc::new(plan), number);
+        let tracked = TrackedPlan { plan, records };
+        self.shared.insert(number, tracked.clone());
+        Ok(tracked)
+    }
+
+    /// `plan` with shared rows made at one place, as they have been rewritten, also for places that have not
+    /// been, as the values that a subquery is asked for.
+    ///
+    /// # Errors
+    /// None of its own; those of rewriting a plan.
+    pub fn with_shared_rows(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
+        let shared = self.shared.values().filter_map(|tracked| {
+            let shared = Shared::of(&tracked.plan)?;
+            Some((shared.number(), Arc::clone(shared.rows())))
+        });
+        Shared::made_at_one_place(plan, &shared.collect())
     }
 
     fn scan(&mut self, scan: &TableScan) -> Result<TrackedPlan> {

@@ -1,0 +1,151 @@
+//! Recursive queries in a subquery, of which a term refers to the query around it.
+//!
+//! One recursion is that of all values: its working table has the columns of the domain, so the rows of an
+//! iteration are made of those that the one before has for the same value. A value that an iteration has no
+//! row for is out of all that follow, where the row-by-row recursion for it ends. That holds where each row
+//! of the recursive term is made of one of the working table; PostgreSQL takes no others.
+
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::Schema;
+use datafusion::catalog::cte_worktable::CteWorkTable;
+use datafusion::catalog::default_table_source::{provider_as_source, source_as_provider};
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{JoinType, Result, internal_err, not_impl_err};
+use datafusion::logical_expr::logical_plan::{
+    Distinct, DistinctOn, RecursiveQuery, TableScan, TableScanBuilder,
+};
+use datafusion::logical_expr::{Expr, GroupingSet, LogicalPlan};
+
+use super::push_down::PushDown;
+
+impl PushDown<'_> {
+    pub(super) fn recursive_query(&self, query: RecursiveQuery) -> Result<LogicalPlan> {
+        let RecursiveQuery {
+            name,
+            static_term,
+            recursive_term,
+            is_distinct,
+            ..
+        } = query;
+        if !follows(&recursive_term, &name) || is_asked(&recursive_term, &name)? {
+            return not_impl_err!(
+                "a correlated subquery with a recursive query whose recursive term has rows without a row \
+                 of {name}, or asks for {name} in a subquery; write it as a join"
+            );
+        }
+        let mut iteration = self.clone();
+        iteration.recursions.push(name.clone());
+        let static_term = self.branch(static_term)?;
+        let recursive_term = iteration.branch(recursive_term)?;
+        let query = RecursiveQuery::try_new(name, static_term, recursive_term, is_distinct)?;
+        Ok(LogicalPlan::RecursiveQuery(query))
+    }
+
+    /// Whether `plan` has rows of the iteration before.
+    pub(super) fn is_of_iteration(&self, plan: &LogicalPlan) -> Result<bool> {
+        plan.exists(|node| {
+            let mut names = self.recursions.iter();
+            Ok(names.any(|name| working_table(node, name).is_some()))
+        })
+    }
+
+    /// The working table of a recursive query around `scan`, with the columns of the domain.
+    pub(super) fn working_table(&self, scan: TableScan) -> Result<LogicalPlan> {
+        let name = scan.table_name.clone();
+        let projection = scan.projection.clone();
+        let plan = LogicalPlan::TableScan(scan);
+        let mut names = self.recursions.iter();
+        let Some(table) = names.find_map(|name| working_table(&plan, name)) else {
+            return internal_err!("{name} is no working table");
+        };
+        let own = table.schema();
+        let domain = self.domain.fields().iter();
+        // Of an iteration the planner knows nothing.
+        let domain = domain.map(|field| Arc::new(field.as_ref().clone().with_nullable(true)));
+        let fields: Vec<_> = own.fields().iter().cloned().chain(domain).collect();
+        let projection = projection.map(|mut places| {
+            places.extend(own.fields().len()..fields.len());
+            places
+        });
+        let all = Schema::new_with_metadata(fields, own.metadata().clone());
+        let table = provider_as_source(Arc::new(CteWorkTable::new(table.name(), Arc::new(all))));
+        let scan = TableScanBuilder::new(name, table).with_projection(projection);
+        Ok(LogicalPlan::TableScan(scan.build()?))
+    }
+}
+
+/// The working table of the recursive query `name`, if `node` is a scan of it.
+fn working_table(node: &LogicalPlan, name: &str) -> Option<Arc<CteWorkTable>> {
+    let LogicalPlan::TableScan(scan) = node else {
+        return None;
+    };
+    let provider = source_as_provider(&scan.source).ok()?;
+    let table = provider.downcast_ref::<CteWorkTable>()?;
+    let schema = table.schema();
+    (table.name() == name).then(|| Arc::new(CteWorkTable::new(name, schema)))
+}
+
+/// Whether each row of `plan`, in the recursive term of `name`, is made of a row of its working table.
+fn follows(plan: &LogicalPlan, name: &str) -> bool {
+    let of = |plan: &LogicalPlan| follows(plan, name);
+    match plan {
+        LogicalPlan::TableScan(_) => working_table(plan, name).is_some(),
+        LogicalPlan::Projection(projection) => of(&projection.input),
+        LogicalPlan::Filter(filter) => of(&filter.input),
+        LogicalPlan::SubqueryAlias(alias) => of(&alias.input),
+        LogicalPlan::Sort(sort) => of(&sort.input),
+        LogicalPlan::Limit(limit) => of(&limit.input),
+        LogicalPlan::Distinct(Distinct::All(input) | Distinct::On(DistinctOn { input, .. })) => {
+            of(input)
+        }
+        LogicalPlan::Window(window) => of(&window.input),
+        LogicalPlan::Unnest(unnest) => of(&unnest.input),
+        LogicalPlan::Aggregate(aggregate) => {
+            let has_all = match aggregate.group_expr.as_slice() {
+                [] => true,
+                [Expr::GroupingSet(sets)] => has_all_rows(sets),
+                _ => false,
+            };
+            !has_all && of(&aggregate.input)
+        }
+        LogicalPlan::Union(union) => union.inputs.iter().all(|input| of(input)),
+        LogicalPlan::Join(join) => match join.join_type {
+            JoinType::Inner | JoinType::LeftSemi | JoinType::RightSemi => {
+                of(&join.left) || of(&join.right)
+            }
+            JoinType::Left | JoinType::LeftAnti | JoinType::LeftMark => of(&join.left),
+            JoinType::Right | JoinType::RightAnti | JoinType::RightMark => of(&join.right),
+            JoinType::Full => of(&join.left) && of(&join.right),
+        },
+        LogicalPlan::RecursiveQuery(query) => of(&query.static_term),
+        _ => false,
+    }
+}
+
+/// Whether one of `sets` is that of all rows, which is there without rows, too.
+pub(super) fn has_all_rows(sets: &GroupingSet) -> bool {
+    match sets {
+        GroupingSet::GroupingSets(sets) => sets.iter().any(Vec::is_empty),
+        GroupingSet::Rollup(_) | GroupingSet::Cube(_) => true,
+    }
+}
+
+/// Whether a subquery in `plan` asks for rows of the working table of `name`: it would find those of all
+/// values.
+fn is_asked(plan: &LogicalPlan, name: &str) -> Result<bool> {
+    let mut scans = 0_usize;
+    plan.apply_with_subqueries(|node| {
+        scans += usize::from(working_table(node, name).is_some());
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    let mut outside = 0_usize;
+    plan.apply(|node| {
+        if let LogicalPlan::Subquery(_) = node {
+            return Ok(TreeNodeRecursion::Jump);
+        }
+        outside += usize::from(working_table(node, name).is_some());
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(scans != outside)
+}

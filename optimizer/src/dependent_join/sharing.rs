@@ -1,0 +1,153 @@
+//! Rows around a subquery that are made once for it and the query around it.
+
+use std::sync::Arc;
+
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Column, JoinSide, Result};
+use datafusion::logical_expr::logical_plan::{Filter, Join};
+use datafusion::logical_expr::utils::{conjunction, split_conjunction, split_conjunction_owned};
+use datafusion::logical_expr::{Expr, LogicalPlan};
+
+use super::references::references_of_subquery;
+use super::repeatable::{can_be_shared, input, is_askable, refused, side_of};
+use super::{Unnesting, has_all, remains};
+use crate::shared_rows::Shared;
+use crate::sound::subquery_of;
+
+impl Unnesting<'_> {
+    /// `node` with inputs that are made once, where its subqueries ask for rows that might be others when
+    /// they are made again.
+    pub(super) fn with_shared_inputs(&self, mut node: LogicalPlan) -> Result<LogicalPlan> {
+        let mut all = Vec::new();
+        node.apply_expressions(|expression| {
+            expression.apply(|part| {
+                if let Some(subquery) = subquery_of(part)
+                    && !remains(part)?
+                {
+                    all.push(references_of_subquery(subquery)?);
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })?;
+        all.retain(|columns: &Vec<Column>| !columns.is_empty());
+        for references in all {
+            let asked = self.asked(&node)?;
+            let Some(asking) = asked.iter().position(|input| has_all(input, &references)) else {
+                continue;
+            };
+            if is_askable(&asked[asking], &references)? {
+                continue;
+            }
+            node = match node {
+                LogicalPlan::Filter(filter) => self.with_shared_rows(filter, &references)?,
+                node => {
+                    let mut places = 0..;
+                    let shared =
+                        node.map_children(|input| match places.next() == Some(asking) {
+                            true => self.shared(input, &references).map(Transformed::yes),
+                            false => Ok(Transformed::no(input)),
+                        })?;
+                    shared.data
+                }
+            };
+        }
+        Ok(node)
+    }
+
+    /// `filter` above shared rows that fulfil those of its conditions that are no subqueries.
+    fn with_shared_rows(&self, filter: Filter, columns: &[Column]) -> Result<LogicalPlan> {
+        let (mut plain, mut others) = (Vec::new(), Vec::new());
+        for condition in split_conjunction_owned(filter.predicate) {
+            match condition.exists(|part| Ok(subquery_of(part).is_some()))? {
+                true => others.push(condition),
+                false => plain.push(condition),
+            }
+        }
+        let mut rows = filter.input;
+        if let Some(plain) = conjunction(plain) {
+            rows = Arc::new(LogicalPlan::Filter(Filter::try_new(plain, rows)?));
+        }
+        let rows = self.shared(Arc::unwrap_or_clone(rows), columns)?;
+        match conjunction(others) {
+            Some(others) => {
+                let filter = Filter::try_new(others, Arc::new(rows))?;
+                Ok(LogicalPlan::Filter(filter))
+            }
+            None => Ok(rows),
+        }
+    }
+
+    /// `plan`, of which those rows are made once that have these `columns`: of a join one side, if it has
+    /// them.
+    pub(super) fn shared(&self, plan: LogicalPlan, columns: &[Column]) -> Result<LogicalPlan> {
+        match plan {
+            LogicalPlan::Filter(filter) => {
+                let LogicalPlan::Join(join) = filter.input.as_ref() else {
+                    return self.made_once(LogicalPlan::Filter(filter));
+                };
+                let Some(side) = shareable_side(join, columns)? else {
+                    return self.made_once(LogicalPlan::Filter(filter));
+                };
+                // It keeps those that are about the side alone, too.
+                let schema = input(join, side).schema();
+                let mut own = Vec::new();
+                for condition in split_conjunction(&filter.predicate) {
+                    let has_subqueries =
+                        condition.exists(|part| Ok(subquery_of(part).is_some()))?;
+                    let mut read = condition.column_refs().into_iter();
+                    let is_own = read.all(|column| schema.has_column(column));
+                    if is_own && !has_subqueries && !condition.is_volatile() {
+                        own.push(condition.clone());
+                    }
+                }
+                let join = self.with_shared_side(join.clone(), side, own, columns)?;
+                let filter = Filter::try_new(filter.predicate, Arc::new(join))?;
+                Ok(LogicalPlan::Filter(filter))
+            }
+            LogicalPlan::Join(join) => match shareable_side(&join, columns)? {
+                Some(side) => self.with_shared_side(join, side, Vec::new(), columns),
+                None => self.made_once(LogicalPlan::Join(join)),
+            },
+            plan => self.made_once(plan),
+        }
+    }
+
+    /// `join`, of one side of which those rows are made once that fulfil `conditions`.
+    fn with_shared_side(
+        &self,
+        mut join: Join,
+        side: JoinSide,
+        conditions: Vec<Expr>,
+        columns: &[Column],
+    ) -> Result<LogicalPlan> {
+        let rows = match side {
+            JoinSide::Right => &mut join.right,
+            _ => &mut join.left,
+        };
+        let mut shared = Arc::clone(rows);
+        if let Some(conditions) = conjunction(conditions) {
+            shared = Arc::new(LogicalPlan::Filter(Filter::try_new(conditions, shared)?));
+        }
+        *rows = Arc::new(self.shared(Arc::unwrap_or_clone(shared), columns)?);
+        Ok(LogicalPlan::Join(join))
+    }
+
+    fn made_once(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
+        if !can_be_shared(&plan)? {
+            return refused();
+        }
+        // By itself, so that it is the same at all places.
+        let rows = (self.optimize)(&self.unnested(plan)?)?;
+        self.shared.set(self.shared.get() + 1);
+        Ok(Shared::plan(Arc::new(rows), self.shared.get()))
+    }
+}
+
+/// The side of `join` that has these `columns` of all of its rows, if it can be made by itself.
+fn shareable_side(join: &Join, columns: &[Column]) -> Result<Option<JoinSide>> {
+    let side = side_of(join, columns);
+    Ok(match side {
+        Some(side) if can_be_shared(input(join, side))? => Some(side),
+        _ => None,
+    })
+}
