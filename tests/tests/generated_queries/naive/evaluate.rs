@@ -50,6 +50,18 @@ impl Look {
                 let groups = grouped(met.iter().copied(), &[key]).len() + 1;
                 Some((2 * met.len() + 100 * groups + 10_000) as i64)
             }
+            Self::RolledUpAround => {
+                let groups = i64::from(!met.is_empty()) + 1;
+                Some(2 * met.len() as i64 + 100 * groups + 10_000)
+            }
+            Self::Walked(from, to) => {
+                let mut walked: Vec<Row> = met.iter().map(|row| (*row).clone()).collect();
+                let width = all.first().map_or(0, |(values, _)| values.len());
+                let step = join(&walked, all, Kind::Inner, equal((from, to)), (width, width));
+                walked.extend(step);
+                let walked: Vec<&Row> = walked.iter().collect();
+                return (Some(walked.len() as i64), lineage(&walked));
+            }
             Self::FirstTwo(key) => {
                 let groups = grouped(met.iter().copied(), &[key]).into_values();
                 let two: Vec<Vec<&Row>> = groups.take(2).collect();
@@ -188,7 +200,7 @@ impl Naive {
                 });
                 found.map(|(row, _)| row).collect()
             }
-            Self::Looked(left, right, look, matching) => {
+            Self::Looked(left, right, look, matching, _) => {
                 let right = right.evaluate(tables);
                 let rows = left.evaluate(tables).into_iter();
                 rows.map(|(mut values, mut from)| {

@@ -43,16 +43,18 @@ impl Fold {
 impl Look {
     fn generate(random: &mut Random, width: usize) -> Self {
         let c = random.random_range(0..width);
-        match random.random_range(0..14) {
+        match random.random_range(0..18) {
             0 | 1 => Self::Group(Fold::generate(random, width)),
-            2 => Self::First(c),
-            3 | 10 => Self::Twice(Fold::generate(random, width)),
-            4 => Self::Second,
-            5 | 12 => Self::GreatestGroup(c),
+            2 | 10 => Self::First(c),
+            3 => Self::Twice(Fold::generate(random, width)),
+            4 | 12 => Self::Second,
+            5 => Self::GreatestGroup(c),
             6 | 8 => Self::GreatestPartition(c),
             7 => Self::Equals(c),
             9 => Self::RolledUp(c),
             11 => Self::FirstTwo(c),
+            14 | 15 => Self::RolledUpAround,
+            16 | 17 => Self::Walked(c, random.random_range(0..width)),
             _ => Self::All(Fold::generate(random, width)),
         }
     }
@@ -79,7 +81,7 @@ impl Sets {
 
 impl Step {
     fn generate(random: &mut Random) -> Self {
-        match random.random_range(0..6) {
+        match random.random_range(0..5) {
             0 => Self::Distinct,
             1 => Self::Grouped,
             2 => Self::Framed,
@@ -114,7 +116,7 @@ impl Naive {
             let below = random.random_range(0..depth);
             Box::new(Self::generate(random, below))
         };
-        match random.random_range(0..33) {
+        match random.random_range(0..35) {
             0 => Self::Filter(input, scalar(random), random.random_range(0..3)),
             25 => Self::Equal(
                 input,
@@ -173,7 +175,7 @@ impl Naive {
                 Self::JoinOn(input, other, kind, matching)
             }
             23 => Self::Twice(input, column(random), column(random)),
-            24 | 31 => {
+            24 | 31 | 33 | 34 => {
                 let other = other(random);
                 let look = Look::generate(random, other.width());
                 let equal = (column(random), random.random_range(0..other.width()));
@@ -184,7 +186,8 @@ impl Naive {
                 if matching.less.is_none() {
                     matching.equal = Some(equal);
                 }
-                Self::Looked(input, other, look, matching)
+                let is_random = random.random_range(0..6) == 0;
+                Self::Looked(input, other, look, matching, is_random)
             }
             32 => {
                 let other = other(random);

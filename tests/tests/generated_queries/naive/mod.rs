@@ -57,6 +57,11 @@ pub enum Look {
     GreatestPartition(usize),
     /// How many of all are, by a column, equal to one of them.
     Equals(usize),
+    /// As `RolledUp`, by the first column of the row that it is asked for.
+    RolledUpAround,
+    /// How many they are, and those of all that can be reached from them in a step, from a column to a column
+    /// of theirs with the same value.
+    Walked(usize, usize),
 }
 
 /// A query that the naive evaluator understands.
@@ -86,8 +91,9 @@ pub enum Naive {
     Twice(Box<Naive>, usize, usize),
     /// Keeps rows whose column is, or is not, among the values of another query's.
     In(Box<Naive>, Box<Naive>, bool, usize, usize),
-    /// Appends what the matches on the right come to.
-    Looked(Box<Naive>, Box<Naive>, Look, Match),
+    /// Appends what the matches on the right come to; maybe asked for by rows that have a random number,
+    /// which are others when they are made again.
+    Looked(Box<Naive>, Box<Naive>, Look, Match, bool),
     /// Appends whether there are, or are not, matches on the right.
     Marked(Box<Naive>, Box<Naive>, bool, Match),
     /// As `Aggregate`, once for each of some sets of the keys.
@@ -157,6 +163,8 @@ impl Look {
             Self::FirstTwo(_) => "correlated distinct on with a limit",
             Self::GreatestPartition(_) => "correlated window",
             Self::Equals(_) => "reference to a query further out",
+            Self::RolledUpAround => "correlated rollup by a column around",
+            Self::Walked(..) => "correlated recursion",
         }
     }
 }
@@ -195,7 +203,7 @@ pub type Tables = BTreeMap<&'static str, Vec<(i64, Vec<Value>)>>;
 
 impl Naive {
     /// How many kinds of queries [`Naive::kinds`] tells apart.
-    pub const KINDS: usize = 50;
+    pub const KINDS: usize = 53;
 
     /// The kinds of queries that this one is made of.
     pub fn kinds(&self, into: &mut BTreeSet<&'static str>) {
@@ -219,7 +227,7 @@ impl Naive {
     /// are then does not tell what the planner has left out.
     pub fn is_dependent(&self) -> bool {
         let (_, inputs) = self.parts();
-        let own = matches!(self, Self::Looked(.., look, _) if look.is_dependent());
+        let own = matches!(self, Self::Looked(.., look, _, is_random) if *is_random || look.is_dependent());
         own || inputs.iter().any(|input| input.is_dependent())
     }
 
@@ -256,7 +264,8 @@ impl Naive {
             Self::Twice(input, ..) => ("common table", &[input]),
             Self::In(left, right, true, ..) => ("in", &[left, right]),
             Self::In(left, right, false, ..) => ("not in", &[left, right]),
-            Self::Looked(left, right, look, _) => (look.kind(), &[left, right]),
+            Self::Looked(left, right, .., true) => ("subquery of random rows", &[left, right]),
+            Self::Looked(left, right, look, ..) => (look.kind(), &[left, right]),
             Self::Marked(left, right, true, _) => ("exists as a value", &[left, right]),
             Self::Marked(left, right, false, _) => ("not exists as a value", &[left, right]),
             Self::GroupingSets(input, _, Sets::Rollup, _) => ("rollup", &[input]),

@@ -38,8 +38,9 @@ impl Match {
 }
 
 impl Look {
-    fn sql(self, right: &Naive, matching: Match) -> String {
-        let met = format!("({}) AS r WHERE {}", right.sql(), matching.sql());
+    fn sql(self, right: &Naive, matching: Match, is_random: bool) -> String {
+        let is_read = if is_random { " AND l.random >= 0" } else { "" };
+        let met = format!("({}) AS r WHERE {}{is_read}", right.sql(), matching.sql());
         match self {
             Self::All(fold) => format!("SELECT {} FROM {met}", fold.sql()),
             Self::Group(fold) => {
@@ -83,6 +84,17 @@ impl Look {
             ),
             Self::Equals(c) => format!(
                 "SELECT count(*) FROM ({}) AS q WHERE EXISTS (SELECT 1 FROM {met} AND r.c{c} = q.c{c})",
+                right.sql()
+            ),
+            Self::RolledUpAround => format!(
+                "SELECT sum(q.n + 100 + 10000 * q.g) FROM (SELECT count(*) AS n, grouping(l.c0) AS g \
+                 FROM {met} GROUP BY ROLLUP (l.c0)) AS q"
+            ),
+            Self::Walked(from, to) => format!(
+                "SELECT count(*) FROM (WITH RECURSIVE walked AS (\
+                 SELECT r.c{from} AS place, 0 AS step FROM {met} UNION ALL \
+                 SELECT o.c{to}, w.step + 1 FROM walked AS w JOIN ({}) AS o ON o.c{to} = w.place \
+                 WHERE w.step < 1) SELECT * FROM walked) AS q",
                 right.sql()
             ),
         }
@@ -165,10 +177,17 @@ impl Naive {
                     right.sql()
                 )
             }
-            Self::Looked(left, right, look, matching) => {
+            Self::Looked(left, right, look, matching, is_random) => {
+                let own: Vec<_> = (0..left.width()).map(|c| format!("l.c{c}")).collect();
+                let random = if *is_random {
+                    ", random() AS random"
+                } else {
+                    ""
+                };
                 format!(
-                    "SELECT l.*, ({}) AS c{} FROM ({}) AS l",
-                    look.sql(right, *matching),
+                    "SELECT {}, ({}) AS c{} FROM (SELECT *{random} FROM ({}) AS l) AS l",
+                    own.join(", "),
+                    look.sql(right, *matching, *is_random),
                     left.width(),
                     left.sql()
                 )
