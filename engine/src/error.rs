@@ -292,7 +292,7 @@ impl Error {
             DataFusionError::Execution(text) => Self::Execution(text.clone()),
             DataFusionError::Internal(text) if text.starts_with(NOT_RECURSIVE) => {
                 Self::Unsupported(
-                    "a recursive query that names itself in a subquery; name it in a join"
+                    "a recursive query that names itself in subqueries alone; name it in FROM, too"
                         .to_owned(),
                 )
             }

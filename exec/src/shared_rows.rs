@@ -17,6 +17,9 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion::physical_plan::metrics::{
+    BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet, RecordOutput,
+};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     ChildrenPropertiesMode, DisplayAs, DisplayFormatType, Distribution, ExecutionPlan,
@@ -29,9 +32,11 @@ use parking_lot::Mutex;
 
 use crate::batch_bytes::batch_bytes;
 
-/// Rows that are made once, when they are first asked for, and kept as long as this is.
+/// Rows that are made once, when they are first asked for, and kept as long as this is; or, of an iteration
+/// of a recursive query, until the next.
 #[derive(Debug, Default)]
 pub struct SharedRows {
+    is_of_iteration: bool,
     source: Mutex<Option<Arc<dyn ExecutionPlan>>>,
     made: Mutex<Option<Making>>,
 }
@@ -46,6 +51,20 @@ struct Made {
 }
 
 impl SharedRows {
+    /// Rows that are made in each iteration of the recursive query around.
+    pub fn of_iteration() -> Self {
+        Self {
+            is_of_iteration: true,
+            ..Self::default()
+        }
+    }
+
+    /// Has `source` make them, again if it has before.
+    fn restart(&self, source: Arc<dyn ExecutionPlan>) {
+        *self.source.lock() = Some(source);
+        *self.made.lock() = None;
+    }
+
     /// # Errors
     /// Those of what makes the rows, and that they take more memory than there is.
     async fn batches(
@@ -112,6 +131,7 @@ pub struct SharedRowsExec {
     /// What makes them, at one of the places.
     input: Option<Arc<dyn ExecutionPlan>>,
     properties: Arc<PlanProperties>,
+    metrics: ExecutionPlanMetricsSet,
 }
 
 impl SharedRowsExec {
@@ -135,6 +155,7 @@ impl SharedRowsExec {
             rows,
             number,
             input: None,
+            metrics: ExecutionPlanMetricsSet::new(),
         }
     }
 
@@ -152,7 +173,7 @@ impl SharedRowsExec {
             if let Some(shared) = node.downcast_ref::<Self>()
                 && let Some(input) = node.children().first()
             {
-                *shared.rows.source.lock() = Some(one_partition(input));
+                shared.rows.restart(one_partition(input));
             }
             Ok(TreeNodeRecursion::Continue)
         })?;
@@ -242,6 +263,21 @@ impl ExecutionPlan for SharedRowsExec {
         self.replace_children(children, options)
     }
 
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+
+    // Before each iteration, when the working table has the rows of the one before. Nothing of that is
+    // awaited any more.
+    fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
+        if let Some(input) = &self.input
+            && self.rows.is_of_iteration
+        {
+            self.rows.restart(one_partition(input));
+        }
+        Ok(self)
+    }
+
     fn execute(
         &self,
         partition: usize,
@@ -253,9 +289,11 @@ impl ExecutionPlan for SharedRowsExec {
         let rows = Arc::clone(&self.rows);
         let schema = self.schema();
         let made = Arc::clone(&schema);
+        let metrics = BaselineMetrics::new(&self.metrics, partition);
         let batches = stream::once(async move { rows.batches(made, context).await })
             .map_ok(|batches| stream::iter(batches).map(Ok))
-            .try_flatten();
+            .try_flatten()
+            .map_ok(move |batch| batch.record_output(&metrics));
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
     }
 }

@@ -18,8 +18,8 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
 use skewer_exec::{SharedRows, SharedRowsExec};
 
-/// The rows of a plan, the same ones wherever another plan has them by this number: they are made once, also
-/// in a recursive term, for all iterations.
+/// The rows of a plan, the same ones wherever another plan has them by this number: they are made once. In a
+/// recursive term that is for all iterations, unless they are of one.
 ///
 /// While the plan around it is optimized it is a leaf: what makes the rows is optimized by itself, so that
 /// nothing that one place wants of them is pushed into it. Afterwards it is the input of
@@ -28,16 +28,20 @@ use skewer_exec::{SharedRows, SharedRowsExec};
 pub struct Shared {
     number: usize,
     rows: Arc<LogicalPlan>,
+    /// Of whose iterations they are, if they are made in each.
+    recursion: Option<String>,
     /// Whether what makes the rows is its input.
     is_made_here: bool,
 }
 
 impl Shared {
-    /// The rows of `rows` by `number`, which is that of no others in the plan around.
-    pub fn plan(rows: Arc<LogicalPlan>, number: usize) -> LogicalPlan {
+    /// The rows of `rows` by `number`, which is that of no others in the plan around; of an iteration of the
+    /// query `recursion`, if they are made in each of its recursive term.
+    pub fn plan(rows: Arc<LogicalPlan>, number: usize, recursion: Option<String>) -> LogicalPlan {
         Self {
             number,
             rows,
+            recursion,
             is_made_here: false,
         }
         .into_plan()
@@ -59,6 +63,11 @@ impl Shared {
     /// Which rows they are.
     pub fn number(&self) -> usize {
         self.number
+    }
+
+    /// The recursive query of whose iterations they are, if they are of any.
+    pub fn recursion(&self) -> Option<&String> {
+        self.recursion.as_ref()
     }
 
     /// What makes them.
@@ -91,6 +100,7 @@ impl Shared {
             let place = Self {
                 number,
                 rows: Arc::clone(rows),
+                recursion: shared.recursion.clone(),
                 is_made_here: made.insert(number),
             };
             if Arc::ptr_eq(rows, &shared.rows) {
@@ -178,7 +188,13 @@ impl ExtensionPlanner for SharedRowsPlanner {
         };
         let number = node.number;
         let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
-        let rows = Arc::clone(rows.entry(number).or_default());
+        let rows = rows.entry(number).or_insert_with(|| {
+            Arc::new(match node.recursion {
+                Some(_) => SharedRows::of_iteration(),
+                None => SharedRows::default(),
+            })
+        });
+        let rows = Arc::clone(rows);
         let schema = Arc::clone(node.rows.schema().inner());
         Ok(Some(Arc::new(match physical_inputs.first() {
             Some(input) => SharedRowsExec::making(schema, Arc::clone(input), rows, number),

@@ -41,14 +41,16 @@ use datafusion::functions_aggregate::array_agg::array_agg_udaf;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::logical_plan::{Explain, Filter, Join, SubqueryAlias};
 use datafusion::logical_expr::utils::{conjunction, merge_schema, split_conjunction};
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Subquery};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Subquery, lit};
 
 use self::domain::Domain;
 use self::lost::is_lost;
 use self::push_down::PushDown;
+use self::recursion::{reads_anew, reads_iterations_anew};
 pub use self::references::references;
 use self::references::{lateral, map_subquery, references_of_subquery, with_plan};
 use self::repeatable::is_askable;
+use self::sharing::{check_iterations, recursion_of};
 use crate::below::below;
 use crate::scalar_subquery::{aggregated, is_aggregate, only_value, with_schemas};
 use crate::shared_rows::Shared;
@@ -81,10 +83,11 @@ pub fn optimize_dependent_joins(
         LogicalPlan::Explain(explain) => explain.plan.as_ref(),
         plan => plan,
     };
-    if !has_dependent_joins(explained)? {
+    let reads_anew = reads_iterations_anew(explained)?;
+    if !reads_anew && !has_dependent_joins(explained)? {
         return optimize(plan, state);
     }
-    let first = match is_lost(explained)? {
+    let first = match reads_anew || is_lost(explained)? {
         true => None,
         false => Some(optimize(explained, state)),
     };
@@ -170,6 +173,11 @@ fn is_correlated(subquery: &Subquery) -> Result<bool> {
     Ok(!references_of_subquery(subquery)?.is_empty())
 }
 
+/// Whether a scalar subquery has to be a join: others are run once for the whole query.
+fn is_joined_here(subquery: &Subquery) -> Result<bool> {
+    Ok(is_correlated(subquery)? || recursion_of(&subquery.subquery)?.is_some())
+}
+
 /// `plan` with joins in place of its dependent joins. Of `EXISTS`, `IN`, `ANY` and `ALL` subqueries remain
 /// that have nothing above their conditions on the query around them.
 fn without_dependent_joins(
@@ -181,7 +189,9 @@ fn without_dependent_joins(
         shared: Cell::new(0),
         optimize,
     };
-    unnesting.unnested(plan)
+    let joined = unnesting.unnested(plan)?;
+    check_iterations(&joined, None)?;
+    Ok(joined)
 }
 
 struct Unnesting<'a> {
@@ -203,6 +213,11 @@ impl Unnesting<'_> {
             LogicalPlan::Join(join) if is_lateral(&join)? => {
                 return self.lateral(join).map(Transformed::yes);
             }
+            LogicalPlan::RecursiveQuery(query)
+                if has_dependent_joins(&query.recursive_term)? || reads_anew(&query)? =>
+            {
+                return self.with_shared_iterations(query).map(Transformed::yes);
+            }
             // The columns of what writes are not those of its input alone.
             LogicalPlan::Dml(_) => return Ok(Transformed::no(node)),
             LogicalPlan::Join(join) if join.join_type == JoinType::Inner => {
@@ -213,6 +228,10 @@ impl Unnesting<'_> {
         let mut found = false;
         node.apply_expressions(|expression| {
             found |= has_correlated(expression)?;
+            found |= expression.exists(|part| match part {
+                Expr::ScalarSubquery(subquery) => is_joined_here(subquery),
+                _ => Ok(false),
+            })?;
             Ok(TreeNodeRecursion::Continue)
         })?;
         if !found {
@@ -328,7 +347,7 @@ impl Unnesting<'_> {
                 let is_new = !parts.iter().any(|(known, _)| known == part);
                 if let Expr::ScalarSubquery(subquery) = part
                     && is_new
-                    && is_correlated(subquery)?
+                    && is_joined_here(subquery)?
                 {
                     parts.push((part.clone(), self.aliases.next(VALUES[0])));
                 }
@@ -363,7 +382,7 @@ impl Unnesting<'_> {
 
     /// A subquery that may have several rows as one of at most one, and its value.
     fn single(&self, subquery: Subquery) -> Result<Transformed<Expr>> {
-        if !is_correlated(&subquery)? || is_aggregate(&subquery.subquery) {
+        if !is_joined_here(&subquery)? || is_aggregate(&subquery.subquery) {
             return Ok(Transformed::no(Expr::ScalarSubquery(subquery)));
         }
         let values = with_plan(subquery, |plan| {
@@ -392,6 +411,9 @@ impl Unnesting<'_> {
             columns.push(named(outer, &pushed)?.alias(&inner));
             let inner = Expr::Column(Column::new_unqualified(inner));
             conditions.push(domain.is_same(Expr::Column(column.clone()), inner));
+        }
+        if conditions.is_empty() {
+            conditions.push(lit(true));
         }
         let values = LogicalPlanBuilder::from(pushed).project(columns)?.build()?;
         let own = input.schema().columns().into_iter().map(Expr::Column);

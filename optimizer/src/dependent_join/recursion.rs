@@ -76,7 +76,7 @@ impl PushDown<'_> {
 }
 
 /// The working table of the recursive query `name`, if `node` is a scan of it.
-fn working_table(node: &LogicalPlan, name: &str) -> Option<Arc<CteWorkTable>> {
+pub(super) fn working_table(node: &LogicalPlan, name: &str) -> Option<Arc<CteWorkTable>> {
     let LogicalPlan::TableScan(scan) = node else {
         return None;
     };
@@ -84,6 +84,47 @@ fn working_table(node: &LogicalPlan, name: &str) -> Option<Arc<CteWorkTable>> {
     let table = provider.downcast_ref::<CteWorkTable>()?;
     let schema = table.schema();
     (table.name() == name).then(|| Arc::new(CteWorkTable::new(name, schema)))
+}
+
+/// Whether a recursive query in `plan` [reads its working table anew](reads_anew).
+///
+/// # Errors
+/// None of its own; those of walking a plan.
+pub fn reads_iterations_anew(plan: &LogicalPlan) -> Result<bool> {
+    let mut found = false;
+    plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::RecursiveQuery(query) = node {
+            found |= reads_anew(query)?;
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(found)
+}
+
+/// Whether the recursive term of `query` has its working table at several places, or in a scalar subquery.
+///
+/// # Errors
+/// None of its own; those of walking a plan.
+pub fn reads_anew(query: &RecursiveQuery) -> Result<bool> {
+    let scans = |plan: &LogicalPlan| -> Result<usize> {
+        let mut scans = 0;
+        plan.apply_with_subqueries(|node| {
+            scans += usize::from(working_table(node, &query.name).is_some());
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        Ok(scans)
+    };
+    let mut found = scans(&query.recursive_term)? > 1;
+    query.recursive_term.apply_with_subqueries(|node| {
+        node.apply_expressions(|expression| {
+            found |= expression.exists(|part| match part {
+                Expr::ScalarSubquery(subquery) => Ok(scans(&subquery.subquery)? > 0),
+                _ => Ok(false),
+            })?;
+            Ok(TreeNodeRecursion::Continue)
+        })
+    })?;
+    Ok(found)
 }
 
 /// Whether each row of `plan`, in the recursive term of `name`, is made of a row of its working table.

@@ -3,8 +3,6 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use datafusion::catalog::cte_worktable::CteWorkTable;
-use datafusion::catalog::default_table_source::source_as_provider;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, JoinSide, JoinType, Result, not_impl_err};
 use datafusion::logical_expr::logical_plan::{
@@ -31,15 +29,6 @@ pub fn is_askable(asked: &LogicalPlan, columns: &[Column]) -> Result<bool> {
         Err(error) if is_refused(&error) => Ok(false),
         Err(error) => Err(error),
     }
-}
-
-/// Whether the rows of `plan` can be made once for several places: they refer to nothing around it, and are
-/// none of an iteration of a recursive query.
-///
-/// # Errors
-/// None of its own; those of walking a plan.
-pub fn can_be_shared(plan: &LogicalPlan) -> Result<bool> {
-    Ok(references(plan)?.is_empty() && !is_of_iteration(plan)?)
 }
 
 /// Which side of `join` has these `columns` of all of its rows.
@@ -209,9 +198,7 @@ fn checked(plan: LogicalPlan) -> Result<LogicalPlan> {
 /// which rows come, in which sums of fractions differ, too.
 fn is_repeatable(plan: &LogicalPlan) -> Result<bool> {
     // Statements that end meanwhile come to schema sys.
-    let mut is_repeatable = references(plan)?.is_empty()
-        && !skewer_profiling::reads_sys(plan)
-        && !is_of_iteration(plan)?;
+    let mut is_repeatable = references(plan)?.is_empty() && !skewer_profiling::reads_sys(plan);
     plan.apply_with_subqueries(|node| {
         is_repeatable &= match node {
             LogicalPlan::Limit(limit) => match limit.input.as_ref() {
@@ -243,25 +230,6 @@ fn is_repeatable(plan: &LogicalPlan) -> Result<bool> {
         })
     })?;
     Ok(is_repeatable)
-}
-
-/// Whether `plan` has rows of one iteration of a recursive query around it.
-fn is_of_iteration(plan: &LogicalPlan) -> Result<bool> {
-    let mut recursive = Vec::new();
-    let mut is_of_iteration = false;
-    plan.apply_with_subqueries(|node| {
-        match node {
-            LogicalPlan::RecursiveQuery(query) => recursive.push(query.name.clone()),
-            LogicalPlan::TableScan(scan) => {
-                let table = source_as_provider(&scan.source);
-                is_of_iteration |= table.is_ok_and(|table| table.is::<CteWorkTable>())
-                    && !recursive.iter().any(|name| name == scan.table_name.table());
-            }
-            _ => {}
-        }
-        Ok(TreeNodeRecursion::Continue)
-    })?;
-    Ok(is_of_iteration)
 }
 
 /// Whether rows that are equal in `order` and `keys` are equal in all their columns.
@@ -341,7 +309,7 @@ fn is_exact(function: &Expr, inputs: &[&LogicalPlan]) -> Result<bool> {
 
 pub fn refused<T>() -> Result<T> {
     not_impl_err!(
-        "a subquery that refers to rows of an iteration of a recursive query, and is not just a condition on \
-         them; write it as a join"
+        "a subquery that is asked for rows that refer to the query around them, and may be others when they \
+         are made again; write it as a join"
     )
 }

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, JoinSide, Result};
-use datafusion::logical_expr::logical_plan::{Filter, Join};
+use datafusion::common::{Column, JoinSide, Result, not_impl_err};
+use datafusion::logical_expr::logical_plan::{Filter, Join, RecursiveQuery};
 use datafusion::logical_expr::utils::{conjunction, split_conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{Expr, LogicalPlan};
 
-use super::references::references_of_subquery;
-use super::repeatable::{can_be_shared, input, is_askable, refused, side_of};
+use super::recursion::working_table;
+use super::references::{references, references_of_subquery};
+use super::repeatable::{input, is_askable, refused, side_of};
 use super::{Unnesting, has_all, remains};
 use crate::shared_rows::Shared;
 use crate::sound::subquery_of;
@@ -133,21 +134,98 @@ impl Unnesting<'_> {
     }
 
     fn made_once(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
-        if !can_be_shared(&plan)? {
+        if !references(&plan)?.is_empty() {
             return refused();
         }
+        let recursion = recursion_of(&plan)?;
         // By itself, so that it is the same at all places.
         let rows = (self.optimize)(&self.unnested(plan)?)?;
-        self.shared.set(self.shared.get() + 1);
-        Ok(Shared::plan(Arc::new(rows), self.shared.get()))
+        let number = self.next_number();
+        Ok(Shared::plan(Arc::new(rows), number, recursion))
     }
+
+    /// `query` with its working table, which one place alone may read, as rows that several may.
+    pub(super) fn with_shared_iterations(&self, query: RecursiveQuery) -> Result<LogicalPlan> {
+        let name = &query.name;
+        let mut number = None;
+        let term = Arc::unwrap_or_clone(query.recursive_term);
+        let term = term.transform_down_with_subqueries(|node| {
+            if working_table(&node, name).is_none() {
+                return Ok(Transformed::no(node));
+            }
+            let number = *number.get_or_insert_with(|| self.next_number());
+            let rows = Shared::plan(Arc::new(node), number, Some(name.clone()));
+            Ok(Transformed::new(rows, true, TreeNodeRecursion::Jump))
+        })?;
+        Ok(LogicalPlan::RecursiveQuery(RecursiveQuery {
+            recursive_term: Arc::new(term.data),
+            ..query
+        }))
+    }
+
+    fn next_number(&self) -> usize {
+        self.shared.set(self.shared.get() + 1);
+        self.shared.get()
+    }
+}
+
+/// The recursive query around `plan` of whose iterations it has rows.
+///
+/// # Errors
+/// None of its own; those of walking a plan.
+pub(super) fn recursion_of(plan: &LogicalPlan) -> Result<Option<String>> {
+    let (mut inner, mut recursion) = (Vec::new(), None);
+    plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::RecursiveQuery(query) = node {
+            inner.push(query.name.clone());
+        }
+        if let Some(name) = Shared::of(node).and_then(Shared::recursion)
+            && !inner.contains(name)
+        {
+            recursion = Some(name.clone());
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(recursion)
+}
+
+/// Refuses rows of an iteration in the recursive term of a further recursive query, which would have them
+/// made anew in each iteration of its own.
+///
+/// `around` is the recursive query in whose recursive term `plan` is.
+///
+/// # Errors
+/// [`DataFusionError::NotImplemented`](datafusion::common::DataFusionError::NotImplemented) if there are any.
+pub(super) fn check_iterations(plan: &LogicalPlan, around: Option<&str>) -> Result<()> {
+    plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::RecursiveQuery(query) = node {
+            check_iterations(&query.static_term, around)?;
+            check_iterations(&query.recursive_term, Some(&query.name))?;
+            return Ok(TreeNodeRecursion::Jump);
+        }
+        let Some(shared) = Shared::of(node) else {
+            return Ok(TreeNodeRecursion::Continue);
+        };
+        let recursion = shared.recursion().map(String::as_str);
+        if let Some(name) = recursion
+            && around != recursion
+        {
+            return not_impl_err!(
+                "a subquery in the recursive term of {name} with a recursive query whose recursive term asks \
+                 for {name}; write it as a join"
+            );
+        }
+        check_iterations(shared.rows(), recursion)?;
+        Ok(TreeNodeRecursion::Jump)
+    })?;
+    Ok(())
 }
 
 /// The side of `join` that has these `columns` of all of its rows, if it can be made by itself.
 fn shareable_side(join: &Join, columns: &[Column]) -> Result<Option<JoinSide>> {
     let side = side_of(join, columns);
     Ok(match side {
-        Some(side) if can_be_shared(input(join, side))? => Some(side),
+        Some(side) if references(input(join, side))?.is_empty() => Some(side),
         _ => None,
     })
 }

@@ -23,11 +23,24 @@ pub(super) struct Recursion {
     name: String,
     /// The working table's column with what its rows were made of.
     state: String,
+    /// The names that it has where the working table is read again.
+    again: Vec<String>,
     /// What the numbers in states mean.
     sources: Vec<RecordSource>,
 }
 
 impl Recursion {
+    /// Takes note that column `name`, if it is the state, is called `again` at another place.
+    pub(super) fn read_again(&mut self, name: &String, again: &str) {
+        if self.is_state(name) {
+            self.again.push(again.to_owned());
+        }
+    }
+
+    fn is_state(&self, name: &String) -> bool {
+        self.state == *name || self.again.contains(name)
+    }
+
     /// The records of `plan` as arguments of a function, and what it does with them: first those of the
     /// iteration before.
     fn records(&mut self, plan: &TrackedPlan) -> Result<(Vec<Expr>, Vec<StateRecord>)> {
@@ -88,6 +101,7 @@ impl LineageRewrite {
     pub(super) fn recursive_query(&mut self, query: &RecursiveQuery) -> Result<TrackedPlan> {
         let untracked = || TrackedPlan::untracked(LogicalPlan::RecursiveQuery(query.clone()));
         let mut static_term = self.rewrite(&query.static_term)?;
+        let shared: Vec<usize> = self.shared.keys().copied().collect();
         let state = self.name("state");
         // Within the recursive term of another, the numbers in states mean what they mean there.
         let known = self.recursions.last_mut();
@@ -95,6 +109,7 @@ impl LineageRewrite {
         self.recursions.push(Recursion {
             name: query.name.clone(),
             state: state.clone(),
+            again: Vec::new(),
             sources: known.unwrap_or_default(),
         });
         let recursive_term = self.rewrite(&query.recursive_term);
@@ -108,7 +123,7 @@ impl LineageRewrite {
             static_term = first_seen(static_term, &query.static_term, &function)?;
             recursive_term = first_seen(recursive_term, &query.recursive_term, &function)?;
         }
-        let is_own = |record: &TrackedRecord| record.id == state;
+        let is_own = |record: &TrackedRecord| recursion.is_state(&record.id);
         let mut records = static_term.records.iter().chain(&recursive_term.records);
         let is_made_of_nothing = records.all(is_own);
         let static_term = recursion.carrying(self, static_term, &query.static_term)?;
@@ -124,6 +139,8 @@ impl LineageRewrite {
             None => sources,
         };
         if is_made_of_nothing {
+            // Nor do its working table, and what is made of it, carry anything.
+            self.shared.retain(|number, _| shared.contains(number));
             return Ok(untracked());
         }
         let mut columns: Vec<Expr> = query

@@ -1,9 +1,11 @@
 //! Rows that several places of a plan read, in the rewrite: the same ones, with the same records.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use datafusion::common::Result;
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::logical_plan::Projection;
+use datafusion::logical_expr::{Expr, LogicalPlan};
 
 use super::{LineageRewrite, TrackedPlan};
 use crate::shared_rows::Shared;
@@ -12,18 +14,60 @@ impl LineageRewrite {
     /// The same rows wherever they are read, with the same records.
     pub(super) fn shared_rows(&mut self, shared: &Shared) -> Result<TrackedPlan> {
         let number = shared.number();
-        if let Some(known) = self.shared.get(&number) {
-            return Ok(known.clone());
+        if let Some(known) = self.shared.get(&number).cloned() {
+            return self.read_again(known);
         }
-        // They are made once, also if the first place is in a recursive term.
-        let recursions = std::mem::take(&mut self.recursions);
-        let rows = self.rewrite(shared.rows());
-        self.recursions = recursions;
+        let recursion = shared.recursion().cloned();
+        let rows = match recursion {
+            Some(_) => self.rewrite(shared.rows()),
+            // They are made once, also if the first place is in a recursive term.
+            None => {
+                let recursions = std::mem::take(&mut self.recursions);
+                let rows = self.rewrite(shared.rows());
+                self.recursions = recursions;
+                rows
+            }
+        };
         let TrackedPlan { plan, records } = rows?;
-        let plan = Shared::plan(Arc::new(plan), number);
+        let plan = Shared::plan(Arc::new(plan), number, recursion);
         let tracked = TrackedPlan { plan, records };
         self.shared.insert(number, tracked.clone());
         Ok(tracked)
+    }
+
+    /// The same rows, with names of their own for the hidden columns: a join may have those of several places.
+    fn read_again(&mut self, rows: TrackedPlan) -> Result<TrackedPlan> {
+        let hidden = rows.hidden();
+        let columns = rows.plan.schema().columns();
+        let own = columns
+            .into_iter()
+            .filter(|column| !hidden.contains(&column.name));
+        let mut columns: Vec<Expr> = own.map(Expr::Column).collect();
+        let mut names = HashMap::new();
+        for (name, column) in hidden.iter().zip(rows.hidden_columns()?) {
+            let again = self.name("again");
+            columns.push(column.alias(&again));
+            for (ids, _) in &mut self.scans {
+                if ids.contains(name) {
+                    ids.push(again.clone());
+                }
+            }
+            for recursion in &mut self.recursions {
+                recursion.read_again(name, &again);
+            }
+            names.insert(name, again);
+        }
+        let mut records = rows.records;
+        for record in &mut records {
+            for name in std::iter::once(&mut record.id).chain(&mut record.latencies) {
+                if let Some(again) = names.get(name) {
+                    again.clone_into(name);
+                }
+            }
+        }
+        let plan = Projection::try_new(columns, Arc::new(rows.plan))?;
+        let plan = LogicalPlan::Projection(plan);
+        Ok(TrackedPlan { plan, records })
     }
 
     /// `plan` with shared rows made at one place, as they have been rewritten, also for places that have not

@@ -380,13 +380,47 @@ impl Step {
                 .map(|(values, made_of)| (vec![values[to], values[from]], made_of))
                 .collect();
         }
-        let pairs = join(last, others, Kind::Inner, equal((0, from)), (2, width));
+        if matches!(self, Self::First | Self::Value) {
+            let next = last.iter().filter_map(|(values, made_of)| {
+                let met = others
+                    .iter()
+                    .filter(|(other, _)| equal((0, from))(values, other));
+                let first = distinct(met.cloned().collect()).into_iter().next();
+                if first.is_none() && matches!(self, Self::First) {
+                    return None;
+                }
+                let (first, of_first) =
+                    first.unwrap_or_else(|| (vec![None; width], BTreeSet::new()));
+                Some((vec![first[to], values[1]], made_of | &of_first))
+            });
+            return next.collect();
+        }
+        let last = match self {
+            Self::Met => {
+                let met = join(last, last, Kind::Inner, equal((1, 1)), (2, 2)).into_iter();
+                met.map(|(values, made_of)| (vec![values[0], values[2]], made_of))
+                    .collect()
+            }
+            Self::Greatest => {
+                let all: Vec<&Row> = last.iter().collect();
+                let (greatest, of_all) = (Fold::Max(1).evaluate(&all), lineage(&all));
+                let kept = last
+                    .iter()
+                    .filter(|(values, _)| greatest.is_some() && values[1] == greatest);
+                kept.map(|(values, made_of)| (values.clone(), made_of | &of_all))
+                    .collect()
+            }
+            _ => last.to_vec(),
+        };
+        let pairs = join(&last, others, Kind::Inner, equal((0, from)), (2, width));
         let pairs: Vec<Row> = pairs
             .into_iter()
             .map(|(values, made_of)| (vec![values[2 + to], values[1]], made_of))
             .collect();
         match self {
-            Self::Pairs | Self::Among => pairs,
+            Self::Pairs | Self::Among | Self::First | Self::Value | Self::Met | Self::Greatest => {
+                pairs
+            }
             Self::Distinct => distinct(pairs),
             Self::Grouped => aggregate(&pairs, &[0], &[Fold::Max(1)]),
             Self::Framed => {

@@ -81,11 +81,15 @@ impl Sets {
 
 impl Step {
     fn generate(random: &mut Random) -> Self {
-        match random.random_range(0..5) {
+        match random.random_range(0..9) {
             0 => Self::Distinct,
             1 => Self::Grouped,
             2 => Self::Framed,
             3 => Self::Among,
+            4 => Self::First,
+            5 => Self::Value,
+            6 => Self::Met,
+            7 => Self::Greatest,
             _ => Self::Pairs,
         }
     }
@@ -222,7 +226,7 @@ impl Naive {
                     random.random_range(0..2) == 0,
                 )
             }
-            19 | 30 => {
+            19 | 29 | 30 => {
                 let other = other(random);
                 let width = other.width();
                 let along = (random.random_range(0..width), random.random_range(0..width));

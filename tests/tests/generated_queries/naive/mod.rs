@@ -131,6 +131,14 @@ pub enum Step {
     Framed,
     /// There is one step, to the rows for which there is a way.
     Among,
+    /// Goes to the first alone, in the order of all columns, of those that differ.
+    First,
+    /// The same as a value: to nowhere, if there is none.
+    Value,
+    /// Goes on from each with what has the same origin, which becomes that of what is reached.
+    Met,
+    /// Goes on from those of the greatest origin.
+    Greatest,
 }
 
 impl Step {
@@ -141,7 +149,16 @@ impl Step {
             Self::Grouped => "recursion to groups",
             Self::Framed => "recursion to frames",
             Self::Among => "recursion to rows that are found",
+            Self::First => "recursion with a lateral subquery",
+            Self::Value => "recursion with a scalar subquery",
+            Self::Met => "recursion joined with itself",
+            Self::Greatest => "recursion that asks for itself",
         }
+    }
+
+    /// Whether it reads the rows of an iteration more than once.
+    fn is_dependent(self) -> bool {
+        matches!(self, Self::First | Self::Value | Self::Met | Self::Greatest)
     }
 }
 
@@ -203,7 +220,7 @@ pub type Tables = BTreeMap<&'static str, Vec<(i64, Vec<Value>)>>;
 
 impl Naive {
     /// How many kinds of queries [`Naive::kinds`] tells apart.
-    pub const KINDS: usize = 53;
+    pub const KINDS: usize = 57;
 
     /// The kinds of queries that this one is made of.
     pub fn kinds(&self, into: &mut BTreeSet<&'static str>) {
@@ -227,7 +244,11 @@ impl Naive {
     /// are then does not tell what the planner has left out.
     pub fn is_dependent(&self) -> bool {
         let (_, inputs) = self.parts();
-        let own = matches!(self, Self::Looked(.., look, _, is_random) if *is_random || look.is_dependent());
+        let own = match self {
+            Self::Looked(.., look, _, is_random) => *is_random || look.is_dependent(),
+            Self::Reached(.., step) => step.is_dependent(),
+            _ => false,
+        };
         own || inputs.iter().any(|input| input.is_dependent())
     }
 

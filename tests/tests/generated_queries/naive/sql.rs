@@ -337,7 +337,10 @@ impl Naive {
             Self::Union(left, right) => format!("{} UNION {}", left.sql(), right.sql()),
             Self::Reached(input, other, c, (from, to), steps, step) => {
                 let (distinct, value, groups) = match step {
-                    Step::Pairs | Step::Among => ("", "r.c1".to_owned(), String::new()),
+                    Step::Met => ("", "s.c0".to_owned(), String::new()),
+                    Step::Pairs | Step::Among | Step::First | Step::Value | Step::Greatest => {
+                        ("", "r.c1".to_owned(), String::new())
+                    }
                     Step::Distinct => ("DISTINCT ", "r.c1".to_owned(), String::new()),
                     Step::Grouped => {
                         let groups = format!(" GROUP BY o.c{to}, r.step");
@@ -348,15 +351,37 @@ impl Naive {
                         ("", sum, String::new())
                     }
                 };
+                let columns = in_order(0..other.width());
                 let other = other.sql();
+                let first = format!(
+                    "SELECT c{to} FROM (SELECT DISTINCT * FROM ({other}) AS o WHERE o.c{from} = r.c0) AS q \
+                     ORDER BY {columns} LIMIT 1"
+                );
+                let reached = match step {
+                    Step::Met => "reached AS r JOIN reached AS s ON r.c1 = s.c1",
+                    _ => "reached AS r",
+                };
+                let condition = match step {
+                    Step::Greatest => " AND r.c1 = (SELECT max(c1) FROM reached)",
+                    _ => "",
+                };
                 let term = match step {
+                    Step::First => format!(
+                        "SELECT o.c{to} AS c0, r.c1, r.step + 1 AS step FROM reached AS r, \
+                         LATERAL ({first}) AS o WHERE r.step < {steps}"
+                    ),
+                    Step::Value => format!(
+                        "SELECT ({first}) AS c0, r.c1, r.step + 1 AS step FROM reached AS r \
+                         WHERE r.step < {steps}"
+                    ),
                     Step::Among => format!(
                         "SELECT o.c{to} AS c0, o.c{from} AS c1, 1 AS step FROM ({other}) AS o \
                          LEFT SEMI JOIN reached AS r ON r.c0 = o.c{from} AND r.step < 1"
                     ),
                     _ => format!(
-                        "SELECT {distinct}o.c{to} AS c0, {value} AS c1, r.step + 1 AS step FROM reached AS r \
-                         JOIN ({other}) AS o ON r.c0 = o.c{from} WHERE r.step < {steps}{groups}"
+                        "SELECT {distinct}o.c{to} AS c0, {value} AS c1, r.step + 1 AS step FROM {reached} \
+                         JOIN ({other}) AS o ON r.c0 = o.c{from} \
+                         WHERE r.step < {steps}{condition}{groups}"
                     ),
                 };
                 format!(
