@@ -385,13 +385,16 @@ impl Step {
                 let met = others
                     .iter()
                     .filter(|(other, _)| equal((0, from))(values, other));
-                let first = distinct(met.cloned().collect()).into_iter().next();
-                if first.is_none() && matches!(self, Self::First) {
-                    return None;
-                }
-                let (first, of_first) =
-                    first.unwrap_or_else(|| (vec![None; width], BTreeSet::new()));
-                Some((vec![first[to], values[1]], made_of | &of_first))
+                let met: Vec<Row> = met.cloned().collect();
+                // A scalar subquery is made of all rows that it takes the first of.
+                let of_all = lineage(&met.iter().collect::<Vec<_>>());
+                let (first, found) = match (distinct(met).into_iter().next(), self) {
+                    (Some((first, _)), Self::Value) => (first[to], of_all),
+                    (Some((first, of_first)), _) => (first[to], of_first),
+                    (None, Self::Value) => (None, of_all),
+                    (None, _) => return None,
+                };
+                Some((vec![first, values[1]], made_of | &found))
             });
             return next.collect();
         }

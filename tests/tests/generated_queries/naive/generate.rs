@@ -120,7 +120,7 @@ impl Naive {
             let below = random.random_range(0..depth);
             Box::new(Self::generate(random, below))
         };
-        match random.random_range(0..35) {
+        match random.random_range(0..37) {
             0 => Self::Filter(input, scalar(random), random.random_range(0..3)),
             25 => Self::Equal(
                 input,
@@ -193,7 +193,7 @@ impl Naive {
                 let is_random = random.random_range(0..6) == 0;
                 Self::Looked(input, other, look, matching, is_random)
             }
-            32 => {
+            32 | 36 => {
                 let other = other(random);
                 let matching = Match::generate(random, width, other.width());
                 Self::Marked(input, other, random.random_range(0..2) == 0, matching)
@@ -226,7 +226,7 @@ impl Naive {
                     random.random_range(0..2) == 0,
                 )
             }
-            19 | 29 | 30 => {
+            19 | 30 | 35 => {
                 let other = other(random);
                 let width = other.width();
                 let along = (random.random_range(0..width), random.random_range(0..width));
