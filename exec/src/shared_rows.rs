@@ -250,7 +250,10 @@ impl ExecutionPlan for SharedRowsExec {
         }
         let rows = Arc::clone(&self.rows);
         Ok(match children.pop() {
-            Some(input) => Arc::new(Self::making(self.schema(), input, rows, self.number)),
+            Some(input) => Arc::new(Self {
+                metrics: self.metrics.clone(),
+                ..Self::making(self.schema(), input, rows, self.number)
+            }),
             None => self,
         })
     }

@@ -238,7 +238,7 @@ pub(crate) fn parse_without(
         parser.parser.expect_token(&Token::LParen)?;
         let predicate_at = parser.parser.peek_token().span.start;
         let mut predicate = parser.parser.parse_expr()?;
-        spell_out(&mut predicate);
+        spell_out(&mut predicate)?;
         let end = parser.parser.peek_token();
         parser.parser.expect_token(&Token::RParen)?;
         let text = &sql[offset(sql, predicate_at)..offset(sql, end.span.start)];

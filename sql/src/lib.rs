@@ -10,6 +10,7 @@
 //! * [`explain_profile`], [`export_profile`], [`copy`], [`settings`], `rebalance`: the grammar of our
 //!   own statements
 //! * `spell_out`: what DataFusion would read otherwise than PostgreSQL and DuckDB do
+//! * `recursive`: what stands behind the terms of a recursive query
 //! * `shadowing`: queries of a `WITH` with the name of one further out
 //! * [`parameters`]: which parameters a prepared statement has, and values put in their places
 //! * [`row_ids`]: `_row_id` made visible in the blocks that name it
@@ -30,6 +31,7 @@ pub mod parameters;
 pub mod parser;
 mod place;
 mod rebalance;
+mod recursive;
 pub mod repeated;
 pub mod row_ids;
 pub mod settings;

@@ -110,7 +110,7 @@ fn parse_statement(sql: &str, parser: &mut DFParser<'_>) -> Result<Statement, Sy
             let mut statement = parser
                 .parse_statement()
                 .map_err(|e| SyntaxError::from_datafusion(sql, e))?;
-            spell_out_statement(&mut statement);
+            spell_out_statement(&mut statement).map_err(ours)?;
             classify(statement).map_err(|message| SyntaxError::at(sql, first.span.start, message))
         }
     }

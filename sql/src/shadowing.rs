@@ -142,7 +142,7 @@ fn names_of(with: Option<&With>) -> Vec<String> {
     queries.map(|query| normalized(&query.alias.name)).collect()
 }
 
-fn normalized(ident: &Ident) -> String {
+pub(crate) fn normalized(ident: &Ident) -> String {
     match ident.quote_style {
         None => ident.value.to_lowercase(),
         Some(_) => ident.value.clone(),

@@ -7,15 +7,20 @@ use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Ident, OrderByExpr, OrderByKind, Query, Select, SelectFlavor, SelectItem,
     SetExpr, TableFactor, Value, VisitMut, VisitorMut, WildcardAdditionalOptions,
 };
+use datafusion::sql::sqlparser::parser::ParserError;
 
+use crate::recursive::parenthesize;
 use crate::shadowing::rename_shadowing;
 
 /// [`spell_out`] of a statement.
-pub(crate) fn spell_out_statement(statement: &mut DFStatement) {
+///
+/// # Errors
+/// Its.
+pub(crate) fn spell_out_statement(statement: &mut DFStatement) -> Result<(), ParserError> {
     match statement {
         DFStatement::Statement(statement) => spell_out(statement.as_mut()),
         DFStatement::Explain(explain) => spell_out_statement(&mut explain.statement),
-        _ => {}
+        _ => Ok(()),
     }
 }
 
@@ -27,19 +32,26 @@ pub(crate) fn spell_out_statement(statement: &mut DFStatement) {
 /// * `a || b % c` is `a || (b % c)`: sqlparser has `||` bind as `%` does. In PostgreSQL
 ///   (["Operator Precedence"]) and DuckDB it binds less than all arithmetic.
 /// * A query of a `WITH` may have the name of one further out, which DataFusion refuses.
+/// * A union of `WITH RECURSIVE` may have ORDER BY, LIMIT and OFFSET, which DataFusion leaves out.
+///
+/// # Errors
+/// The last of a query that is recursive.
 ///
 /// ["Operator Precedence"]: https://www.postgresql.org/docs/current/sql-syntax-lexical.html
-pub(crate) fn spell_out(node: &mut impl VisitMut) {
-    let _: ControlFlow<()> = node.visit(&mut SpellOut);
+pub(crate) fn spell_out(node: &mut impl VisitMut) -> Result<(), ParserError> {
+    if let ControlFlow::Break(error) = node.visit(&mut SpellOut) {
+        return Err(error);
+    }
     rename_shadowing(node);
+    Ok(())
 }
 
 struct SpellOut;
 
 impl VisitorMut for SpellOut {
-    type Break = ();
+    type Break = ParserError;
 
-    fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<()> {
+    fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<ParserError> {
         if let TableFactor::Table {
             name,
             args: Some(_),
@@ -55,7 +67,7 @@ impl VisitorMut for SpellOut {
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<ParserError> {
         if select.flavor == SelectFlavor::FromFirstNoSelect {
             select.flavor = SelectFlavor::Standard;
             let star = SelectItem::Wildcard(WildcardAdditionalOptions::default());
@@ -64,7 +76,14 @@ impl VisitorMut for SpellOut {
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<ParserError> {
+        if let Some(with) = &mut query.with
+            && with.recursive
+        {
+            for cte in &mut with.cte_tables {
+                parenthesize(cte)?;
+            }
+        }
         if let Some(order_by) = &mut query.order_by
             && let OrderByKind::Expressions(keys) = &order_by.kind
             && let [key] = keys.as_slice()
@@ -84,7 +103,7 @@ impl VisitorMut for SpellOut {
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<ParserError> {
         associate(expr);
         ControlFlow::Continue(())
     }
@@ -222,7 +241,7 @@ mod tests {
         }
         let mut parser = Parser::new(&GenericDialect {}).try_with_sql(sql).unwrap();
         let mut expr = parser.parse_expr().unwrap();
-        spell_out(&mut expr);
+        spell_out(&mut expr).unwrap();
         write(&expr)
     }
 
@@ -259,7 +278,7 @@ mod tests {
 
     fn ordered(sql: &str) -> String {
         let mut statements = Parser::parse_sql(&GenericDialect {}, sql).unwrap();
-        spell_out(&mut statements);
+        spell_out(&mut statements).unwrap();
         statements[0].to_string()
     }
 

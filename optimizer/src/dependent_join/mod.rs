@@ -237,6 +237,12 @@ impl Unnesting<'_> {
         if !found {
             return Ok(Transformed::no(node));
         }
+        if matches!(node, LogicalPlan::Limit(_) | LogicalPlan::Values(_)) {
+            return not_impl_err!(
+                "a subquery in LIMIT, OFFSET or VALUES that refers to the query around it, or is of an iteration; \
+                 write it as a join"
+            );
+        }
         let node = self.with_shared_inputs(node)?;
         let node = self.with_conditions(node)?;
         self.with_values(node).map(Transformed::yes)
@@ -401,21 +407,24 @@ impl Unnesting<'_> {
         name: &str,
         asked: &[LogicalPlan],
     ) -> Result<LogicalPlan> {
-        let domain = self.domain(asked, references_of_subquery(subquery)?)?;
+        let references = references_of_subquery(subquery)?;
         let value = Expr::from(subquery.subquery.schema().qualified_field(0));
-        let pushed = self.push_down(&domain, subquery.subquery.as_ref().clone())?;
         let mut columns = vec![value.alias(name)];
         let mut conditions = Vec::new();
-        for (column, outer) in domain.columns() {
-            let inner = self.aliases.next("__inner");
-            columns.push(named(outer, &pushed)?.alias(&inner));
-            let inner = Expr::Column(Column::new_unqualified(inner));
-            conditions.push(domain.is_same(Expr::Column(column.clone()), inner));
-        }
-        if conditions.is_empty() {
+        let mut values = subquery.subquery.as_ref().clone();
+        if references.is_empty() {
             conditions.push(lit(true));
+        } else {
+            let domain = self.domain(asked, references)?;
+            values = self.push_down(&domain, values)?;
+            for (column, outer) in domain.columns() {
+                let inner = self.aliases.next("__inner");
+                columns.push(named(outer, &values)?.alias(&inner));
+                let inner = Expr::Column(Column::new_unqualified(inner));
+                conditions.push(domain.is_same(Expr::Column(column.clone()), inner));
+            }
         }
-        let values = LogicalPlanBuilder::from(pushed).project(columns)?.build()?;
+        let values = LogicalPlanBuilder::from(values).project(columns)?.build()?;
         let own = input.schema().columns().into_iter().map(Expr::Column);
         let value = Expr::Column(Column::new_unqualified(name));
         let columns: Vec<Expr> = own.chain([value]).collect();
