@@ -18,7 +18,9 @@
 //! the query around it.
 //!
 //! That costs a second look at the rows of the query around a subquery, so it is done where DataFusion
-//! refuses. Rows that might be others by then, as with `random()`, are [made once](Shared) for both. Record lineage is that of the join: a domain has no records of its own.
+//! refuses. Rows that might be others by then, as with `random()`, are [made once](Shared) for both; those of
+//! an iteration of a recursive query, which DataFusion reads at one place alone, once in each. Record lineage
+//! is that of the join: a domain has no records of its own.
 
 mod aggregates;
 mod domain;
@@ -83,11 +85,11 @@ pub fn optimize_dependent_joins(
         LogicalPlan::Explain(explain) => explain.plan.as_ref(),
         plan => plan,
     };
-    let reads_anew = reads_iterations_anew(explained)?;
-    if !reads_anew && !has_dependent_joins(explained)? {
+    let is_read_anew = reads_iterations_anew(explained)?;
+    if !is_read_anew && !has_dependent_joins(explained)? {
         return optimize(plan, state);
     }
-    let first = match reads_anew || is_lost(explained)? {
+    let first = match is_read_anew || is_lost(explained)? {
         true => None,
         false => Some(optimize(explained, state)),
     };
