@@ -46,7 +46,7 @@ pub(crate) fn parenthesize(cte: &mut Cte) -> ControlFlow<ParserError> {
     }
     let union = Box::new(query.clone());
     query.with = None;
-    query.body = Box::new(SetExpr::Query(union));
+    *query.body = SetExpr::Query(union);
     query.order_by = None;
     query.limit_clause = None;
     query.fetch = None;
