@@ -31,6 +31,7 @@ mod packing;
 mod recursion;
 mod semi_joins;
 mod shared_rows;
+mod tracked;
 mod windows;
 
 use std::collections::{HashMap, HashSet};
@@ -45,15 +46,16 @@ use datafusion::logical_expr::logical_plan::{
     Extension, Filter, Projection, Sort, SubqueryAlias, TableScan, TableScanBuilder, Union,
 };
 use datafusion::logical_expr::utils::{conjunction, expr_to_columns, split_conjunction_owned};
-use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, ScalarUDF, lit};
+use datafusion::logical_expr::{Expr, LogicalPlan, ScalarUDF, lit};
 use skewer_exec::{
-    CapturedInput, CarriedInput, IdColumn, IdentifiedTable, LatencyColumn, ROW_ID, RecordSource,
-    SampledRowId, ScanSource,
+    IdColumn, IdentifiedTable, LatencyColumn, ROW_ID, RecordSource, SampledRowId, ScanSource,
 };
 use skewer_profiling::{Recorder, Sources};
 
 use self::packing::unnested;
 use self::recursion::Recursion;
+use self::tracked::{Arguments, hidden_column, hidden_type};
+pub use self::tracked::{TrackedPlan, TrackedRecord};
 use crate::costly::is_costly;
 use crate::dependent_join::is_domain;
 use crate::shared_rows::Shared;
@@ -61,160 +63,6 @@ use crate::timed_node::TimedEvaluation;
 
 /// Every hidden column's name starts with this.
 pub const HIDDEN: &str = "__skewer_";
-
-/// A kind of record that the rows of a plan stem from.
-#[derive(Debug, Clone)]
-pub struct TrackedRecord {
-    /// Where the records come from; `None` if nothing is logged of them.
-    pub source: Option<RecordSource>,
-    /// The column with their ids, or with what they carry; NULL where a row has none.
-    pub id: String,
-    /// The columns whose sum is the latency since the record was made, in picoseconds.
-    pub latencies: Vec<String>,
-    /// The columns that rows have it for, which window functions have made; `None`: it is the row's.
-    of_columns: Option<Vec<String>>,
-    /// Whether nothing but windows and filters is above the function that made it. Functions in several orders
-    /// are stacked, although none looks at what the others return.
-    of_same_select: bool,
-    /// Whether it is no record yet, but what a row of a recursive query's iteration before was made of.
-    of_before: bool,
-}
-
-impl TrackedRecord {
-    /// One whose ids, or what it carries, column `id` has.
-    fn new(source: Option<RecordSource>, id: String) -> Self {
-        Self {
-            source,
-            id,
-            latencies: vec![],
-            of_columns: None,
-            of_same_select: false,
-            of_before: false,
-        }
-    }
-
-    /// What rows of an iteration before were made of, which column `id` has.
-    fn of_before(id: String) -> Self {
-        Self {
-            of_before: true,
-            ..Self::new(None, id)
-        }
-    }
-
-    /// Whether it is among what is read where only these columns of a row are.
-    fn is_read(&self, columns: &HashSet<String>) -> bool {
-        self.of_columns
-            .as_ref()
-            .is_none_or(|of| of.iter().any(|column| columns.contains(column)))
-    }
-
-    /// As it is above a projection that makes these columns, each of the columns it is said to read.
-    fn projected(mut self, made: &[(String, HashSet<String>)]) -> Self {
-        if let Some(of) = &self.of_columns {
-            let is_made_of = |read: &HashSet<String>| of.iter().any(|column| read.contains(column));
-            let columns = made.iter().filter(|(_, read)| is_made_of(read));
-            self.of_columns = Some(columns.map(|(name, _)| name.clone()).collect());
-        }
-        self
-    }
-}
-
-/// A plan whose rows carry the ids of their records.
-#[derive(Debug, Clone)]
-pub struct TrackedPlan {
-    /// The plan: the original's columns and hidden ones, in any order.
-    pub plan: LogicalPlan,
-    /// What the rows stem from; empty if nothing is known.
-    pub records: Vec<TrackedRecord>,
-}
-
-impl TrackedPlan {
-    /// Whether its rows are made of rows of a recursive query's iteration before.
-    fn is_of_before(&self) -> bool {
-        self.records.iter().any(|record| record.of_before)
-    }
-
-    fn untracked(plan: LogicalPlan) -> Self {
-        Self {
-            plan,
-            records: vec![],
-        }
-    }
-
-    /// The names of all hidden columns still needed, each once.
-    pub fn hidden(&self) -> Vec<String> {
-        let mut names = Vec::new();
-        for record in &self.records {
-            for name in std::iter::once(&record.id).chain(&record.latencies) {
-                if !names.contains(name) {
-                    names.push(name.clone());
-                }
-            }
-        }
-        names
-    }
-
-    /// References to the hidden columns, however they are qualified by now.
-    pub fn hidden_columns(&self) -> Result<Vec<Expr>> {
-        let schema = self.plan.schema();
-        let column = |name: &String| hidden_column(schema, name);
-        self.hidden().iter().map(column).collect()
-    }
-
-    /// The plan's records as arguments.
-    fn arguments(&self) -> Result<Arguments> {
-        let schema = self.plan.schema();
-        let mut exprs = Vec::new();
-        let (mut captured, mut carried) = (Vec::new(), Vec::new());
-        for record in &self.records {
-            let id_argument = exprs.len();
-            exprs.push(hidden_column(schema, &record.id)?);
-            let mut latency_arguments = Vec::new();
-            for latency in &record.latencies {
-                latency_arguments.push(exprs.len());
-                exprs.push(hidden_column(schema, latency)?);
-            }
-            match &record.source {
-                Some(source) => captured.push(CapturedInput {
-                    source: source.clone(),
-                    id_argument,
-                    latency_arguments,
-                }),
-                None => carried.push(CarriedInput {
-                    records: id_argument,
-                    latencies: latency_arguments,
-                }),
-            }
-        }
-        Ok(Arguments {
-            exprs,
-            captured,
-            carried,
-        })
-    }
-}
-
-/// The records of a plan as arguments of a function: the ids and latencies of each.
-struct Arguments {
-    exprs: Vec<Expr>,
-    /// Those that are logged.
-    captured: Vec<CapturedInput>,
-    /// Those whose latencies are carried.
-    carried: Vec<CarriedInput>,
-}
-
-/// A reference to hidden column `name`, which is unique in the plan.
-fn hidden_column(schema: &DFSchema, name: &str) -> Result<Expr> {
-    match schema.iter().find(|(_, field)| field.name() == name) {
-        Some((qualifier, field)) => Ok(Expr::Column(Column::new(qualifier.cloned(), field.name()))),
-        None => internal_err!("the hidden column {name} was lost on the way"),
-    }
-}
-
-/// The type of hidden column `name`.
-fn hidden_type(schema: &DFSchema, name: &str) -> Result<DataType> {
-    hidden_column(schema, name)?.get_type(schema)
-}
 
 /// Rewrites one plan.
 #[derive(Debug)]
