@@ -10,6 +10,7 @@
 //! * [`instrument`]: numbering and wrapping physical operators
 //! * `details`: what operators show of themselves, without what the profiler added
 //! * [`scalar_subquery`]: what scalar subqueries may be, and joins in their place
+//! * `selected_values`, `join_conditions`: subqueries in VALUES and in ON of joins, where DataFusion runs them
 //! * [`optimize_dependent_joins`]: joins in place of correlated subqueries
 //! * [`below`]: parts of expressions as columns of the input
 //! * [`logical_rules`], [`physical_rules`]: DataFusion's rules, without wrong conclusions
@@ -22,13 +23,32 @@ mod details;
 pub mod distribution;
 mod given_up;
 pub mod instrument;
+mod join_conditions;
 pub mod lineage;
 mod plan_query;
 pub mod scalar_subquery;
+mod selected_values;
 mod shared_rows;
 mod sound;
 pub mod timed_node;
 
 pub use dependent_join::optimize_dependent_joins;
 pub use plan_query::{plan_query, plan_query_on};
+pub use selected_values::with_selected_values;
 pub use sound::{logical_rules, physical_rules, with_unordered_exchanges};
+
+use datafusion::common::Result;
+use datafusion::logical_expr::LogicalPlan;
+
+/// `plan`, as SQL was planned, with its subqueries in places and forms of which DataFusion 55.2 makes the right
+/// joins.
+///
+/// # Errors
+/// Those of building a plan;
+/// [`DataFusionError::NotImplemented`](datafusion::common::DataFusionError::NotImplemented) of conditions of
+/// joins that cannot be moved.
+pub fn with_movable_subqueries(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let plan = with_selected_values(plan)?;
+    let plan = join_conditions::with_join_conditions(plan)?;
+    scalar_subquery::with_values(plan)
+}

@@ -12,7 +12,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::parser::Statement as DFStatement;
 use datafusion::sql::sqlparser::ast::{self, Visit};
 use parking_lot::Mutex;
-use skewer_optimizer::scalar_subquery::with_values;
+use skewer_optimizer::with_movable_subqueries;
 use skewer_sql::repeated::with_repeated_renamed;
 use skewer_sql::row_ids::expose_row_ids;
 use skewer_sql::using::{merge_columns, tables_of_using};
@@ -485,7 +485,7 @@ async fn planned(
             planned = Box::pin(state.statement_to_plan(renamed)).await;
         }
     }
-    with_values(planned?)
+    with_movable_subqueries(planned?)
 }
 
 fn with_other_names(statement: &DFStatement) -> Vec<DFStatement> {

@@ -10,6 +10,7 @@ use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Projection, Val
 use datafusion::sql::parser::Statement as DFStatement;
 use datafusion::sql::sqlparser::ast::{self, SetExpr, TableObject};
 
+use skewer_optimizer::with_selected_values;
 use skewer_sql::nearest;
 use skewer_storage::TableMeta;
 
@@ -51,7 +52,7 @@ pub(crate) async fn execute(
     }
     check_types(&dml.input, &table, &explicit)?;
     let input = round_fractions(Arc::unwrap_or_clone(dml.input), &explicit)?;
-    let input = nullable_values(input)?;
+    let input = with_selected_values(nullable_values(input)?)?;
     let (segments, rows) = context.write_query(&input, &table).await?;
     let mut transaction = context.storage().begin();
     transaction.add_segments(table.id, segments)?;

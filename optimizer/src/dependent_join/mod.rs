@@ -49,14 +49,15 @@ use self::domain::Domain;
 use self::lost::is_lost;
 use self::push_down::PushDown;
 use self::recursion::{reads_anew, reads_iterations_anew};
-pub use self::references::references;
-use self::references::{lateral, map_subquery, references_of_subquery, with_plan};
+use self::references::{lateral, map_subquery, with_plan};
+pub use self::references::{references, references_of_subquery, referring_to};
 use self::repeatable::is_askable;
 use self::sharing::{check_iterations, recursion_of};
 use crate::below::below;
+use crate::join_conditions::{full_join, is_full_join_of_subqueries};
 use crate::scalar_subquery::{aggregated, is_aggregate, only_value, with_schemas};
 use crate::shared_rows::Shared;
-use crate::sound::{above_join, subquery_of};
+use crate::sound::subquery_of;
 
 /// What the names of domains in a plan begin with.
 const DOMAIN: &str = "__skewer_domain";
@@ -155,7 +156,9 @@ fn is_joined(optimized: &LogicalPlan) -> Result<bool> {
 fn has_dependent_joins(plan: &LogicalPlan) -> Result<bool> {
     let mut found = false;
     plan.apply_with_subqueries(|node| {
-        found |= matches!(node, LogicalPlan::Join(join) if lateral(&join.right).is_some());
+        if let LogicalPlan::Join(join) = node {
+            found |= lateral(&join.right).is_some() || is_full_join_of_subqueries(join)?;
+        }
         node.apply_expressions(|expression| {
             found |= expression.exists(|part| match subquery_of(part) {
                 Some(subquery) => is_correlated(subquery),
@@ -215,6 +218,10 @@ impl Unnesting<'_> {
             LogicalPlan::Join(join) if is_lateral(&join)? => {
                 return self.lateral(join).map(Transformed::yes);
             }
+            LogicalPlan::Join(join) if is_full_join_of_subqueries(&join)? => {
+                let join = self.with_repeatable_sides(join)?;
+                return full_join(join, &self.aliases).map(Transformed::yes);
+            }
             LogicalPlan::RecursiveQuery(query)
                 if has_dependent_joins(&query.recursive_term)? || reads_anew(&query)? =>
             {
@@ -222,9 +229,6 @@ impl Unnesting<'_> {
             }
             // The columns of what writes are not those of its input alone.
             LogicalPlan::Dml(_) => return Ok(Transformed::no(node)),
-            LogicalPlan::Join(join) if join.join_type == JoinType::Inner => {
-                above_join(join, has_correlated)?
-            }
             node => node,
         };
         let mut found = false;
@@ -239,10 +243,10 @@ impl Unnesting<'_> {
         if !found {
             return Ok(Transformed::no(node));
         }
-        if matches!(node, LogicalPlan::Limit(_) | LogicalPlan::Values(_)) {
+        if matches!(node, LogicalPlan::Limit(_)) {
             return not_impl_err!(
-                "a subquery in LIMIT, OFFSET or VALUES that refers to the query around it, or is of an iteration; \
-                 write it as a join"
+                "a subquery in LIMIT or OFFSET that refers to the query around it, or is of an iteration; write it \
+                 as a join"
             );
         }
         let node = self.with_shared_inputs(node)?;

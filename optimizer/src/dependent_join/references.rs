@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, DFSchemaRef, Result};
+use datafusion::common::{Column, DFSchema, DFSchemaRef, ExprSchema, Result};
 use datafusion::logical_expr::expr::{Exists, InSubquery, SetComparison};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
@@ -174,6 +174,21 @@ fn below_expression(
         })
     })?;
     Ok(below.data)
+}
+
+/// `expression` within a subquery of a query whose columns are `around`: those are columns around it.
+///
+/// # Errors
+/// None of its own; those of rewriting an expression.
+pub fn referring_to(expression: Expr, around: &DFSchema) -> Result<Expr> {
+    let referring = expression.transform_up(|part| match part {
+        Expr::Column(column) if around.has_column(&column) => {
+            let field = Arc::clone(around.field_from_column(&column)?);
+            Ok(Transformed::yes(Expr::OuterReferenceColumn(field, column)))
+        }
+        other => Ok(Transformed::no(other)),
+    })?;
+    Ok(referring.data)
 }
 
 /// `expression` with another subquery, if it is one.

@@ -196,7 +196,10 @@ fn checked(plan: LogicalPlan) -> Result<LogicalPlan> {
 
 /// Whether `plan` refers to nothing around it and depends on nothing but its tables: not on the order in
 /// which rows come, in which sums of fractions differ, too.
-fn is_repeatable(plan: &LogicalPlan) -> Result<bool> {
+///
+/// # Errors
+/// None of its own; those of walking a plan.
+pub fn is_repeatable(plan: &LogicalPlan) -> Result<bool> {
     // Statements that end meanwhile come to schema sys.
     let mut is_repeatable = references(plan)?.is_empty() && !skewer_profiling::reads_sys(plan);
     plan.apply_with_subqueries(|node| {

@@ -10,7 +10,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan};
 
 use super::recursion::working_table;
 use super::references::{references, references_of_subquery};
-use super::repeatable::{input, is_askable, refused, side_of};
+use super::repeatable::{input, is_askable, is_repeatable, refused, side_of};
 use super::{Unnesting, has_all, remains};
 use crate::shared_rows::Shared;
 use crate::sound::subquery_of;
@@ -131,6 +131,16 @@ impl Unnesting<'_> {
         }
         *rows = Arc::new(self.shared(Arc::unwrap_or_clone(shared), columns)?);
         Ok(LogicalPlan::Join(join))
+    }
+
+    /// `join` with sides that are the same when they are read again.
+    pub(super) fn with_repeatable_sides(&self, mut join: Join) -> Result<Join> {
+        for side in [&mut join.left, &mut join.right] {
+            if !is_repeatable(side)? {
+                *side = Arc::new(self.made_once(side.as_ref().clone())?);
+            }
+        }
+        Ok(join)
     }
 
     fn made_once(&self, plan: LogicalPlan) -> Result<LogicalPlan> {

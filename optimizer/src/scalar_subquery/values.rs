@@ -5,13 +5,13 @@
 //! * A correlated subquery need not be an aggregate: it is an error at run time that it has several rows
 //!   for a row of the query around it.
 //! * With `ORDER BY … LIMIT 1` it is its first value.
-//! * It may stand in GROUP BY, in arguments of aggregates, in ORDER BY, and in ON of joins.
+//! * It may stand in GROUP BY, in arguments of aggregates, and in ORDER BY.
 
 use std::sync::Arc;
 
 use datafusion::common::alias::AliasGenerator;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{DFSchemaRef, JoinType, Result};
+use datafusion::common::{DFSchemaRef, Result};
 use datafusion::functions_aggregate::array_agg::array_agg_udaf;
 use datafusion::functions_aggregate::first_last::first_value_udaf;
 use datafusion::functions_nested::expr_fn::make_array;
@@ -25,7 +25,7 @@ use super::rows::RowWise;
 use super::schemas::with_schemas;
 use super::{aggregated, around, has_scalar_subqueries, in_place_of, single};
 use crate::below::{Part, below, with_columns};
-use crate::sound::{above_join, subquery_of};
+use crate::sound::subquery_of;
 
 /// `plan`, as SQL was planned, with its scalar subqueries in forms of which DataFusion knows what their
 /// value may be.
@@ -64,14 +64,9 @@ fn in_node(node: LogicalPlan, aliases: &AliasGenerator) -> Result<Transformed<Lo
         Ok(rewritten.update_data(|expression| name.restore(expression)))
     })?;
     node.transform_data(|node| match node {
-        LogicalPlan::Join(join) if join.join_type == JoinType::Inner => {
-            let is_above = |condition: &Expr| condition.exists(|part| Ok(is_correlated(part)));
-            let above = above_join(join, is_above)?;
-            let is_new = matches!(above, LogicalPlan::Filter(_));
-            Transformed::new_transformed(above, is_new)
-                .transform_data(|node| below_node(node, aliases))
-        }
-        other => below_node(other, aliases),
+        // What it has here reads both sides, or may be another value each time.
+        LogicalPlan::Join(_) => Ok(Transformed::no(node)),
+        node => below_node(node, aliases),
     })
 }
 
@@ -214,11 +209,9 @@ fn is_first(limit: &Limit) -> Result<bool> {
 }
 
 /// `node` with its correlated subqueries, where DataFusion makes no joins of them, as columns that its
-/// inputs have: that side of a join that they refer to. One that refers to both sides remains.
+/// input has.
 fn below_node(node: LogicalPlan, aliases: &AliasGenerator) -> Result<Transformed<LogicalPlan>> {
-    let is_join = matches!(node, LogicalPlan::Join(_));
     let is_value = matches!(node, LogicalPlan::Filter(_) | LogicalPlan::Projection(_));
-    let is_of = |part: &Expr, input: &LogicalPlan| !is_join || refers_only_to(part, input.schema());
     let mut correlated: Vec<(Expr, bool)> = Vec::new();
     node.apply_expressions(|expression| {
         expression.apply(|part| {
@@ -241,7 +234,7 @@ fn below_node(node: LogicalPlan, aliases: &AliasGenerator) -> Result<Transformed
     let mut parts: Vec<Part> = Vec::new();
     for (part, is_moved) in correlated {
         let is_known = parts.iter().any(|(known, _)| *known == part);
-        if is_known || !node.inputs().iter().any(|input| is_of(&part, input)) {
+        if is_known {
             continue;
         }
         let rows = match &part {
@@ -259,19 +252,24 @@ fn below_node(node: LogicalPlan, aliases: &AliasGenerator) -> Result<Transformed
     if parts.is_empty() {
         return Ok(Transformed::no(node));
     }
-    let node = below(node, &parts, is_of, |mut input, parts| {
-        let (rows, columns): (Vec<_>, Vec<_>) = parts
-            .iter()
-            .partition(|(_, name)| row_wise.iter().any(|(known, _)| known == name));
-        input = with_columns(input, &columns)?;
-        for (_, name) in rows {
-            if let Some(at) = row_wise.iter().position(|(known, _)| known == name) {
-                let (name, rows) = row_wise.swap_remove(at);
-                input = rows.append_to(input, &name, aliases)?;
+    let node = below(
+        node,
+        &parts,
+        |_, _| true,
+        |mut input, parts| {
+            let (rows, columns): (Vec<_>, Vec<_>) = parts
+                .iter()
+                .partition(|(_, name)| row_wise.iter().any(|(known, _)| known == name));
+            input = with_columns(input, &columns)?;
+            for (_, name) in rows {
+                if let Some(at) = row_wise.iter().position(|(known, _)| known == name) {
+                    let (name, rows) = row_wise.swap_remove(at);
+                    input = rows.append_to(input, &name, aliases)?;
+                }
             }
-        }
-        Ok(input)
-    })?;
+            Ok(input)
+        },
+    )?;
     Ok(Transformed::yes(node))
 }
 

@@ -9,20 +9,18 @@
 //!   the keys that joins want.
 //! * The row that an aggregate without GROUP BY has of no rows, too (issue 24960). So `EXISTS` of it asks
 //!   for HAVING alone, and `x IN` of it compares x with its one value: scalar subqueries have that row.
-//! * Subqueries that are values, or conditions of joins: see [`marks`](super::marks).
+//! * Subqueries that are values: see [`marks`](super::marks).
 //! * What conditions are pulled out of: see [`pull_up`](super::pull_up).
 
 use std::sync::Arc;
 
 use datafusion::common::alias::AliasGenerator;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, DFSchema, ExprSchema, JoinType, Result, ScalarValue};
+use datafusion::common::{Column, DFSchema, ExprSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::{Exists, InSubquery, SetComparison, SetQuantifier};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::logical_plan::{Distinct, Filter, Join, Projection, SubqueryAlias};
-use datafusion::logical_expr::utils::{
-    conjunction, disjunction, merge_schema, split_conjunction_owned,
-};
+use datafusion::logical_expr::logical_plan::{Distinct, Projection, SubqueryAlias};
+use datafusion::logical_expr::utils::{conjunction, disjunction, merge_schema};
 use datafusion::logical_expr::{
     BinaryExpr, Expr, ExprSchemable, FetchType, LogicalPlan, LogicalPlanBuilder, Operator,
     SkipType, Subquery, binary_expr, lit, not, when,
@@ -31,6 +29,7 @@ use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
 use super::marks::marked;
 use super::pull_up::{Kind, check_lateral, check_pull_up, is_correlated};
+use crate::dependent_join::referring_to;
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -64,10 +63,6 @@ fn sound(node: LogicalPlan, aliases: &AliasGenerator) -> Result<Transformed<Logi
     if matches!(node, LogicalPlan::Dml(_)) || !has_subqueries(&node)? {
         return Ok(Transformed::no(node));
     }
-    let node = match node {
-        LogicalPlan::Join(join) if join.join_type == JoinType::Inner => above_join(join, has_test)?,
-        other => other,
-    };
     let scope = merge_schema(&node.inputs());
     let rewriter = Rewriter { scope, aliases };
     let wanted = match node {
@@ -80,30 +75,6 @@ fn sound(node: LogicalPlan, aliases: &AliasGenerator) -> Result<Transformed<Logi
         let rewritten = rewriter.condition(expression, wanted)?;
         Ok(rewritten.update_data(|expression| name.restore(expression)))
     })
-}
-
-/// The conditions of an inner `join` of which that holds, as those of WHERE.
-pub fn above_join(mut join: Join, is_above: impl Fn(&Expr) -> Result<bool>) -> Result<LogicalPlan> {
-    let conditions = join.filter.take().map(split_conjunction_owned);
-    let (mut above, mut below) = (Vec::new(), Vec::new());
-    for condition in conditions.into_iter().flatten() {
-        match is_above(&condition)? {
-            true => above.push(condition),
-            false => below.push(condition),
-        }
-    }
-    join.filter = conjunction(below);
-    let join = LogicalPlan::Join(join);
-    match conjunction(above) {
-        None => Ok(join),
-        Some(above) => Ok(LogicalPlan::Filter(Filter::try_new(above, Arc::new(join))?)),
-    }
-}
-
-/// Whether a part of `condition` is a subquery that is tested, and no value.
-fn has_test(condition: &Expr) -> Result<bool> {
-    let is_scalar = |part: &Expr| matches!(part, Expr::ScalarSubquery(_));
-    condition.exists(|part| Ok(subquery_of(part).is_some() && !is_scalar(part)))
 }
 
 fn has_subqueries(node: &LogicalPlan) -> Result<bool> {
@@ -185,6 +156,10 @@ impl Rewriter<'_> {
                     Ok(inner.update_data(not))
                 }
             },
+            Expr::IsTrue(inner) => {
+                let inner = self.condition(*inner, Wanted::IsTrue)?;
+                Ok(inner.update_data(Expr::is_true))
+            }
             Expr::Exists(exists) => existence(exists),
             Expr::ScalarSubquery(subquery) => value(subquery),
             other => match Compared::try_from(other) {
@@ -256,7 +231,7 @@ impl Rewriter<'_> {
         let name = self.aliases.next("__member");
         let set = named(&subquery.subquery, &name)?;
         let member = Expr::Column(Column::new_unqualified(name));
-        let value = self.referred_to(compared.value.clone())?;
+        let value = referring_to(compared.value.clone(), &self.scope)?;
 
         let is_all = compared.quantifier == SetQuantifier::All;
         let operator = compared.operator;
@@ -304,18 +279,6 @@ impl Rewriter<'_> {
                 .when(is_any_true(unknown), lit(ScalarValue::Boolean(None)))
                 .otherwise(lit(is_all))?,
         })
-    }
-
-    /// `value`, as a subquery refers to it.
-    fn referred_to(&self, value: Expr) -> Result<Expr> {
-        let value = value.transform_up(|part| match part {
-            Expr::Column(column) => {
-                let field = Arc::clone(self.scope.field_from_column(&column)?);
-                Ok(Transformed::yes(Expr::OuterReferenceColumn(field, column)))
-            }
-            other => Ok(Transformed::no(other)),
-        })?;
-        Ok(value.data)
     }
 }
 

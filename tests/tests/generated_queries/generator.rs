@@ -173,6 +173,20 @@ impl Generator {
             let more = self.predicate(&right.types, &r);
             on = format!("{on} AND {more}");
         }
+        if self.below(6) == 0 {
+            let (inner, alias) = (self.relation(0), self.alias());
+            let of_left = self.condition(&inner, &left, &alias, &l);
+            let of_right = self.condition(&inner, &right, &alias, &r);
+            let conditions: Vec<String> = of_left.into_iter().chain(of_right).collect();
+            if !conditions.is_empty() {
+                let not = self.pick(&["", "NOT "]);
+                on = format!(
+                    "{on} AND {not}EXISTS (SELECT 1 FROM {} AS {alias} WHERE {})",
+                    inner.sql,
+                    conditions.join(" AND ")
+                );
+            }
+        }
         let kind = self.pick(&[
             "INNER",
             "INNER",

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Base, Fold, Kind, Look, Match, Naive, Row, Scalar, Sets, Step, Tables, Value};
+use super::{Base, Fold, Kind, Look, Match, Naive, Row, Scalar, Sets, Step, Tables, Third, Value};
 
 impl Scalar {
     pub fn evaluate(&self, row: &[Value]) -> Value {
@@ -107,6 +107,16 @@ impl Match {
     }
 }
 
+impl Third {
+    fn is_of(&self, left: &[Value], right: &[Value], row: &[Value]) -> bool {
+        let (least, value) = (right[self.least.0], row[self.least.1]);
+        let is_least = least
+            .zip(value)
+            .is_some_and(|(least, value)| least <= value);
+        is_least && equal(self.equal)(left, row)
+    }
+}
+
 impl Sets {
     /// Of each set, whether each of so many keys is in it.
     pub fn of(&self, keys: usize) -> Vec<Vec<bool>> {
@@ -181,6 +191,20 @@ impl Naive {
                 let (left, right) = (left.evaluate(tables), right.evaluate(tables));
                 let is_met = |left: &[Value], right: &[Value]| matching.is_met(left, right);
                 join(&left, &right, *kind, is_met, widths)
+            }
+            Self::JoinIf(left, right, kind, matching, third) => {
+                let widths = (left.width(), right.width());
+                let (left, right) = (left.evaluate(tables), right.evaluate(tables));
+                let rows = third.rows.evaluate(tables);
+                let found = |left: &[Value], right: &[Value]| {
+                    let found = rows
+                        .iter()
+                        .filter(|(other, _)| third.is_of(left, right, other));
+                    let found: Vec<&Row> = found.collect();
+                    let is_met = matching.is_met(left, right) && found.is_empty() != third.has;
+                    is_met.then(|| lineage(&found))
+                };
+                join_found(&left, &right, *kind, found, widths)
             }
             Self::Twice(input, l, r) => {
                 let rows = input.evaluate(tables);
@@ -449,6 +473,18 @@ fn join(
     right: &[Row],
     kind: Kind,
     is_met: impl Fn(&[Value], &[Value]) -> bool,
+    widths: (usize, usize),
+) -> Vec<Row> {
+    let found = |left: &[Value], right: &[Value]| is_met(left, right).then(BTreeSet::new);
+    join_found(left, right, kind, found, widths)
+}
+
+/// The rows that go together, of which `found` says what they are made of besides.
+fn join_found(
+    left: &[Row],
+    right: &[Row],
+    kind: Kind,
+    found: impl Fn(&[Value], &[Value]) -> Option<BTreeSet<Base>>,
     (left_width, right_width): (usize, usize),
 ) -> Vec<Row> {
     let mut rows = Vec::new();
@@ -456,10 +492,11 @@ fn join(
     for (values, from) in left {
         let mut met = false;
         for ((more, also), right_met) in right.iter().zip(&mut right_met) {
-            if is_met(values, more) {
+            if let Some(mut made_of) = found(values, more) {
                 (met, *right_met) = (true, true);
                 let values = values.iter().chain(more).copied().collect();
-                rows.push((values, from.union(also).copied().collect()));
+                made_of.extend(from.union(also));
+                rows.push((values, made_of));
             }
         }
         if !met && kind.keeps_left() {

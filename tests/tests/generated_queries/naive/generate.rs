@@ -2,7 +2,7 @@
 
 use rand::RngExt;
 
-use super::{Fold, Kind, Look, Match, Naive, Scalar, Sets, Step};
+use super::{Fold, Kind, Look, Match, Naive, Scalar, Sets, Step, Third};
 use crate::cases::Random;
 use crate::frames::{ByPlace, Over};
 
@@ -120,7 +120,7 @@ impl Naive {
             let below = random.random_range(0..depth);
             Box::new(Self::generate(random, below))
         };
-        match random.random_range(0..37) {
+        match random.random_range(0..40) {
             0 => Self::Filter(input, scalar(random), random.random_range(0..3)),
             25 => Self::Equal(
                 input,
@@ -177,6 +177,21 @@ impl Naive {
                 let kind = Kind::generate(random);
                 let matching = Match::generate(random, width, other.width());
                 Self::JoinOn(input, other, kind, matching)
+            }
+            37..=39 => {
+                let (right, rows) = (other(random), other(random));
+                let kind = Kind::generate(random);
+                let matching = Match::generate(random, width, right.width());
+                let third = Third {
+                    has: random.random_range(0..3) > 0,
+                    equal: (column(random), random.random_range(0..rows.width())),
+                    least: (
+                        random.random_range(0..right.width()),
+                        random.random_range(0..rows.width()),
+                    ),
+                    rows,
+                };
+                Self::JoinIf(input, right, kind, matching, third)
             }
             23 => Self::Twice(input, column(random), column(random)),
             24 | 31 | 33 | 34 => {

@@ -87,6 +87,9 @@ pub enum Naive {
     GreaterThanAll(Box<Naive>, Box<Naive>, usize, usize),
     /// Rows with and without a match by any condition.
     JoinOn(Box<Naive>, Box<Naive>, Kind, Match),
+    /// The same of rows of which there are, or are not, some of a third query, that are equal in a column to one
+    /// of the left side and at least one of the right.
+    JoinIf(Box<Naive>, Box<Naive>, Kind, Match, Third),
     /// The rows joined with themselves, which have a name of their own.
     Twice(Box<Naive>, usize, usize),
     /// Keeps rows whose column is, or is not, among the values of another query's.
@@ -204,6 +207,18 @@ pub struct Match {
     less: Option<(usize, usize)>,
 }
 
+/// Rows that rows of two sides are joined by, which are none of either.
+#[derive(Debug, Clone)]
+pub struct Third {
+    rows: Box<Naive>,
+    /// Whether there are to be such rows.
+    has: bool,
+    /// A column of the left side, and the one that is equal to it.
+    equal: (usize, usize),
+    /// A column of the right side, and the one that is not less.
+    least: (usize, usize),
+}
+
 /// Which rows without a partner a join returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -213,6 +228,17 @@ pub enum Kind {
     Full,
 }
 
+impl Kind {
+    fn of_subquery(self) -> &'static str {
+        match self {
+            Self::Inner => "join on a subquery",
+            Self::Left => "left join on a subquery",
+            Self::Right => "right join on a subquery",
+            Self::Full => "full join on a subquery",
+        }
+    }
+}
+
 /// What makes the view.
 pub const VIEW: &str = "CREATE VIEW v AS SELECT b AS a, a AS b FROM t WHERE b > 0";
 
@@ -220,7 +246,7 @@ pub type Tables = BTreeMap<&'static str, Vec<(i64, Vec<Value>)>>;
 
 impl Naive {
     /// How many kinds of queries [`Naive::kinds`] tells apart.
-    pub const KINDS: usize = 57;
+    pub const KINDS: usize = 61;
 
     /// The kinds of queries that this one is made of.
     pub fn kinds(&self, into: &mut BTreeSet<&'static str>) {
@@ -235,7 +261,7 @@ impl Naive {
         let own = match self {
             Self::Twice(input, ..) => 1 + input.joins(),
             Self::UnionAll(..) | Self::Union(..) => 0,
-            _ => usize::from(inputs.len() == 2),
+            _ => inputs.len().saturating_sub(1),
         };
         own + inputs.iter().map(|input| input.joins()).sum::<usize>()
     }
@@ -247,6 +273,7 @@ impl Naive {
         let own = match self {
             Self::Looked(.., look, _, is_random) => *is_random || look.is_dependent(),
             Self::Reached(.., step) => step.is_dependent(),
+            Self::JoinIf(..) => true,
             _ => false,
         };
         own || inputs.iter().any(|input| input.is_dependent())
@@ -282,6 +309,9 @@ impl Naive {
             Self::GreaterThanAll(left, right, ..) => ("scalar subquery", &[left, right]),
             Self::Aggregate(input, ..) => ("aggregate", &[input]),
             Self::JoinOn(left, right, ..) => ("join on", &[left, right]),
+            Self::JoinIf(left, right, kind, _, third) => {
+                (kind.of_subquery(), &[left, right, &third.rows])
+            }
             Self::Twice(input, ..) => ("common table", &[input]),
             Self::In(left, right, true, ..) => ("in", &[left, right]),
             Self::In(left, right, false, ..) => ("not in", &[left, right]),
@@ -321,9 +351,9 @@ impl Naive {
             | Self::DistinctOn(input, _)
             | Self::Limit(input, _)
             | Self::InOther(input, ..) => input.width(),
-            Self::Join(left, right, ..) | Self::JoinOn(left, right, ..) => {
-                left.width() + right.width()
-            }
+            Self::Join(left, right, ..)
+            | Self::JoinOn(left, right, ..)
+            | Self::JoinIf(left, right, ..) => left.width() + right.width(),
             Self::Twice(input, ..) => 2 * input.width(),
             Self::Looked(input, ..) | Self::Marked(input, ..) => input.width() + 1,
             Self::Using(left, right, ..) => 1 + left.width() + right.width(),

@@ -161,6 +161,20 @@ impl Naive {
                     matching.sql()
                 )
             }
+            Self::JoinIf(left, right, kind, matching, third) => {
+                let not = if third.has { "" } else { "NOT " };
+                let ((l, equal), (r, least)) = (third.equal, third.least);
+                format!(
+                    "SELECT {} FROM ({}) AS l {} ({}) AS r ON {} AND {not}EXISTS \
+                     (SELECT 1 FROM ({}) AS o WHERE o.c{equal} = l.c{l} AND o.c{least} >= r.c{r})",
+                    named(of_both(left, right)),
+                    left.sql(),
+                    kind.sql(),
+                    right.sql(),
+                    matching.sql(),
+                    third.rows.sql()
+                )
+            }
             Self::Twice(input, l, r) => {
                 format!(
                     "SELECT * FROM (WITH q AS ({}) SELECT {} FROM q AS l JOIN q AS r \
