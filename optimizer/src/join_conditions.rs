@@ -37,7 +37,7 @@ use datafusion::logical_expr::{
 };
 
 use crate::below::{Part, with_columns};
-use crate::dependent_join::{references_of_subquery, referring_to};
+use crate::dependent_join::{lateral, references_of_subquery, referring_to, without_subquery};
 use crate::sound::subquery_of;
 
 /// `plan`, as SQL was planned, without subqueries in ON of joins, but for those of full joins that read both
@@ -219,13 +219,22 @@ fn on_sides(mut join: Join, aliases: &AliasGenerator) -> Result<LogicalPlan> {
              time, as with random(); make what is random a column of one side"
         );
     }
+    let is_lateral = lateral(&join.right).is_some();
+    if is_lateral {
+        join.right = Arc::new(without_subquery(&join.right)?);
+    }
     join.left = sides.left.in_place_of(join.left)?;
     join.right = sides.right.in_place_of(join.right)?;
     // Without a key there has to be one.
     join.filter = Some(conjunction(rest).unwrap_or(lit(true)));
-    let joined = match is_of_both && join.join_type != JoinType::Full {
-        true => within_side(join)?,
-        false => rebuilt(join)?,
+    let joined = if is_of_both && join.join_type != JoinType::Full {
+        within_side(join)?
+    } else {
+        if is_lateral {
+            let right = Arc::unwrap_or_clone(join.right);
+            join.right = Arc::new(LogicalPlan::Subquery(subquery(right)));
+        }
+        rebuilt(join)?
     };
     LogicalPlanBuilder::from(joined).project(own)?.build()
 }

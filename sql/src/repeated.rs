@@ -166,7 +166,8 @@ impl Name {
         Self { of: None, last }
     }
 
-    /// A cast has the name of what it casts, a subquery that of its column; all IN, and all EXISTS, have one.
+    /// A cast has the name of what it casts, a subquery that of its column without its table; all IN, and all
+    /// EXISTS, have one.
     fn of_expr(expr: &Expr) -> Option<Self> {
         let not = |negated: bool| if negated { "not " } else { "" };
         match expr {
@@ -179,7 +180,7 @@ impl Name {
                 })
             }
             Expr::Nested(expr) | Expr::Cast { expr, .. } => Self::of_expr(expr),
-            Expr::Subquery(query) => Self::of_first(&query.body),
+            Expr::Subquery(query) => Some(Self::bare(Self::of_first(&query.body)?.last)),
             Expr::Exists { negated, .. } => Some(Self::bare(format!("{}exists", not(*negated)))),
             Expr::InSubquery { negated, .. } => Some(Self::bare(format!("{}in", not(*negated)))),
             other => Some(Self::bare(other.to_string().to_lowercase())),
@@ -244,6 +245,10 @@ mod tests {
             (
                 "SELECT a, (SELECT a FROM u), (SELECT count(*) FROM t), (SELECT count(*) FROM u)",
                 r#"SELECT a, (SELECT a FROM u) AS "a_1", (SELECT count(*) FROM t), (SELECT count(*) FROM u) AS "count(*)_1""#,
+            ),
+            (
+                "SELECT t.a, (SELECT u.a FROM u) FROM t",
+                r#"SELECT t.a, (SELECT u.a FROM u) AS "a_1" FROM t"#,
             ),
         ] {
             assert_eq!(renamed(sql)[0], expected);

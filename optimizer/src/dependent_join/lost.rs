@@ -1,18 +1,22 @@
 //! Subqueries of which DataFusion's rules lose columns.
 //!
 //! They do not say so: of some, DataFusion 55.2 makes plans that name columns which are not there, of others
-//! it panics.
+//! it panics. In the joins that it makes, columns of a subquery have their names without that of their table:
+//! of two with the same name one is taken for the other, and the rows are wrong. So it is with the marks of
+//! further subqueries.
+
+use std::collections::HashMap;
 
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, Result};
+use datafusion::common::{Column, DFSchema, Result};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::logical_expr::utils::{merge_schema, split_conjunction};
 
 use super::references::{lateral, references_of_subquery};
 use crate::sound::subquery_of;
 
-/// Whether a subquery in `plan` refers to a query further out than the one around it, or has conditions
-/// that cannot be pulled out of its derived tables.
+/// Whether a subquery in `plan` refers to a query further out than the one around it, or has conditions that
+/// cannot be pulled out of it.
 ///
 /// # Errors
 /// None of its own; those of walking a plan.
@@ -47,6 +51,16 @@ pub fn is_lost(plan: &LogicalPlan) -> Result<bool> {
     Ok(is_lost)
 }
 
+/// Whether one of `columns` has the name of another, or of a column of another table in `schema`.
+pub fn is_ambiguous(columns: &[Column], schema: &DFSchema) -> bool {
+    let mut tables = HashMap::new();
+    columns.iter().any(|column| {
+        let table = tables.entry(&column.name).or_insert(&column.relation);
+        let named = schema.qualified_fields_with_unqualified_name(&column.name);
+        *table != &column.relation || named.len() > 1
+    })
+}
+
 /// What becomes of the conditions in a plan that are pulled out of it.
 #[derive(Debug, Default)]
 struct Pulled {
@@ -54,7 +68,8 @@ struct Pulled {
     columns: Vec<Column>,
     /// Whether an operator has to return more columns for their sake.
     is_wider: bool,
-    /// Whether that is below a derived table, of which DataFusion does not know that it has them, too.
+    /// Whether that is below a derived table, of which DataFusion does not know that it has them, too; or two
+    /// of them have the same name there, or one asks for a subquery.
     is_lost: bool,
 }
 
@@ -70,6 +85,7 @@ fn pulled(plan: &LogicalPlan) -> Result<Pulled> {
         LogicalPlan::Filter(filter) => {
             for condition in split_conjunction(&filter.predicate) {
                 if condition.contains_outer() {
+                    all.is_lost |= condition.exists(|part| Ok(subquery_of(part).is_some()))?;
                     all.columns
                         .extend(condition.column_refs().into_iter().cloned());
                 }
@@ -87,5 +103,6 @@ fn pulled(plan: &LogicalPlan) -> Result<Pulled> {
         }
         _ => {}
     }
+    all.is_lost |= is_ambiguous(&all.columns, plan.schema());
     Ok(all)
 }

@@ -46,11 +46,11 @@ use datafusion::logical_expr::utils::{conjunction, merge_schema, split_conjuncti
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Subquery, lit};
 
 use self::domain::Domain;
-use self::lost::is_lost;
+use self::lost::{is_ambiguous, is_lost};
 use self::push_down::PushDown;
 use self::recursion::{reads_anew, reads_iterations_anew};
-use self::references::{lateral, map_subquery, with_plan};
-pub use self::references::{references, references_of_subquery, referring_to};
+pub use self::references::{lateral, references, references_of_subquery, referring_to};
+use self::references::{map_subquery, with_plan};
 use self::repeatable::is_askable;
 use self::sharing::{check_iterations, recursion_of};
 use crate::below::below;
@@ -141,13 +141,17 @@ fn is_joined(optimized: &LogicalPlan) -> Result<bool> {
         // Conditions of a subquery may have been left behind where the table had another name.
         let inputs = node.inputs();
         let schema = merge_schema(&inputs);
-        let mut is_unknown = false;
+        let (mut is_unknown, mut remains) = (false, false);
         node.apply_expressions(|expression| {
             let columns = expression.column_refs();
             is_unknown |= !columns.iter().all(|column| schema.has_column(column));
+            remains |= expression.exists(|part| {
+                let is_value = matches!(part, Expr::ScalarSubquery(_));
+                Ok(!is_value && subquery_of(part).is_some())
+            })?;
             Ok(TreeNodeRecursion::Continue)
         })?;
-        Ok(is_unknown && !inputs.is_empty())
+        Ok(remains || is_unknown && !inputs.is_empty())
     })?;
     Ok(!cannot_run)
 }
@@ -495,7 +499,11 @@ fn is_condition(plan: &LogicalPlan) -> Result<bool> {
     };
     let has_subqueries =
         |expression: &Expr| expression.exists(|part| Ok(subquery_of(part).is_some()));
-    let mut is_plain = !has_subqueries(&filter.predicate)?;
+    let conditions = split_conjunction(&filter.predicate).into_iter();
+    let pulled = conditions.filter(|condition| condition.contains_outer());
+    let pulled: Vec<Column> = pulled.flat_map(Expr::column_refs).cloned().collect();
+    let mut is_plain =
+        !has_subqueries(&filter.predicate)? && !is_ambiguous(&pulled, filter.input.schema());
     for expression in &projection.expr {
         is_plain &= !expression.contains_outer() && !has_subqueries(expression)?;
     }
@@ -529,7 +537,10 @@ fn named(name: &str, plan: &LogicalPlan) -> Result<Expr> {
 }
 
 /// The right side of a join, which is a LATERAL subquery, as a plan.
-fn without_subquery(right: &LogicalPlan) -> Result<LogicalPlan> {
+///
+/// # Errors
+/// None of its own; those of building a plan.
+pub fn without_subquery(right: &LogicalPlan) -> Result<LogicalPlan> {
     match right {
         LogicalPlan::Subquery(subquery) => Ok(subquery.subquery.as_ref().clone()),
         LogicalPlan::SubqueryAlias(SubqueryAlias { input, alias, .. }) => {

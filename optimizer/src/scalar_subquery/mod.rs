@@ -12,8 +12,8 @@ mod values;
 
 use std::sync::Arc;
 
-use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::logical_plan::Aggregate;
 use datafusion::logical_expr::{AggregateUDF, Expr, LogicalPlan, SortExpr, Subquery};
@@ -71,10 +71,13 @@ fn in_place_of(original: &Subquery, plan: LogicalPlan) -> Subquery {
     }
 }
 
-/// `expression` of a subquery, in the query around it.
-fn around(expression: Expr) -> Result<Expr> {
+/// `expression` of a subquery, in the query around it, whose columns are those of `scope`; of others, further
+/// out, it remains in one.
+fn around(expression: Expr, scope: &DFSchema) -> Result<Expr> {
     let around = expression.transform_up(|part| match part {
-        Expr::OuterReferenceColumn(_, column) => Ok(Transformed::yes(Expr::Column(column))),
+        Expr::OuterReferenceColumn(_, column) if scope.has_column(&column) => {
+            Ok(Transformed::yes(Expr::Column(column)))
+        }
         other => Ok(Transformed::no(other)),
     })?;
     Ok(around.data)

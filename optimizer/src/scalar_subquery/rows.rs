@@ -34,19 +34,28 @@ pub struct RowWise {
 }
 
 impl RowWise {
-    /// `subquery`, if DataFusion does not make a join of it, but it is such an aggregate.
+    /// `subquery` of a query over the columns of `scope`, if DataFusion does not make a join of it, but it is
+    /// such an aggregate.
     ///
     /// # Errors
     /// Those of building a plan.
-    pub fn of(subquery: &Subquery, aliases: &AliasGenerator) -> Result<Option<Self>> {
+    pub fn of(
+        subquery: &Subquery,
+        scope: &DFSchema,
+        aliases: &AliasGenerator,
+    ) -> Result<Option<Self>> {
         let plan = subquery.subquery.as_ref();
         match has_only_keys(plan)? {
             true => Ok(None),
-            false => Self::parse(plan, aliases),
+            false => Self::parse(plan, scope, aliases),
         }
     }
 
-    fn parse(plan: &LogicalPlan, aliases: &AliasGenerator) -> Result<Option<Self>> {
+    fn parse(
+        plan: &LogicalPlan,
+        scope: &DFSchema,
+        aliases: &AliasGenerator,
+    ) -> Result<Option<Self>> {
         let mut above = Level {
             expressions: vec![Expr::from(plan.schema().qualified_field(0))],
             conditions: Vec::new(),
@@ -84,8 +93,8 @@ impl RowWise {
             .collect();
         let column_names = names(&columns);
         below.substitute(input.schema(), &called(&column_names))?;
-        above.move_around()?;
-        below.move_around()?;
+        above.move_around(scope)?;
+        below.move_around(scope)?;
 
         let is_met = aliases.next("__met");
         let columns = columns.into_iter().zip(column_names);
@@ -228,10 +237,10 @@ impl Level {
         Ok(())
     }
 
-    /// Makes of columns of the query around it columns.
-    fn move_around(&mut self) -> Result<()> {
+    /// Makes of columns of the query around it, which are those of `scope`, columns.
+    fn move_around(&mut self, scope: &DFSchema) -> Result<()> {
         for expression in self.expressions.iter_mut().chain(&mut self.conditions) {
-            *expression = around(std::mem::take(expression))?;
+            *expression = around(std::mem::take(expression), scope)?;
         }
         Ok(())
     }

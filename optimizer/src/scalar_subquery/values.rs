@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use datafusion::common::alias::AliasGenerator;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{DFSchemaRef, Result};
+use datafusion::common::{DFSchema, DFSchemaRef, Result};
 use datafusion::functions_aggregate::array_agg::array_agg_udaf;
 use datafusion::functions_aggregate::first_last::first_value_udaf;
 use datafusion::functions_nested::expr_fn::make_array;
@@ -55,10 +55,11 @@ fn in_node(node: LogicalPlan, aliases: &AliasGenerator) -> Result<Transformed<Lo
         return Ok(Transformed::no(node));
     }
     let names = NamePreserver::new(&node);
+    let scope = merge_schema(&node.inputs());
     let node = node.map_expressions(|expression| {
         let name = names.save(&expression);
         let rewritten = expression.transform_up(|part| match part {
-            Expr::ScalarSubquery(subquery) => value(subquery, aliases),
+            Expr::ScalarSubquery(subquery) => value(subquery, &scope, aliases),
             other => Ok(Transformed::no(other)),
         })?;
         Ok(rewritten.update_data(|expression| name.restore(expression)))
@@ -74,8 +75,12 @@ fn is_correlated(expression: &Expr) -> bool {
     matches!(expression, Expr::ScalarSubquery(subquery) if !subquery.outer_ref_columns.is_empty())
 }
 
-/// The value of `subquery`.
-fn value(subquery: Subquery, aliases: &AliasGenerator) -> Result<Transformed<Expr>> {
+/// The value of `subquery` in a query over the columns of `scope`.
+fn value(
+    subquery: Subquery,
+    scope: &DFSchema,
+    aliases: &AliasGenerator,
+) -> Result<Transformed<Expr>> {
     let plan = subquery.subquery.as_ref();
     let [field] = plan.schema().fields().as_ref() else {
         return Ok(Transformed::no(Expr::ScalarSubquery(subquery)));
@@ -94,7 +99,7 @@ fn value(subquery: Subquery, aliases: &AliasGenerator) -> Result<Transformed<Exp
             false => Transformed::yes(only_value(make_array(vec![value]))),
         });
     }
-    if let Some(value) = of_no_table(plan)? {
+    if let Some(value) = of_no_table(plan, scope)? {
         return Ok(Transformed::yes(value));
     }
     // Beside it are the columns that a join needs: it may not have the name of one.
@@ -145,8 +150,8 @@ pub fn is_aggregate(plan: &LogicalPlan) -> bool {
     }
 }
 
-/// The value of `plan` as one of the query around it, if it is a SELECT without FROM.
-fn of_no_table(plan: &LogicalPlan) -> Result<Option<Expr>> {
+/// The value of `plan` as one of the query around it, over the columns of `scope`, if it is a SELECT without FROM.
+fn of_no_table(plan: &LogicalPlan, scope: &DFSchema) -> Result<Option<Expr>> {
     let LogicalPlan::Projection(Projection { expr, input, .. }) = plan else {
         return Ok(None);
     };
@@ -167,10 +172,10 @@ fn of_no_table(plan: &LogicalPlan) -> Result<Option<Expr>> {
     if has_subqueries || !relation.produce_one_row {
         return Ok(None);
     }
-    let value = around(value.clone().unalias())?;
+    let value = around(value.clone().unalias(), scope)?;
     Ok(Some(match condition {
         None => value,
-        Some(condition) => when(around(condition.clone())?, value).end()?,
+        Some(condition) => when(around(condition.clone(), scope)?, value).end()?,
     }))
 }
 
@@ -239,7 +244,7 @@ fn below_node(node: LogicalPlan, aliases: &AliasGenerator) -> Result<Transformed
         }
         let rows = match &part {
             Expr::ScalarSubquery(subquery) if refers_only_to(&part, &around) => {
-                RowWise::of(subquery, aliases)?
+                RowWise::of(subquery, &around, aliases)?
             }
             _ => None,
         };
