@@ -10,6 +10,7 @@
 //! * [`explain_profile`], [`export_profile`], [`copy`], [`settings`], `rebalance`: the grammar of our
 //!   own statements
 //! * `spell_out`: what DataFusion would read otherwise than PostgreSQL and DuckDB do
+//! * `distinct_from`: how strongly IS DISTINCT FROM binds
 //! * `recursive`: what stands behind the terms of a recursive query
 //! * `shadowing`: queries of a `WITH` with the name of one further out
 //! * [`parameters`]: which parameters a prepared statement has, and values put in their places
@@ -22,6 +23,7 @@
 //! * `place`: places in a statement's text
 
 pub mod copy;
+mod distinct_from;
 pub mod error;
 pub mod explain_profile;
 pub mod export_profile;

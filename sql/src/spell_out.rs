@@ -9,6 +9,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use datafusion::sql::sqlparser::parser::ParserError;
 
+use crate::distinct_from::associate_distinct;
 use crate::recursive::parenthesize;
 use crate::shadowing::rename_shadowing;
 
@@ -31,6 +32,7 @@ pub(crate) fn spell_out_statement(statement: &mut DFStatement) -> Result<(), Par
 /// * `ORDER BY ALL` is `ORDER BY 1, 2, …`: DataFusion would look for a column of that name.
 /// * `a || b % c` is `a || (b % c)`: sqlparser has `||` bind as `%` does. In PostgreSQL
 ///   (["Operator Precedence"]) and DuckDB it binds less than all arithmetic.
+/// * `a IS DISTINCT FROM b AND c` is `(a IS DISTINCT FROM b) AND c`: see [`associate_distinct`].
 /// * A query of a `WITH` may have the name of one further out, which DataFusion refuses.
 /// * A union of `WITH RECURSIVE` may have ORDER BY, LIMIT and OFFSET, which DataFusion leaves out.
 ///
@@ -42,6 +44,7 @@ pub(crate) fn spell_out(node: &mut impl VisitMut) -> Result<(), ParserError> {
     if let ControlFlow::Break(error) = node.visit(&mut SpellOut) {
         return Err(error);
     }
+    associate_distinct(node);
     rename_shadowing(node);
     Ok(())
 }
