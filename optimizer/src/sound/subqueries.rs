@@ -428,9 +428,15 @@ fn existence(exists: Exists) -> Result<Transformed<Expr>> {
         negated,
     } = exists;
     if original.outer_ref_columns.is_empty() {
-        return Ok(Transformed::no(Expr::Exists(Exists::new(
-            original, negated,
-        ))));
+        if is_constant(&original.subquery) {
+            return Ok(Transformed::no(Expr::Exists(Exists::new(
+                original, negated,
+            ))));
+        }
+        // A mark is named after a column of its rows. Of others none may be left when a join is left out.
+        let rows = LogicalPlanBuilder::from(original.subquery.as_ref().clone());
+        let one = subquery(rows.project([lit(1)])?.build()?, &original);
+        return Ok(Transformed::yes(Expr::Exists(Exists::new(one, negated))));
     }
     let plan = any_row(&original.subquery)?;
     if let Some(row) = only_row(plan, &original)? {
@@ -445,6 +451,15 @@ fn existence(exists: Exists) -> Result<Transformed<Expr>> {
     Ok(Transformed::yes(Expr::Exists(Exists::new(
         subquery, negated,
     ))))
+}
+
+fn is_constant(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Projection(projection) => {
+            matches!(projection.expr.as_slice(), [Expr::Literal(..)])
+        }
+        _ => false,
+    }
 }
 
 /// The plan below `plan` that has rows if it has: their values, number and order do not matter.
