@@ -117,8 +117,10 @@ async fn greet(connection: &Connection, node: &Inner) -> bool {
     };
     let mut out = Outbound::new(send);
     let hello = Hello::new(node.options.version, &node.name);
-    if out.frame(FrameKind::Hello, &hello.encode()).await.is_err() || out.end().await.is_err() {
-        return false;
+    // A caller that has read it stops the stream, which may be before its end is said: that is no
+    // reason to hang up. One that is gone is found gone by what comes next.
+    if out.frame(FrameKind::Hello, &hello.encode()).await.is_ok() {
+        let _ = out.end().await;
     }
     if theirs.version == node.options.version && !only_hello(connection) {
         return true;

@@ -232,10 +232,10 @@ mod tests {
     use std::path::Path;
     use std::time::SystemTime;
 
-    use quinn::ServerConfig;
+    use quinn::{ClientConfig, ServerConfig};
 
     use super::*;
-    use crate::frame::Hello;
+    use crate::frame::{Frame, Hello};
     use crate::identity::{ClusterDirectory, SystemClock, Trust};
     use crate::transport::{Node, Services};
 
@@ -248,22 +248,28 @@ mod tests {
         (cluster, trust)
     }
 
-    #[tokio::test(flavor = "multi_thread")]
-    async fn a_token_opens_the_door_to_joining_and_to_nothing_else() {
-        let directory = tempfile::tempdir().unwrap();
-        let now = SystemTime::now();
-        let (cluster, trust) = cluster(directory.path(), now);
+    /// A master that lets machines join, where it is, and a token for one of them.
+    fn admitting(cluster: &ClusterDirectory, trust: Trust) -> (Node, SocketAddr, JoinToken) {
         let here = SocketAddr::from(([127, 0, 0, 1], 0));
-        let options = NetOptions::default();
         let credentials = cluster.credentials().unwrap();
-        let master = Node::bind(here, credentials, trust, options.clone()).unwrap();
+        let master = Node::bind(here, credentials, trust, NetOptions::default()).unwrap();
         master.serve(Services {
             admissions: Some(cluster.clone()),
             ..Services::default()
         });
         let address = master.local_address().unwrap();
         let hour = Duration::from_secs(3600);
-        let token = cluster.token(&address.to_string(), now, hour).unwrap();
+        let token = cluster.token(&address.to_string(), SystemTime::now(), hour);
+        (master, address, token.unwrap())
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_token_opens_the_door_to_joining_and_to_nothing_else() {
+        let directory = tempfile::tempdir().unwrap();
+        let (cluster, trust) = cluster(directory.path(), SystemTime::now());
+        let (_master, address, token) = admitting(&cluster, trust);
+        let here = SocketAddr::from(([127, 0, 0, 1], 0));
+        let options = NetOptions::default();
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let (tls, verdict) = tls::joiner(&token, &clock, options.version).unwrap();
         let endpoint = Endpoint::client(here).unwrap();
@@ -294,15 +300,50 @@ mod tests {
             );
         }
         // A request that is no signing request costs the token and certifies nobody.
+        let answer = certificate(&connection, b"certify me").await;
+        assert!(matches!(answer, Err(NetError::Remote(_))));
+        assert!(cluster.worker(crate::identity::NodeId(1)).is_err());
+    }
+
+    /// A caller stops the stream of the master's HELLO as soon as it has read it, which may be before
+    /// the master has said the stream's end.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_caller_that_stops_reading_after_hello_is_still_let_in() {
+        let directory = tempfile::tempdir().unwrap();
+        let (cluster, trust) = cluster(directory.path(), SystemTime::now());
+        let (_master, address, token) = admitting(&cluster, trust);
+        let options = NetOptions::default();
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let (tls, _) = tls::joiner(&token, &clock, options.version).unwrap();
+        let endpoint = Endpoint::client(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let mut config = ClientConfig::new(Arc::new(tls));
+        config.transport_config(Arc::new(options.asking(address.ip(), 1 << 20, 1)));
+        let connecting = endpoint.connect_with(config, address, tls::SERVER_NAME);
+        let connection = connecting.unwrap().await.unwrap();
+
+        let (send, mut receive) = connection.open_bi().await.unwrap();
+        receive.stop(0u32.into()).unwrap();
+        let mut out = Outbound::new(send);
+        let hello = Hello::new(options.version, "a caller").encode();
+        out.frame(FrameKind::Hello, &hello).await.unwrap();
+        out.end().await.unwrap();
+
+        let (_, request) = key_and_request().unwrap();
+        let reply = certificate(&connection, &request).await.unwrap();
+        let (authority, _) = certificates(&reply.payload).unwrap();
+        assert!(token.is_of(&authority));
+    }
+
+    /// Asks for a certificate without a name.
+    async fn certificate(connection: &Connection, request: &[u8]) -> Result<Frame, NetError> {
         let (send, receive) = connection.open_bi().await.unwrap();
         let mut out = Outbound::new(send);
         let mut body = Writer::default();
         body.option(None::<&str>, |body, name| body.text(name));
-        body.bytes(b"certify me");
+        body.bytes(request);
         out.frame(FrameKind::Join, &body.finish()).await.unwrap();
         let mut answer = Inbound::new(receive, Whose::Other("the master".to_owned()));
-        assert!(matches!(answer.next().await, Err(NetError::Remote(_))));
-        assert!(cluster.worker(crate::identity::NodeId(1)).is_err());
+        answer.expect(FrameKind::Reply, "a certificate").await
     }
 
     /// A master whose machine stalls gives a caller up with "no HELLO": the caller has not used its
