@@ -12,8 +12,8 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion_distributed::{DistributedCodec, MaybeEncoded};
 use datafusion_proto::bytes::physical_plan_to_bytes_with_proto_converter;
 use datafusion_proto::physical_plan::{
-    ComposedPhysicalExtensionCodec, DeduplicatingProtoConverter, PhysicalExtensionCodec,
-    PhysicalPlanDecodeContext, PhysicalProtoConverterExtension,
+    ComposedPhysicalExtensionCodec, PhysicalExtensionCodec, PhysicalPlanDecodeContext,
+    PhysicalProtoConverterExtension,
 };
 use datafusion_proto::protobuf::PhysicalExprNode;
 use prost::Message;
@@ -25,6 +25,7 @@ use skewer_exec::{
     TimedExpressions,
 };
 
+use crate::folded::{Folding, unfolded};
 use crate::records::{
     EncodedCapture, EncodedCarried, EncodedFrames, EncodedOutputs, EncodedSource,
 };
@@ -66,16 +67,18 @@ pub fn encode_plan(
         MaybeEncoded::Decoded(plan) => plan,
         encoded @ MaybeEncoded::Encoded(_) => return Ok(encoded),
     };
-    // In the order in which sessions of tasks have their codecs.
     let codecs: Vec<Arc<dyn PhysicalExtensionCodec>> = vec![
         Arc::new(WithoutOurFunctions),
         Arc::new(SkewerCodec::default()),
     ];
     let codec = ComposedPhysicalExtensionCodec::new(codecs);
-    let converter = DeduplicatingProtoConverter::default();
+    let converter = Folding::new(OURS, |below| encoded(&Encoded::Folded(below)));
     let bytes = physical_plan_to_bytes_with_proto_converter(plan, &codec, &converter)?;
     Ok(MaybeEncoded::Encoded(bytes.to_vec()))
 }
+
+/// The place of our codec in sessions of tasks, behind that of `datafusion-distributed`.
+const OURS: u32 = 1;
 
 /// The codec of `datafusion-distributed`, which comes first. It would answer that functions need
 /// no bytes, whichever they are.
@@ -208,6 +211,8 @@ enum Encoded {
     Sys(EncodedScan),
     /// [`SoundPropertiesExec`].
     SoundProperties,
+    /// A plan, as bytes of DataFusion's.
+    Folded(Vec<u8>),
 }
 
 /// [`Exchange`].
@@ -304,6 +309,7 @@ impl SkewerCodec {
             Encoded::SoundProperties => Ok(Arc::new(SoundPropertiesExec::new(Arc::clone(
                 only_input()?,
             )))),
+            Encoded::Folded(below) => unfolded(&below, context, converter),
             Encoded::Write(write) => write::decode(write, inputs, context),
             Encoded::Sys(scan) => sys::decode(scan, self, context, converter),
             Encoded::Numbered {
@@ -379,8 +385,7 @@ impl PhysicalExtensionCodec for SkewerCodec {
         bytes: &mut Vec<u8>,
         converter: &dyn PhysicalProtoConverterExtension,
     ) -> Result<()> {
-        let encoded = self.encode(node.as_ref(), converter)?;
-        bytes.extend(postcard::to_stdvec(&encoded).map_err(external)?);
+        bytes.extend(encoded(&self.encode(node.as_ref(), converter)?)?);
         Ok(())
     }
 
@@ -431,6 +436,10 @@ impl PhysicalExtensionCodec for SkewerCodec {
         };
         Ok(Arc::new(function))
     }
+}
+
+fn encoded(operator: &Encoded) -> Result<Vec<u8>> {
+    postcard::to_stdvec(operator).map_err(external)
 }
 
 fn external(error: postcard::Error) -> DataFusionError {

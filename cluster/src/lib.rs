@@ -31,6 +31,7 @@
 //! * [`write`](mod@write): rows into segments on the workers that will own them
 //! * [`cuts`]: where a distributed plan is cut
 //! * [`codec`]: our operators as bytes
+//! * `folded`: plans of any depth as bytes
 //! * `in_place`: what hides such an exchange while a plan is cut
 //! * `records`: what operators of the record level say of records
 //! * [`profile`]: how a query is recorded, as it travels with plans
@@ -46,6 +47,7 @@ pub mod colocation;
 pub mod cuts;
 pub mod distributed;
 pub mod explain;
+mod folded;
 mod in_place;
 pub mod local;
 pub mod node;

@@ -119,6 +119,26 @@ fn a_numbered_operator_comes_back_observed_at_its_place_in_the_task() {
 }
 
 #[test]
+fn a_plan_of_hundreds_of_operators_comes_back() {
+    let recorder = recorder();
+    let mut plan = source();
+    for _ in 0..150 {
+        let dealt = RepartitionExec::try_new(plan, Partitioning::RoundRobinBatch(4)).unwrap();
+        let numbered = NumberedExec::new(numbered(Arc::new(dealt), &recorder));
+        plan = Arc::new(SoundPropertiesExec::new(Arc::new(numbered)));
+    }
+    let mut rest = there_and_back(plan, &on_worker());
+    let mut operators = 0;
+    while let [input] = rest.children().as_slice() {
+        let input = Arc::clone(input);
+        operators += usize::from(rest.is::<RepartitionExec>());
+        rest = input;
+    }
+    assert_eq!(operators, 150);
+    assert!(rest.is::<EmptyExec>());
+}
+
+#[test]
 fn what_mixes_groups_comes_back_and_claims_nothing() {
     let plan = SoundPropertiesExec::new(source());
     let decoded = there_and_back(Arc::new(plan), &on_worker());
