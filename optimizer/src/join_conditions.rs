@@ -38,7 +38,7 @@ use datafusion::logical_expr::{
 
 use crate::below::{Part, with_columns};
 use crate::dependent_join::{lateral, references_of_subquery, referring_to, without_subquery};
-use crate::sound::subquery_of;
+use crate::sound::{has_subquery, subquery_of};
 
 /// `plan`, as SQL was planned, without subqueries in ON of joins, but for those of full joins that read both
 /// sides, and those in conditions that may be others each time.
@@ -73,10 +73,6 @@ pub fn is_full_join_of_subqueries(join: &Join) -> Result<bool> {
 
 fn has_subqueries(join: &Join) -> Result<bool> {
     join.filter.as_ref().map_or(Ok(false), has_subquery)
-}
-
-fn has_subquery(condition: &Expr) -> Result<bool> {
-    condition.exists(|part| Ok(subquery_of(part).is_some()))
 }
 
 /// The rows of a full `join`, whose sides are read twice.

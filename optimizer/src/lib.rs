@@ -38,6 +38,7 @@ pub use selected_values::with_selected_values;
 pub use sound::{logical_rules, physical_rules, with_unordered_exchanges};
 
 use datafusion::common::Result;
+use datafusion::common::tree_node::TreeNode;
 use datafusion::logical_expr::LogicalPlan;
 
 /// `plan`, as SQL was planned, with its subqueries in places and forms of which DataFusion 55.2 makes the right
@@ -48,6 +49,9 @@ use datafusion::logical_expr::LogicalPlan;
 /// [`DataFusionError::NotImplemented`](datafusion::common::DataFusionError::NotImplemented) of conditions of
 /// joins that cannot be moved.
 pub fn with_movable_subqueries(plan: LogicalPlan) -> Result<LogicalPlan> {
+    if !plan.exists(sound::has_subqueries)? {
+        return Ok(plan);
+    }
     let plan = with_selected_values(plan)?;
     let plan = join_conditions::with_join_conditions(plan)?;
     scalar_subquery::with_values(plan)

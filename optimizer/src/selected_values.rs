@@ -13,14 +13,14 @@
 use std::sync::Arc;
 
 use datafusion::common::alias::AliasGenerator;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{Column, Result};
 use datafusion::logical_expr::logical_plan::Values;
 use datafusion::logical_expr::{
     DmlStatement, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, lit,
 };
 
-use crate::sound::subquery_of;
+use crate::sound::has_subquery;
 
 /// `plan` without subqueries in VALUES; those that INSERT has remain, so that it may see what type each of its
 /// values had.
@@ -54,7 +54,7 @@ fn inserts_values(statement: &DmlStatement) -> bool {
 
 fn has_subqueries<'a>(expressions: impl IntoIterator<Item = &'a Expr>) -> Result<bool> {
     for expression in expressions {
-        if expression.exists(|part| Ok(subquery_of(part).is_some()))? {
+        if has_subquery(expression)? {
             return Ok(true);
         }
     }

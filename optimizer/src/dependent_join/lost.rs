@@ -13,7 +13,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::logical_expr::utils::{merge_schema, split_conjunction};
 
 use super::references::{lateral, references_of_subquery};
-use crate::sound::subquery_of;
+use crate::sound::{has_subquery, subquery_of};
 
 /// Whether a subquery in `plan` refers to a query further out than the one around it, or has conditions that
 /// cannot be pulled out of it.
@@ -85,7 +85,7 @@ fn pulled(plan: &LogicalPlan) -> Result<Pulled> {
         LogicalPlan::Filter(filter) => {
             for condition in split_conjunction(&filter.predicate) {
                 if condition.contains_outer() {
-                    all.is_lost |= condition.exists(|part| Ok(subquery_of(part).is_some()))?;
+                    all.is_lost |= has_subquery(condition)?;
                     all.columns
                         .extend(condition.column_refs().into_iter().cloned());
                 }

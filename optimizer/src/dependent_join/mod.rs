@@ -57,7 +57,7 @@ use crate::below::below;
 use crate::join_conditions::{full_join, is_full_join_of_subqueries};
 use crate::scalar_subquery::{aggregated, is_aggregate, only_value, with_schemas};
 use crate::shared_rows::Shared;
-use crate::sound::subquery_of;
+use crate::sound::{has_subquery, subquery_of};
 
 /// What the names of domains in a plan begin with.
 const DOMAIN: &str = "__skewer_domain";
@@ -264,8 +264,7 @@ impl Unnesting<'_> {
         if let LogicalPlan::Filter(filter) = node {
             let mut plain = Vec::new();
             for condition in split_conjunction(&filter.predicate) {
-                let has_subqueries = condition.exists(|part| Ok(subquery_of(part).is_some()))?;
-                if !has_subqueries && !condition.is_volatile() {
+                if !has_subquery(condition)? && !condition.is_volatile() {
                     plain.push(condition.clone());
                 }
             }
@@ -497,15 +496,13 @@ fn is_condition(plan: &LogicalPlan) -> Result<bool> {
     let LogicalPlan::Filter(filter) = projection.input.as_ref() else {
         return Ok(false);
     };
-    let has_subqueries =
-        |expression: &Expr| expression.exists(|part| Ok(subquery_of(part).is_some()));
     let conditions = split_conjunction(&filter.predicate).into_iter();
     let pulled = conditions.filter(|condition| condition.contains_outer());
     let pulled: Vec<Column> = pulled.flat_map(Expr::column_refs).cloned().collect();
     let mut is_plain =
-        !has_subqueries(&filter.predicate)? && !is_ambiguous(&pulled, filter.input.schema());
+        !has_subquery(&filter.predicate)? && !is_ambiguous(&pulled, filter.input.schema());
     for expression in &projection.expr {
-        is_plain &= !expression.contains_outer() && !has_subqueries(expression)?;
+        is_plain &= !expression.contains_outer() && !has_subquery(expression)?;
     }
     Ok(is_plain && references(&filter.input)?.is_empty())
 }

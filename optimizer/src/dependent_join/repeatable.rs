@@ -17,7 +17,7 @@ use datafusion::logical_expr::{
 use super::references::references;
 use super::{VALUES, is_refused};
 use crate::shared_rows::Shared;
-use crate::sound::subquery_of;
+use crate::sound::has_subquery;
 
 /// Whether the rows of `asked` have the same values of `columns` whenever they are made.
 ///
@@ -87,8 +87,8 @@ pub fn repeatable(plan: &LogicalPlan, columns: &[Column]) -> Result<LogicalPlan>
         LogicalPlan::Filter(filter) => {
             let mut kept = Vec::new();
             for condition in split_conjunction(&filter.predicate) {
-                let has_subqueries = condition.exists(|part| Ok(subquery_of(part).is_some()))?;
-                if !has_subqueries && !condition.is_volatile() && !condition.contains_outer() {
+                let is_plain = !has_subquery(condition)? && !condition.is_volatile();
+                if is_plain && !condition.contains_outer() {
                     kept.push(condition.clone());
                 }
             }

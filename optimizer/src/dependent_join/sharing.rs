@@ -13,7 +13,7 @@ use super::references::{references, references_of_subquery};
 use super::repeatable::{input, is_askable, is_repeatable, refused, side_of};
 use super::{Unnesting, has_all, remains};
 use crate::shared_rows::Shared;
-use crate::sound::subquery_of;
+use crate::sound::{has_subquery, subquery_of};
 
 impl Unnesting<'_> {
     /// `node` with inputs that are made once, where its subqueries ask for rows that might be others when
@@ -59,7 +59,7 @@ impl Unnesting<'_> {
     fn with_shared_rows(&self, filter: Filter, columns: &[Column]) -> Result<LogicalPlan> {
         let (mut plain, mut others) = (Vec::new(), Vec::new());
         for condition in split_conjunction_owned(filter.predicate) {
-            match condition.exists(|part| Ok(subquery_of(part).is_some()))? {
+            match has_subquery(&condition)? {
                 true => others.push(condition),
                 false => plain.push(condition),
             }
@@ -93,11 +93,9 @@ impl Unnesting<'_> {
                 let schema = input(join, side).schema();
                 let mut own = Vec::new();
                 for condition in split_conjunction(&filter.predicate) {
-                    let has_subqueries =
-                        condition.exists(|part| Ok(subquery_of(part).is_some()))?;
                     let mut read = condition.column_refs().into_iter();
                     let is_own = read.all(|column| schema.has_column(column));
-                    if is_own && !has_subqueries && !condition.is_volatile() {
+                    if is_own && !has_subquery(condition)? && !condition.is_volatile() {
                         own.push(condition.clone());
                     }
                 }

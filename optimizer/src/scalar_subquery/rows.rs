@@ -15,7 +15,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Subquery, 
 
 use super::around;
 use crate::dependent_join::references;
-use crate::sound::{is_by_equality, is_correlated, subquery_of};
+use crate::sound::{has_subquery, is_by_equality, is_correlated};
 
 /// An aggregate without GROUP BY of rows of the query around it and of `input`, which refers to no other.
 pub struct RowWise {
@@ -250,7 +250,7 @@ impl Level {
         let mut is_plain = true;
         for expression in self.expressions.iter().chain(&self.conditions) {
             is_plain &= !expression.is_volatile();
-            is_plain &= !expression.exists(|part| Ok(subquery_of(part).is_some()))?;
+            is_plain &= !has_subquery(expression)?;
         }
         Ok(is_plain)
     }

@@ -25,7 +25,7 @@ use super::rows::RowWise;
 use super::schemas::with_schemas;
 use super::{aggregated, around, has_scalar_subqueries, in_place_of, single};
 use crate::below::{Part, below, with_columns};
-use crate::sound::subquery_of;
+use crate::sound::has_subquery;
 
 /// `plan`, as SQL was planned, with its scalar subqueries in forms of which DataFusion knows what their
 /// value may be.
@@ -167,7 +167,7 @@ fn of_no_table(plan: &LogicalPlan, scope: &DFSchema) -> Result<Option<Expr>> {
     };
     let mut has_subqueries = false;
     for part in condition.into_iter().chain([value]) {
-        has_subqueries |= part.exists(|part| Ok(subquery_of(part).is_some()))?;
+        has_subqueries |= has_subquery(part)?;
     }
     if has_subqueries || !relation.produce_one_row {
         return Ok(None);

@@ -55,7 +55,7 @@ use pushdown::SoundPushdown;
 use shortcuts::{SoundStatistics, SoundTopK};
 use sort_keys::SoundSortKeys;
 use subqueries::SoundSubqueries;
-pub use subqueries::subquery_of;
+pub use subqueries::{has_subqueries, has_subquery, subquery_of};
 
 /// DataFusion's rules for logical plans, of which none loses sort keys, columns to group by, what keeps
 /// apart or repeats the rows of `unnest`, or NULLs and rows in the conditions that subqueries are, or takes

@@ -77,13 +77,25 @@ fn sound(node: LogicalPlan, aliases: &AliasGenerator) -> Result<Transformed<Logi
     })
 }
 
-fn has_subqueries(node: &LogicalPlan) -> Result<bool> {
+/// Whether there are subqueries in the expressions of `node` itself.
+///
+/// # Errors
+/// None of its own; those of walking expressions.
+pub fn has_subqueries(node: &LogicalPlan) -> Result<bool> {
     let mut found = false;
     node.apply_expressions(|expression| {
-        found = found || expression.exists(|part| Ok(subquery_of(part).is_some()))?;
+        found = found || has_subquery(expression)?;
         Ok(TreeNodeRecursion::Continue)
     })?;
     Ok(found)
+}
+
+/// Whether there is a subquery in `expression`.
+///
+/// # Errors
+/// None of its own; those of walking an expression.
+pub fn has_subquery(expression: &Expr) -> Result<bool> {
+    expression.exists(|part| Ok(subquery_of(part).is_some()))
 }
 
 /// The subquery that `expression` itself is, if it is one.
