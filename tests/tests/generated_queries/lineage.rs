@@ -219,7 +219,7 @@ async fn agrees_with_the_naive_evaluator(database: &Database) {
     let filtering = session_of_filtering_scans(database, Level::Records).await;
     let (mut checked, mut compared, mut simplified) = (0, 0, 0);
     let mut kinds = BTreeSet::new();
-    for (number, (case, mut random)) in cases(210).enumerate() {
+    for (number, (case, mut random)) in cases(250).enumerate() {
         let depth = random.random_range(1..=4);
         let naive = Naive::generate(&mut random, depth);
         let expected = naive.evaluate(&tables);

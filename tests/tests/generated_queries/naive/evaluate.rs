@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Base, Fold, Kind, Look, Match, Naive, Row, Scalar, Sets, Step, Tables, Third, Value};
+use super::{
+    Ask, Base, Fold, Kind, Look, Match, Naive, Pairs, Row, Scalar, Sets, Step, Tables, Third, Value,
+};
 
 impl Scalar {
     pub fn evaluate(&self, row: &[Value]) -> Value {
@@ -117,6 +119,58 @@ impl Third {
     }
 }
 
+impl Pairs {
+    /// The rows of the right side that a row asks for, each made of that of the left side, too.
+    fn asked(&self, tables: &Tables) -> impl Fn(&[Value]) -> Vec<Row> {
+        let width = self.left.width();
+        let (left, right) = (self.left.evaluate(tables), self.right.evaluate(tables));
+        let pairs = join(
+            &left,
+            &right,
+            Kind::Inner,
+            equal(self.on),
+            (width, self.right.width()),
+        );
+        let asked = Match {
+            equal: Some((self.equal.0, width + self.equal.1)),
+            less: self.less,
+        };
+        move |around| {
+            let met = pairs.iter().filter(|(pair, _)| asked.is_met(around, pair));
+            met.map(|(pair, from)| (pair[width..].to_vec(), from.clone()))
+                .collect()
+        }
+    }
+}
+
+impl Ask {
+    /// The row's answer, if it is kept, and the rows that it is found among.
+    fn answer(self, row: &[Value], asked: Vec<Row>) -> Option<(Value, Vec<Row>)> {
+        match self {
+            Self::Exists(has) => (asked.is_empty() != has).then_some((None, asked)),
+            Self::Marked(has) => Some((Some(i64::from(asked.is_empty() != has)), asked)),
+            Self::Greatest(c) => {
+                let greatest = Fold::Max(c).evaluate(&asked.iter().collect::<Vec<_>>());
+                Some((greatest, asked))
+            }
+            Self::In(is, l, c) => {
+                let (value, is_none) = (row[l], asked.is_empty());
+                let has_null = asked.iter().any(|(values, _)| values[c].is_none());
+                let found = asked
+                    .into_iter()
+                    .filter(|(values, _)| equal((l, c))(row, values));
+                let found: Vec<Row> = found.collect();
+                let is_kept = match is {
+                    true => !found.is_empty(),
+                    // Among unknown values anything may be; among none nothing is.
+                    false => is_none || found.is_empty() && value.is_some() && !has_null,
+                };
+                is_kept.then_some((None, found))
+            }
+        }
+    }
+}
+
 impl Sets {
     /// Of each set, whether each of so many keys is in it.
     pub fn of(&self, keys: usize) -> Vec<Vec<bool>> {
@@ -205,6 +259,19 @@ impl Naive {
                     is_met.then(|| lineage(&found))
                 };
                 join_found(&left, &right, *kind, found, widths)
+            }
+            Self::Asked(input, pairs, ask) => {
+                let asked = pairs.asked(tables);
+                let rows = input.evaluate(tables).into_iter();
+                rows.filter_map(|(mut values, mut from)| {
+                    let (answer, found) = ask.answer(&values, asked(&values))?;
+                    from.extend(lineage(&found.iter().collect::<Vec<_>>()));
+                    if ask.is_value() {
+                        values.push(answer);
+                    }
+                    Some((values, from))
+                })
+                .collect()
             }
             Self::Twice(input, l, r) => {
                 let rows = input.evaluate(tables);

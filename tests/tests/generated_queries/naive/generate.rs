@@ -2,7 +2,7 @@
 
 use rand::RngExt;
 
-use super::{Fold, Kind, Look, Match, Naive, Scalar, Sets, Step, Third};
+use super::{Ask, Fold, Kind, Look, Match, Naive, Pairs, Scalar, Sets, Step, Third};
 use crate::cases::Random;
 use crate::frames::{ByPlace, Over};
 
@@ -12,6 +12,28 @@ impl Match {
         let (equal, less) = (columns(), columns());
         Self {
             equal: Some(equal).filter(|_| random.random_range(0..5) > 0),
+            less: Some(less).filter(|_| random.random_range(0..2) == 0),
+        }
+    }
+}
+
+impl Pairs {
+    fn generate(
+        random: &mut Random,
+        (left, right): (Box<Naive>, Box<Naive>),
+        around: usize,
+    ) -> Self {
+        let mut columns = |l, r| (random.random_range(0..l), random.random_range(0..r));
+        let (on, equal, less) = (
+            columns(left.width(), right.width()),
+            columns(around, right.width()),
+            columns(around, left.width()),
+        );
+        Self {
+            left,
+            right,
+            on,
+            equal,
             less: Some(less).filter(|_| random.random_range(0..2) == 0),
         }
     }
@@ -43,7 +65,7 @@ impl Fold {
 impl Look {
     fn generate(random: &mut Random, width: usize) -> Self {
         let c = random.random_range(0..width);
-        match random.random_range(0..18) {
+        match random.random_range(0..20) {
             0 | 1 => Self::Group(Fold::generate(random, width)),
             2 | 10 => Self::First(c),
             3 => Self::Twice(Fold::generate(random, width)),
@@ -51,7 +73,7 @@ impl Look {
             5 => Self::GreatestGroup(c),
             6 | 8 => Self::GreatestPartition(c),
             7 => Self::Equals(c),
-            9 => Self::RolledUp(c),
+            9 | 13 => Self::RolledUp(c),
             11 => Self::FirstTwo(c),
             14 | 15 => Self::RolledUpAround,
             16 | 17 => Self::Walked(c, random.random_range(0..width)),
@@ -120,7 +142,7 @@ impl Naive {
             let below = random.random_range(0..depth);
             Box::new(Self::generate(random, below))
         };
-        match random.random_range(0..40) {
+        match random.random_range(0..43) {
             0 => Self::Filter(input, scalar(random), random.random_range(0..3)),
             25 => Self::Equal(
                 input,
@@ -192,6 +214,19 @@ impl Naive {
                     rows,
                 };
                 Self::JoinIf(input, right, kind, matching, third)
+            }
+            40..=42 => {
+                let (left, right) = (other(random), other(random));
+                let widths = (left.width(), right.width());
+                let pairs = Pairs::generate(random, (left, right), width);
+                let ask = match random.random_range(0..6) {
+                    0 => Ask::Exists(true),
+                    1 => Ask::Exists(false),
+                    2 => Ask::Marked(random.random_range(0..2) == 0),
+                    3 => Ask::Greatest(random.random_range(0..widths.1)),
+                    which => Ask::In(which == 4, column(random), random.random_range(0..widths.1)),
+                };
+                Self::Asked(input, pairs, ask)
             }
             23 => Self::Twice(input, column(random), column(random)),
             24 | 31 | 33 | 34 => {

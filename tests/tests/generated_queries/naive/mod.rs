@@ -97,6 +97,8 @@ pub enum Naive {
     /// Appends what the matches on the right come to; maybe asked for by rows that have a random number,
     /// which are others when they are made again.
     Looked(Box<Naive>, Box<Naive>, Look, Match, bool),
+    /// Asks a join for each row; keeps those of a certain answer, or appends it.
+    Asked(Box<Naive>, Pairs, Ask),
     /// Appends whether there are, or are not, matches on the right.
     Marked(Box<Naive>, Box<Naive>, bool, Match),
     /// As `Aggregate`, once for each of some sets of the keys.
@@ -219,6 +221,50 @@ pub struct Third {
     least: (usize, usize),
 }
 
+/// Rows of a join that a query around it asks for. Both sides have columns of the same names.
+#[derive(Debug, Clone)]
+pub struct Pairs {
+    left: Box<Naive>,
+    right: Box<Naive>,
+    /// Columns of the sides that are equal.
+    on: (usize, usize),
+    /// A column of the row around, and the one of the right side that is equal to it.
+    equal: (usize, usize),
+    /// A column of the row around, and one of the left side that is greater.
+    less: Option<(usize, usize)>,
+}
+
+/// What is asked of rows of a join.
+#[derive(Debug, Clone, Copy)]
+pub enum Ask {
+    /// To be there, or not to be.
+    Exists(bool),
+    /// Whether they are there, or are not, as a value.
+    Marked(bool),
+    /// To have, or not to have, the value of a column in one of the right side.
+    In(bool, usize, usize),
+    /// The greatest value of a column of the right side.
+    Greatest(usize),
+}
+
+impl Ask {
+    fn kind(self) -> &'static str {
+        match self {
+            Self::Exists(true) => "exists in a join",
+            Self::Exists(false) => "not exists in a join",
+            Self::Marked(_) => "exists in a join as a value",
+            Self::In(true, ..) => "in a join",
+            Self::In(false, ..) => "not in a join",
+            Self::Greatest(_) => "scalar subquery of a join",
+        }
+    }
+
+    /// Whether the answer becomes a column.
+    fn is_value(self) -> bool {
+        matches!(self, Self::Marked(_) | Self::Greatest(_))
+    }
+}
+
 /// Which rows without a partner a join returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -246,7 +292,7 @@ pub type Tables = BTreeMap<&'static str, Vec<(i64, Vec<Value>)>>;
 
 impl Naive {
     /// How many kinds of queries [`Naive::kinds`] tells apart.
-    pub const KINDS: usize = 61;
+    pub const KINDS: usize = 67;
 
     /// The kinds of queries that this one is made of.
     pub fn kinds(&self, into: &mut BTreeSet<&'static str>) {
@@ -273,7 +319,7 @@ impl Naive {
         let own = match self {
             Self::Looked(.., look, _, is_random) => *is_random || look.is_dependent(),
             Self::Reached(.., step) => step.is_dependent(),
-            Self::JoinIf(..) => true,
+            Self::JoinIf(..) | Self::Asked(..) => true,
             _ => false,
         };
         own || inputs.iter().any(|input| input.is_dependent())
@@ -312,6 +358,7 @@ impl Naive {
             Self::JoinIf(left, right, kind, _, third) => {
                 (kind.of_subquery(), &[left, right, &third.rows])
             }
+            Self::Asked(input, pairs, ask) => (ask.kind(), &[input, &pairs.left, &pairs.right]),
             Self::Twice(input, ..) => ("common table", &[input]),
             Self::In(left, right, true, ..) => ("in", &[left, right]),
             Self::In(left, right, false, ..) => ("not in", &[left, right]),
@@ -356,6 +403,7 @@ impl Naive {
             | Self::JoinIf(left, right, ..) => left.width() + right.width(),
             Self::Twice(input, ..) => 2 * input.width(),
             Self::Looked(input, ..) | Self::Marked(input, ..) => input.width() + 1,
+            Self::Asked(input, _, ask) => input.width() + usize::from(ask.is_value()),
             Self::Using(left, right, ..) => 1 + left.width() + right.width(),
             Self::Aggregate(_, keys, folds) | Self::GroupingSets(_, keys, _, folds) => {
                 keys.len() + folds.len()

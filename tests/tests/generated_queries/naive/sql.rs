@@ -1,6 +1,6 @@
 //! Naive queries as SQL.
 
-use super::{Fold, Kind, Look, Match, Naive, Scalar, Sets, Step};
+use super::{Ask, Fold, Kind, Look, Match, Naive, Pairs, Scalar, Sets, Step};
 
 impl Scalar {
     pub fn sql(&self) -> String {
@@ -101,6 +101,38 @@ impl Look {
     }
 }
 
+impl Pairs {
+    /// FROM and WHERE of the subquery that asks for them.
+    fn sql(&self) -> String {
+        let ((left, right), (around, equal)) = (self.on, self.equal);
+        let less = self
+            .less
+            .map(|(around, left)| format!(" AND l.c{around} < r.c{left}"));
+        format!(
+            "({}) AS r JOIN ({}) AS o ON r.c{left} = o.c{right} WHERE o.c{equal} = l.c{around}{}",
+            self.left.sql(),
+            self.right.sql(),
+            less.unwrap_or_default()
+        )
+    }
+}
+
+impl Ask {
+    /// The condition, or the value, of `pairs`.
+    fn sql(self, pairs: &Pairs) -> String {
+        let pairs = pairs.sql();
+        let not = |is| if is { "" } else { "NOT " };
+        match self {
+            Self::Exists(has) => format!("{}EXISTS (SELECT 1 FROM {pairs})", not(has)),
+            Self::Marked(has) => {
+                format!("CAST({}EXISTS (SELECT 1 FROM {pairs}) AS BIGINT)", not(has))
+            }
+            Self::In(is, l, o) => format!("l.c{l} {}IN (SELECT o.c{o} FROM {pairs})", not(is)),
+            Self::Greatest(o) => format!("(SELECT max(o.c{o}) FROM {pairs})"),
+        }
+    }
+}
+
 impl Kind {
     pub fn sql(self) -> &'static str {
         match self {
@@ -174,6 +206,18 @@ impl Naive {
                     matching.sql(),
                     third.rows.sql()
                 )
+            }
+            Self::Asked(input, pairs, ask) => {
+                let (rows, asked) = (input.sql(), ask.sql(pairs));
+                match ask.is_value() {
+                    true => {
+                        format!(
+                            "SELECT l.*, {asked} AS c{} FROM ({rows}) AS l",
+                            input.width()
+                        )
+                    }
+                    false => format!("SELECT * FROM ({rows}) AS l WHERE {asked}"),
+                }
             }
             Self::Twice(input, l, r) => {
                 format!(
