@@ -31,6 +31,11 @@ impl RowGroupIds {
         self.ids.start - self.rows_before
     }
 
+    /// The places of its rows in the file.
+    fn rows(&self) -> Range<i64> {
+        self.rows_before..self.rows_end()
+    }
+
     fn rows_end(&self) -> i64 {
         self.rows_before + self.ids.end - self.ids.start
     }
@@ -72,32 +77,50 @@ impl ConsecutiveIds {
             .collect()
     }
 
-    /// The ids of the rows at these places in the file; those of a row group follow each other.
-    pub(super) fn at(&self, places: &Int64Array) -> Result<Int64Array> {
-        let mut left = &places.values()[..];
-        let mut ids = Vec::new();
-        while let Some(first) = left.first() {
-            let group = self.0.partition_point(|group| group.rows_end() <= *first);
-            let Some(group) = self.0.get(group) else {
-                return internal_err!("a segment has more rows than its footer says");
-            };
-            let of_group = group.rows_before..group.rows_end();
-            let mut is_own = left.iter().map(|place| of_group.contains(place));
-            // A batch is of one row group, but for a few.
-            let own = match left.last().is_some_and(|last| of_group.contains(last)) {
-                true => left.len(),
-                false => is_own.by_ref().take_while(|is_own| *is_own).count(),
-            };
-            debug_assert!(own < left.len() || is_own.all(|is_own| is_own));
-            let (own, rest) = left.split_at(own);
+    /// The ids of the rows at these places in the file, in their memory if nobody else has it; those of a row
+    /// group follow each other.
+    pub(super) fn at(&self, places: Int64Array) -> Result<Int64Array> {
+        let [Some(first), Some(last)] = [places.values().first(), places.values().last()] else {
+            return Ok(places);
+        };
+        let group = self.group_of(*first)?;
+        // A batch is of one row group, but for a few.
+        if group.rows().contains(last) {
+            debug_assert!(
+                places
+                    .values()
+                    .iter()
+                    .all(|place| group.rows().contains(place))
+            );
             let offset = group.offset();
-            if offset == 0 && rest.is_empty() && ids.is_empty() {
-                return Ok(places.clone());
-            }
-            ids.extend(own.iter().map(|place| place + offset));
+            return Ok(match offset {
+                0 => places,
+                _ => match places.unary_mut(|place| place + offset) {
+                    Ok(ids) => ids,
+                    Err(places) => places.unary(|place| place + offset),
+                },
+            });
+        }
+        let mut ids = Vec::with_capacity(places.len());
+        let mut left = &places.values()[..];
+        while let Some(first) = left.first() {
+            let group = self.group_of(*first)?;
+            let of_group = group.rows();
+            let own = left.iter().take_while(|place| of_group.contains(place));
+            let (own, rest) = left.split_at(own.count());
+            ids.extend(own.iter().map(|place| place + group.offset()));
             left = rest;
         }
         Ok(ids.into())
+    }
+
+    /// The row group of the row at a place in the file.
+    fn group_of(&self, place: i64) -> Result<&RowGroupIds> {
+        let group = self.0.partition_point(|group| group.rows_end() <= place);
+        match self.0.get(group) {
+            Some(group) => Ok(group),
+            None => internal_err!("a segment has more rows than its footer says"),
+        }
     }
 }
 
@@ -147,7 +170,7 @@ mod tests {
             ids,
         };
         let ids = |groups: Vec<RowGroupIds>, places: Vec<i64>| {
-            let ids = ConsecutiveIds(groups.into()).at(&places.into());
+            let ids = ConsecutiveIds(groups.into()).at(places.into());
             ids.map(|ids| ids.values().to_vec())
         };
         let two = || vec![group(0, 0..3), group(3, 10..14)];
@@ -155,6 +178,11 @@ mod tests {
         assert_eq!(ids(two(), vec![0, 2]).unwrap(), [0, 2]);
         assert_eq!(ids(two(), vec![1, 2, 3, 6]).unwrap(), [1, 2, 10, 13]);
         assert_eq!(ids(two(), vec![4, 5, 0, 1]).unwrap(), [11, 12, 0, 1]);
+        let places = Int64Array::from(vec![4, 5]);
+        let memory = places.values().as_ptr();
+        let alone = ConsecutiveIds(two().into()).at(places).unwrap();
+        assert_eq!(alone.values(), &[11, 12]);
+        assert_eq!(alone.values().as_ptr(), memory);
         let error = ids(two(), vec![2, 7]).unwrap_err().to_string();
         assert!(error.contains("more rows"), "{error}");
     }

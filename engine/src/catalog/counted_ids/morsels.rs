@@ -83,15 +83,11 @@ enum Ids {
 
 impl Ids {
     /// The columns of a batch, and after them the ids of its rows, or those that `sampling` chooses.
-    fn beside(
-        &self,
-        batch: &RecordBatch,
-        sampling: Option<&SampledRowId>,
-    ) -> Result<Vec<ArrayRef>> {
-        let mut columns = batch.columns().to_vec();
+    fn beside(&self, batch: RecordBatch, sampling: Option<&SampledRowId>) -> Result<Vec<ArrayRef>> {
+        let (_, mut columns, rows) = batch.into_parts();
         let ids = match self {
             Self::Next(left) => {
-                let (rows, mut left) = (batch.num_rows(), left.lock());
+                let mut left = left.lock();
                 if let Some(sampling) = sampling
                     && let Some(ids) = next_range(&mut left, rows)
                 {
@@ -102,9 +98,10 @@ impl Ids {
                 next_ids(&mut left, rows)?
             }
             Self::At(ids) => {
+                // Nobody else has them then.
                 let places = columns.pop();
-                let places = places.as_ref().map(|places| places.as_primitive_opt());
-                let Some(Some(places)) = places else {
+                let places = places.and_then(|places| places.as_primitive_opt().cloned());
+                let Some(places) = places else {
                     return internal_err!("a segment's reader does not say which rows it returns");
                 };
                 ids.at(places)?
@@ -174,7 +171,7 @@ impl Morsel for CountedMorsel {
         let Self { others, ids, rows } = *self;
         let counted = others
             .into_stream()
-            .map(move |others| rows.of(ids.beside(&others?, rows.sampling())?));
+            .map(move |others| rows.of(ids.beside(others?, rows.sampling())?));
         counted.boxed()
     }
 }
