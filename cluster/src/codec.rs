@@ -309,7 +309,7 @@ impl SkewerCodec {
             Encoded::SoundProperties => Ok(Arc::new(SoundPropertiesExec::new(Arc::clone(
                 only_input()?,
             )))),
-            Encoded::Folded(below) => unfolded(&below, context, converter),
+            Encoded::Folded(below) => unfolded(below, context, converter),
             Encoded::Write(write) => write::decode(write, inputs, context),
             Encoded::Sys(scan) => sys::decode(scan, self, context, converter),
             Encoded::Numbered {

@@ -127,7 +127,11 @@ fn a_plan_of_hundreds_of_operators_comes_back() {
         let numbered = NumberedExec::new(numbered(Arc::new(dealt), &recorder));
         plan = Arc::new(SoundPropertiesExec::new(Arc::new(numbered)));
     }
-    let mut rest = there_and_back(plan, &on_worker());
+    let (bytes, query) = (encoded(plan), on_worker());
+    for cut in [1, bytes.len() / 2, bytes.len() - 1] {
+        assert!(decoded(&bytes[..cut], &task(&query)).is_err());
+    }
+    let mut rest = decoded(&bytes, &task(&query)).unwrap();
     let mut operators = 0;
     while let [input] = rest.children().as_slice() {
         let input = Arc::clone(input);

@@ -11,7 +11,7 @@ use super::connect::refusal;
 use super::node::Inner;
 use super::options::FIRST_STREAMS;
 use super::serve;
-use super::stream::{Inbound, Outbound, Whose};
+use super::stream::{Inbound, Outbound, SendError, Whose};
 use crate::frame::{FrameKind, Hello};
 use crate::identity::PeerIdentity;
 use crate::identity::node::Holder;
@@ -118,9 +118,13 @@ async fn greet(connection: &Connection, node: &Inner) -> bool {
     let mut out = Outbound::new(send);
     let hello = Hello::new(node.options.version, &node.name);
     // A caller that has read it stops the stream, which may be before its end is said: that is no
-    // reason to hang up. One that is gone is found gone by what comes next.
-    if out.frame(FrameKind::Hello, &hello.encode()).await.is_ok() {
-        let _ = out.end().await;
+    // reason to hang up.
+    match out.frame(FrameKind::Hello, &hello.encode()).await {
+        Ok(()) => {
+            let _ = out.end().await;
+        }
+        Err(SendError::Unwanted) if connection.close_reason().is_none() => {}
+        Err(_) => return false,
     }
     if theirs.version == node.options.version && !only_hello(connection) {
         return true;

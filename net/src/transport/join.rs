@@ -306,9 +306,9 @@ mod tests {
     }
 
     /// A caller stops the stream of the master's HELLO as soon as it has read it, which may be before
-    /// the master has said the stream's end.
+    /// the master has said the stream's end. This one does not read it at all.
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_caller_that_stops_reading_after_hello_is_still_let_in() {
+    async fn a_caller_that_stops_the_stream_of_hello_is_let_in() {
         let directory = tempfile::tempdir().unwrap();
         let (cluster, trust) = cluster(directory.path(), SystemTime::now());
         let (_master, address, token) = admitting(&cluster, trust);

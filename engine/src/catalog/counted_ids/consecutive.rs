@@ -183,6 +183,11 @@ mod tests {
         let alone = ConsecutiveIds(two().into()).at(places).unwrap();
         assert_eq!(alone.values(), &[11, 12]);
         assert_eq!(alone.values().as_ptr(), memory);
+        // Places that somebody else has, too, and some of them, remain what they are.
+        let places = Int64Array::from(vec![3, 4, 5]);
+        let some = ConsecutiveIds(two().into()).at(places.slice(1, 2)).unwrap();
+        assert_eq!(some.values(), &[11, 12]);
+        assert_eq!(places.values(), &[3, 4, 5]);
         let error = ids(two(), vec![2, 7]).unwrap_err().to_string();
         assert!(error.contains("more rows"), "{error}");
     }

@@ -98,7 +98,7 @@ impl Ids {
                 next_ids(&mut left, rows)?
             }
             Self::At(ids) => {
-                // Nobody else has them then.
+                // Unless the reader has kept them, their memory becomes that of the ids.
                 let places = columns.pop();
                 let places = places.and_then(|places| places.as_primitive_opt().cloned());
                 let Some(places) = places else {
