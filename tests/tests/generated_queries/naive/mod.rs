@@ -221,7 +221,8 @@ pub struct Third {
     least: (usize, usize),
 }
 
-/// Rows of a join that a query around it asks for. Both sides have columns of the same names.
+/// Rows of a join that a query around it asks for. Both sides have columns of the same names. In SQL the row
+/// around is `l`, and the sides are `r` and `o`.
 #[derive(Debug, Clone)]
 pub struct Pairs {
     left: Box<Naive>,
@@ -319,7 +320,9 @@ impl Naive {
         let own = match self {
             Self::Looked(.., look, _, is_random) => *is_random || look.is_dependent(),
             Self::Reached(.., step) => step.is_dependent(),
-            Self::JoinIf(..) | Self::Asked(..) => true,
+            Self::JoinIf(..) => true,
+            // Of joins within it some may be left out.
+            Self::Asked(_, pairs, _) => pairs.left.joins() + pairs.right.joins() > 0,
             _ => false,
         };
         own || inputs.iter().any(|input| input.is_dependent())
