@@ -10,10 +10,11 @@ use datafusion::logical_expr::{
     WindowFunctionDefinition,
 };
 use datafusion::physical_expr::aggregate::AggregateExprBuilder;
-use datafusion::physical_expr::expressions::{binary, col, lit};
+use datafusion::physical_expr::expressions::{DynamicFilterPhysicalExpr, binary, col, lit};
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy};
 use datafusion::physical_plan::empty::EmptyExec;
+use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::windows::{
@@ -140,6 +141,32 @@ fn a_plan_of_hundreds_of_operators_comes_back() {
     }
     assert_eq!(operators, 150);
     assert!(rest.is::<EmptyExec>());
+}
+
+/// A join tells the scan far below it which rows it needs by a filter that both have.
+#[test]
+fn a_dynamic_filter_remains_one_however_far_apart_it_is_read() {
+    let a = col("a", &source().schema()).unwrap();
+    let dynamic = Arc::new(DynamicFilterPhysicalExpr::new(vec![a], lit(true)));
+    let filtered = |input| Arc::new(FilterExec::try_new(dynamic.clone(), input).unwrap());
+    let mut plan: Arc<dyn ExecutionPlan> = filtered(source());
+    for _ in 0..9 {
+        let dealt = RepartitionExec::try_new(plan, Partitioning::RoundRobinBatch(4)).unwrap();
+        plan = Arc::new(dealt);
+    }
+    let above = there_and_back(filtered(plan), &on_worker());
+    let mut below = Arc::clone(above.children()[0]);
+    while below.is::<RepartitionExec>() {
+        below = Arc::clone(below.children()[0]);
+    }
+    let [above, below] = [&above, &below].map(|plan| {
+        let filter = plan.downcast_ref::<FilterExec>().expect("a filter");
+        let predicate = filter.predicate();
+        let dynamic = predicate.downcast_ref::<DynamicFilterPhysicalExpr>();
+        dynamic.expect("a dynamic filter")
+    });
+    above.update(lit(false)).unwrap();
+    assert_eq!(below.current().unwrap().to_string(), "false");
 }
 
 #[test]
