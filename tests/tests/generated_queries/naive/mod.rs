@@ -3,6 +3,7 @@
 
 mod evaluate;
 mod generate;
+mod rows;
 mod sql;
 
 use std::collections::{BTreeMap, BTreeSet};
