@@ -25,7 +25,7 @@ use skewer_exec::{
     TimedExpressions,
 };
 
-use crate::folded::{Folding, unfolded};
+use crate::folded::{Folding, Piece, unfolded};
 use crate::records::{
     EncodedCapture, EncodedCarried, EncodedFrames, EncodedOutputs, EncodedSource,
 };
@@ -72,7 +72,12 @@ pub fn encode_plan(
         Arc::new(SkewerCodec::default()),
     ];
     let codec = ComposedPhysicalExtensionCodec::new(codecs);
-    let converter = Folding::new(OURS, |below| encoded(&Encoded::Folded(below)));
+    let converter = Folding::new(OURS, |piece| {
+        encoded(&match piece {
+            Piece::Whole(plan) => Encoded::Whole(plan),
+            Piece::Below(plan) => Encoded::Folded(plan),
+        })
+    });
     let bytes = physical_plan_to_bytes_with_proto_converter(plan, &codec, &converter)?;
     Ok(MaybeEncoded::Encoded(bytes.to_vec()))
 }
@@ -211,8 +216,10 @@ enum Encoded {
     Sys(EncodedScan),
     /// [`SoundPropertiesExec`].
     SoundProperties,
-    /// A plan, as bytes of DataFusion's.
+    /// What is below of a plan, as bytes of DataFusion's.
     Folded(Vec<u8>),
+    /// All of a plan, in which others may be folded.
+    Whole(Vec<u8>),
 }
 
 /// [`Exchange`].
@@ -309,7 +316,8 @@ impl SkewerCodec {
             Encoded::SoundProperties => Ok(Arc::new(SoundPropertiesExec::new(Arc::clone(
                 only_input()?,
             )))),
-            Encoded::Folded(below) => unfolded(below, context, converter),
+            Encoded::Folded(plan) => unfolded(Piece::Below(plan), context, converter),
+            Encoded::Whole(plan) => unfolded(Piece::Whole(plan), context, converter),
             Encoded::Write(write) => write::decode(write, inputs, context),
             Encoded::Sys(scan) => sys::decode(scan, self, context, converter),
             Encoded::Numbered {

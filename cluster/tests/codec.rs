@@ -5,12 +5,15 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::Result;
 use datafusion::execution::TaskContext;
+use datafusion::functions::math::abs;
 use datafusion::logical_expr::{
     AggregateUDF, AggregateUDFImpl, Operator, ScalarUDF, ScalarUDFImpl, WindowFrame,
     WindowFunctionDefinition,
 };
 use datafusion::physical_expr::aggregate::AggregateExprBuilder;
-use datafusion::physical_expr::expressions::{DynamicFilterPhysicalExpr, binary, col, lit};
+use datafusion::physical_expr::expressions::{
+    DynamicFilterPhysicalExpr, binary, case, col, is_null, lit, not,
+};
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy};
 use datafusion::physical_plan::empty::EmptyExec;
@@ -145,10 +148,24 @@ fn a_plan_of_hundreds_of_operators_comes_back() {
 
 /// A join tells the scan far below it which rows it needs by a filter that both have.
 #[test]
-fn a_dynamic_filter_remains_one_however_far_apart_it_is_read() {
+fn a_dynamic_filter_remains_one_however_far_apart_and_deep_it_is_read() {
+    for within in [0, 30] {
+        dynamic_filter_remains_one(within);
+    }
+}
+
+/// With the filter within so many other expressions.
+fn dynamic_filter_remains_one(within: usize) {
     let a = col("a", &source().schema()).unwrap();
-    let dynamic = Arc::new(DynamicFilterPhysicalExpr::new(vec![a], lit(true)));
-    let filtered = |input| Arc::new(FilterExec::try_new(dynamic.clone(), input).unwrap());
+    let mut predicate: Arc<dyn PhysicalExpr> =
+        Arc::new(DynamicFilterPhysicalExpr::new(vec![a], lit(true)));
+    for _ in 0..within {
+        predicate = not(predicate).unwrap();
+    }
+    let filtered = |input| {
+        let filter = FilterExec::try_new(Arc::clone(&predicate), input);
+        Arc::new(filter.unwrap())
+    };
     let mut plan: Arc<dyn ExecutionPlan> = filtered(source());
     for _ in 0..9 {
         let dealt = RepartitionExec::try_new(plan, Partitioning::RoundRobinBatch(4)).unwrap();
@@ -161,12 +178,62 @@ fn a_dynamic_filter_remains_one_however_far_apart_it_is_read() {
     }
     let [above, below] = [&above, &below].map(|plan| {
         let filter = plan.downcast_ref::<FilterExec>().expect("a filter");
-        let predicate = filter.predicate();
+        let mut predicate = filter.predicate();
+        for _ in 0..within {
+            predicate = predicate.children()[0];
+        }
         let dynamic = predicate.downcast_ref::<DynamicFilterPhysicalExpr>();
         dynamic.expect("a dynamic filter")
     });
     above.update(lit(false)).unwrap();
     assert_eq!(below.current().unwrap().to_string(), "false");
+}
+
+/// An expression within so many functions, conditions and operators, in turn.
+fn nested(innermost: Arc<dyn PhysicalExpr>, times: usize) -> Arc<dyn PhysicalExpr> {
+    let schema = source().schema();
+    let mut expression = innermost;
+    for time in 0..times {
+        expression = match time % 3 {
+            0 => {
+                let (function, options) = (abs(), Arc::default());
+                let call =
+                    ScalarFunctionExpr::try_new(function, vec![expression], &schema, options);
+                Arc::new(call.unwrap())
+            }
+            1 => {
+                let when = is_null(col("a", &schema).unwrap()).unwrap();
+                case(None, vec![(when, expression)], Some(lit(7_i64))).unwrap()
+            }
+            _ => binary(lit(7_i64), Operator::Minus, expression, &schema).unwrap(),
+        };
+    }
+    expression
+}
+
+#[test]
+fn expressions_hundreds_deep_come_back_numbered_or_not() {
+    let a = col("a", &source().schema()).unwrap();
+    for times in (1..50).chain([100, 300]) {
+        let deep = nested(Arc::clone(&a), times);
+        let text = deep.to_string();
+        let columns = [(deep, "deep".to_owned())];
+        let projection = ProjectionExec::try_new(columns, source()).unwrap();
+        let bare: Arc<dyn ExecutionPlan> = Arc::new(projection);
+        let mut wrapped = Arc::clone(&bare);
+        for _ in 0..2 {
+            let sound = Arc::new(SoundPropertiesExec::new(wrapped));
+            wrapped = Arc::new(NumberedExec::new(numbered(sound, &recorder())));
+        }
+        for plan in [bare, wrapped] {
+            let mut back = there_and_back(plan, &on_worker());
+            while !back.is::<ProjectionExec>() {
+                back = Arc::clone(back.children()[0]);
+            }
+            let projection = back.downcast_ref::<ProjectionExec>().unwrap();
+            assert_eq!(projection.expr()[0].expr.to_string(), text);
+        }
+    }
 }
 
 #[test]
