@@ -11,6 +11,7 @@
 //!   own statements
 //! * `spell_out`: what DataFusion would read otherwise than PostgreSQL and DuckDB do
 //! * `distinct_from`: how strongly IS DISTINCT FROM binds
+//! * `row_values`: comparisons of rows, said with comparisons of their columns
 //! * `recursive`: what stands behind the terms of a recursive query
 //! * `shadowing`: queries of a `WITH` with the name of one further out
 //! * [`parameters`]: which parameters a prepared statement has, and values put in their places
@@ -36,6 +37,7 @@ mod rebalance;
 mod recursive;
 pub mod repeated;
 pub mod row_ids;
+mod row_values;
 pub mod settings;
 mod shadowing;
 mod spell_out;

@@ -11,6 +11,7 @@ use datafusion::sql::sqlparser::parser::ParserError;
 
 use crate::distinct_from::associate_distinct;
 use crate::recursive::parenthesize;
+use crate::row_values::compare_columns;
 use crate::shadowing::rename_shadowing;
 
 /// [`spell_out`] of a statement.
@@ -33,11 +34,12 @@ pub(crate) fn spell_out_statement(statement: &mut DFStatement) -> Result<(), Par
 /// * `a || b % c` is `a || (b % c)`: sqlparser has `||` bind as `%` does. In PostgreSQL
 ///   (["Operator Precedence"]) and DuckDB it binds less than all arithmetic.
 /// * `a IS DISTINCT FROM b AND c` is `(a IS DISTINCT FROM b) AND c`: see [`associate_distinct`].
+/// * `(a, b) = (c, d)` is `a = c AND b = d`, also in IN: see [`compare_columns`].
 /// * A query of a `WITH` may have the name of one further out, which DataFusion refuses.
 /// * A union of `WITH RECURSIVE` may have ORDER BY, LIMIT and OFFSET, which DataFusion leaves out.
 ///
 /// # Errors
-/// The last of a query that is recursive.
+/// Those of [`compare_columns`], and the last if the query is recursive.
 ///
 /// ["Operator Precedence"]: https://www.postgresql.org/docs/current/sql-syntax-lexical.html
 pub(crate) fn spell_out(node: &mut impl VisitMut) -> Result<(), ParserError> {
@@ -45,6 +47,7 @@ pub(crate) fn spell_out(node: &mut impl VisitMut) -> Result<(), ParserError> {
         return Err(error);
     }
     associate_distinct(node);
+    compare_columns(node)?;
     rename_shadowing(node);
     Ok(())
 }
@@ -119,7 +122,7 @@ fn is_all(key: &OrderByExpr) -> bool {
 }
 
 /// How many columns a query has, if its text says it.
-fn columns_of(body: &SetExpr) -> Option<usize> {
+pub(crate) fn columns_of(body: &SetExpr) -> Option<usize> {
     match body {
         SetExpr::Select(select) => {
             let one = |item: &SelectItem| {
@@ -133,6 +136,7 @@ fn columns_of(body: &SetExpr) -> Option<usize> {
         }
         SetExpr::Query(query) => columns_of(&query.body),
         SetExpr::SetOperation { left, .. } => columns_of(left),
+        SetExpr::Values(values) => values.rows.first().map(|row| row.content.len()),
         _ => None,
     }
 }

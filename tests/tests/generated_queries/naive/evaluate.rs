@@ -269,16 +269,22 @@ impl Naive {
                 let widths = (input.width(), input.width());
                 join(&rows, &rows, Kind::Inner, equal((*l, *r)), widths)
             }
-            Self::In(left, right, is, l, r) => {
+            Self::In(left, right, is, columns) => {
                 let right = right.evaluate(tables);
-                let has_null = right.iter().any(|(values, _)| values[*r].is_none());
                 let rows = left.evaluate(tables);
-                let found = tested(&rows, &right, equal((*l, *r))).into_iter();
-                let found = found.filter(|((values, _), is_met)| match (is, is_met) {
-                    (true, is_met) => *is_met,
-                    (false, true) => false,
-                    // Among unknown values anything may be; among none nothing is.
-                    (false, false) => right.is_empty() || (values[*l].is_some() && !has_null),
+                let same = |left: &[Value], right: &[Value]| {
+                    columns.iter().all(|pair| equal(*pair)(left, right))
+                };
+                // An unknown value may be any.
+                let may_be = |left: &[Value], right: &[Value]| {
+                    columns.iter().all(|(l, r)| {
+                        left[*l].is_none() || right[*r].is_none() || left[*l] == right[*r]
+                    })
+                };
+                let found = tested(&rows, &right, same).into_iter();
+                let found = found.filter(|((values, _), is_met)| match is {
+                    true => *is_met,
+                    false => !right.iter().any(|(other, _)| may_be(values, other)),
                 });
                 found.map(|(row, _)| row).collect()
             }

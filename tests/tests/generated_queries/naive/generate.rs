@@ -191,8 +191,11 @@ impl Naive {
             }
             20 | 21 => {
                 let other = other(random);
-                let (l, r) = (column(random), random.random_range(0..other.width()));
-                Self::In(input, other, random.random_range(0..2) == 0, l, r)
+                let width = 1 + random.random_range(0..2);
+                let columns = (0..width)
+                    .map(|_| (column(random), random.random_range(0..other.width())))
+                    .collect();
+                Self::In(input, other, random.random_range(0..2) == 0, columns)
             }
             22 => {
                 let other = other(random);

@@ -94,7 +94,7 @@ pub enum Naive {
     /// The rows joined with themselves, which have a name of their own.
     Twice(Box<Naive>, usize, usize),
     /// Keeps rows whose column is, or is not, among the values of another query's.
-    In(Box<Naive>, Box<Naive>, bool, usize, usize),
+    In(Box<Naive>, Box<Naive>, bool, Vec<(usize, usize)>),
     /// Appends what the matches on the right come to; maybe asked for by rows that have a random number,
     /// which are others when they are made again.
     Looked(Box<Naive>, Box<Naive>, Look, Match, bool),
@@ -294,7 +294,7 @@ pub type Tables = BTreeMap<&'static str, Vec<(i64, Vec<Value>)>>;
 
 impl Naive {
     /// How many kinds of queries [`Naive::kinds`] tells apart.
-    pub const KINDS: usize = 67;
+    pub const KINDS: usize = 69;
 
     /// The kinds of queries that this one is made of.
     pub fn kinds(&self, into: &mut BTreeSet<&'static str>) {
@@ -364,8 +364,15 @@ impl Naive {
             }
             Self::Asked(input, pairs, ask) => (ask.kind(), &[input, &pairs.left, &pairs.right]),
             Self::Twice(input, ..) => ("common table", &[input]),
-            Self::In(left, right, true, ..) => ("in", &[left, right]),
-            Self::In(left, right, false, ..) => ("not in", &[left, right]),
+            Self::In(left, right, is, columns) => {
+                let kind = match (is, columns.len()) {
+                    (true, 1) => "in",
+                    (false, 1) => "not in",
+                    (true, _) => "row in",
+                    (false, _) => "row not in",
+                };
+                (kind, &[left, right])
+            }
             Self::Looked(left, right, .., true) => ("subquery of random rows", &[left, right]),
             Self::Looked(left, right, look, ..) => (look.kind(), &[left, right]),
             Self::Marked(left, right, true, _) => ("exists as a value", &[left, right]),

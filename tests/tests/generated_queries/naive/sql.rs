@@ -227,11 +227,15 @@ impl Naive {
                     named(of_both(input, input))
                 )
             }
-            Self::In(left, right, is, l, r) => {
+            Self::In(left, right, is, columns) => {
                 let not = if *is { "" } else { "NOT " };
+                let own: Vec<_> = columns.iter().map(|(l, _)| format!("l.c{l}")).collect();
+                let others: Vec<_> = columns.iter().map(|(_, r)| format!("r.c{r}")).collect();
                 format!(
-                    "SELECT * FROM ({}) AS l WHERE l.c{l} {not}IN (SELECT r.c{r} FROM ({}) AS r)",
+                    "SELECT * FROM ({}) AS l WHERE ({}) {not}IN (SELECT {} FROM ({}) AS r)",
                     left.sql(),
+                    own.join(", "),
+                    others.join(", "),
                     right.sql()
                 )
             }
