@@ -10,7 +10,8 @@
 //! * [`instrument`]: numbering and wrapping physical operators
 //! * `details`: what operators show of themselves, without what the profiler added
 //! * [`scalar_subquery`]: what scalar subqueries may be, and joins in their place
-//! * `selected_values`, `join_conditions`: subqueries in VALUES and in ON of joins, where DataFusion runs them
+//! * `selected_values`, `sorted_subqueries`, `join_conditions`: subqueries in VALUES, in ORDER BY and in ON of
+//!   joins, where DataFusion runs them
 //! * [`optimize_dependent_joins`]: joins in place of correlated subqueries
 //! * [`below`]: parts of expressions as columns of the input
 //! * [`logical_rules`], [`physical_rules`]: DataFusion's rules, without wrong conclusions
@@ -29,6 +30,7 @@ mod plan_query;
 pub mod scalar_subquery;
 mod selected_values;
 mod shared_rows;
+mod sorted_subqueries;
 mod sound;
 pub mod timed_node;
 
@@ -53,6 +55,7 @@ pub fn with_movable_subqueries(plan: LogicalPlan) -> Result<LogicalPlan> {
         return Ok(plan);
     }
     let plan = with_selected_values(plan)?;
+    let plan = sorted_subqueries::with_sorted_columns(plan)?;
     let plan = join_conditions::with_join_conditions(plan)?;
     scalar_subquery::with_values(plan)
 }
