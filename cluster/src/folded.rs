@@ -4,7 +4,7 @@
 //! operator takes two levels, what numbers it two more, and an expression two or three. So every few
 //! operators, and every few expressions within each other, what is below is put into the message as bytes,
 //! which are a message of their own. How deep a message is then depends on neither, so that a plan that can
-//! be decoded still can once its operators are numbered.
+//! be decoded still can once its operators are numbered. Types of types are not folded.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -34,8 +34,8 @@ use prost::Message;
 /// one that claims nothing, and what numbers all three), so that two take 24.
 const EVERY_OPERATORS: usize = 2;
 
-/// After so many expressions within each other what is below is folded. `CASE` takes three levels, the
-/// others two or less, so that these take 24.
+/// After so many expressions within each other what is below is folded. `CASE` and ranges take three levels,
+/// the others two or less, so that these take 24.
 const EVERY_EXPRESSIONS: usize = 8;
 
 /// Bytes of stack that these take at most, also in debug builds; and of a new stack.

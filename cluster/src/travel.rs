@@ -20,7 +20,8 @@ use datafusion::physical_plan::windows::{
     BoundedWindowAggExec, PlainAggregateWindowExpr, WindowAggExec,
 };
 use datafusion_distributed::{
-    DistributedCodec, DistributedExec, DistributedLeafExec, MaybeEncoded,
+    DistributedCodec, DistributedExec, DistributedLeafExec, MaybeEncoded, NetworkBoundaryExt,
+    ProducerHead,
 };
 use datafusion_proto::bytes::physical_plan_from_bytes_with_proto_converter;
 use datafusion_proto::physical_plan::DeduplicatingProtoConverter;
@@ -201,6 +202,16 @@ fn there_and_back(
             Some(part) => Transformed::yes(part),
             None => Transformed::no(node),
         })
+    })?;
+    // What exchanges deal rows by is sent beside the plan, too.
+    plan.data.apply(|node| {
+        if let Some(exchange) = node.as_network_boundary()
+            && let ProducerHead::RepartitionExec { partitioning } = exchange.producer_head(1)?
+        {
+            let bytes = MaybeEncoded::Encoded(partitioning.encode(context)?);
+            bytes.decode(node.schema(), context)?;
+        }
+        Ok(TreeNodeRecursion::Continue)
     })?;
     let bytes = encode_plan(MaybeEncoded::Decoded(plan.data))?.encode(context)?;
     let codec = DistributedCodec::new_combined_with_user(context.session_config());

@@ -17,14 +17,19 @@ mod tests;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Distinct, Expr, JoinConstraint, ObjectName, OrderBy, OrderByKind, Query, Select, SelectItem,
-    SetExpr, TableFactor, TableWithJoins, Visit, VisitMut, Visitor, VisitorMut,
+    Distinct, Expr, JoinConstraint, JoinOperator, ObjectName, OrderBy, OrderByKind, Query, Select,
+    SelectItem, SetExpr, TableFactor, TableWithJoins, Visit, VisitMut, Visitor, VisitorMut,
 };
 
 use self::block::{Block, Scope};
 use self::join::constraint;
 use self::names::{Names, renamed};
 use crate::row_ids::fold;
+
+/// The constraint of a join that can have one, to be changed.
+pub(crate) fn constraint_mut(operator: &mut JoinOperator) -> Option<&mut JoinConstraint> {
+    join::parts(operator).1
+}
 
 /// The tables in FROM of a statement that joins with USING, or by nature; none of others.
 pub fn tables_of_using<N: Visit>(node: &N) -> Vec<ObjectName> {
