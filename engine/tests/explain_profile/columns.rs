@@ -40,6 +40,11 @@ async fn expensive_records_are_told_apart_by_their_columns_and_that_is_verified(
     );
     // Something else may tell the rest apart: longer lines do take longer.
     assert!(!all.contains("◆ length(line) > 1000000"), "{all}");
+    for told in all.split("◆ length(line)").skip(1) {
+        let share = told.split(" % of the time").next().unwrap();
+        let share = share.rsplit([' ', ',']).next().unwrap();
+        assert!(share.parse::<f64>().unwrap() < 50.0, "{all}");
+    }
 
     let json = verify[0].replace("PROFILE QUERY", "PROFILE (FORMAT json) QUERY");
     let json: serde_json::Value =
