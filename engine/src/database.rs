@@ -31,6 +31,7 @@ use crate::memory::{MemoryBudget, RaisedBy};
 use crate::progress::Elsewhere;
 use crate::running_table::with_running;
 use crate::session::Session;
+use crate::statements::export_profile::expect_no_export;
 use crate::turns::{DEFAULT_LIMIT, Turns};
 
 /// How long closing waits for work on the database's threads to notice that it is over.
@@ -236,12 +237,15 @@ impl DatabaseBuilder {
     ///
     /// # Errors
     /// [`Error::Locked`] if another process has it open, [`Error::Corrupt`] if its catalog is
-    /// damaged, [`Error::Io`] if the directory cannot be read or written, [`Error::Cluster`] if it
-    /// cannot be a master.
+    /// damaged, [`Error::File`] if the directory is an exported profile, [`Error::Io`] if it cannot be
+    /// read or written, [`Error::Cluster`] if it cannot be a master.
     pub fn build(self) -> Result<Database, Error> {
         let threads = environment::threads(self.worker_threads);
         let storage = match &self.path {
-            Some(path) => Storage::open(path, self.storage)?,
+            Some(path) => {
+                expect_no_export(path)?;
+                Storage::open(path, self.storage)?
+            }
             None => Storage::in_memory()?,
         };
         let sys_directory = self.path.as_ref().map(|path| path.join("sys"));

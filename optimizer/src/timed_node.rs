@@ -62,6 +62,13 @@ impl TimedEvaluation {
         })
     }
 
+    /// The expression that has become this column.
+    pub(crate) fn expression_of(&self, column: &str) -> Option<&Expr> {
+        let mut expressions = self.expressions.iter();
+        let (expression, _) = expressions.find(|(_, name)| name == column)?;
+        Some(expression)
+    }
+
     /// What the columns of its expressions are called.
     fn names(&self) -> impl Iterator<Item = &str> {
         self.expressions.iter().map(|(_, name)| name.as_str())

@@ -107,3 +107,61 @@ async fn a_record_delayed_in_a_function_of_one_row_of_a_process_is_the_top_expen
     let cluster = three_processes();
     expect_found(cluster.session(), 3, OF_ROWS).await;
 }
+
+/// What a row of a join takes is its record's whose columns the function reads, and counts once where it
+/// reads those of both.
+#[tokio::test]
+async fn a_delayed_record_of_a_join_is_told_from_the_one_that_it_is_joined_with() {
+    const DELAYED: i64 = 777;
+    let session = embedded(1);
+    // The first table by name and by age is not the one that is to be named.
+    for sql in [
+        "CREATE TABLE people AS SELECT value AS person, value % 3 AS bonus FROM generate_series(0, 1999)",
+        "CREATE TABLE students AS SELECT value AS student, value % 7 AS grade, value % 17 AS age \
+         FROM generate_series(0, 1999)",
+        "SET profile.level = 'records'",
+    ] {
+        session.sql(sql).await.unwrap();
+    }
+    let joined = "FROM people AS p JOIN students AS s ON p.person = s.student GROUP BY grade";
+    let of_one = format!("SELECT grade, sum({OF_COLUMNS}(student, age, {DELAYED})) {joined}");
+    let of_each = format!(
+        "SELECT grade, sum({OF_COLUMNS}(person, bonus, -1)), sum({OF_COLUMNS}(student, age, {DELAYED})) \
+         {joined}"
+    );
+    let of_both = format!("SELECT grade, sum({OF_COLUMNS}(student, bonus, {DELAYED})) {joined}");
+    for lineage in ["log", "piggyback"] {
+        session
+            .sql(&format!("SET profile.lineage = '{lineage}'"))
+            .await
+            .unwrap();
+        for (sql, culprits) in [
+            (&of_one, &["main.students"][..]),
+            (&of_each, &["main.students"]),
+            (&of_both, &["main.people", "main.students"]),
+        ] {
+            let stream = session.sql(sql).await.unwrap();
+            let query_id = stream.query_id().unwrap();
+            stream.collect().await.unwrap();
+            let top = format!(
+                "SELECT table_name FROM sys.expensive_inputs WHERE query_id = {query_id} AND rank = 1 \
+                 AND row_id = {DELAYED} AND impact_ns > {}",
+                DELAY.as_nanos() / 2
+            );
+            let top = query(&session, &top).await.unwrap();
+            assert!(
+                top.len() == 1 && culprits.contains(&top[0].as_str()),
+                "{lineage}: {top:?} is the most expensive input of {sql}"
+            );
+            if lineage == "log" {
+                let charged = format!(
+                    "SELECT DISTINCT table_name FROM sys.record_latency WHERE query_id = {query_id} \
+                     AND latency_ns > {} AND kind = 'computation' ORDER BY table_name",
+                    DELAY.as_nanos() / 2
+                );
+                let charged = query(&session, &charged).await.unwrap();
+                assert_eq!(charged, culprits, "{sql}");
+            }
+        }
+    }
+}

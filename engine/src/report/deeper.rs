@@ -35,11 +35,11 @@ pub(super) fn statements(
     let mut statements = vec![format!(
         "SELECT * FROM sys.expensive_inputs WHERE query_id = {query_id} ORDER BY rank;"
     )];
-    if header.has_log() {
+    if header.has_log() && !inputs.without_ids {
         statements.push(format!(
             "SELECT * FROM backward_trace({query_id}, {output_row}) ORDER BY latency_ns DESC;"
         ));
-    } else if here {
+    } else if here && !header.has_log() {
         // What else there is to ask needs the log.
         statements.push(format!("SET profile.lineage = '{}';", LineageMode::Log));
         statements.push(format!("EXPLAIN PROFILE QUERY {query_id};"));

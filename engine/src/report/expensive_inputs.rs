@@ -157,6 +157,8 @@ impl ExpensiveInput {
 #[derive(Debug, Clone, Default)]
 pub(super) struct ExpensiveInputs {
     pub(super) inputs: Vec<ExpensiveInput>,
+    /// Nothing that the result was made of has an id.
+    pub(super) without_ids: bool,
 }
 
 impl ExpensiveInputs {
@@ -196,6 +198,11 @@ impl ExpensiveInputs {
         found
             .inputs
             .retain(|input| input.anomaly.is_some() || input.impact_ns > 0);
+        if found.inputs.is_empty() && header.has_log() && header.sample_rate >= 1.0 {
+            let sql = include_str!("sql/has_records.sql").replace("$query_id", &query_id);
+            let answer = inquiry.ask(SECTION, sql).await?;
+            found.without_ids = rows(&answer).next().is_none();
+        }
         for input in &mut found.inputs {
             if input.anomaly.is_some() {
                 input.fetch(inquiry, header).await?;
@@ -234,6 +241,12 @@ impl ExpensiveInputs {
                 duration(first.impact_ns),
                 percent(first.impact_ns as f64 / header.query_ns().max(1) as f64)
             ),
+            None if self.without_ids => {
+                "No input record can be named: nothing that the result was \
+                 made of has row ids. Rows of tables and Parquet files have; those of CSV and JSON \
+                 files, VALUES and table functions have none."
+                    .to_owned()
+            }
             None => "No input record stands out: no result row waits for a single one.".to_owned(),
         })
     }
@@ -242,7 +255,8 @@ impl ExpensiveInputs {
     pub(super) fn lines(&self, header: &Header) -> Vec<String> {
         let mut lines = vec![SECTION.to_owned()];
         if let Some(verdict) = self.verdict(header) {
-            let mark = if header.has_records() { "✓" } else { "·" };
+            let is_known = header.has_records() && !self.without_ids;
+            let mark = if is_known { "✓" } else { "·" };
             lines.extend(item(mark, &verdict));
             return lines;
         }

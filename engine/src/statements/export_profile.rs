@@ -292,6 +292,21 @@ fn read_directory(directory: &Path) -> Result<(Manifest, Rows), Error> {
     Ok((manifest, tables))
 }
 
+/// An error if a directory is an exported profile, which is no database.
+pub(crate) fn expect_no_export(directory: &Path) -> Result<(), Error> {
+    match manifest(directory) {
+        Ok(_) => Err(file_error(
+            directory,
+            format!(
+                "it is an exported profile and no database; in any database, IMPORT PROFILE FROM '{}' \
+                 reads it",
+                directory.display()
+            ),
+        )),
+        Err(_) => Ok(()),
+    }
+}
+
 fn manifest(directory: &Path) -> Result<Manifest, Error> {
     let path = directory.join(MANIFEST);
     let text = std::fs::read_to_string(&path).map_err(|error| match error.kind() {

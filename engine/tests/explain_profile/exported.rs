@@ -33,6 +33,12 @@ async fn an_exported_profile_is_read_by_another_database() {
     let sys = format!("SELECT count(*) FROM sys.record_latency WHERE query_id = {id}");
     assert_eq!(rows, number(&session, &sys).await);
 
+    // It is not taken for an empty database, whose files would be put into it.
+    let error = Database::open(&path).unwrap_err().to_string();
+    assert!(
+        error.contains("it is an exported profile and no database"),
+        "{error}"
+    );
     let elsewhere = tempfile::tempdir().unwrap();
     let import = format!("IMPORT PROFILE FROM '{}'", path.display());
     let database = Database::open(elsewhere.path().join("db")).unwrap();

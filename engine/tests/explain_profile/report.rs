@@ -3,6 +3,8 @@
 use datafusion::arrow::array::{AsArray, RecordBatch};
 use datafusion::arrow::datatypes::Int64Type;
 
+use skewer::Database;
+
 use super::{QUERY, column, lines, number, slow_on_one_record};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -31,6 +33,40 @@ async fn the_record_that_makes_a_query_slow_is_named_and_shown() {
             assert!(rows.iter().any(|batch| batch.num_rows() > 0), "{line}");
         }
     }
+}
+
+/// The other side's row is in the result row as well, and has nothing to do with its time.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_join_the_record_is_named_whose_column_the_function_reads() {
+    let (session, id) = slow_on_one_record().await;
+    let create = "CREATE TABLE others AS SELECT v FROM measurements";
+    session.sql(create).await.unwrap().collect().await.unwrap();
+    let joined = "SELECT m.k, max(slow(m.v)) FROM others AS o JOIN measurements AS m ON o.v = m.v \
+                  GROUP BY m.k";
+    let text = lines(&session, &format!("EXPLAIN PROFILE {joined}")).await;
+    let all = text.join("\n");
+    let named: Vec<_> = text
+        .iter()
+        .filter(|line| line.starts_with("  ● "))
+        .collect();
+    assert_eq!(named.len(), 1, "{all}");
+    let waited = format!("  ● Row {id} of measurements kept a result row waiting for ");
+    assert!(named[0].starts_with(&waited), "{all}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_without_ids_are_said_to_have_none() {
+    let session = Database::in_memory().unwrap().session();
+    let sql =
+        "EXPLAIN PROFILE SELECT max(length(md5(value::VARCHAR))) FROM generate_series(1, 100)";
+    let all = lines(&session, sql).await.join("\n");
+    assert!(all.contains("· No input record can be named"), "{all}");
+    assert!(!all.contains("backward_trace"), "{all}");
+    let create = "CREATE TABLE t AS SELECT 1 AS a";
+    session.sql(create).await.unwrap().collect().await.unwrap();
+    let all = lines(&session, "EXPLAIN PROFILE SELECT a FROM t").await;
+    let all = all.join("\n");
+    assert!(all.contains("✓ No input record stands out"), "{all}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -26,6 +26,7 @@
 //! their rows have no records.
 
 mod aggregates;
+mod charged;
 mod joins;
 mod packing;
 mod recursion;
@@ -52,6 +53,7 @@ use skewer_exec::{
 };
 use skewer_profiling::{Recorder, Sources};
 
+use self::charged::{Charged, charged};
 use self::packing::unnested;
 use self::recursion::Recursion;
 use self::tracked::{Arguments, hidden_column, hidden_type};
@@ -245,29 +247,58 @@ impl LineageRewrite {
         if moved.is_empty() {
             return Ok((input, kept));
         }
+        // Each is the time of the records that it reads; those of the same ones are timed together.
+        let of_one = self.recorder.sampling().is_complete();
+        let mut by_records: Vec<(Charged, Vec<(Expr, String)>)> = Vec::new();
+        for moved in moved {
+            let charged = charged(&input, &moved.0, of_one)?;
+            match by_records.iter_mut().find(|(other, _)| *other == charged) {
+                Some((_, same)) => same.push(moved),
+                None => by_records.push((charged, vec![moved])),
+            }
+        }
+        let mut timed = input;
+        for (charged, moved) in by_records {
+            timed = self.timed(timed, moved, &charged)?;
+        }
+        Ok((timed, kept))
+    }
+
+    /// Evaluates `moved`, expressions and the names of their columns, in a timed node on top of `input`.
+    fn timed(
+        &mut self,
+        input: TrackedPlan,
+        moved: Vec<(Expr, String)>,
+        charged: &Charged,
+    ) -> Result<TrackedPlan> {
         let packed = input.packed()?;
         let TrackedPlan { plan, mut records } = input;
         // What a window function looked at for a column that is not read here had no part in it.
         let read = columns_read(moved.iter().map(|(expr, _)| expr))?;
-        let mut taking_part: Vec<&mut TrackedRecord> = records
-            .iter_mut()
-            .filter(|record| record.is_read(&read))
+        let takes_part = |of: &[usize], place: usize, record: &TrackedRecord| {
+            of.contains(&place) && record.is_read(&read)
+        };
+        let measured = records.iter().enumerate();
+        let measured = measured
+            .filter(|(place, record)| takes_part(&charged.measured, *place, record))
+            .filter_map(|(_, record)| Some((record.source.clone()?, record.id.clone())))
+            .collect();
+        let taking_longer = records.iter_mut().enumerate();
+        let mut taking_longer: Vec<&mut TrackedRecord> = taking_longer
+            .filter(|(place, record)| takes_part(&charged.total, *place, record))
+            .map(|(_, record)| record)
             .collect();
         // A latency that they all share so far can be added to; otherwise it rides beside.
-        let mut last = taking_part.iter().map(|record| record.latencies.last());
+        let mut last = taking_longer.iter().map(|record| record.latencies.last());
         let earlier = last.next().flatten();
         let earlier = earlier
             .filter(|first| last.all(|other| other == Some(first)))
             .cloned();
-        let measured = taking_part
-            .iter()
-            .filter_map(|record| Some((record.source.clone()?, record.id.clone())))
-            .collect();
         let latency = match packed {
             Some(packed) => LatencyColumn::Packed(packed),
             None => {
                 let name = self.name("latency");
-                for record in &mut taking_part {
+                for record in &mut taking_longer {
                     if earlier.is_some() {
                         record.latencies.pop();
                     }
@@ -280,7 +311,7 @@ impl LineageRewrite {
         let plan = LogicalPlan::Extension(Extension {
             node: Arc::new(node),
         });
-        Ok((TrackedPlan { plan, records }, kept))
+        Ok(TrackedPlan { plan, records })
     }
 
     fn projection(&mut self, projection: &Projection, input: TrackedPlan) -> Result<TrackedPlan> {

@@ -76,8 +76,24 @@ pub(crate) fn backward(query_id: i64, output_row: i64, shape: &Shape) -> Result<
     Ok(Stepwise { steps, answer })
 }
 
+/// The table that is meant by a name with or without its schema, as the log calls it.
+fn logged_name<'a>(table: &'a str, shape: &'a Shape) -> &'a str {
+    let tables = shape.tables();
+    let bare = |logged: &&str| {
+        logged
+            .rsplit_once('.')
+            .is_some_and(|(_, bare)| bare == table)
+    };
+    let of_that_name: Vec<&str> = tables.iter().copied().filter(bare).collect();
+    match of_that_name[..] {
+        [logged] if !tables.contains(&table) => logged,
+        _ => table,
+    }
+}
+
 /// The result rows that were computed from a base record.
 pub(crate) fn forward(query_id: i64, table: &str, row_id: i64, shape: &Shape) -> Result<Stepwise> {
+    let table = logged_name(table, shape);
     let record = format!("table_name = {}", literal(table));
     let mut steps: Vec<Step> = Vec::new();
     let mut found: Vec<String> = Vec::new();

@@ -95,10 +95,14 @@ fn generated(random: &mut Random) -> String {
 }
 
 /// Each kind of operator once.
-const GIVEN: [&str; 17] = [
+const GIVEN: [&str; 20] = [
     "SELECT same(b) FROM t",
     "SELECT a, count(*) FROM t WHERE same(b) > 10 GROUP BY a",
     "SELECT same(t.b + u.b) FROM t LEFT JOIN u ON t.a = u.a",
+    // What one side of a join takes, what each does, and what both do.
+    "SELECT u.b % 2, max(same(t.b)) FROM u JOIN t ON t.a = u.a GROUP BY u.b % 2",
+    "SELECT t.a, max(same(t.b)), max(same(u.b + 1)) FROM t FULL JOIN u ON t.a = u.a GROUP BY t.a",
+    "SELECT t.a, max(same(t.b + u.b)) FROM t JOIN u ON t.a = u.a GROUP BY t.a",
     "SELECT q.a, same(q.s), u.b FROM (SELECT a, sum(same(b)) AS s FROM t GROUP BY a) AS q \
      FULL JOIN u ON q.a = u.a",
     "SELECT same(b) FROM (SELECT a, b FROM t UNION ALL SELECT a, b FROM u) AS q ORDER BY b",

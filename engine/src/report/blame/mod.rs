@@ -94,6 +94,16 @@ impl Blamed {
         self.time_share - self.row_share()
     }
 
+    /// Whether it holds for the rows of a narrower one, or most of them, and for others that take about what
+    /// any row does. (Two that have more than all of the time between them share rows.)
+    fn only_widens(&self, narrower: &Self) -> bool {
+        let rows = self.row_share() - narrower.row_share();
+        self.table == narrower.table
+            && rows > 0.0
+            && self.time_share + narrower.time_share > 1.0
+            && self.time_share - narrower.time_share < LEAST_RATIO * rows
+    }
+
     /// By what the report and `sys.blame` put the best first: share of time that is out of
     /// proportion, in steps of 2 %; how telling; how short.
     fn rank(&self) -> (i64, Shape, i64, usize) {
@@ -153,7 +163,9 @@ impl Predicates {
         found.dedup_by(|other, better| {
             other.table == better.table && other.matched == better.matched
         });
-        Ok(Self { blamed: found })
+        Ok(Self {
+            blamed: without_wider(found),
+        })
     }
 
     /// The section as text; nothing if there is nothing to say.
@@ -167,6 +179,16 @@ impl Predicates {
         }
         lines
     }
+}
+
+/// Those that say more than a narrower one.
+fn without_wider(found: Vec<Blamed>) -> Vec<Blamed> {
+    let is_wider = |one: &Blamed| found.iter().any(|other| one.only_widens(other));
+    let says_more: Vec<bool> = found.iter().map(|one| !is_wider(one)).collect();
+    let found = found.into_iter().zip(says_more);
+    found
+        .filter_map(|(one, says)| says.then_some(one))
+        .collect()
 }
 
 /// The predicates of a query that separate its expensive records, at most so many, best first:
@@ -499,4 +521,48 @@ pub(super) fn without_sql(query_id: i64, table: &str, own: &str) -> String {
         .replace("$query_id", &query_id.to_string())
         .replace("$table_name", &literal(table))
         .replace("$own", own)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn blamed(predicate: &str, matched: i64, time_share: f64) -> Blamed {
+        Blamed {
+            table: "main.t".to_owned(),
+            predicate: predicate.to_owned(),
+            matched,
+            table_rows: 1000,
+            time_share,
+            without_ns: None,
+            verify: None,
+            shape: Shape::Natural,
+        }
+    }
+
+    #[test]
+    fn what_holds_for_a_dear_record_and_for_ordinary_ones_is_left_out() {
+        let left = |found: &[Blamed]| {
+            let left = without_wider(found.to_vec()).into_iter();
+            left.map(|blamed| blamed.predicate).collect::<Vec<_>>()
+        };
+        let long = blamed("length(s) > 1000000", 1, 0.8);
+        let of_its_kind = blamed("k = 5", 400, 0.9);
+        assert_eq!(
+            left(&[long.clone(), of_its_kind.clone()]),
+            [&*long.predicate]
+        );
+        assert_eq!(left(&[of_its_kind, long.clone()]), [&*long.predicate]);
+        // Others of its kind are dear, too.
+        let kind = blamed("k = 5", 40, 0.98);
+        assert_eq!(left(&[kind, long.clone()]).len(), 2);
+        // They need not be the same rows.
+        let others = blamed("id < 300", 300, 0.15);
+        assert_eq!(left(&[long.clone(), others]).len(), 2);
+        let elsewhere = Blamed {
+            table: "main.u".to_owned(),
+            ..blamed("k = 5", 400, 0.9)
+        };
+        assert_eq!(left(&[long, elsewhere]).len(), 2);
+    }
 }
