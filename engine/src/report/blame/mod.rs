@@ -16,6 +16,8 @@ mod function;
 mod readable;
 mod search;
 
+use std::collections::HashSet;
+
 use datafusion::arrow::array::{AsArray, RecordBatch};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Float64Type};
@@ -160,9 +162,8 @@ impl Predicates {
         };
         found.retain(saves);
         // Other words for the same rows are `sys.blame`'s to tell.
-        found.dedup_by(|other, better| {
-            other.table == better.table && other.matched == better.matched
-        });
+        let mut said = HashSet::new();
+        found.retain(|blamed| said.insert((blamed.table.clone(), blamed.matched)));
         Ok(Self {
             blamed: without_wider(found),
         })
