@@ -243,7 +243,9 @@ impl DatabaseBuilder {
         let threads = environment::threads(self.worker_threads);
         let storage = match &self.path {
             Some(path) => {
-                expect_no_export(path)?;
+                if !path.join("catalog.redb").exists() {
+                    expect_no_export(path)?;
+                }
                 Storage::open(path, self.storage)?
             }
             None => Storage::in_memory()?,

@@ -198,7 +198,8 @@ impl ExpensiveInputs {
         found
             .inputs
             .retain(|input| input.anomaly.is_some() || input.impact_ns > 0);
-        if found.inputs.is_empty() && header.has_log() && header.sample_rate >= 1.0 {
+        let has_rows = header.status == "finished" && header.rows_returned > Some(0);
+        if found.inputs.is_empty() && has_rows && header.has_log() && header.sample_rate >= 1.0 {
             let sql = include_str!("sql/has_records.sql").replace("$query_id", &query_id);
             let answer = inquiry.ask(SECTION, sql).await?;
             found.without_ids = rows(&answer).next().is_none();

@@ -292,19 +292,24 @@ fn read_directory(directory: &Path) -> Result<(Manifest, Rows), Error> {
     Ok((manifest, tables))
 }
 
-/// An error if a directory is an exported profile, which is no database.
+/// An error if a directory is an exported profile, of whatever version, which is no database.
 pub(crate) fn expect_no_export(directory: &Path) -> Result<(), Error> {
-    match manifest(directory) {
-        Ok(_) => Err(file_error(
-            directory,
-            format!(
-                "it is an exported profile and no database; in any database, IMPORT PROFILE FROM '{}' \
-                 reads it",
-                directory.display()
-            ),
-        )),
-        Err(_) => Ok(()),
+    let Ok(text) = std::fs::read_to_string(directory.join(MANIFEST)) else {
+        return Ok(());
+    };
+    let manifest: Option<serde_json::Value> = serde_json::from_str(&text).ok();
+    let is_export = manifest
+        .is_some_and(|it| it.get("format_version").is_some() && it.get("query_id").is_some());
+    if !is_export {
+        return Ok(());
     }
+    Err(file_error(
+        directory,
+        format!(
+            "it is an exported profile and no database; in any database, IMPORT PROFILE FROM '{}' reads it",
+            directory.display()
+        ),
+    ))
 }
 
 fn manifest(directory: &Path) -> Result<Manifest, Error> {

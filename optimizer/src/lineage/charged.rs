@@ -2,15 +2,17 @@
 //!
 //! The rows of a join stem from records of both sides. `length(a.body)` is as slow without the row
 //! of the other side, so its time is that of the record of `a`. What reads columns of both sides takes its
-//! time for both; but for the total latency it counts for one of them alone: without either the row
-//! would not be, so neither record's latency remains without the other.
+//! time for both. Without either, the row would not be, so for the total latency it counts for one of them
+//! alone: if it counted for both, each would still be there without the other, and neither would make a
+//! difference. It counts for the one that has taken time before, whose latency the row's then is; for both
+//! if both have, or if the one may be missing from a row.
 
 use datafusion::common::{Column, DFSchema, JoinType, Result};
 use datafusion::logical_expr::logical_plan::Join;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 
-use super::TrackedPlan;
 use super::tracked::hidden_column;
+use super::{TrackedPlan, TrackedRecord};
 use crate::timed_node::TimedEvaluation;
 
 /// Records of a plan, by their places in [`TrackedPlan::records`].
@@ -20,23 +22,48 @@ pub(super) struct Charged {
     pub(super) measured: Vec<usize>,
     /// Those of them whose total latency it adds to.
     pub(super) total: Vec<usize>,
+    /// Whether every row has one of the latter.
+    is_present: bool,
+    /// Whether they may have taken time before.
+    took_before: bool,
 }
 
 impl Charged {
+    /// All of `records`, about which no more is known.
     fn all(records: Vec<usize>) -> Self {
         Self {
             measured: records.clone(),
             total: records,
+            is_present: false,
+            took_before: true,
+        }
+    }
+
+    /// What reads records of both sides of a join.
+    fn both(left: Self, right: Self) -> Self {
+        let total = match (left.took_before, right.took_before) {
+            (true, false) if left.is_present => left.total,
+            (false, true) if right.is_present => right.total,
+            (false, false) if left.is_present => left.total,
+            (false, false) if right.is_present => right.total,
+            _ => [left.total, right.total].concat(),
+        };
+        Self {
+            measured: [left.measured, right.measured].concat(),
+            total,
+            is_present: left.is_present || right.is_present,
+            took_before: left.took_before || right.took_before,
         }
     }
 }
 
-/// Whose time it is that `evaluated` takes over `input`. `of_one` says that what several
-/// records of a row share counts for the total latency of one: not where the others may not be traced.
-pub(super) fn charged(input: &TrackedPlan, evaluated: &Expr, of_one: bool) -> Result<Charged> {
-    let all = || (0..input.records.len()).collect();
-    if input.records.len() < 2 {
-        return Ok(Charged::all(all()));
+/// Whose time it is that `evaluated` takes over `input`. With `of_each` it counts for the total latency of
+/// each of several records that it reads: some of them may not be traced.
+pub(super) fn charged(input: &TrackedPlan, evaluated: &Expr, of_each: bool) -> Result<Charged> {
+    let all = || Charged::all((0..input.records.len()).collect());
+    let read = columns_of(evaluated);
+    if input.records.len() < 2 || read.is_empty() {
+        return Ok(all());
     }
     let schema = input.plan.schema();
     let ids = input.records.iter().enumerate().map(|(record, tracked)| {
@@ -44,12 +71,12 @@ pub(super) fn charged(input: &TrackedPlan, evaluated: &Expr, of_one: bool) -> Re
         Ok((record, columns_of(&id)))
     });
     let ids = ids.collect::<Result<_>>()?;
-    let mut charged = below(&input.plan, columns_of(evaluated), ids);
+    let mut charged = followed(&input.plan, &input.records, read, ids);
     // What is read may be of rows that are no records.
     if charged.measured.is_empty() {
-        return Ok(Charged::all(all()));
+        return Ok(all());
     }
-    if !of_one {
+    if of_each {
         charged.total = charged.measured.clone();
     }
     Ok(charged)
@@ -63,21 +90,28 @@ fn columns_of(expr: &Expr) -> Vec<Column> {
 type Ids = Vec<(usize, Vec<Column>)>;
 
 /// Follows what is read, and the ids, down to the joins that put their rows together.
-fn below(plan: &LogicalPlan, read: Vec<Column>, ids: Ids) -> Charged {
+fn followed(plan: &LogicalPlan, records: &[TrackedRecord], read: Vec<Column>, ids: Ids) -> Charged {
     if let LogicalPlan::Join(join) = plan {
-        return of_sides(join, read, ids);
+        return of_sides(join, records, read, ids);
     }
-    let inputs = plan.inputs();
-    if let [input] = inputs[..]
+    if let [input] = plan.inputs()[..]
         && let Some(read) = made_of(plan, &read)
-        && let Some(ids) = ids
-            .iter()
-            .map(|(record, columns)| Some((*record, made_of(plan, columns)?)))
-            .collect()
     {
-        return below(input, read, ids);
+        // Records that are made here are of columns that are made here.
+        let below = ids.into_iter().filter_map(|(record, columns)| {
+            let columns = made_of(plan, &columns)?;
+            Some((record, columns))
+        });
+        return followed(input, records, read, below.collect());
     }
-    Charged::all(ids.into_iter().map(|(record, _)| record).collect())
+    let found: Vec<usize> = ids.into_iter().map(|(record, _)| record).collect();
+    let is_scan = matches!(plan, LogicalPlan::TableScan(_));
+    let has_taken = |record: &usize| !records[*record].latencies.is_empty();
+    Charged {
+        is_present: is_scan || matches!(plan, LogicalPlan::Aggregate(_)),
+        took_before: !is_scan || found.iter().any(has_taken),
+        ..Charged::all(found)
+    }
 }
 
 /// The columns of its only input that columns of a node are made of, row by row; `None` if it makes rows
@@ -87,69 +121,70 @@ fn made_of(plan: &LogicalPlan, columns: &[Column]) -> Option<Vec<Column>> {
     let mut all = Vec::new();
     for column in columns {
         let place = plan.schema().maybe_index_of_column(column)?;
-        match plan {
-            LogicalPlan::Projection(projection) => all.extend(columns_of(&projection.expr[place])),
-            LogicalPlan::SubqueryAlias(alias) => all.push(of_input(alias.input.schema(), place)),
+        let made_of = match plan {
+            LogicalPlan::Projection(projection) => columns_of(&projection.expr[place]),
+            LogicalPlan::SubqueryAlias(alias) => vec![of_input(alias.input.schema(), place)],
             LogicalPlan::Unnest(unnest) => {
                 let below = *unnest.dependency_indices.get(place)?;
-                all.push(of_input(unnest.input.schema(), below));
+                vec![of_input(unnest.input.schema(), below)]
             }
             LogicalPlan::Filter(_)
             | LogicalPlan::Sort(_)
             | LogicalPlan::Limit(_)
-            | LogicalPlan::Repartition(_) => all.push(column.clone()),
+            | LogicalPlan::Repartition(_) => vec![column.clone()],
             // What it appends is made of rows of a frame.
             LogicalPlan::Window(window) if place < window.input.schema().fields().len() => {
-                all.push(column.clone());
+                vec![column.clone()]
             }
             LogicalPlan::Extension(extension) => {
                 let timed = extension.node.as_any().downcast_ref::<TimedEvaluation>()?;
                 match timed.expression_of(&column.name) {
-                    Some(expr) => all.extend(columns_of(expr)),
-                    None => all.push(column.clone()),
+                    Some(expr) => columns_of(expr),
+                    None => vec![column.clone()],
                 }
             }
             _ => return None,
+        };
+        for column in made_of {
+            if !all.contains(&column) {
+                all.push(column);
+            }
         }
     }
     Some(all)
 }
 
 /// Which sides of the join are read.
-fn of_sides(join: &Join, read: Vec<Column>, ids: Ids) -> Charged {
-    let is_of = |side: &LogicalPlan, column: &Column| side.schema().has_column(column);
-    let is_left = |column: &Column| is_of(&join.left, column);
-    // A mark says whether there are rows at the other side.
-    let is_known = |column: &Column| is_left(column) || is_of(&join.right, column);
-    let are_known = read.iter().all(is_known)
-        && ids
-            .iter()
-            .all(|(_, columns)| !columns.is_empty() && columns.iter().all(is_known));
-    if !are_known {
+fn of_sides(join: &Join, records: &[TrackedRecord], read: Vec<Column>, ids: Ids) -> Charged {
+    let is_left = |column: &Column| join.left.schema().has_column(column);
+    // A mark is of neither side: it says whether there are rows at the other one.
+    let is_known = |column: &Column| is_left(column) || join.right.schema().has_column(column);
+    let are_known = |columns: &[Column]| !columns.is_empty() && columns.iter().all(is_known);
+    if !read.iter().all(is_known) || !ids.iter().all(|(_, columns)| are_known(columns)) {
         return Charged::all(ids.into_iter().map(|(record, _)| record).collect());
     }
-    let reads_nothing = read.is_empty();
     let (read_left, read_right): (Vec<_>, Vec<_>) = read.into_iter().partition(is_left);
     let (left_ids, right_ids): (Ids, Ids) = ids
         .into_iter()
         .partition(|(_, columns)| columns.iter().all(is_left));
-    let is_read =
-        |columns: &[Column], ids: &Ids| !ids.is_empty() && (reads_nothing || !columns.is_empty());
-    let left = is_read(&read_left, &left_ids).then(|| below(&join.left, read_left, left_ids));
-    let right = is_read(&read_right, &right_ids).then(|| below(&join.right, read_right, right_ids));
-    match (left, right) {
-        (Some(left), Some(right)) => {
-            let total = match join.join_type {
-                // A row that is padded has one side alone.
-                JoinType::Full => [left.total, right.total].concat(),
-                JoinType::Right => right.total,
-                _ => left.total,
-            };
-            Charged {
-                measured: [left.measured, right.measured].concat(),
-                total,
-            }
+    let (pads_left, pads_right) = match join.join_type {
+        JoinType::Left => (false, true),
+        JoinType::Right => (true, false),
+        JoinType::Full => (true, true),
+        _ => (false, false),
+    };
+    let side = |plan: &LogicalPlan, is_padded: bool, read: Vec<Column>, ids: Ids| {
+        if read.is_empty() || ids.is_empty() {
+            return None;
         }
+        let mut side = followed(plan, records, read, ids);
+        side.is_present &= !is_padded;
+        (!side.measured.is_empty()).then_some(side)
+    };
+    let left = side(&join.left, pads_left, read_left, left_ids);
+    let right = side(&join.right, pads_right, read_right, right_ids);
+    match (left, right) {
+        (Some(left), Some(right)) => Charged::both(left, right),
         (Some(one), None) | (None, Some(one)) => one,
         (None, None) => Charged::all(vec![]),
     }

@@ -248,10 +248,10 @@ impl LineageRewrite {
             return Ok((input, kept));
         }
         // Each is the time of the records that it reads; those of the same ones are timed together.
-        let of_one = self.recorder.sampling().is_complete();
+        let of_each = !self.recorder.sampling().is_complete();
         let mut by_records: Vec<(Charged, Vec<(Expr, String)>)> = Vec::new();
         for moved in moved {
-            let charged = charged(&input, &moved.0, of_one)?;
+            let charged = charged(&input, &moved.0, of_each)?;
             match by_records.iter_mut().find(|(other, _)| *other == charged) {
                 Some((_, same)) => same.push(moved),
                 None => by_records.push((charged, vec![moved])),

@@ -96,13 +96,15 @@ impl Blamed {
         self.time_share - self.row_share()
     }
 
-    /// Whether it holds for the rows of a narrower one, or most of them, and for others that take about what
-    /// any row does. (Two that have more than all of the time between them share rows.)
+    /// Whether it holds for rows that are half of a narrower one's time or more, and for others that take
+    /// about what any row does. (What two have beyond all of the time between them is of rows that they
+    /// share.)
     fn only_widens(&self, narrower: &Self) -> bool {
         let rows = self.row_share() - narrower.row_share();
+        let shared = self.time_share + narrower.time_share - 1.0;
         self.table == narrower.table
             && rows > 0.0
-            && self.time_share + narrower.time_share > 1.0
+            && shared >= narrower.time_share / 2.0
             && self.time_share - narrower.time_share < LEAST_RATIO * rows
     }
 
@@ -163,7 +165,10 @@ impl Predicates {
         found.retain(saves);
         // Other words for the same rows are `sys.blame`'s to tell.
         let mut said = HashSet::new();
-        found.retain(|blamed| said.insert((blamed.table.clone(), blamed.matched)));
+        found.retain(|blamed| {
+            let time = blamed.time_share.to_bits();
+            said.insert((blamed.table.clone(), blamed.matched, time))
+        });
         Ok(Self {
             blamed: without_wider(found),
         })
@@ -560,6 +565,9 @@ mod tests {
         // They need not be the same rows.
         let others = blamed("id < 300", 300, 0.15);
         assert_eq!(left(&[long.clone(), others]).len(), 2);
+        // Nor most of them.
+        let (some, more) = (blamed("k = 1", 100, 0.5), blamed("k < 3", 200, 0.55));
+        assert_eq!(left(&[more, some]).len(), 2);
         let elsewhere = Blamed {
             table: "main.u".to_owned(),
             ..blamed("k = 5", 400, 0.9)
