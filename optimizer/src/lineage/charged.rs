@@ -189,3 +189,109 @@ fn of_sides(join: &Join, records: &[TrackedRecord], read: Vec<Column>, ids: Ids)
         (None, None) => Charged::all(vec![]),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use datafusion::arrow::datatypes::{DataType, Field, Schema};
+    use datafusion::logical_expr::logical_plan::table_scan;
+    use datafusion::logical_expr::{LogicalPlanBuilder, col, lit};
+
+    use super::*;
+
+    /// Columns `k`, `x` and `id_<name>`.
+    fn table(name: &str) -> LogicalPlan {
+        let columns = ["k", "x", &format!("id_{name}")]
+            .map(|column| Field::new(column, DataType::Int64, true));
+        let schema = Schema::new(columns.to_vec());
+        table_scan(Some(name), &schema, None)
+            .unwrap()
+            .build()
+            .unwrap()
+    }
+
+    fn join(left: LogicalPlan, right: LogicalPlan, how: JoinType, on: [&str; 2]) -> LogicalPlan {
+        let [left_key, right_key] = on.map(|key| vec![key]);
+        let joined = LogicalPlanBuilder::from(left).join(right, how, (left_key, right_key), None);
+        joined.unwrap().build().unwrap()
+    }
+
+    /// Whose time it is, and to whose total latency it adds, by the first letters of tables; those in
+    /// upper case have taken time before.
+    fn of(plan: &LogicalPlan, tables: &str, evaluated: &Expr, of_each: bool) -> [String; 2] {
+        let records = tables.chars().map(|table| {
+            let mut record = TrackedRecord::new(None, format!("id_{}", table.to_ascii_lowercase()));
+            if table.is_ascii_uppercase() {
+                record.latencies.push("took".to_owned());
+            }
+            record
+        });
+        let input = TrackedPlan {
+            plan: plan.clone(),
+            records: records.collect(),
+        };
+        let Charged {
+            measured, total, ..
+        } = charged(&input, evaluated, of_each).unwrap();
+        [measured, total].map(|places| {
+            let tables = places.iter().filter_map(|place| tables.chars().nth(*place));
+            tables.collect()
+        })
+    }
+
+    #[test]
+    fn time_is_that_of_the_side_that_is_read() {
+        let inner = join(table("a"), table("b"), JoinType::Inner, ["a.k", "b.k"]);
+        assert_eq!(of(&inner, "ab", &col("a.x"), false), ["a", "a"]);
+        assert_eq!(of(&inner, "ab", &col("b.x"), false), ["b", "b"]);
+        assert_eq!(of(&inner, "ab", &lit(1), false), ["ab", "ab"]);
+        // Above nodes that put nothing together, under other names.
+        let above = LogicalPlanBuilder::from(inner)
+            .filter(col("a.k").gt(lit(1)))
+            .and_then(|plan| {
+                let made = col("b.x") + lit(1);
+                plan.project([made.alias("made"), col("a.k"), col("id_a"), col("id_b")])
+            })
+            .and_then(|plan| plan.alias("q"))
+            .and_then(LogicalPlanBuilder::build)
+            .unwrap();
+        assert_eq!(of(&above, "ab", &col("q.made"), false), ["b", "b"]);
+        assert_eq!(of(&above, "ab", &col("q.k"), false), ["a", "a"]);
+    }
+
+    #[test]
+    fn what_reads_both_sides_counts_for_one_that_is_always_there() {
+        let both = col("a.x") + col("b.x");
+        let joined = |how| join(table("a"), table("b"), how, ["a.k", "b.k"]);
+        let total = |how, tables, of_each| {
+            let [measured, total] = of(&joined(how), tables, &both, of_each);
+            assert_eq!(measured, tables);
+            total
+        };
+        assert_eq!(total(JoinType::Inner, "ab", false), "a");
+        assert_eq!(total(JoinType::Inner, "ab", true), "ab");
+        assert_eq!(total(JoinType::Inner, "aB", false), "B");
+        assert_eq!(total(JoinType::Inner, "AB", false), "AB");
+        assert_eq!(total(JoinType::Left, "ab", false), "a");
+        assert_eq!(total(JoinType::Left, "aB", false), "aB");
+        assert_eq!(total(JoinType::Right, "ab", false), "b");
+        assert_eq!(total(JoinType::Full, "ab", false), "ab");
+    }
+
+    #[test]
+    fn of_several_joins_those_are_followed_that_are_read() {
+        let three = |how| {
+            let two = join(table("a"), table("b"), how, ["a.k", "b.k"]);
+            join(two, table("c"), JoinType::Inner, ["a.k", "c.k"])
+        };
+        let inner = three(JoinType::Inner);
+        assert_eq!(of(&inner, "abc", &col("b.x"), false), ["b", "b"]);
+        let read = col("b.x") + col("c.x");
+        assert_eq!(of(&inner, "abc", &read, false), ["bc", "b"]);
+        // Padding has nobody's id.
+        assert_eq!(of(&three(JoinType::Left), "abc", &read, false), ["bc", "c"]);
+        // Rows of `a` are no records.
+        let read = col("a.x") + col("c.x");
+        assert_eq!(of(&inner, "bc", &read, false), ["c", "c"]);
+        assert_eq!(of(&inner, "bc", &col("a.x"), false), ["bc", "bc"]);
+    }
+}
