@@ -16,7 +16,7 @@ use super::{TrackedPlan, TrackedRecord};
 use crate::timed_node::TimedEvaluation;
 
 /// Records of a plan, by their places in [`TrackedPlan::records`].
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) struct Charged {
     /// Those whose time it is.
     pub(super) measured: Vec<usize>,
@@ -37,6 +37,11 @@ impl Charged {
             is_present: false,
             took_before: true,
         }
+    }
+
+    /// Whether both are the time of the same records.
+    pub(super) fn is_of_same(&self, other: &Self) -> bool {
+        self.measured == other.measured && self.total == other.total
     }
 
     /// What reads records of both sides of a join.

@@ -252,7 +252,10 @@ impl LineageRewrite {
         let mut by_records: Vec<(Charged, Vec<(Expr, String)>)> = Vec::new();
         for moved in moved {
             let charged = charged(&input, &moved.0, of_each)?;
-            match by_records.iter_mut().find(|(other, _)| *other == charged) {
+            match by_records
+                .iter_mut()
+                .find(|(other, _)| other.is_of_same(&charged))
+            {
                 Some((_, same)) => same.push(moved),
                 None => by_records.push((charged, vec![moved])),
             }

@@ -79,10 +79,10 @@ pub(crate) fn backward(query_id: i64, output_row: i64, shape: &Shape) -> Result<
 /// The table that is meant by a name with or without its schema, as the log calls it.
 fn logged_name<'a>(table: &'a str, shape: &'a Shape) -> &'a str {
     let tables = shape.tables();
+    // A Parquet file is called by its path, which has no schema.
     let bare = |logged: &&str| {
-        logged
-            .rsplit_once('.')
-            .is_some_and(|(_, bare)| bare == table)
+        let parts = logged.split_once('.');
+        parts.is_some_and(|(schema, bare)| bare == table && !schema.contains('/'))
     };
     let of_that_name: Vec<&str> = tables.iter().copied().filter(bare).collect();
     match of_that_name[..] {
