@@ -11,6 +11,7 @@
 //!   own statements
 //! * `spell_out`: what DataFusion would read otherwise than PostgreSQL and DuckDB do
 //! * `distinct_from`: how strongly IS DISTINCT FROM binds
+//! * `first_rows`: FETCH FIRST, with ties, and subqueries in LIMIT, said with plain LIMIT and ranks
 //! * `row_values`: comparisons of rows, said with comparisons of their columns
 //! * `recursive`: what stands behind the terms of a recursive query
 //! * `shadowing`: queries of a `WITH` with the name of one further out
@@ -21,14 +22,17 @@
 //! * [`nearest`](mod@nearest): "did you mean …?"
 //! * [`fingerprint`](mod@fingerprint): what statements have in common that differ only in literals
 //! * [`error`]: syntax errors that show the line
+//! * `calls`: which functions an expression calls
 //! * `place`: places in a statement's text
 
+mod calls;
 pub mod copy;
 mod distinct_from;
 pub mod error;
 pub mod explain_profile;
 pub mod export_profile;
 pub mod fingerprint;
+mod first_rows;
 pub mod nearest;
 pub mod parameters;
 pub mod parser;

@@ -10,6 +10,7 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::parser::ParserError;
 
 use crate::distinct_from::associate_distinct;
+use crate::first_rows::say_first_rows;
 use crate::recursive::parenthesize;
 use crate::row_values::compare_columns;
 use crate::shadowing::rename_shadowing;
@@ -35,11 +36,12 @@ pub(crate) fn spell_out_statement(statement: &mut DFStatement) -> Result<(), Par
 ///   (["Operator Precedence"]) and DuckDB it binds less than all arithmetic.
 /// * `a IS DISTINCT FROM b AND c` is `(a IS DISTINCT FROM b) AND c`: see [`associate_distinct`].
 /// * `(a, b) = (c, d)` is `a = c AND b = d`, also in IN: see [`compare_columns`].
+/// * `FETCH FIRST 3 ROWS ONLY` is `LIMIT 3`, also with ties, and LIMIT may have subqueries: see [`say_first_rows`].
 /// * A query of a `WITH` may have the name of one further out, which DataFusion refuses.
 /// * A union of `WITH RECURSIVE` may have ORDER BY, LIMIT and OFFSET, which DataFusion leaves out.
 ///
 /// # Errors
-/// Those of [`compare_columns`], and the last if the query is recursive.
+/// Those of [`compare_columns`] and [`say_first_rows`], and the last if the query is recursive.
 ///
 /// ["Operator Precedence"]: https://www.postgresql.org/docs/current/sql-syntax-lexical.html
 pub(crate) fn spell_out(node: &mut impl VisitMut) -> Result<(), ParserError> {
@@ -106,7 +108,10 @@ impl VisitorMut for SpellOut {
                 None => OrderByKind::All(key.options),
             };
         }
-        ControlFlow::Continue(())
+        match say_first_rows(query) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => ControlFlow::Break(error),
+        }
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<ParserError> {

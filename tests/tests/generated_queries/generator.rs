@@ -300,7 +300,15 @@ impl Generator {
                 side.sql
             ));
         }
-        let operation = self.pick(&["UNION ALL", "UNION ALL", "UNION", "INTERSECT", "EXCEPT"]);
+        let operation = self.pick(&[
+            "UNION ALL",
+            "UNION ALL",
+            "UNION",
+            "INTERSECT",
+            "EXCEPT",
+            "INTERSECT ALL",
+            "EXCEPT ALL",
+        ]);
         let sql = format!("({} {operation} {})", sides[0], sides[1]);
         Relation { sql, types }
     }
@@ -317,10 +325,16 @@ impl Generator {
         let alias = self.alias();
         let order = by(&self.order(&input.types));
         let (limit, offset) = (1 + self.below(9), self.below(3));
-        let sql = format!(
-            "(SELECT * FROM {} AS {alias} ORDER BY {order} LIMIT {limit} OFFSET {offset})",
-            input.sql
-        );
+        let rows = match self.below(4) {
+            0 => {
+                // Of a part of the order all rows that tie are returned.
+                let order = by(&self.order(&input.types[..1]));
+                format!("ORDER BY {order} FETCH FIRST {limit} ROWS WITH TIES")
+            }
+            1 => format!("ORDER BY {order} LIMIT (SELECT {limit}) OFFSET (SELECT {offset})"),
+            _ => format!("ORDER BY {order} LIMIT {limit} OFFSET {offset}"),
+        };
+        let sql = format!("(SELECT * FROM {} AS {alias} {rows})", input.sql);
         Relation { sql, ..input }
     }
 

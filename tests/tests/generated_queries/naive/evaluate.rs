@@ -400,6 +400,16 @@ impl Naive {
                 rows.truncate(*count);
                 rows
             }
+            Self::FirstWithTies(input, column, count) => {
+                let mut rows = input.evaluate(tables);
+                // NULL is greater than all.
+                let key = |row: &Row| (row.0[*column].is_none(), row.0[*column]);
+                rows.sort_by_key(key);
+                if let Some(last) = rows.get(count - 1).map(key) {
+                    rows.retain(|row| key(row) <= last);
+                }
+                rows
+            }
             Self::InOther(left, right, is) => {
                 let right = right.evaluate(tables);
                 let rows = distinct(left.evaluate(tables));

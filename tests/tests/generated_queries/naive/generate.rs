@@ -268,7 +268,13 @@ impl Naive {
                 Self::ByPlace(input, functions.collect())
             }
             14 => Self::Unnest(input, column(random), [column(random), column(random)]),
-            15 => Self::Limit(input, random.random_range(1..5)),
+            15 => {
+                let rows = random.random_range(1..5);
+                match random.random_range(0..2) {
+                    0 => Self::Limit(input, rows),
+                    _ => Self::FirstWithTies(input, column(random), rows),
+                }
+            }
             16 => {
                 let other = other(random);
                 let width = width.min(other.width()).min(2);

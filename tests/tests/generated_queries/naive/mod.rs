@@ -114,6 +114,8 @@ pub enum Naive {
     Unnest(Box<Naive>, usize, [usize; 2]),
     /// The first rows, in the order of all columns, of those that differ.
     Limit(Box<Naive>, usize),
+    /// The first rows in the order of a column, and those that tie with the last of them.
+    FirstWithTies(Box<Naive>, usize, usize),
     /// Rows of the left side, each once, that are, or are not, on the right.
     InOther(Box<Naive>, Box<Naive>, bool),
     Aggregate(Box<Naive>, Vec<usize>, Vec<Fold>),
@@ -294,7 +296,7 @@ pub type Tables = BTreeMap<&'static str, Vec<(i64, Vec<Value>)>>;
 
 impl Naive {
     /// How many kinds of queries [`Naive::kinds`] tells apart.
-    pub const KINDS: usize = 69;
+    pub const KINDS: usize = 70;
 
     /// The kinds of queries that this one is made of.
     pub fn kinds(&self, into: &mut BTreeSet<&'static str>) {
@@ -385,6 +387,7 @@ impl Naive {
             Self::ByPlace(input, ..) => ("window by place", &[input]),
             Self::Unnest(input, ..) => ("unnest", &[input]),
             Self::Limit(input, _) => ("limit", &[input]),
+            Self::FirstWithTies(input, ..) => ("first with ties", &[input]),
             Self::InOther(left, right, true) => ("intersect", &[left, right]),
             Self::InOther(left, right, false) => ("except", &[left, right]),
             Self::UnionAll(left, right) => ("union all", &[left, right]),
@@ -408,6 +411,7 @@ impl Naive {
             | Self::In(input, ..)
             | Self::DistinctOn(input, _)
             | Self::Limit(input, _)
+            | Self::FirstWithTies(input, ..)
             | Self::InOther(input, ..) => input.width(),
             Self::Join(left, right, ..)
             | Self::JoinOn(left, right, ..)

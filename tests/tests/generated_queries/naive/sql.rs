@@ -357,6 +357,10 @@ impl Naive {
                     input.sql()
                 )
             }
+            Self::FirstWithTies(input, column, rows) => format!(
+                "SELECT * FROM ({}) AS q ORDER BY q.c{column} FETCH FIRST {rows} ROWS WITH TIES",
+                input.sql()
+            ),
             Self::InOther(left, right, is) => {
                 let operation = if *is { "INTERSECT" } else { "EXCEPT" };
                 format!("{} {operation} {}", left.sql(), right.sql())
