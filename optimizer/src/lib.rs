@@ -12,6 +12,7 @@
 //! * [`scalar_subquery`]: what scalar subqueries may be, and joins in their place
 //! * `selected_values`, `sorted_subqueries`, `join_conditions`: subqueries in VALUES, in ORDER BY and in ON of
 //!   joins, where DataFusion runs them
+//! * [`with_counted_duplicates`]: INTERSECT ALL and EXCEPT ALL
 //! * [`optimize_dependent_joins`]: joins in place of correlated subqueries
 //! * [`below`]: parts of expressions as columns of the input
 //! * [`logical_rules`], [`physical_rules`]: DataFusion's rules, without wrong conclusions
@@ -19,6 +20,7 @@
 
 mod below;
 pub mod costly;
+mod counted_duplicates;
 mod dependent_join;
 mod details;
 pub mod distribution;
@@ -34,6 +36,7 @@ mod sorted_subqueries;
 mod sound;
 pub mod timed_node;
 
+pub use counted_duplicates::with_counted_duplicates;
 pub use dependent_join::optimize_dependent_joins;
 pub use plan_query::{plan_query, plan_query_on};
 pub use selected_values::with_selected_values;

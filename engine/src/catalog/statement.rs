@@ -12,7 +12,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::parser::Statement as DFStatement;
 use datafusion::sql::sqlparser::ast::{self, Visit};
 use parking_lot::Mutex;
-use skewer_optimizer::with_movable_subqueries;
+use skewer_optimizer::{with_counted_duplicates, with_movable_subqueries};
 use skewer_sql::repeated::with_repeated_renamed;
 use skewer_sql::row_ids::expose_row_ids;
 use skewer_sql::using::{merge_columns, tables_of_using};
@@ -485,7 +485,7 @@ async fn planned(
             planned = Box::pin(state.statement_to_plan(renamed)).await;
         }
     }
-    with_movable_subqueries(planned?)
+    with_movable_subqueries(with_counted_duplicates(planned?)?)
 }
 
 fn with_other_names(statement: &DFStatement) -> Vec<DFStatement> {
@@ -509,8 +509,7 @@ fn with_other_names(statement: &DFStatement) -> Vec<DFStatement> {
 }
 
 /// Refuses what DataFusion's planner overlooks, which would give wrong rows: it reads the whole
-/// table for TABLESAMPLE, and takes EXCEPT ALL and INTERSECT ALL for questions of whether a row has
-/// a match, not of how many.
+/// table for TABLESAMPLE.
 fn refuse_overlooked(statement: &DFStatement) -> Result<(), Error> {
     struct Overlooked;
     impl ast::Visitor for Overlooked {
@@ -527,30 +526,6 @@ fn refuse_overlooked(statement: &DFStatement) -> Result<(), Error> {
                     sample: Some(_), ..
                 } => ControlFlow::Break("TABLESAMPLE; WHERE random() < 0.1 takes a tenth"),
                 _ => ControlFlow::Continue(()),
-            }
-        }
-        fn pre_visit_query(&mut self, query: &ast::Query) -> ControlFlow<Self::Break> {
-            counts_duplicates(&query.body)
-        }
-    }
-    fn counts_duplicates(body: &ast::SetExpr) -> ControlFlow<&'static str> {
-        let ast::SetExpr::SetOperation {
-            op,
-            set_quantifier,
-            left,
-            right,
-        } = body
-        else {
-            return ControlFlow::Continue(());
-        };
-        match (op, set_quantifier) {
-            (ast::SetOperator::Except, ast::SetQuantifier::All) => ControlFlow::Break("EXCEPT ALL"),
-            (ast::SetOperator::Intersect, ast::SetQuantifier::All) => {
-                ControlFlow::Break("INTERSECT ALL")
-            }
-            _ => {
-                counts_duplicates(left)?;
-                counts_duplicates(right)
             }
         }
     }
