@@ -20,9 +20,9 @@ use prost::Message;
 use serde::{Deserialize, Serialize};
 use skewer_exec::{
     AnyValue, CarriedLatency, Exchange, FrameCapture, LatencyColumn, LineageCapture,
-    MeasuredRecords, NumberedExec, Observed, OnlyValue, OutputRecordsExec, PackedRecord,
-    ProfiledExec, RowNumbers, SampledRowId, SingleValue, SoundPropertiesExec, TimedEvaluationExec,
-    TimedExpressions,
+    MeasuredRecords, NumberedExec, Observed, OctetLength, OnlyValue, OutputRecordsExec,
+    PackedRecord, ProfiledExec, RowNumbers, SampledRowId, SingleValue, SoundPropertiesExec,
+    TimedEvaluationExec, TimedExpressions,
 };
 
 use crate::folded::{Folding, Piece, unfolded};
@@ -134,6 +134,9 @@ const ROW_NUMBERS: &[u8] = b"numbers";
 /// Stands for [`OnlyValue`].
 const ONLY_VALUE: &[u8] = b"only";
 
+/// Stands for [`OctetLength`].
+const OCTET_LENGTH: &[u8] = b"octets";
+
 /// Stands for [`PackedRecord`].
 const PACKED_RECORD: &[u8] = b"packed";
 
@@ -146,6 +149,8 @@ fn encoded_function(function: &ScalarUDF) -> Option<&'static [u8]> {
         Some(ROW_NUMBERS)
     } else if function.is::<OnlyValue>() {
         Some(ONLY_VALUE)
+    } else if function.is::<OctetLength>() {
+        Some(OCTET_LENGTH)
     } else if function.is::<PackedRecord>() {
         Some(PACKED_RECORD)
     } else {
@@ -409,6 +414,7 @@ impl PhysicalExtensionCodec for SkewerCodec {
             SAMPLED_ROW_ID => ScalarUDF::from(SampledRowId::new(Arc::clone(recorder()?))),
             ROW_NUMBERS => ScalarUDF::from(RowNumbers::new(recorder()?.worker_id())),
             ONLY_VALUE => ScalarUDF::from(OnlyValue::default()),
+            OCTET_LENGTH => ScalarUDF::from(OctetLength::default()),
             PACKED_RECORD => ScalarUDF::from(PackedRecord::default()),
             _ => return not_impl_err!("function {name} is not ours"),
         };

@@ -11,6 +11,7 @@ use datafusion::execution::SessionStateBuilder;
 use datafusion::logical_expr::{ScalarUDF, Volatility};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use parking_lot::Mutex;
+use skewer_exec::OctetLength;
 use skewer_sql::Piece;
 use skewer_storage::Snapshot;
 
@@ -113,6 +114,7 @@ impl Session {
         for function in inner.functions.iter() {
             context.register_udf(function.as_ref().clone());
         }
+        context.register_udf(ScalarUDF::from(OctetLength::default()));
         inner.sys.register_functions(&context);
         context.register_udf(ScalarUDF::from(LastQueryId::new(Arc::clone(
             &last_query_id,

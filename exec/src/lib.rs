@@ -26,6 +26,7 @@
 //! * `traced_groups`: which groups have a traced record, and when they are too many
 //! * [`sound_properties`]: what may be concluded of the rows of an operator
 //! * [`any_value`]: the value that all rows of a group have
+//! * [`octet_length`]: of text and of bytes
 //! * [`single_value`], [`only_value`]: the value of a scalar subquery that is planned as a join
 //! * [`output_records`]: the root, which says what result rows were made from
 
@@ -39,7 +40,8 @@ pub mod identity;
 pub mod key_sample;
 pub mod long_values;
 pub mod numbered;
-pub mod only_value;
+pub mod octet_length;
+mod only_value;
 mod operator_memory;
 pub mod output_records;
 pub mod pacing;
@@ -66,6 +68,7 @@ pub use frames::{CapturedFrames, FrameCapture};
 pub use identity::{IdColumn, IdentifiedTable, ROW_ID, ScansIds};
 pub use key_sample::KeySample;
 pub use numbered::NumberedExec;
+pub use octet_length::OctetLength;
 pub use only_value::OnlyValue;
 pub use output_records::{Hidden, OutputRecordsExec, ResultRecords, ResultTask};
 pub use packed::PackedRecord;
