@@ -29,6 +29,7 @@
 //! - [`views`]: conclusions whose SQL is the same for every query
 //! - `planner`: plans the SQL of views
 //! - `functions`: table functions
+//! - `unknown`: ids of queries that are not there
 //! - [`documentation`]: the page about schema `sys`
 //! - [`sys_tables`]: all of it, for the engine
 
@@ -71,6 +72,7 @@ mod sys_table;
 pub mod sys_tables;
 pub mod tables;
 pub mod ticks;
+mod unknown;
 pub mod views;
 
 pub use carried::{Carried, Gathering, Impacts, Sources};
@@ -95,4 +97,5 @@ pub use tables::{
     Fragment, ImpactfulSource, KeyFrequency, Operator, OperatorCall, OperatorStats, QueryRow,
     Table, TuplesSent, WorkerMetric, WorkerRow,
 };
+pub use unknown::unknown_query;
 pub use views::{VIEWS, View};

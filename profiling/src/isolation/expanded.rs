@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use datafusion::arrow::array::{AsArray, RecordBatch};
+use datafusion::arrow::array::{Array, AsArray, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::{Column, Result, plan_err};
@@ -12,6 +12,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::physical_plan::{ExecutionPlan, collect};
 
+use super::asked;
 use super::captured::shape;
 use super::latency::{self, Question};
 use super::shape::Shape;
@@ -22,6 +23,7 @@ use crate::lineage_mode::LineageMode;
 use crate::planner::Planner;
 use crate::query_ids::{QueryIds, concerns_only_query_ids};
 use crate::store::Store;
+use crate::unknown::unknown_query;
 
 /// Without a filter on `query_id` the views show so many of the newest queries of level
 /// `records`: each costs about as much as asking for it alone.
@@ -92,11 +94,11 @@ impl Expansion {
             Expansion::BackwardTrace { .. } => {
                 "The base records that a result row was computed from, and the computation latency\n\
                  of each on its way there (on the slowest, if there are several). An error says why\n\
-                 where no lineage was recorded of the query."
+                 where no lineage was recorded of the query, or it returned no such row."
             }
             Expansion::ForwardTrace { .. } => {
                 "The result rows that were computed from a base record. An error says why where no\n\
-                 lineage was recorded of the query."
+                 lineage was recorded of the query, or it read no such table."
             }
         }
     }
@@ -190,6 +192,15 @@ impl Expansion {
                 }
             }
         }
+        match self {
+            Expansion::BackwardTrace { output_row, .. } => {
+                asked::of_a_result_row(planner, query_id, *output_row).await?;
+            }
+            Expansion::ForwardTrace { table, .. } => {
+                asked::of_a_table(planner, query_id, table, &shape).await?;
+            }
+            _ => {}
+        }
         self.stepwise(query_id, &shape)
     }
 
@@ -215,10 +226,7 @@ impl Expansion {
                  profile.level = 'records' alone: EXPLAIN PROFILE QUERY {query_id} runs it again at \
                  that level"
             ),
-            Recorded::Nothing => plan_err!(
-                "{name}: there is no query {query_id} in sys.queries; it has not ended, or is older \
-                 than what schema sys keeps"
-            ),
+            Recorded::Nothing { known } => plan_err!("{name}: {}", unknown_query(known, query_id)),
         }
     }
 
@@ -285,12 +293,23 @@ async fn newest_traced(planner: &Planner, ids: &QueryIds) -> Result<Vec<i64>> {
         "SELECT query_id FROM sys.queries WHERE profile_level = 'records' AND query_id {range}
          ORDER BY query_id DESC LIMIT {QUERIES_WITHOUT_FILTER}"
     );
-    let batches = run(planner, &sql).await?;
-    Ok(batches
-        .iter()
-        .flat_map(|batch| batch.column(0).as_primitive::<Int64Type>().values().iter())
-        .copied()
-        .collect())
+    let ids = integers(&run(planner, &sql).await?);
+    Ok(ids.into_iter().flatten().collect())
+}
+
+/// The values of columns of integers, row by row.
+fn integers(batches: &[RecordBatch]) -> Vec<Option<i64>> {
+    let rows = batches.iter().flat_map(|batch| {
+        let columns = batch.columns().iter();
+        let columns: Vec<_> = columns
+            .map(|column| column.as_primitive::<Int64Type>())
+            .collect();
+        (0..batch.num_rows()).flat_map(move |row| {
+            let values = columns.clone().into_iter();
+            values.map(move |column| column.is_valid(row).then(|| column.value(row)))
+        })
+    });
+    rows.collect()
 }
 
 /// What there is of a query's records.
@@ -303,7 +322,10 @@ enum Recorded {
     /// The query ran at another level.
     NotAtRecords,
     /// There is no such query.
-    Nothing,
+    Nothing {
+        /// The least and the greatest id that there is.
+        known: Option<(i64, i64)>,
+    },
 }
 
 impl Recorded {
@@ -316,7 +338,14 @@ impl Recorded {
         );
         let batches = run(planner, &sql).await?;
         let Some(row) = batches.iter().find(|batch| batch.num_rows() > 0) else {
-            return Ok(Recorded::Nothing);
+            let sql = "SELECT min(query_id), max(query_id) FROM sys.queries";
+            let ids = integers(&run(planner, sql).await?);
+            let known = ids
+                .first()
+                .copied()
+                .flatten()
+                .zip(ids.last().copied().flatten());
+            return Ok(Recorded::Nothing { known });
         };
         let [at_records, carried] = [0, 1].map(|index| row.column(index).as_boolean().value(0));
         Ok(match (at_records, carried) {

@@ -8,9 +8,11 @@
 //! - [`latency`]: the SQL of `sys.output_latency`, `sys.intermediate_latency` and
 //!   `sys.expensive_inputs`
 //! - [`trace`]: the SQL of `backward_trace` and `forward_trace`
+//! - [`asked`]: whether a trace asks for a row and a table that its query has
 //! - [`steps`]: SQL in steps of which each is computed once
 //! - [`expanded`]: tables that are such SQL
 
+mod asked;
 mod captured;
 pub(crate) mod expanded;
 mod latency;

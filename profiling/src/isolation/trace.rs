@@ -76,9 +76,8 @@ pub(crate) fn backward(query_id: i64, output_row: i64, shape: &Shape) -> Result<
     Ok(Stepwise { steps, answer })
 }
 
-/// The table that is meant by a name with or without its schema, as the log calls it.
-fn logged_name<'a>(table: &'a str, shape: &'a Shape) -> &'a str {
-    let tables = shape.tables();
+/// The one of `tables` that is meant by a name with or without its schema, as the log calls it.
+pub(super) fn logged_name<'a>(table: &'a str, tables: &[&'a str]) -> &'a str {
     // A Parquet file is called by its path, which has no schema.
     let bare = |logged: &&str| {
         let parts = logged.split_once('.');
@@ -93,7 +92,7 @@ fn logged_name<'a>(table: &'a str, shape: &'a Shape) -> &'a str {
 
 /// The result rows that were computed from a base record.
 pub(crate) fn forward(query_id: i64, table: &str, row_id: i64, shape: &Shape) -> Result<Stepwise> {
-    let table = logged_name(table, shape);
+    let table = logged_name(table, &shape.tables());
     let record = format!("table_name = {}", literal(table));
     let mut steps: Vec<Step> = Vec::new();
     let mut found: Vec<String> = Vec::new();
