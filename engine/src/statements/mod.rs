@@ -43,6 +43,7 @@ pub(crate) mod update;
 pub(crate) mod without;
 pub(crate) mod write;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch};
@@ -71,7 +72,12 @@ pub(crate) async fn execute_parsed(
     sql: &str,
     statement: Statement,
 ) -> Result<QueryStream, Error> {
-    let statement = prepare::resolve(session, statement)?;
+    let is_execute = prepare::is_execute(&statement);
+    let mut statement = prepare::resolve(session, statement)?;
+    let sql = match is_execute {
+        true => prepare::with_values(sql, &mut statement),
+        false => Cow::Borrowed(sql),
+    };
     match statement {
         Statement::ExplainProfile(explain) => {
             return Box::pin(explain_profile::execute(session, explain)).await;
@@ -99,7 +105,7 @@ pub(crate) async fn execute_parsed(
     }
     let catalog = session.catalog();
     let tracing = tracing_of(session, &catalog, &statement);
-    let context = Context::begin(session, catalog, sql, tracing);
+    let context = Context::begin(session, catalog, &sql, tracing);
     let (context, outcome) = run(context, statement).await?;
     Box::pin(context.answer(outcome)).await
 }

@@ -1,5 +1,6 @@
 //! Statements with values for `$1`, `$2`, …, and what is known of them before they run.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use datafusion::sql::sqlparser::parser::Parser;
 use skewer_sql::Statement;
 use skewer_sql::parameters::{self, Parameters};
 
+use super::prepare::with_values;
 use super::{as_statement, execute_parsed};
 use crate::catalog::types::sql_name;
 use crate::error::Error;
@@ -30,7 +32,11 @@ pub(crate) async fn execute(
     let mut statement = skewer_sql::parse(sql)?;
     let values = values.iter().map(literal).collect::<Result<Vec<_>, _>>()?;
     bind(&mut statement, &values)?;
-    execute_parsed(session, sql, statement).await
+    let sql = match values.is_empty() {
+        true => Cow::Borrowed(sql),
+        false => with_values(sql, &mut statement),
+    };
+    execute_parsed(session, &sql, statement).await
 }
 
 /// What a statement takes and gives.

@@ -1,5 +1,7 @@
 //! PREPARE, EXECUTE, DEALLOCATE.
 
+use std::borrow::Cow;
+
 use datafusion::sql::sqlparser::ast::DataType;
 use skewer_sql::{Statement, nearest, parameters};
 
@@ -52,6 +54,37 @@ pub(crate) fn deallocate(session: &Session, name: Option<String>) -> Result<Outc
         }
     }
     Ok(Outcome::Done)
+}
+
+/// Text of a query that is longer is not made up: a parameter may be a megabyte.
+const LONGEST_TEXT: usize = 64 << 10;
+
+/// The text of a statement whose parameters have been given values, as `sys.queries` is to have it: of a query,
+/// with the values, so that it can be run again from there. EXPLAIN PROFILE gets such a text of what it runs.
+/// What changes something, which is not run again, keeps the text `sql`.
+pub(crate) fn with_values<'a>(sql: &'a str, statement: &mut Statement) -> Cow<'a, str> {
+    let text_of = |statement: &Statement| match statement {
+        Statement::Query(query) => {
+            Some(query.to_string()).filter(|text| text.len() <= LONGEST_TEXT)
+        }
+        _ => None,
+    };
+    if let Statement::ExplainProfile(explain) = statement {
+        if let Some(text) = text_of(&explain.statement) {
+            explain.sql = text;
+        }
+        return Cow::Borrowed(sql);
+    }
+    text_of(statement).map_or(Cow::Borrowed(sql), Cow::Owned)
+}
+
+/// Whether it is an EXECUTE, or runs one.
+pub(crate) fn is_execute(statement: &Statement) -> bool {
+    match statement {
+        Statement::Execute { .. } => true,
+        Statement::ExplainProfile(explain) => is_execute(&explain.statement),
+        _ => false,
+    }
 }
 
 /// An EXECUTE becomes the statement it stands for; others stay what they are.

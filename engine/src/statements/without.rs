@@ -244,9 +244,14 @@ fn meant<'a>(
             let known = candidates.iter().flat_map(|table| &table.columns);
             let mut suggestions = nearest(&named.column, known.map(String::as_str));
             suggestions.dedup();
-            let error = Error::UnknownColumn {
-                name: named.column.clone(),
-                suggestions,
+            let name = named.column.clone();
+            let error = match suggestions.is_empty() {
+                true => Error::Invalid(format!(
+                    "WITHOUT is about the columns of tables, not of views or of the result, and there is no \
+                     column {name} in {}",
+                    with_columns(&candidates)
+                )),
+                false => Error::UnknownColumn { name, suggestions },
             };
             return Err(placed(error, clause, named.at));
         }
@@ -268,6 +273,22 @@ fn meant<'a>(
             Err(placed(Error::Invalid(text), clause, clause.place))
         }
     }
+}
+
+/// How many columns of a table are named.
+const COLUMNS: usize = 12;
+
+/// The tables, each with its first columns: `t (a, b), u (c, …)`.
+fn with_columns(tables: &[&Base]) -> String {
+    let named = tables.iter().map(|table| {
+        let columns = table.columns.iter().filter(|name| *name != ROW_ID);
+        let mut columns: Vec<&str> = columns.map(String::as_str).collect();
+        if columns.len() > COLUMNS {
+            columns.splice(COLUMNS.., ["…"]);
+        }
+        format!("{} ({})", logged_as_sql(&table.logged), columns.join(", "))
+    });
+    named.collect::<Vec<_>>().join(", ")
 }
 
 /// A scan without the rows that fulfil the predicate. Rows for which it is NULL stay.

@@ -111,6 +111,21 @@ async fn values_go_there_and_back_with_their_types() {
     assert_eq!(row.get::<_, &[u8]>("y"), b"\0\xff");
     assert_eq!(row.get::<_, Vec<Option<i64>>>("a"), array);
     assert_eq!(row.columns()[8].type_(), &Type::NUMERIC);
+    // What is kept of it can be run again.
+    let profiled = client
+        .query_one(
+            "SELECT last_query_id(), sql FROM sys.queries WHERE query_id = last_query_id()",
+            &[],
+        )
+        .await
+        .unwrap();
+    let sql = profiled.get::<_, &str>(1);
+    assert!(
+        sql.starts_with("SELECT * FROM t WHERE i = ") && !sql.contains('$'),
+        "{sql}"
+    );
+    let again = format!("EXPLAIN PROFILE QUERY {}", profiled.get::<_, i64>(0));
+    client.batch_execute(&again).await.unwrap();
     let row = client
         .query_one("SELECT * FROM t WHERE i IS NULL", &[])
         .await
