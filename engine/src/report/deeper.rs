@@ -21,31 +21,39 @@ pub(super) fn statements(
             "off" => vec![format!(
                 "SELECT * FROM sys.queries WHERE query_id = {query_id};"
             )],
-            _ => vec![
-                format!("SELECT * FROM sys.operator_contribution WHERE query_id = {query_id};"),
-                format!("SELECT * FROM sys.diagnoses WHERE query_id = {query_id};"),
-            ],
+            _ => {
+                let mut statements = vec![
+                    format!("SELECT * FROM sys.operator_contribution WHERE query_id = {query_id};"),
+                    format!("SELECT * FROM sys.diagnoses WHERE query_id = {query_id};"),
+                ];
+                statements.extend(time_spent.evidence.iter().cloned());
+                statements
+            }
         };
     }
-    let output_row = time_spent
-        .slowest
-        .as_ref()
-        .map_or(0, |slowest| slowest.output_row);
+    let slowest = time_spent.slowest.as_ref();
+    let has_rows = header.status == "finished" && header.rows_returned > Some(0);
+    let output_row = slowest.map(|slowest| slowest.output_row);
+    let output_row = output_row.or(has_rows.then_some(0));
     let here = header.imported_from.is_none();
     let mut statements = vec![format!(
         "SELECT * FROM sys.expensive_inputs WHERE query_id = {query_id} ORDER BY rank;"
     )];
-    if header.has_log() && !inputs.without_ids {
-        statements.push(format!(
-            "SELECT * FROM backward_trace({query_id}, {output_row}) ORDER BY latency_ns DESC;"
-        ));
-    } else if here && !header.has_log() {
+    if header.has_log() {
+        let output_row = output_row.filter(|_| !inputs.without_ids);
+        statements.extend(output_row.map(|output_row| {
+            format!(
+                "SELECT * FROM backward_trace({query_id}, {output_row}) ORDER BY latency_ns DESC;"
+            )
+        }));
+    } else if here {
         // What else there is to ask needs the log.
         statements.push(format!("SET profile.lineage = '{}';", LineageMode::Log));
         statements.push(format!("EXPLAIN PROFILE QUERY {query_id};"));
     }
     let anomalous = inputs.anomalous().next();
-    let anomalous = anomalous.filter(|input| here && !header.is_replaced(&input.table));
+    // One that is no longer there is not to be looked at.
+    let anomalous = anomalous.filter(|input| here && input.record.is_ok());
     statements.extend(anomalous.map(|input| {
         format!(
             "SELECT _row_id, * FROM {} WHERE _row_id = {};",
@@ -59,6 +67,7 @@ pub(super) fn statements(
             .iter()
             .find_map(|blamed| blamed.verify.clone()),
     );
+    statements.extend(time_spent.evidence.iter().cloned());
     statements
 }
 

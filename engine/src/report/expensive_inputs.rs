@@ -2,11 +2,11 @@
 
 use super::answer::{Inquiry, rows};
 use super::base_record;
-use super::blame::without_sql;
 use super::details::table_name;
 use super::header::Header;
 use super::layout::{WIDTH, item, left};
 use super::units::{counted, duration, percent, times};
+use super::without::{Records, query_without};
 use crate::error::Error;
 
 const SECTION: &str = "Expensive inputs";
@@ -281,18 +281,13 @@ impl ExpensiveInput {
     /// Asks what the query would take without the record, for the record itself, and for the
     /// result rows made from it where that is not known.
     async fn fetch(&mut self, inquiry: &mut Inquiry<'_>, header: &Header) -> Result<(), Error> {
-        let own = format!("SELECT CAST({} AS BIGINT) AS id", self.row_id);
-        let without = without_sql(header.query_id, &self.table, &own);
         let affected = include_str!("sql/affected_rows.sql")
             .replace("$query_id", &header.query_id.to_string())
             .replace("$row_id", &self.row_id.to_string())
             .replace("$table_name", &base_record::literal(&self.table));
         if header.has_log() {
-            let answer = inquiry.ask(SECTION, without).await?;
-            self.without_ns = rows(&answer)
-                .next()
-                .and_then(|row| row.integer("without_ns"))
-                .map(|without| without.clamp(0, header.query_ns()));
+            let records = Records::One(self.row_id);
+            self.without_ns = query_without(inquiry, SECTION, header, &self.table, records).await?;
         }
         if self.result_rows.is_none() {
             let answer = inquiry.ask(SECTION, affected).await?;

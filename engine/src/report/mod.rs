@@ -12,6 +12,7 @@
 //! * [`answer`]: asking SQL, reading what comes back
 //! * [`details`]: what an operator does, in the words of SQL
 //! * [`base_record`]: the input record itself
+//! * [`without`]: what the query would have taken without some records
 //! * [`unknown`]: ids of queries that `sys` does not have
 //! * [`units`], [`layout`]: numbers and text as they fit a person and a terminal
 
@@ -35,6 +36,7 @@ mod tests;
 mod time_spent;
 mod units;
 mod unknown;
+mod without;
 
 use datafusion::arrow::array::RecordBatch;
 use skewer_sql::ProfileFormat;

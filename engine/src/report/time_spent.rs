@@ -83,6 +83,38 @@ pub(super) enum Subject {
     UnevenTasks,
     Spilling,
     Planning,
+    /// A rule of `sys.diagnoses`.
+    Diagnosed(Rule),
+}
+
+/// A rule of `sys.diagnoses` that nothing else in a report goes by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rule {
+    DataSkew,
+    WrongEstimate,
+}
+
+impl Rule {
+    fn of(name: &str) -> Option<Self> {
+        let rules = [Self::DataSkew, Self::WrongEstimate];
+        rules.into_iter().find(|rule| rule.name() == name)
+    }
+
+    /// Its name in `sys.diagnoses`.
+    fn name(self) -> &'static str {
+        match self {
+            Self::DataSkew => "data skew",
+            Self::WrongEstimate => "wrong estimate",
+        }
+    }
+
+    /// How a sentence about it begins.
+    fn begins(self) -> &'static str {
+        match self {
+            Self::DataSkew => "Data skew",
+            Self::WrongEstimate => "Wrong estimate",
+        }
+    }
 }
 
 impl Subject {
@@ -95,6 +127,7 @@ impl Subject {
             Self::UnevenTasks => "uneven tasks",
             Self::Spilling => "spilling",
             Self::Planning => "planning",
+            Self::Diagnosed(rule) => rule.name(),
         }
     }
 }
@@ -105,6 +138,8 @@ pub(super) struct TimeSpent {
     pub(super) slowest: Option<SlowestRow>,
     pub(super) uneven: Option<UnevenTasks>,
     pub(super) sentences: Vec<(Subject, String)>,
+    /// Statements that show what some of the sentences say.
+    pub(super) evidence: Vec<String>,
 }
 
 impl TimeSpent {
@@ -129,6 +164,7 @@ impl TimeSpent {
         spent.say_latency(header);
         spent.say_waiting(header, plan);
         spent.say_uneven_tasks(header, plan);
+        spent.say_diagnosed(inquiry, header, plan).await?;
         spent.say_spilling(plan);
         spent.say_planning(header);
         Ok(spent)
@@ -279,6 +315,39 @@ impl TimeSpent {
         self.say(Subject::UnevenTasks, sentence);
     }
 
+    /// What is conspicuous about exchanges and joins.
+    async fn say_diagnosed(
+        &mut self,
+        inquiry: &mut Inquiry<'_>,
+        header: &Header,
+        plan: &Plan,
+    ) -> Result<(), Error> {
+        let query_id = header.query_id.to_string();
+        let sql = include_str!("sql/diagnosed.sql").replace("$query_id", &query_id);
+        let section = "Where the time went: skew and estimates";
+        let answer = inquiry.ask(section, sql).await?;
+        for row in rows(&answer) {
+            let rule = row.text("rule").as_deref().and_then(Rule::of);
+            let (Some(rule), Some(subject), Some(advice)) =
+                (rule, row.text("subject"), row.text("advice"))
+            else {
+                continue;
+            };
+            // What was expected of all of it says nothing of a part.
+            if rule == Rule::WrongEstimate && header.status != "finished" {
+                continue;
+            }
+            let (begins, subject) = (rule.begins(), as_in_the_plan(&subject, plan));
+            let sentence = format!("{begins}: {subject}. {}", with_counted_rows(&advice));
+            self.say(Subject::Diagnosed(rule), sentence);
+            if self.evidence.is_empty() {
+                let evidence = row.text("evidence_sql");
+                self.evidence.extend(evidence.map(|sql| format!("{sql};")));
+            }
+        }
+        Ok(())
+    }
+
     fn say_spilling(&mut self, plan: &Plan) {
         for operator in plan.operators.iter().filter(|o| o.spilled_bytes > 0) {
             self.say(
@@ -332,6 +401,36 @@ impl SlowestRow {
     pub(super) fn shuffle_dominates(&self) -> bool {
         self.shuffle_ns > self.computation_ns
     }
+}
+
+/// A subject of `sys.diagnoses`, `operator 3 RepartitionExec, partition 1`, with the operator called as
+/// the report's plan calls it.
+fn as_in_the_plan(subject: &str, plan: &Plan) -> String {
+    let named = || {
+        let (operator_id, rest) = subject.strip_prefix("operator ")?.split_once(' ')?;
+        let operator = plan.operator(operator_id.parse().ok()?)?;
+        let place = rest.split_once(", ").map(|(_, place)| format!(", {place}"));
+        Some(operator.named(OPERATOR_WIDTH) + &place.unwrap_or_default())
+    };
+    named().unwrap_or_else(|| subject.to_owned())
+}
+
+/// A text with its numbers of rows, `2111111 rows`, written as the report writes them.
+fn with_counted_rows(text: &str) -> String {
+    let mut counted = String::new();
+    let mut rest = text;
+    while let Some(end) = rest.find(" rows") {
+        let before = &rest[..end];
+        let start = before.trim_end_matches(|c: char| c.is_ascii_digit()).len();
+        counted.push_str(&before[..start]);
+        match before[start..].parse() {
+            Ok(number) => counted.push_str(&count(number)),
+            Err(_) => counted.push_str(&before[start..]),
+        }
+        counted.push_str(" rows");
+        rest = &rest[end + " rows".len()..];
+    }
+    counted + rest
 }
 
 async fn slowest_row(
@@ -393,4 +492,16 @@ async fn uneven_tasks(
         }),
     });
     Ok(uneven)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::with_counted_rows;
+
+    #[test]
+    fn numbers_of_rows_are_grouped_and_keys_are_not() {
+        let text = "It got 90 % of 2111111 rows. About 9 % of all rows have the key 1234567.";
+        let expected = "It got 90 % of 2,111,111 rows. About 9 % of all rows have the key 1234567.";
+        assert_eq!(with_counted_rows(text), expected);
+    }
 }

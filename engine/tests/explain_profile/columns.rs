@@ -1,5 +1,10 @@
 //! What tells expensive records apart in the user's own columns, and what has become of them.
 
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::ScalarValue;
+use datafusion::logical_expr::Volatility;
+use skewer::Database;
+
 use super::{SLOW, column, documents, lines, number};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -220,5 +225,74 @@ async fn a_report_says_what_has_become_of_the_tables_since() {
     assert!(
         error.starts_with("sys.queries has no query 4711; the newest is "),
         "{error}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_that_is_no_longer_there_is_said() {
+    let session = documents().await;
+    let query = "SELECT count(*), max(parse(line, 'txt')) FROM documents";
+    lines(&session, &format!("EXPLAIN PROFILE {query}")).await;
+    let id = number(&session, "SELECT last_query_id()").await;
+    let drop = session.sql("DROP TABLE documents").await.unwrap();
+    drop.collect().await.unwrap();
+    let blame = format!("SELECT count(*) FROM sys.blame({id})");
+    let error = session.sql(&blame).await.err().unwrap().to_string();
+    assert!(error.contains("table documents "), "{error}");
+    // Nothing is offered that would be an error.
+    let report = lines(&session, &format!("SHOW PROFILE {id}")).await;
+    let report = report.join("\n");
+    assert!(report.contains("● Row "), "{report}");
+    assert!(!report.contains("FROM documents WHERE _row_id"), "{report}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reading_a_long_record_is_saved_without_it() {
+    let session = Database::in_memory().unwrap().session();
+    let create = "CREATE TABLE texts AS SELECT value AS id, \
+                  CASE WHEN value = 1700 THEN repeat('abc', 8000000) ELSE 'short ' || value END AS s \
+                  FROM generate_series(1, 2000)";
+    session.sql(create).await.unwrap().collect().await.unwrap();
+    let query = "SELECT max(length(upper(s))) FROM texts";
+    let asked = lines(&session, &format!("EXPLAIN PROFILE (AS SQL) {query}")).await;
+    // All but some thousands of 24 million bytes are the record's.
+    let asked = asked.join("\n");
+    assert!(asked.contains("CAST(0.99"), "{asked}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn long_bytes_are_told_by_their_length() {
+    let session = Database::in_memory().unwrap().session();
+    session.register_row_udf(
+        "weigh",
+        vec![DataType::BinaryView],
+        DataType::Int64,
+        Volatility::Immutable,
+        |arguments| {
+            let [ScalarValue::BinaryView(Some(bytes))] = arguments else {
+                return Ok(ScalarValue::Int64(None));
+            };
+            if bytes.len() > 100_000 {
+                std::thread::sleep(SLOW);
+            }
+            Ok(ScalarValue::Int64(Some(bytes.len() as i64)))
+        },
+    );
+    let create = "CREATE TABLE images AS SELECT value AS id, \
+                  CAST(repeat('x', CASE WHEN value = 70 THEN 200000 ELSE 10 END) AS BYTEA) AS pixels \
+                  FROM generate_series(1, 500)";
+    session.sql(create).await.unwrap().collect().await.unwrap();
+    lines(
+        &session,
+        "EXPLAIN PROFILE SELECT max(weigh(pixels)) FROM images",
+    )
+    .await;
+    let blamed = "SELECT predicate FROM sys.blame(last_query_id())";
+    let blamed = column(&session, blamed).await;
+    assert!(
+        blamed
+            .iter()
+            .any(|one| one.starts_with("octet_length(pixels) > ")),
+        "{blamed:?}"
     );
 }

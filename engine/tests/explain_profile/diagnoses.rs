@@ -52,6 +52,16 @@ async fn a_query_that_was_only_counted_has_a_diagnosis_and_the_way_to_look_close
         .find(|one| one.starts_with("data skew: EXPLAIN PROFILE QUERY"));
     let skew = skew.unwrap_or_else(|| panic!("{found:?}"));
     assert!(skew.contains("% of all rows have the key 0"), "{skew}");
+    // Who looks closer finds it in the report, too.
+    let report = lines(&session, &format!("EXPLAIN PROFILE {window}")).await;
+    let report = report.join("\n");
+    for said in [
+        "· Data skew: operator ",
+        "Exchange: hash of k",
+        "SELECT * FROM sys.key_frequencies",
+    ] {
+        assert!(report.contains(said), "{said}: {report}");
+    }
 
     // What changes something is not offered to be run again.
     let (_, found) = diagnoses(&format!("CREATE TABLE u AS {window}")).await;

@@ -90,7 +90,7 @@ FROM (
       || ' rows. '
       || coalesce(
         'About ' || CAST(round(100 * heavy.share) AS BIGINT) || ' % of all rows have the key '
-          || heavy.key || ': aggregate before the exchange, or treat that key by itself.',
+          || heavy.key || ': treat that key by itself, or, where rows are grouped, aggregate before the exchange.',
         'No key has many of them: choose a key with more values.'
       )
   FROM sys.data_skew AS skew
@@ -136,7 +136,8 @@ FROM (
     'the query',
     'SELECT planning_ns, execution_ns FROM sys.queries WHERE query_id = ' || query_id,
     planning_ns,
-    'Planning took longer than execution: prepare the statement once, or join fewer tables.'
+    'Planning took longer than execution: prepare the statement once, or join fewer tables. (Functions '
+      || 'of constants are computed while planning.)'
   FROM sys.queries
   WHERE planning_ns >= 100000000 AND planning_ns > execution_ns
 

@@ -19,7 +19,7 @@ use super::super::answer::Inquiry;
 use super::super::details::table_name;
 use super::super::header::Header;
 use super::super::units::{counted, percent};
-use super::{Blamed, NAMED, find, gone, measured_tables};
+use super::{Blamed, NAMED, find, gone, measured_tables, unreadable};
 use crate::error::Error;
 use crate::session::{Session, WeakSession};
 
@@ -129,6 +129,13 @@ async fn read(session: &Session, query_id: i64) -> std::result::Result<RecordBat
         return Err(Error::Invalid(format!(
             "table {} is another than the one that query {query_id} read, so its rows tell nothing \
              about that query: EXPLAIN PROFILE QUERY {query_id} runs it on the tables of now",
+            table_name(table)
+        )));
+    }
+    if let Some(table) = unreadable(&mut inquiry, &tables).await {
+        return Err(Error::Invalid(format!(
+            "table {} of query {query_id} cannot be read any more, so nothing can be said of its rows: \
+             dropped, or renamed",
             table_name(table)
         )));
     }

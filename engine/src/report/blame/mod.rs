@@ -6,8 +6,9 @@
 //! 2. [`search`] looks for conditions about one property ([`features`]) that hold for much of the
 //!    time and few of the records, and draws lines where a person would ([`readable`]).
 //! 3. SQL counts exactly what they hold for (`sql/blame_count.sql`), the best are kept, and the
-//!    time of the query without their rows is estimated as it is for a single record
-//!    (`sql/query_without_records.sql`).
+//!    time of the query without their rows is estimated as it is for a single record ([`without`]).
+//!
+//! [`without`]: super::without
 //!
 //! `function` is the table function `sys.blame(query_id)`.
 
@@ -31,6 +32,7 @@ use super::details::table_name;
 use super::header::Header;
 use super::layout::item;
 use super::units::{counted, duration, percent};
+use super::without::{Records, query_without};
 use crate::error::Error;
 use features::Feature;
 use search::{Condition, FINALISTS, Sample, Shape};
@@ -221,7 +223,8 @@ async fn find(
     }
     let several = tables.len() > 1 || scanned_tables(inquiry, header).await? > 1;
     for blamed in &mut kept {
-        blamed.without_ns = without(inquiry, header, blamed).await?;
+        let records = Records::Where(&blamed.predicate);
+        blamed.without_ns = query_without(inquiry, SECTION, header, &blamed.table, records).await?;
         if matches!(skewer_sql::parse(&header.sql), Ok(Statement::Query(_))) {
             let table = match several {
                 true => format!("{} ", table_sql(&blamed.table)),
@@ -282,6 +285,17 @@ async fn measured_tables(
         })
     });
     Ok(tables.collect())
+}
+
+/// The first of the [`measured_tables`] that is not there any more.
+async fn unreadable<'a>(inquiry: &mut Inquiry<'_>, tables: &'a [Measured]) -> Option<&'a str> {
+    for table in tables {
+        let sql = format!("SELECT * FROM {} LIMIT 0", table_sql(&table.name));
+        if inquiry.ask_if_possible(SECTION, sql).await.is_none() {
+            return Some(&table.name);
+        }
+    }
+    None
 }
 
 /// Records that stand out, and whose rows are no longer in their table.
@@ -497,36 +511,6 @@ async fn count(
         }
     }
     Ok(found)
-}
-
-/// About what the query would take without the rows.
-async fn without(
-    inquiry: &mut Inquiry<'_>,
-    header: &Header,
-    blamed: &Blamed,
-) -> Result<Option<i64>, Error> {
-    let own = format!(
-        "SELECT _row_id AS id FROM {} WHERE {}",
-        table_sql(&blamed.table),
-        blamed.predicate
-    );
-    let sql = without_sql(header.query_id, &blamed.table, &own);
-    let Some(answer) = inquiry.ask_if_possible(SECTION, sql).await else {
-        return Ok(None);
-    };
-    let without = rows(&answer)
-        .next()
-        .and_then(|row| row.integer("without_ns"));
-    Ok(without.map(|without| without.clamp(0, header.query_ns())))
-}
-
-/// The statement that estimates what a query takes without the records of a table that the query
-/// `own` gives.
-pub(super) fn without_sql(query_id: i64, table: &str, own: &str) -> String {
-    include_str!("../sql/query_without_records.sql")
-        .replace("$query_id", &query_id.to_string())
-        .replace("$table_name", &literal(table))
-        .replace("$own", own)
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 -- About how long the query would have taken without some input records, and without the profiler.
 -- Where the sample rate fell while it ran, other records count that the last rate admits: they have
 -- been traced from the first to the last.
--- 1. What part of each task's time in each operator was the records' (`shares`).
+-- 1. What part of each task's time in each operator was the records' (`shares`): of what was timed record
+--    by record, that; of scans, by bytes, where the records' share of them is given; else by tuples.
 -- 2. How much shorter that makes the longest task of each fragment (`longest`).
 -- 3. The query's time, put together from its longest tasks, with and without it (`parts`).
 WITH RECURSIVE
@@ -19,7 +20,7 @@ query AS (
   FROM sys.queries WHERE query_id = $query_id
 ),
 operators AS (
-  SELECT fragment_id, operator_id, parent_operator_id, name, captures
+  SELECT fragment_id, operator_id, parent_operator_id, name, captures, table_name
   FROM sys.operators WHERE query_id = $query_id
 ),
 -- Operators that take the time of each record. Records that were not traced count as the traced
@@ -140,13 +141,41 @@ by_tuples AS (
   FROM passed
   GROUP BY operator_id, worker_id, partition
 ),
+-- Scans of the table: in the tasks in which the records' tuples arrived, if that is known, or in all.
+by_bytes AS (
+  SELECT
+    operator_id, worker_id, partition,
+    least(
+      coalesce(
+        share_of_bytes * sum(busy_ns) OVER (PARTITION BY operator_id) * is_here / nullif(busy_ns, 0),
+        0
+      ),
+      1
+    ) AS share
+  FROM (
+    SELECT
+      work.operator_id, work.worker_id, work.partition, work.busy_ns,
+      $share_of_bytes AS share_of_bytes,
+      CASE
+        WHEN passed.is_here AND passed.own_rows > 0
+          THEN coalesce(passed.own_here, 0) / passed.own_rows
+        ELSE work.busy_ns / nullif(sum(work.busy_ns) OVER (PARTITION BY work.operator_id), 0)
+      END AS is_here
+    FROM work
+    JOIN operators
+      ON work.operator_id = operators.operator_id AND operators.table_name = $table_name
+    LEFT JOIN passed
+      ON work.operator_id = passed.operator_id AND work.worker_id = passed.worker_id
+      AND work.partition = passed.partition AND passed.scan_id = work.operator_id
+  ) AS scans
+),
 shares AS (
   SELECT
     work.fragment_id, work.worker_id, work.partition, work.busy_ns,
     CASE
       WHEN count(measured.operator_id) OVER (PARTITION BY work.operator_id) > 0
         THEN coalesce(measured.share, 0)
-      ELSE coalesce(by_tuples.share, 0)
+      ELSE greatest(coalesce(by_bytes.share, 0), coalesce(by_tuples.share, 0))
     END AS share
   FROM work
   LEFT JOIN measured
@@ -154,6 +183,9 @@ shares AS (
   LEFT JOIN by_tuples
     ON work.operator_id = by_tuples.operator_id AND work.worker_id = by_tuples.worker_id
     AND work.partition = by_tuples.partition
+  LEFT JOIN by_bytes
+    ON work.operator_id = by_bytes.operator_id AND work.worker_id = by_bytes.worker_id
+    AND work.partition = by_bytes.partition
 ),
 tasks AS (
   SELECT fragment_id, sum(busy_ns) AS busy_ns, sum(busy_ns * (1 - share)) AS rest_ns

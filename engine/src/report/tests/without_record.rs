@@ -10,12 +10,21 @@ use skewer_profiling::{Level, SysTables};
 use super::case::{Case, MS, QUERY, did, waited};
 use super::{Ask, Fixture};
 use crate::report::answer::rows;
-use crate::report::blame::without_sql;
+use crate::report::without;
 
 /// The estimate in milliseconds.
 async fn estimate(tables: &Arc<SysTables>, table: &str, row_id: i64) -> f64 {
+    estimate_by_bytes(tables, (table, row_id), None).await
+}
+
+/// The same of a record that has a share of the bytes of its table.
+async fn estimate_by_bytes(
+    tables: &Arc<SysTables>,
+    (table, row_id): (&str, i64),
+    share_of_bytes: Option<f64>,
+) -> f64 {
     let own = format!("SELECT CAST({row_id} AS BIGINT) AS id");
-    let sql = without_sql(QUERY, table, &own);
+    let sql = without::estimate(QUERY, table, &own, share_of_bytes);
     let answer = Fixture::new(tables).ask(&sql).await.unwrap();
     let without = rows(&answer).next().unwrap().integer("without_ns");
     without.unwrap() as f64 / MS as f64
@@ -224,6 +233,51 @@ async fn a_record_that_a_filter_removes_is_still_worth_its_evaluation() {
     case.lineage((0, 0), (2, Some("main.t")), &[(1, 2, 1)]);
     let tables = case.finish("SELECT …", (0, 1_000), 1);
     assert_eq!(estimate(&tables, "main.t", 1).await, 201.0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_scan_took_for_a_long_record_goes_by_its_bytes() {
+    let of = |case: Case| case.finish("SELECT …", (0, 1_400), 1);
+    let case = small(1.0, 400);
+    case.latency((1, 0), "main.t", &[(1, 600), (2, 200)]);
+    case.lineage((0, 0), (2, Some("main.t")), &[(1, 1, 600), (1, 2, 200)]);
+    // Of the scan nine of ten bytes, of the aggregate one of two edges.
+    let without = 1_400.0 - 600.0 - 0.9 * 500.0 - 50.0;
+    let found = estimate_by_bytes(&of(case), ("main.t", 1), Some(0.9)).await;
+    assert!((found - without).abs() < 0.001, "{found}");
+    // One that a filter removes is read, too.
+    let case = small(1.0, 400);
+    case.latency((1, 0), "main.t", &[(1, 600), (2, 200)]);
+    case.lineage((0, 0), (2, Some("main.t")), &[(1, 2, 200)]);
+    let without = 1_400.0 - 600.0 - 0.9 * 500.0;
+    let found = estimate_by_bytes(&of(case), ("main.t", 1), Some(0.9)).await;
+    assert!((found - without).abs() < 0.001, "{found}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_record_was_read_by_the_task_that_its_tuples_are_in() {
+    let profile = |same_fragment: bool| {
+        let case = Case::new(Level::Records, 1.0);
+        let below = i64::from(!same_fragment);
+        case.operator(
+            (0, 0, None),
+            "AggregateExec",
+            "mode=Partial",
+            &[did(10, 1, 0), did(10, 1, 0)],
+        );
+        let scanned = [did(0, 10, 100), did(0, 10, 900)];
+        case.scan((below, 1, Some(0)), "main.t", "", &scanned);
+        case.lineage((0, 0), (1, Some("main.t")), &[(1, 2, 0)]);
+        case.lineage((0, 1), (1, Some("main.t")), &[(4, 1, 0), (4, 3, 0)]);
+        case.outputs(0, &[1, 4]);
+        case.finish("SELECT …", (0, 900), 2)
+    };
+    // 800 of 1000 ms were for the record, all of them in the second task.
+    let found = estimate_by_bytes(&profile(true), ("main.t", 1), Some(0.8)).await;
+    assert!((found - 100.0).abs() < 0.001, "{found}");
+    // Nobody knows which task it was.
+    let found = estimate_by_bytes(&profile(false), ("main.t", 1), Some(0.8)).await;
+    assert!((found - 0.2 * 900.0).abs() < 0.001, "{found}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

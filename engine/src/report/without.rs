@@ -1,0 +1,174 @@
+//! About what a query would have taken without some records of a table, and without the profiler
+//! (`sql/query_without_records.sql`).
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::{DataType, Field};
+
+use super::answer::{Inquiry, rows};
+use super::base_record::{identifier, literal, table_sql};
+use super::header::Header;
+use crate::error::Error;
+
+/// Whose share of the bytes is less of what was read is not asked for it: by rows it is as small.
+const NOTABLE_SHARE: f64 = 0.05;
+
+/// What an element of a list counts, in bytes.
+const ELEMENT: usize = 8;
+
+/// Records of a table.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Records<'a> {
+    /// The one with a row id.
+    One(i64),
+    /// Those of which a predicate over the table's columns is true.
+    Where(&'a str),
+}
+
+impl Records<'_> {
+    fn predicate(self) -> String {
+        match self {
+            Self::One(row_id) => format!("_row_id = {row_id}"),
+            Self::Where(predicate) => predicate.to_owned(),
+        }
+    }
+
+    /// A query that gives their ids.
+    fn ids(self, table: &str) -> String {
+        match self {
+            Self::One(row_id) => format!("SELECT CAST({row_id} AS BIGINT) AS id"),
+            Self::Where(predicate) => format!(
+                "SELECT _row_id AS id FROM {} WHERE {predicate}",
+                table_sql(table)
+            ),
+        }
+    }
+}
+
+/// Nanoseconds that the query would have taken; `None` where that is not known, as of a table that
+/// cannot be read any more.
+///
+/// # Errors
+/// If schema `sys` cannot be read.
+pub(super) async fn query_without(
+    inquiry: &mut Inquiry<'_>,
+    section: &'static str,
+    header: &Header,
+    table: &str,
+    records: Records<'_>,
+) -> Result<Option<i64>, Error> {
+    let share = share_of_bytes(inquiry, section, header, table, records).await;
+    let sql = estimate(header.query_id, table, &records.ids(table), share);
+    let answer = match records {
+        Records::One(_) => inquiry.ask(section, sql).await?,
+        Records::Where(_) => match inquiry.ask_if_possible(section, sql).await {
+            Some(answer) => answer,
+            None => return Ok(None),
+        },
+    };
+    let without = rows(&answer)
+        .next()
+        .and_then(|row| row.integer("without_ns"));
+    Ok(without.map(|without| without.clamp(0, header.query_ns())))
+}
+
+/// The statement that estimates what a query takes without the records of a table that the query
+/// `own` gives, which have a share of all bytes that the table's scans read.
+pub(super) fn estimate(
+    query_id: i64,
+    table: &str,
+    own: &str,
+    share_of_bytes: Option<f64>,
+) -> String {
+    let share = match share_of_bytes {
+        Some(share) => format!("CAST({share:.6} AS DOUBLE)"),
+        None => "CAST(NULL AS DOUBLE)".to_owned(),
+    };
+    include_str!("sql/query_without_records.sql")
+        .replace("$query_id", &query_id.to_string())
+        .replace("$table_name", &literal(table))
+        .replace("$share_of_bytes", &share)
+        .replace("$own", own)
+}
+
+/// The share that records have of the bytes that the scans of their table read, by the lengths of the
+/// values in the columns that these name; `None` where it is not known or not worth knowing.
+///
+/// What a scan says of its bytes is an estimate that may miss single long values, so all of the table's are
+/// asked for where the records' are many of these.
+async fn share_of_bytes(
+    inquiry: &mut Inquiry<'_>,
+    section: &'static str,
+    header: &Header,
+    table: &str,
+    records: Records<'_>,
+) -> Option<f64> {
+    if header.imported_from.is_some() || header.is_replaced(table) {
+        return None;
+    }
+    let scans = include_str!("sql/scanned_bytes.sql")
+        .replace("$query_id", &header.query_id.to_string())
+        .replace("$table_name", &literal(table));
+    let scans = inquiry.ask_if_possible(section, scans).await?;
+    let details: Vec<String> = rows(&scans).filter_map(|row| row.text("details")).collect();
+    let read: i64 = rows(&scans).map(|row| row.sum("bytes")).sum();
+    let from = table_sql(table);
+    let one = format!("SELECT * FROM {from} LIMIT 1");
+    let one = inquiry.ask_if_possible(section, one).await?;
+    let schema = one.first().map(RecordBatch::schema)?;
+    let are_read = |field: &&Field| details.iter().any(|details| names(details, field.name()));
+    let fields = schema.fields().iter().map(AsRef::as_ref);
+    let lengths: Vec<String> = fields.filter(are_read).filter_map(length).collect();
+    if lengths.is_empty() {
+        return None;
+    }
+    let bytes = format!("SELECT sum({}) AS bytes FROM {from}", lengths.join(" + "));
+    let own = format!("{bytes} WHERE {}", records.predicate());
+    let own = inquiry.ask_if_possible(section, own).await?;
+    let own = rows(&own).next()?.integer("bytes")? as f64;
+    if own < NOTABLE_SHARE * read as f64 {
+        return None;
+    }
+    let all = inquiry.ask_if_possible(section, bytes).await?;
+    let all = rows(&all).next()?.integer("bytes")? as f64;
+    (all > 0.0).then(|| (own / all).min(1.0))
+}
+
+/// SQL for how many bytes a column's value has, if values differ in that.
+fn length(field: &Field) -> Option<String> {
+    let column = identifier(field.name());
+    let length = match field.data_type() {
+        DataType::Utf8
+        | DataType::LargeUtf8
+        | DataType::Utf8View
+        | DataType::Binary
+        | DataType::LargeBinary
+        | DataType::BinaryView => format!("octet_length({column})"),
+        DataType::List(_) | DataType::LargeList(_) => {
+            format!("{ELEMENT} * array_length({column})")
+        }
+        _ => return None,
+    };
+    Some(format!("coalesce(CAST({length} AS BIGINT), 0)"))
+}
+
+/// Whether an operator's details name a column.
+fn names(details: &str, column: &str) -> bool {
+    let part_of_a_name = |c: char| c.is_alphanumeric() || c == '_';
+    details.match_indices(column).any(|(start, _)| {
+        let (before, after) = (&details[..start], &details[start + column.len()..]);
+        !before.ends_with(part_of_a_name) && !after.starts_with(part_of_a_name)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::names;
+
+    #[test]
+    fn a_column_is_named_by_its_whole_name() {
+        let details =
+            "file_groups={1 group: [[7.parquet]]}, projection=[id, body@2], file_type=parquet";
+        assert!(names(details, "id") && names(details, "body"));
+        assert!(!names(details, "bod") && !names(details, "ody") && !names(details, "name"));
+    }
+}
