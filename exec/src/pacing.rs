@@ -67,6 +67,14 @@ const REPLAY_FLOOR_NS: f64 = 20_000_000.0;
 /// sorted by their cost many would be without.
 const LONGER: f64 = 1.1;
 
+/// What evaluating costs whatever the number of rows, as the compilation of a pattern, is at most one part
+/// in so many of a chunk, which may be longer for that …
+const FIXED_SHARE: f64 = 10.0;
+
+/// … but not longer than this, and known from so many evaluations of no rows.
+const LONGEST_CHUNK_NS: f64 = 100.0 * CHUNK_NS;
+const OF_NO_ROWS: usize = 3;
+
 /// The first chunk is one row, and each of the next ones at most this many times the one before.
 const GROWTH: usize = 4;
 
@@ -98,6 +106,12 @@ pub struct Run {
 pub trait EvaluateRows {
     /// Evaluates `rows`.
     fn evaluate(&mut self, rows: Range<usize>, keep: bool) -> Result<f64>;
+
+    /// Evaluates no rows, and returns the nanoseconds that took. `None` where functions are not to be asked
+    /// for nothing.
+    fn evaluate_none(&mut self) -> Option<f64> {
+        None
+    }
 
     /// Evaluates a row again, only for its time. `None` if that takes longer than `patience`: it is
     /// left to itself, and its time is not asked for.
@@ -143,7 +157,7 @@ pub struct Pacer {
     per_length: RunningMedian,
     spent_ns: f64,
     replayed_ns: f64,
-    /// Of `replayed_ns`, what has been taken by [`Pacer::take_replayed_ns`].
+    /// Of `replayed_ns` and `repeated_ns`, what has been taken by [`Pacer::take_replayed_ns`].
     accounted_ns: f64,
     /// The longest time of a row that was timed by itself.
     longest_ns: f64,
@@ -151,6 +165,10 @@ pub struct Pacer {
     confirmed_ns: f64,
     /// Evaluating rows again has failed, which the first time had not.
     fails_again: bool,
+    /// What an evaluation takes beside its rows, in ns: it is no row's. `None` as long as nobody has asked.
+    fixed_ns: Option<f64>,
+    /// That of all evaluations but the first of each batch, which there would be without the pacer, too.
+    repeated_ns: f64,
 }
 
 /// The median of the latest observations.
@@ -199,13 +217,18 @@ impl Pacer {
         replayable: bool,
         evaluator: &mut dyn EvaluateRows,
     ) -> Result<Vec<Run>> {
+        if replayable && rows > 0 {
+            self.know_fixed(evaluator);
+        }
         let mut runs = Vec::new();
         let mut alone = alone.iter().copied().peekable();
         let mut start = 0;
+        let mut evaluations: usize = 0;
         while start < rows {
             if alone.next_if_eq(&start).is_some() {
                 self.time_row(start, replayable, evaluator, &mut runs)?;
                 start += 1;
+                evaluations += 1;
                 continue;
             }
             let limit = alone.peek().copied().unwrap_or(rows);
@@ -215,14 +238,43 @@ impl Pacer {
             let (end, is_one) = (end.max(end_of_one), end_of_one >= end);
             self.time_chunk(start..end, is_one, replayable, evaluator, &mut runs)?;
             start = end;
+            evaluations += 1;
         }
+        self.repeated_ns += self.fixed_ns() * evaluations.saturating_sub(1) as f64;
         Ok(runs)
     }
 
-    /// Nanoseconds spent on evaluating rows again since the last call.
+    /// Learns what an evaluation takes beside its rows. The first times may be slower than the others.
+    fn know_fixed(&mut self, evaluator: &mut dyn EvaluateRows) {
+        if self.fixed_ns.is_some() {
+            return;
+        }
+        let mut least: Option<f64> = None;
+        for _ in 0..OF_NO_ROWS {
+            let Some(ns) = evaluator.evaluate_none() else {
+                break;
+            };
+            self.replayed_ns += ns;
+            least = Some(least.map_or(ns, |least| least.min(ns)));
+        }
+        self.fixed_ns = Some(least.unwrap_or(0.0));
+    }
+
+    fn fixed_ns(&self) -> f64 {
+        self.fixed_ns.unwrap_or(0.0)
+    }
+
+    /// What its rows took of an evaluation.
+    fn of_rows(&self, ns: f64) -> f64 {
+        (ns - self.fixed_ns()).max(0.0)
+    }
+
+    /// Nanoseconds spent on evaluating rows again, and on evaluating batches in many parts, since the last
+    /// call.
     pub fn take_replayed_ns(&mut self) -> f64 {
-        let since = self.replayed_ns - self.accounted_ns;
-        self.accounted_ns = self.replayed_ns;
+        let all = self.replayed_ns + self.repeated_ns;
+        let since = all - self.accounted_ns;
+        self.accounted_ns = all;
         since
     }
 
@@ -230,6 +282,7 @@ impl Pacer {
     fn chunk_rows(&self, ns: f64) -> usize {
         // As long as little is known of their cost, few rows are risked: each may take seconds.
         let known = GROWTH.saturating_pow(self.per_row.recent.len() as u32);
+        let ns = ns.max((FIXED_SHARE * self.fixed_ns()).min(LONGEST_CHUNK_NS));
         let full = (ns / self.per_row.median.max(0.01)) as usize;
         full.clamp(1, known)
     }
@@ -249,7 +302,8 @@ impl Pacer {
             self.per_row.observe(ns);
             return Ok(());
         }
-        let mut ns = evaluator.evaluate(chunk.clone(), true)?;
+        let gross = evaluator.evaluate(chunk.clone(), true)?;
+        let mut ns = self.of_rows(gross);
         let mut of_one = (error_of_one(ns, evaluator.doubtful_ns()), Method::Measured);
         self.spent_ns += ns;
         let suspicious = self.is_suspicious(ns, rows);
@@ -304,7 +358,8 @@ impl Pacer {
             false => 0,
         };
         let row = row..row + 1;
-        let mut ns = evaluator.evaluate(row.clone(), true)?;
+        let gross = evaluator.evaluate(row.clone(), true)?;
+        let mut ns = self.of_rows(gross);
         let mut error_ns = error_of_one(ns, evaluator.doubtful_ns());
         self.spent_ns += ns;
         let mut method = Method::Measured;
@@ -388,7 +443,7 @@ impl Pacer {
             return None;
         };
         self.replayed_ns += ns;
-        Some(ns)
+        Some(self.of_rows(ns))
     }
 
     /// As [`Pacer::replay`] of one row, but waits no longer than [`PATIENCE`].
@@ -405,7 +460,7 @@ impl Pacer {
             return None;
         };
         self.replayed_ns += outcome.unwrap_or(PATIENCE.as_nanos() as f64);
-        Some(outcome.map_or(Replayed::NotYet, Replayed::Took))
+        Some(outcome.map_or(Replayed::NotYet, |ns| Replayed::Took(self.of_rows(ns))))
     }
 
     /// Finds the rows that made `range` slow, ascending; and, if there are none, the nanoseconds
@@ -630,6 +685,8 @@ mod tests {
         rows_of_record: usize,
         /// Of the rows' long values; none if it is empty.
         lengths: Vec<usize>,
+        /// What each evaluation takes beside its rows.
+        fixed_ns: f64,
     }
 
     #[derive(Clone, Copy, PartialEq)]
@@ -653,6 +710,7 @@ mod tests {
                 searched_at: HashMap::new(),
                 rows_of_record: 1,
                 lengths: Vec::new(),
+                fixed_ns: 0.0,
             }
         }
     }
@@ -675,11 +733,16 @@ mod tests {
                     Again::Fails => return exec_err!("it answers each question once"),
                 }
             }
-            let ns = self.costs[rows].iter().sum::<f64>() + 50.0 + stall.map_or(0.0, |(_, ns)| *ns);
+            let stall = stall.map_or(0.0, |(_, ns)| *ns);
+            let ns = self.costs[rows].iter().sum::<f64>() + 50.0 + self.fixed_ns + stall;
             if !keep {
                 self.waited_ns += ns;
             }
             Ok(ns)
+        }
+
+        fn evaluate_none(&mut self) -> Option<f64> {
+            (self.fixed_ns > 0.0).then_some(self.fixed_ns)
         }
 
         fn evaluate_within(&mut self, row: usize, patience: Duration) -> Result<Option<f64>> {
@@ -723,6 +786,27 @@ mod tests {
         // Two readings of the clock are in the time of each chunk; the first ones have few rows.
         assert!(latencies[..1].iter().all(|ns| (12.0..63.0).contains(ns)));
         assert!(latencies[21..].iter().all(|ns| (12.0..14.0).contains(ns)));
+    }
+
+    #[test]
+    fn what_an_evaluation_takes_whatever_the_rows_is_no_row_s() {
+        let mut machine = Machine::new(vec![100.0; 20_000]);
+        machine.fixed_ns = 120_000.0;
+        machine.costs[15_000] = 5e6;
+        let runs = time(&mut machine);
+        assert_eq!(machine.kept, (0..20_000).collect::<Vec<_>>());
+        // Alone, each row would take a thousand times as long.
+        assert!(machine.evaluations < 300, "{}", machine.evaluations);
+        let latencies = latencies(&runs);
+        let slow = latencies[15_000];
+        assert!((slow - 5e6).abs() < 1e4, "{slow}");
+        let others = latencies
+            .iter()
+            .enumerate()
+            .filter(|(row, _)| *row > 100 && *row != 15_000);
+        for (row, ns) in others {
+            assert!((50.0..200.0).contains(ns), "row {row}: {ns}");
+        }
     }
 
     #[test]

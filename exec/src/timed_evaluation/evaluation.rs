@@ -1,14 +1,18 @@
 //! What one partition of a timed evaluation does with each batch.
 
+use std::collections::HashSet;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch};
 use datafusion::arrow::compute::concat;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::Result;
-use datafusion::physical_expr::PhysicalExpr;
+use datafusion::common::tree_node::TreeNode;
+use datafusion::functions::all_default_functions;
+use datafusion::functions_nested::all_default_nested_functions;
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use skewer_profiling::ticks::Stopwatch;
 use skewer_profiling::{LatencyChunk, LatencyKind, Method, Recorder};
 
@@ -42,6 +46,8 @@ pub(super) struct Evaluation {
     long_values: LongValues,
     /// A function has failed when it was called again for its time.
     fails_again: bool,
+    /// The expressions can be evaluated for no rows.
+    takes_none: bool,
 }
 
 /// Values of the expressions for some rows of a batch.
@@ -68,6 +74,7 @@ impl Evaluation {
         Self {
             schema,
             long_values: LongValues::read_by(&timed.expressions),
+            takes_none: are_built_in(&timed.expressions),
             timed,
             how,
             recorder,
@@ -202,6 +209,7 @@ impl Evaluation {
             time: OwnTime::of_this_thread(),
             chunks: vec![],
             elsewhere: None,
+            takes_none: self.takes_none,
         };
         let runs = self
             .pacer
@@ -274,6 +282,24 @@ impl Evaluation {
     }
 }
 
+/// Whether all functions are DataFusion's. Others may not expect to be asked for nothing.
+fn are_built_in(expressions: &[(Arc<dyn PhysicalExpr>, String)]) -> bool {
+    static NAMES: LazyLock<HashSet<String>> = LazyLock::new(|| {
+        let functions = all_default_functions().into_iter();
+        let functions = functions.chain(all_default_nested_functions());
+        functions
+            .map(|function| function.name().to_owned())
+            .collect()
+    });
+    expressions.iter().all(|(expression, _)| {
+        let other = expression.exists(|node| {
+            let function = node.downcast_ref::<ScalarFunctionExpr>();
+            Ok(function.is_some_and(|function| !NAMES.contains(function.fun().name())))
+        });
+        matches!(other, Ok(false))
+    })
+}
+
 /// Puts consecutive chunks, each with the nanoseconds that it took, together to pieces.
 fn joined(chunks: Vec<(Piece, f64)>, expressions: usize) -> Result<Vec<Piece>> {
     let chunks = chunks.into_iter();
@@ -325,6 +351,7 @@ struct BatchEvaluator<'a> {
     chunks: Vec<(Piece, f64)>,
     /// Where rows are evaluated again that may take seconds.
     elsewhere: Option<Elsewhere>,
+    takes_none: bool,
 }
 
 impl EvaluateRows for BatchEvaluator<'_> {
@@ -337,6 +364,17 @@ impl EvaluateRows for BatchEvaluator<'_> {
             self.chunks.push((Piece { rows, values }, ns));
         }
         Ok(ns)
+    }
+
+    fn evaluate_none(&mut self) -> Option<f64> {
+        if !self.takes_none {
+            return None;
+        }
+        let none = self.batch.slice(0, 0);
+        let started = Stopwatch::start();
+        let values = values_of(self.expressions, &none);
+        let ns = self.time.since(started).as_nanos() as f64;
+        values.is_ok().then_some(ns)
     }
 
     fn evaluate_within(&mut self, row: usize, patience: Duration) -> Result<Option<f64>> {
@@ -435,6 +473,7 @@ mod tests {
             time: OwnTime::of_this_thread(),
             chunks: vec![],
             elsewhere: None,
+            takes_none: true,
         };
         let lengths = [0, 1, 2].map(|row| evaluator.long_values(row));
         assert_eq!(lengths, [0, 50_000, 5_000]);
