@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use datafusion::common::DFSchema;
 use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{DFSchema, DataFusionError, ScalarValue};
 use datafusion::logical_expr::dml::InsertOp;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Projection, Values, WriteOp};
 use datafusion::sql::parser::Statement as DFStatement;
@@ -14,7 +14,7 @@ use skewer_optimizer::with_selected_values;
 use skewer_sql::nearest;
 use skewer_storage::TableMeta;
 
-use super::{Context, Outcome};
+use super::{Context, Outcome, as_statement};
 use crate::catalog::names::fold;
 use crate::catalog::types::{must_be_assignable, rounded};
 use crate::error::Error;
@@ -39,6 +39,27 @@ pub(crate) async fn execute(
     let places = listed_columns(&insert, &table)?;
     keep_decimals_exact(&mut insert, &table, &places);
     let explicit = explicit_casts(&insert);
+    let input = match insert.source.take_if(|source| !is_values(source)) {
+        Some(source) => selected(context, source, &table, &places).await?,
+        None => inserted(context, insert).await?,
+    };
+    check_types(&input, &table, &explicit)?;
+    let input = round_fractions(input, &explicit)?;
+    let input = with_selected_values(nullable_values(input)?)?;
+    let (segments, rows) = context.write_query(&input, &table).await?;
+    let mut transaction = context.storage().begin();
+    transaction.add_segments(table.id, segments)?;
+    context.commit(transaction).await?;
+    context.session.database_inner().has_grown(table.id);
+    Ok(Outcome::Count(rows))
+}
+
+fn is_values(source: &ast::Query) -> bool {
+    matches!(*source.body, SetExpr::Values(_))
+}
+
+/// The rows of VALUES as columns of the table.
+async fn inserted(context: &Context, insert: ast::Insert) -> Result<LogicalPlan, Error> {
     let statement = DFStatement::Statement(Box::new(ast::Statement::Insert(insert)));
     let plan = context.catalog.plan(statement).await?;
     let LogicalPlan::Dml(dml) = plan else {
@@ -50,15 +71,37 @@ pub(crate) async fn execute(
     if !matches!(dml.op, WriteOp::Insert(InsertOp::Append)) {
         return Err(Error::Unsupported(format!("{}", dml.op)));
     }
-    check_types(&dml.input, &table, &explicit)?;
-    let input = round_fractions(Arc::unwrap_or_clone(dml.input), &explicit)?;
-    let input = with_selected_values(nullable_values(input)?)?;
-    let (segments, rows) = context.write_query(&input, &table).await?;
-    let mut transaction = context.storage().begin();
-    transaction.add_segments(table.id, segments)?;
-    context.commit(transaction).await?;
-    context.session.database_inner().has_grown(table.id);
-    Ok(Outcome::Count(rows))
+    Ok(Arc::unwrap_or_clone(dml.input))
+}
+
+/// The rows of a query as columns of the table. (As the source of an INSERT, DataFusion 55.2 would give all
+/// VALUES within the query the types of the table's columns.)
+async fn selected(
+    context: &Context,
+    source: Box<ast::Query>,
+    table: &TableMeta,
+    places: &[usize],
+) -> Result<LogicalPlan, Error> {
+    let plan = context.catalog.plan(as_statement(source)).await?;
+    let given = plan.schema().fields().len();
+    if given != places.len() {
+        return Err(Error::Invalid(format!(
+            "each row of the query has {given} values for {} columns",
+            places.len()
+        )));
+    }
+    let fields = table.schema.fields().iter().enumerate();
+    let columns = fields.map(|(column, field)| {
+        let value = match places.iter().position(|place| *place == column) {
+            Some(place) => Expr::from(plan.schema().qualified_field(place)),
+            None => Expr::Literal(ScalarValue::Null, None),
+        };
+        let value = value.cast_to(field.data_type(), plan.schema())?;
+        Ok(value.alias(field.name()))
+    });
+    let columns = columns.collect::<Result<Vec<_>, DataFusionError>>()?;
+    let projection = Projection::try_new(columns, Arc::new(plan))?;
+    Ok(LogicalPlan::Projection(projection))
 }
 
 /// The table's columns that the statement gives values for, in its order.
