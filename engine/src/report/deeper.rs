@@ -52,6 +52,12 @@ pub(super) fn statements(
         statements.push(format!("EXPLAIN PROFILE QUERY {query_id};"));
     }
     let anomalous = inputs.anomalous().next();
+    if anomalous.is_none() && header.has_log() && has_rows && !inputs.without_ids {
+        // What is not timed record by record may have been spent on one all the same.
+        statements.push(format!(
+            "SELECT * FROM sys.apportioned_latency WHERE query_id = {query_id} ORDER BY latency_ns DESC LIMIT 5;"
+        ));
+    }
     // One that is no longer there is not to be looked at.
     let anomalous = anomalous.filter(|input| here && input.record.is_ok());
     statements.extend(anomalous.map(|input| {

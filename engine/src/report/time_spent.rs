@@ -333,10 +333,6 @@ impl TimeSpent {
             else {
                 continue;
             };
-            // What was expected of all of it says nothing of a part.
-            if rule == Rule::WrongEstimate && header.status != "finished" {
-                continue;
-            }
             let (begins, subject) = (rule.begins(), as_in_the_plan(&subject, plan));
             let sentence = format!("{begins}: {subject}. {}", with_counted_rows(&advice));
             self.say(Subject::Diagnosed(rule), sentence);

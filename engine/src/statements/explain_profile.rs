@@ -252,6 +252,12 @@ async fn recorded(session: &Session, query_id: i64) -> Result<Recorded, Error> {
     else {
         return Err(Error::Internal(sql));
     };
+    if prepare::is_execute(&again.statement) {
+        return Err(Error::Unsupported(format!(
+            "EXPLAIN PROFILE QUERY {query_id}, since query {query_id} executed a prepared statement that \
+             changed something, or is too long to be kept: {sql}"
+        )));
+    }
     match prepare::resolve(session, *again.statement)? {
         query @ Statement::Query(_) => Ok(Recorded {
             work: Work {

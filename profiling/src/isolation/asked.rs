@@ -1,6 +1,6 @@
 //! Whether a trace asks for a result row and a table that its query has.
 
-use datafusion::arrow::array::{AsArray, RecordBatch};
+use datafusion::arrow::array::AsArray;
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Int64Type};
 use datafusion::common::{Result, plan_err};
@@ -20,18 +20,29 @@ pub(super) async fn of_a_result_row(
     output_row: i64,
 ) -> Result<()> {
     let returned = format!(
-        "SELECT coalesce(rows_returned, 0) FROM sys.queries
-         WHERE query_id = {query_id} AND status = 'finished'
-           AND {output_row} NOT BETWEEN 0 AND coalesce(rows_returned, 0) - 1
+        "SELECT coalesce(rows_returned, 0), status FROM sys.queries
+         WHERE query_id = {query_id}
+           AND (status <> 'finished' OR {output_row} NOT BETWEEN 0 AND coalesce(rows_returned, 0) - 1)
            AND NOT EXISTS (
              SELECT 1 FROM sys.output_records
              WHERE query_id = {query_id} AND output_row = {output_row}
            )"
     );
-    let Some(rows) = first_integer(&run(planner, &returned).await?)? else {
+    let answer = run(planner, &returned).await?;
+    let Some(batch) = answer.iter().find(|batch| batch.num_rows() > 0) else {
         return Ok(());
     };
+    let rows = cast(batch.column(0), &DataType::Int64)?;
+    let rows = rows.as_primitive::<Int64Type>().value(0);
+    let status = cast(batch.column(1), &DataType::Utf8)?;
+    let status = status.as_string::<i32>().value(0);
     match rows {
+        _ if status == "cancelled" => {
+            plan_err!("query {query_id} was cancelled, and had returned no row {output_row}")
+        }
+        _ if status != "finished" => {
+            plan_err!("query {query_id} failed, and had returned no row {output_row}")
+        }
         0 => plan_err!("query {query_id} returned no row: there is nothing to trace back"),
         1 => plan_err!("query {query_id} returned one row, number 0; there is no row {output_row}"),
         _ => plan_err!(
@@ -39,14 +50,6 @@ pub(super) async fn of_a_result_row(
             rows - 1
         ),
     }
-}
-
-fn first_integer(answer: &[RecordBatch]) -> Result<Option<i64>> {
-    let Some(batch) = answer.iter().find(|batch| batch.num_rows() > 0) else {
-        return Ok(None);
-    };
-    let column = cast(batch.column(0), &DataType::Int64)?;
-    Ok(Some(column.as_primitive::<Int64Type>().value(0)))
 }
 
 /// Whether a query has read the table.

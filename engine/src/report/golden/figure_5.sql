@@ -81,6 +81,13 @@ WHERE query_id = 12
 ORDER BY total_ns DESC, output_row
 LIMIT 1;
 
+-- # Where the time went: skew and estimates
+-- What is conspicuous about exchanges and joins. (What else sys.diagnoses finds is told from elsewhere.)
+SELECT rule, subject, advice, evidence_sql
+FROM sys.diagnoses
+WHERE query_id = 12 AND rule IN ('data skew', 'wrong estimate')
+ORDER BY rule, subject LIMIT 4;
+
 -- # Expensive inputs
 -- The input records that cost most, on the critical path (impact) or in sum (self time).
 -- A record is anomalous if what it costs is at least
@@ -166,10 +173,21 @@ SELECT
 FROM judged
 ORDER BY anomaly IS NULL, impact_ns DESC, self_ns DESC, row_id, table_name;
 
+-- What the scans of a table read, and about how many bytes that was.
+SELECT operators.details, sum(stats.bytes_out) AS bytes
+FROM sys.operators AS operators
+JOIN sys.operator_stats AS stats
+  ON operators.query_id = stats.query_id AND operators.operator_id = stats.operator_id
+WHERE operators.query_id = 12 AND operators.table_name = 'main.input'
+GROUP BY operators.operator_id, operators.details;
+
+SELECT * FROM input LIMIT 1;
+
 -- About how long the query would have taken without some input records, and without the profiler.
 -- Where the sample rate fell while it ran, other records count that the last rate admits: they have
 -- been traced from the first to the last.
--- 1. What part of each task's time in each operator was the records' (`shares`).
+-- 1. What part of each task's time in each operator was the records' (`shares`): of what was timed record
+--    by record, that; of scans, by bytes, where the records' share of them is given; else by tuples.
 -- 2. How much shorter that makes the longest task of each fragment (`longest`).
 -- 3. The query's time, put together from its longest tasks, with and without it (`parts`).
 WITH RECURSIVE
@@ -187,7 +205,7 @@ query AS (
   FROM sys.queries WHERE query_id = 12
 ),
 operators AS (
-  SELECT fragment_id, operator_id, parent_operator_id, name, captures
+  SELECT fragment_id, operator_id, parent_operator_id, name, captures, table_name
   FROM sys.operators WHERE query_id = 12
 ),
 -- Operators that take the time of each record. Records that were not traced count as the traced
@@ -308,13 +326,41 @@ by_tuples AS (
   FROM passed
   GROUP BY operator_id, worker_id, partition
 ),
+-- Scans of the table: in the tasks in which the records' tuples arrived, if that is known, or in all.
+by_bytes AS (
+  SELECT
+    operator_id, worker_id, partition,
+    least(
+      coalesce(
+        share_of_bytes * sum(busy_ns) OVER (PARTITION BY operator_id) * is_here / nullif(busy_ns, 0),
+        0
+      ),
+      1
+    ) AS share
+  FROM (
+    SELECT
+      work.operator_id, work.worker_id, work.partition, work.busy_ns,
+      CAST(NULL AS DOUBLE) AS share_of_bytes,
+      CASE
+        WHEN passed.is_here AND passed.own_rows > 0
+          THEN coalesce(passed.own_here, 0) / passed.own_rows
+        ELSE work.busy_ns / nullif(sum(work.busy_ns) OVER (PARTITION BY work.operator_id), 0)
+      END AS is_here
+    FROM work
+    JOIN operators
+      ON work.operator_id = operators.operator_id AND operators.table_name = 'main.input'
+    LEFT JOIN passed
+      ON work.operator_id = passed.operator_id AND work.worker_id = passed.worker_id
+      AND work.partition = passed.partition AND passed.scan_id = work.operator_id
+  ) AS scans
+),
 shares AS (
   SELECT
     work.fragment_id, work.worker_id, work.partition, work.busy_ns,
     CASE
       WHEN count(measured.operator_id) OVER (PARTITION BY work.operator_id) > 0
         THEN coalesce(measured.share, 0)
-      ELSE coalesce(by_tuples.share, 0)
+      ELSE greatest(coalesce(by_bytes.share, 0), coalesce(by_tuples.share, 0))
     END AS share
   FROM work
   LEFT JOIN measured
@@ -322,6 +368,9 @@ shares AS (
   LEFT JOIN by_tuples
     ON work.operator_id = by_tuples.operator_id AND work.worker_id = by_tuples.worker_id
     AND work.partition = by_tuples.partition
+  LEFT JOIN by_bytes
+    ON work.operator_id = by_bytes.operator_id AND work.worker_id = by_bytes.worker_id
+    AND work.partition = by_bytes.partition
 ),
 tasks AS (
   SELECT fragment_id, sum(busy_ns) AS busy_ns, sum(busy_ns * (1 - share)) AS rest_ns
@@ -454,10 +503,21 @@ FROM sys.operators
 WHERE query_id = 12 AND table_name IS NOT NULL
 ORDER BY operator_id;
 
+-- What the scans of a table read, and about how many bytes that was.
+SELECT operators.details, sum(stats.bytes_out) AS bytes
+FROM sys.operators AS operators
+JOIN sys.operator_stats AS stats
+  ON operators.query_id = stats.query_id AND operators.operator_id = stats.operator_id
+WHERE operators.query_id = 12 AND operators.table_name = 'main.input'
+GROUP BY operators.operator_id, operators.details;
+
+SELECT * FROM input LIMIT 1;
+
 -- About how long the query would have taken without some input records, and without the profiler.
 -- Where the sample rate fell while it ran, other records count that the last rate admits: they have
 -- been traced from the first to the last.
--- 1. What part of each task's time in each operator was the records' (`shares`).
+-- 1. What part of each task's time in each operator was the records' (`shares`): of what was timed record
+--    by record, that; of scans, by bytes, where the records' share of them is given; else by tuples.
 -- 2. How much shorter that makes the longest task of each fragment (`longest`).
 -- 3. The query's time, put together from its longest tasks, with and without it (`parts`).
 WITH RECURSIVE
@@ -475,7 +535,7 @@ query AS (
   FROM sys.queries WHERE query_id = 12
 ),
 operators AS (
-  SELECT fragment_id, operator_id, parent_operator_id, name, captures
+  SELECT fragment_id, operator_id, parent_operator_id, name, captures, table_name
   FROM sys.operators WHERE query_id = 12
 ),
 -- Operators that take the time of each record. Records that were not traced count as the traced
@@ -596,13 +656,41 @@ by_tuples AS (
   FROM passed
   GROUP BY operator_id, worker_id, partition
 ),
+-- Scans of the table: in the tasks in which the records' tuples arrived, if that is known, or in all.
+by_bytes AS (
+  SELECT
+    operator_id, worker_id, partition,
+    least(
+      coalesce(
+        share_of_bytes * sum(busy_ns) OVER (PARTITION BY operator_id) * is_here / nullif(busy_ns, 0),
+        0
+      ),
+      1
+    ) AS share
+  FROM (
+    SELECT
+      work.operator_id, work.worker_id, work.partition, work.busy_ns,
+      CAST(NULL AS DOUBLE) AS share_of_bytes,
+      CASE
+        WHEN passed.is_here AND passed.own_rows > 0
+          THEN coalesce(passed.own_here, 0) / passed.own_rows
+        ELSE work.busy_ns / nullif(sum(work.busy_ns) OVER (PARTITION BY work.operator_id), 0)
+      END AS is_here
+    FROM work
+    JOIN operators
+      ON work.operator_id = operators.operator_id AND operators.table_name = 'main.input'
+    LEFT JOIN passed
+      ON work.operator_id = passed.operator_id AND work.worker_id = passed.worker_id
+      AND work.partition = passed.partition AND passed.scan_id = work.operator_id
+  ) AS scans
+),
 shares AS (
   SELECT
     work.fragment_id, work.worker_id, work.partition, work.busy_ns,
     CASE
       WHEN count(measured.operator_id) OVER (PARTITION BY work.operator_id) > 0
         THEN coalesce(measured.share, 0)
-      ELSE coalesce(by_tuples.share, 0)
+      ELSE greatest(coalesce(by_bytes.share, 0), coalesce(by_tuples.share, 0))
     END AS share
   FROM work
   LEFT JOIN measured
@@ -610,6 +698,9 @@ shares AS (
   LEFT JOIN by_tuples
     ON work.operator_id = by_tuples.operator_id AND work.worker_id = by_tuples.worker_id
     AND work.partition = by_tuples.partition
+  LEFT JOIN by_bytes
+    ON work.operator_id = by_bytes.operator_id AND work.worker_id = by_bytes.worker_id
+    AND work.partition = by_bytes.partition
 ),
 tasks AS (
   SELECT fragment_id, sum(busy_ns) AS busy_ns, sum(busy_ns * (1 - share)) AS rest_ns
@@ -675,10 +766,21 @@ SELECT
   ) AS BIGINT) AS without_ns
 FROM parts;
 
+-- What the scans of a table read, and about how many bytes that was.
+SELECT operators.details, sum(stats.bytes_out) AS bytes
+FROM sys.operators AS operators
+JOIN sys.operator_stats AS stats
+  ON operators.query_id = stats.query_id AND operators.operator_id = stats.operator_id
+WHERE operators.query_id = 12 AND operators.table_name = 'main.input'
+GROUP BY operators.operator_id, operators.details;
+
+SELECT * FROM input LIMIT 1;
+
 -- About how long the query would have taken without some input records, and without the profiler.
 -- Where the sample rate fell while it ran, other records count that the last rate admits: they have
 -- been traced from the first to the last.
--- 1. What part of each task's time in each operator was the records' (`shares`).
+-- 1. What part of each task's time in each operator was the records' (`shares`): of what was timed record
+--    by record, that; of scans, by bytes, where the records' share of them is given; else by tuples.
 -- 2. How much shorter that makes the longest task of each fragment (`longest`).
 -- 3. The query's time, put together from its longest tasks, with and without it (`parts`).
 WITH RECURSIVE
@@ -696,7 +798,7 @@ query AS (
   FROM sys.queries WHERE query_id = 12
 ),
 operators AS (
-  SELECT fragment_id, operator_id, parent_operator_id, name, captures
+  SELECT fragment_id, operator_id, parent_operator_id, name, captures, table_name
   FROM sys.operators WHERE query_id = 12
 ),
 -- Operators that take the time of each record. Records that were not traced count as the traced
@@ -817,13 +919,41 @@ by_tuples AS (
   FROM passed
   GROUP BY operator_id, worker_id, partition
 ),
+-- Scans of the table: in the tasks in which the records' tuples arrived, if that is known, or in all.
+by_bytes AS (
+  SELECT
+    operator_id, worker_id, partition,
+    least(
+      coalesce(
+        share_of_bytes * sum(busy_ns) OVER (PARTITION BY operator_id) * is_here / nullif(busy_ns, 0),
+        0
+      ),
+      1
+    ) AS share
+  FROM (
+    SELECT
+      work.operator_id, work.worker_id, work.partition, work.busy_ns,
+      CAST(NULL AS DOUBLE) AS share_of_bytes,
+      CASE
+        WHEN passed.is_here AND passed.own_rows > 0
+          THEN coalesce(passed.own_here, 0) / passed.own_rows
+        ELSE work.busy_ns / nullif(sum(work.busy_ns) OVER (PARTITION BY work.operator_id), 0)
+      END AS is_here
+    FROM work
+    JOIN operators
+      ON work.operator_id = operators.operator_id AND operators.table_name = 'main.input'
+    LEFT JOIN passed
+      ON work.operator_id = passed.operator_id AND work.worker_id = passed.worker_id
+      AND work.partition = passed.partition AND passed.scan_id = work.operator_id
+  ) AS scans
+),
 shares AS (
   SELECT
     work.fragment_id, work.worker_id, work.partition, work.busy_ns,
     CASE
       WHEN count(measured.operator_id) OVER (PARTITION BY work.operator_id) > 0
         THEN coalesce(measured.share, 0)
-      ELSE coalesce(by_tuples.share, 0)
+      ELSE greatest(coalesce(by_bytes.share, 0), coalesce(by_tuples.share, 0))
     END AS share
   FROM work
   LEFT JOIN measured
@@ -831,6 +961,9 @@ shares AS (
   LEFT JOIN by_tuples
     ON work.operator_id = by_tuples.operator_id AND work.worker_id = by_tuples.worker_id
     AND work.partition = by_tuples.partition
+  LEFT JOIN by_bytes
+    ON work.operator_id = by_bytes.operator_id AND work.worker_id = by_bytes.worker_id
+    AND work.partition = by_bytes.partition
 ),
 tasks AS (
   SELECT fragment_id, sum(busy_ns) AS busy_ns, sum(busy_ns * (1 - share)) AS rest_ns
