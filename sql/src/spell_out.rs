@@ -7,7 +7,8 @@ use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Ident, OrderByExpr, OrderByKind, Query, Select, SelectFlavor, SelectItem,
     SetExpr, TableFactor, Value, VisitMut, VisitorMut, WildcardAdditionalOptions,
 };
-use datafusion::sql::sqlparser::parser::ParserError;
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 
 use crate::distinct_from::associate_distinct;
 use crate::first_rows::say_first_rows;
@@ -31,6 +32,7 @@ pub(crate) fn spell_out_statement(statement: &mut DFStatement) -> Result<(), Par
 ///
 /// * `FROM t` is `SELECT * FROM t`: DataFusion would select no column.
 /// * `sys.blame(7)` is `blame(7)`: DataFusion's table functions have no schema.
+/// * `a IN (VALUES (1))` is `a IN (SELECT column1 FROM (VALUES (1)))`: DataFusion finds no column of the former.
 /// * `ORDER BY ALL` is `ORDER BY 1, 2, …`: DataFusion would look for a column of that name.
 /// * `a || b % c` is `a || (b % c)`: sqlparser has `||` bind as `%` does. In PostgreSQL
 ///   (["Operator Precedence"]) and DuckDB it binds less than all arithmetic.
@@ -116,8 +118,34 @@ impl VisitorMut for SpellOut {
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<ParserError> {
         associate(expr);
+        if let Expr::InSubquery { subquery, .. } | Expr::Subquery(subquery) = expr
+            && let SetExpr::Values(_) = *subquery.body
+            && let Some(columns) = columns_of(&subquery.body)
+            && let Err(error) = select_from(subquery, columns)
+        {
+            return ControlFlow::Break(error);
+        }
         ControlFlow::Continue(())
     }
+}
+
+/// Makes `SELECT column1, … FROM (VALUES …)` of VALUES with so many columns.
+fn select_from(values: &mut Query, columns: usize) -> Result<(), ParserError> {
+    let columns: Vec<String> = (1..=columns)
+        .map(|place| format!("column{place}"))
+        .collect();
+    let template = format!("SELECT {} FROM (SELECT 1) AS selected", columns.join(", "));
+    let mut around = Parser::new(&GenericDialect {})
+        .try_with_sql(&template)?
+        .parse_query()?;
+    std::mem::swap(around.as_mut(), values);
+    if let SetExpr::Select(select) = values.body.as_mut()
+        && let Some(table) = select.from.first_mut()
+        && let TableFactor::Derived { subquery, .. } = &mut table.relation
+    {
+        *subquery = around;
+    }
+    Ok(())
 }
 
 fn is_all(key: &OrderByExpr) -> bool {
@@ -235,9 +263,6 @@ fn number(number: usize) -> Expr {
 
 #[cfg(test)]
 mod tests {
-    use datafusion::sql::sqlparser::dialect::GenericDialect;
-    use datafusion::sql::sqlparser::parser::Parser;
-
     use super::*;
 
     /// The expression with all its parentheses.
