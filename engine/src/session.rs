@@ -111,10 +111,10 @@ impl Session {
             .with_catalog_list(Arc::new(EmptyCatalogProviderList))
             .build();
         let context = SessionContext::new_with_state(state);
+        context.register_udf(ScalarUDF::from(OctetLength::default()));
         for function in inner.functions.iter() {
             context.register_udf(function.as_ref().clone());
         }
-        context.register_udf(ScalarUDF::from(OctetLength::default()));
         inner.sys.register_functions(&context);
         context.register_udf(ScalarUDF::from(LastQueryId::new(Arc::clone(
             &last_query_id,

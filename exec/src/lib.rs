@@ -26,7 +26,7 @@
 //! * `traced_groups`: which groups have a traced record, and when they are too many
 //! * [`sound_properties`]: what may be concluded of the rows of an operator
 //! * [`any_value`]: the value that all rows of a group have
-//! * [`octet_length`]: of text and of bytes
+//! * `octet_length`: of text and of bytes
 //! * [`single_value`], [`only_value`]: the value of a scalar subquery that is planned as a join
 //! * [`output_records`]: the root, which says what result rows were made from
 
@@ -40,8 +40,8 @@ pub mod identity;
 pub mod key_sample;
 pub mod long_values;
 pub mod numbered;
-pub mod octet_length;
-mod only_value;
+mod octet_length;
+pub mod only_value;
 mod operator_memory;
 pub mod output_records;
 pub mod pacing;

@@ -68,10 +68,13 @@ const REPLAY_FLOOR_NS: f64 = 20_000_000.0;
 const LONGER: f64 = 1.1;
 
 /// What evaluating costs whatever the number of rows, as the compilation of a pattern, is at most one part
-/// in so many of a chunk, which may be longer for that …
+/// in so many of a chunk, which is longer for that …
 const FIXED_SHARE: f64 = 10.0;
 
-/// … but not longer than this, and known from so many evaluations of no rows.
+/// … and one time as much as another but for this share of it.
+const VAGUE_SHARE: f64 = 0.25;
+
+/// Chunks are not longer than this for that, and it is known from so many evaluations of no rows.
 const LONGEST_CHUNK_NS: f64 = 100.0 * CHUNK_NS;
 const OF_NO_ROWS: usize = 3;
 
@@ -254,7 +257,7 @@ impl Pacer {
             let Some(ns) = evaluator.evaluate_none() else {
                 break;
             };
-            self.replayed_ns += ns;
+            self.repeated_ns += ns;
             least = Some(least.map_or(ns, |least| least.min(ns)));
         }
         self.fixed_ns = Some(least.unwrap_or(0.0));
@@ -264,9 +267,21 @@ impl Pacer {
         self.fixed_ns.unwrap_or(0.0)
     }
 
-    /// What its rows took of an evaluation.
-    fn of_rows(&self, ns: f64) -> f64 {
-        (ns - self.fixed_ns()).max(0.0)
+    /// What its rows took of an evaluation. What is fixed cannot be more than all of it.
+    fn of_rows(&mut self, ns: f64) -> f64 {
+        let fixed_ns = self.fixed_ns().min(ns);
+        self.fixed_ns = self.fixed_ns.map(|_| fixed_ns);
+        ns - fixed_ns
+    }
+
+    /// By how much that may be off.
+    fn vague_ns(&self) -> f64 {
+        VAGUE_SHARE * self.fixed_ns()
+    }
+
+    /// From how much longer on rows are conspicuous.
+    fn suspicious_ns(&self) -> f64 {
+        SUSPICIOUS_NS + self.vague_ns()
     }
 
     /// Nanoseconds spent on evaluating rows again, and on evaluating batches in many parts, since the last
@@ -304,7 +319,8 @@ impl Pacer {
         }
         let gross = evaluator.evaluate(chunk.clone(), true)?;
         let mut ns = self.of_rows(gross);
-        let mut of_one = (error_of_one(ns, evaluator.doubtful_ns()), Method::Measured);
+        let doubtful_ns = evaluator.doubtful_ns() + self.vague_ns();
+        let mut of_one = (error_of_one(ns, doubtful_ns), Method::Measured);
         self.spent_ns += ns;
         let suspicious = self.is_suspicious(ns, rows);
         if suspicious && replayable && self.may_replay(ns) {
@@ -360,10 +376,10 @@ impl Pacer {
         let row = row..row + 1;
         let gross = evaluator.evaluate(row.clone(), true)?;
         let mut ns = self.of_rows(gross);
-        let mut error_ns = error_of_one(ns, evaluator.doubtful_ns());
+        let mut error_ns = error_of_one(ns, evaluator.doubtful_ns() + self.vague_ns());
         self.spent_ns += ns;
         let mut method = Method::Measured;
-        if replayable && ns > SUSPICIOUS_NS {
+        if replayable && ns > self.suspicious_ns() {
             let longest = ns > LONGER * self.longest_ns
                 && ns < LONGEST_STALL_NS
                 && !self.is_explained_by(length, ns, LONGER)
@@ -401,7 +417,7 @@ impl Pacer {
 
     fn is_suspicious(&self, ns: f64, rows: usize) -> bool {
         let expected = self.per_row.median * rows as f64;
-        ns - expected > SUSPICIOUS_NS && ns > SUSPICIOUS_FACTOR * expected
+        ns - expected > self.suspicious_ns() && ns > SUSPICIOUS_FACTOR * expected
     }
 
     /// Whether `ns` is at most `factor` times what a row with long values of such a length usually takes.
@@ -460,7 +476,10 @@ impl Pacer {
             return None;
         };
         self.replayed_ns += outcome.unwrap_or(PATIENCE.as_nanos() as f64);
-        Some(outcome.map_or(Replayed::NotYet, |ns| Replayed::Took(self.of_rows(ns))))
+        Some(match outcome {
+            Some(ns) => Replayed::Took(self.of_rows(ns)),
+            None => Replayed::NotYet,
+        })
     }
 
     /// Finds the rows that made `range` slow, ascending; and, if there are none, the nanoseconds
@@ -475,7 +494,9 @@ impl Pacer {
         let best;
         let others = self.per_row.median * (range.len() - 1) as f64;
         let excess = (ns - self.per_row.median * range.len() as f64).max(0.0);
-        if excess >= SEARCH_AT_ONCE_NS {
+        // One by one, rows that are evaluated for nothing would take longer than the excess.
+        let at_once = excess >= range.len() as f64 * self.fixed_ns();
+        if excess >= SEARCH_AT_ONCE_NS && at_once {
             let mut explained = 0.0;
             let mut total = 0.0;
             let mut not_done = None;
@@ -495,12 +516,12 @@ impl Pacer {
                 let mut error_ns = (ns - others - again).abs();
                 // The one that is not done may have made this one wait, by a lock that both take.
                 let may_be_nobodys = again < LONGEST_STALL_NS || not_done.is_some();
-                if again > SUSPICIOUS_NS && may_be_nobodys {
+                if again > self.suspicious_ns() && may_be_nobodys {
                     let third = self.replay(row..row + 1, evaluator)?;
                     (again, error_ns) = shortest(again, f64::INFINITY, third);
                 }
                 total += again;
-                if again > SUSPICIOUS_NS && again > self.per_row.median * SUSPICIOUS_FACTOR {
+                if again > self.suspicious_ns() && again > self.per_row.median * SUSPICIOUS_FACTOR {
                     let ns = again.min(ns);
                     found.push(Found { row, ns, error_ns });
                     explained += ns;
@@ -559,7 +580,8 @@ impl Pacer {
             start = part.end;
             let (mut took, mut error_ns) = (self.replay(part.clone(), evaluator)?, f64::INFINITY);
             // Parts share the range's excess: what is a fifth of it may still be suspicious.
-            let slow = |ns: f64, median: f64| ns - median * part.len() as f64 > SUSPICIOUS_NS / 2.0;
+            let least = self.suspicious_ns() / 2.0;
+            let slow = |ns: f64, median: f64| ns - median * part.len() as f64 > least;
             if slow(took, self.per_row.median) {
                 let again = self.replay(part.clone(), evaluator)?;
                 (took, error_ns) = shortest(took, error_ns, again);

@@ -9,7 +9,7 @@ use datafusion::arrow::array::{AsArray, Int64Array};
 use datafusion::arrow::datatypes::{DataType, Int64Type};
 use datafusion::common::{ScalarValue, exec_err};
 use datafusion::logical_expr::{ColumnarValue, Volatility, create_udf};
-use skewer::Session;
+use skewer::{Database, Session};
 
 use super::{SLOW, number, slow_on_one_record};
 
@@ -179,4 +179,22 @@ async fn a_volatile_function_is_asked_once_for_each_row() {
     );
     let own = number(&session, &own).await;
     assert!(own >= 20_000_000, "{own} ns");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pattern_that_takes_long_to_compile_is_not_compiled_for_each_row() {
+    let session = Database::in_memory().unwrap().session();
+    let create = "CREATE TABLE words AS SELECT value AS id, 'word ' || value AS s \
+                  FROM generate_series(1, 5000)";
+    session.sql(create).await.unwrap().collect().await.unwrap();
+    // It takes longer than a chunk should, whichever rows are in it.
+    profile(
+        &session,
+        "SELECT count(*) FROM words WHERE s ~ '([a-z]|[0-9]){10,400} x'",
+    )
+    .await;
+    let alone = "SELECT count(*) FROM sys.record_latency \
+                 WHERE query_id = last_query_id() AND method = 'measured'";
+    let alone = number(&session, alone).await;
+    assert!(alone < 500, "{alone} of 5,000 rows were evaluated alone");
 }

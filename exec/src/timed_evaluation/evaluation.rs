@@ -1,6 +1,6 @@
 //! What one partition of a timed evaluation does with each batch.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
@@ -12,13 +12,14 @@ use datafusion::common::Result;
 use datafusion::common::tree_node::TreeNode;
 use datafusion::functions::all_default_functions;
 use datafusion::functions_nested::all_default_nested_functions;
+use datafusion::logical_expr::ScalarUDF;
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use skewer_profiling::ticks::Stopwatch;
 use skewer_profiling::{LatencyChunk, LatencyKind, Method, Recorder};
 
 use super::elsewhere::{Elsewhere, values_of};
 use super::found::rows_found_by;
-use super::{LatencyColumn, TimedExpressions, Timing};
+use super::{LatencyColumn, TimedExpressions, Timing, leaves_rows_out};
 use crate::batch_bytes::estimated_array_bytes;
 use crate::confirm::confirm_slow_rows;
 use crate::long_values::LongValues;
@@ -46,7 +47,7 @@ pub(super) struct Evaluation {
     long_values: LongValues,
     /// A function has failed when it was called again for its time.
     fails_again: bool,
-    /// The expressions can be evaluated for no rows.
+    /// Evaluating no rows says what evaluating some takes beside them.
     takes_none: bool,
 }
 
@@ -74,7 +75,7 @@ impl Evaluation {
         Self {
             schema,
             long_values: LongValues::read_by(&timed.expressions),
-            takes_none: are_built_in(&timed.expressions),
+            takes_none: can_take_none(&timed.expressions),
             timed,
             how,
             recorder,
@@ -282,19 +283,24 @@ impl Evaluation {
     }
 }
 
-/// Whether all functions are DataFusion's. Others may not expect to be asked for nothing.
-fn are_built_in(expressions: &[(Arc<dyn PhysicalExpr>, String)]) -> bool {
-    static NAMES: LazyLock<HashSet<String>> = LazyLock::new(|| {
+/// Whether evaluating no rows says what evaluating some takes beside the rows: all functions are DataFusion's,
+/// as others may not expect to be asked for nothing, and none is left out where no row asks for it.
+fn can_take_none(expressions: &[(Arc<dyn PhysicalExpr>, String)]) -> bool {
+    static KNOWN: LazyLock<HashMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
         let functions = all_default_functions().into_iter();
         let functions = functions.chain(all_default_nested_functions());
         functions
-            .map(|function| function.name().to_owned())
+            .map(|function| (function.name().to_owned(), function))
             .collect()
     });
+    let is_other = |function: &ScalarFunctionExpr| {
+        let known = KNOWN.get(function.fun().name());
+        known.is_none_or(|known| known.as_ref() != function.fun())
+    };
     expressions.iter().all(|(expression, _)| {
         let other = expression.exists(|node| {
             let function = node.downcast_ref::<ScalarFunctionExpr>();
-            Ok(function.is_some_and(|function| !NAMES.contains(function.fun().name())))
+            Ok(leaves_rows_out(node.as_ref()) || function.is_some_and(is_other))
         });
         matches!(other, Ok(false))
     })

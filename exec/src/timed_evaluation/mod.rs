@@ -179,13 +179,10 @@ impl TimedEvaluationExec {
 /// `OR` may leave some out. Volatile ones must not be replayed.
 fn timing_of(expressions: &[(Arc<dyn PhysicalExpr>, String)]) -> Result<Timing> {
     let (mut row_functions, mut volatile, mut other_functions) = (false, false, false);
-    let mut leaves_rows_out = false;
+    let mut leaves_out = false;
     for (expression, _) in expressions {
         expression.apply(|node| {
-            leaves_rows_out |= node.is::<CaseExpr>()
-                || node
-                    .downcast_ref::<BinaryExpr>()
-                    .is_some_and(|binary| matches!(binary.op(), Operator::And | Operator::Or));
+            leaves_out |= leaves_rows_out(node.as_ref());
             if let Some(function) = node.downcast_ref::<ScalarFunctionExpr>() {
                 let udf = function.fun();
                 let by_row = udf.inner().is::<RowFunction>();
@@ -198,11 +195,18 @@ fn timing_of(expressions: &[(Arc<dyn PhysicalExpr>, String)]) -> Result<Timing> 
     }
     Ok(if volatile {
         Timing::OneByOne
-    } else if row_functions && !other_functions && !leaves_rows_out {
+    } else if row_functions && !other_functions && !leaves_out {
         Timing::ByRowFunctions
     } else {
         Timing::InChunks
     })
+}
+
+/// Whether it may leave out rows of what is below it, or all of that.
+fn leaves_rows_out(node: &dyn PhysicalExpr) -> bool {
+    let binary = node.downcast_ref::<BinaryExpr>();
+    node.is::<CaseExpr>()
+        || binary.is_some_and(|binary| matches!(binary.op(), Operator::And | Operator::Or))
 }
 
 impl DisplayAs for TimedEvaluationExec {
