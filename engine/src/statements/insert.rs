@@ -11,7 +11,7 @@ use datafusion::sql::parser::Statement as DFStatement;
 use datafusion::sql::sqlparser::ast::{self, SetExpr, TableObject};
 
 use skewer_optimizer::with_selected_values;
-use skewer_sql::nearest;
+use skewer_sql::{Statement, nearest};
 use skewer_storage::TableMeta;
 
 use super::{Context, Outcome, as_statement};
@@ -24,7 +24,7 @@ pub(crate) async fn execute(
     context: &mut Context,
     mut insert: ast::Insert,
 ) -> Result<Outcome, Error> {
-    let TableObject::TableName(name) = &insert.table else {
+    let TableObject::TableName(name) = &insert.table.clone() else {
         return Err(Error::Unsupported(
             "INSERT into something other than a table".to_owned(),
         ));
@@ -34,6 +34,7 @@ pub(crate) async fn execute(
             "INSERT with RETURNING, ON CONFLICT or OVERWRITE".to_owned(),
         ));
     }
+    must_be_plain(&mut insert)?;
     let table = context.catalog.writable_table(name)?;
     check_width(&insert, table.schema.fields().len())?;
     let places = listed_columns(&insert, &table)?;
@@ -52,6 +53,28 @@ pub(crate) async fn execute(
     context.commit(transaction).await?;
     context.session.database_inner().has_grown(table.id);
     Ok(Outcome::Count(rows))
+}
+
+/// Refuses all that other databases have between INSERT and the rows: nothing of it would be done.
+fn must_be_plain(insert: &mut ast::Insert) -> Result<(), Error> {
+    let template = skewer_sql::parse("INSERT INTO t SELECT 1")?;
+    let Statement::Insert(mut plain) = template else {
+        return Err(Error::Internal("INSERT is another statement".to_owned()));
+    };
+    let source = insert.source.take();
+    plain.source = None;
+    plain.into = insert.into;
+    plain.has_table_keyword = insert.has_table_keyword;
+    plain.table = insert.table.clone();
+    plain.columns = insert.columns.clone();
+    let is_plain = *plain == *insert && source.is_some();
+    insert.source = source;
+    match is_plain {
+        true => Ok(()),
+        false => Err(Error::Unsupported(
+            "INSERT with more than a table, its columns, and VALUES or a query".to_owned(),
+        )),
+    }
 }
 
 fn is_values(source: &ast::Query) -> bool {

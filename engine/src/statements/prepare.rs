@@ -1,8 +1,9 @@
 //! PREPARE, EXECUTE, DEALLOCATE.
 
 use std::borrow::Cow;
+use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::DataType;
+use datafusion::sql::sqlparser::ast::{self, DataType, Visit};
 use skewer_sql::{Statement, nearest, parameters};
 
 use super::Outcome;
@@ -64,7 +65,7 @@ const LONGEST_TEXT: usize = 64 << 10;
 /// What changes something, which is not run again, keeps the text `sql`.
 pub(crate) fn with_values<'a>(sql: &'a str, statement: &mut Statement) -> Cow<'a, str> {
     let text_of = |statement: &Statement| match statement {
-        Statement::Query(query) => {
+        Statement::Query(query) if can_be_written(query) => {
             Some(query.to_string()).filter(|text| text.len() <= LONGEST_TEXT)
         }
         _ => None,
@@ -76,6 +77,27 @@ pub(crate) fn with_values<'a>(sql: &'a str, statement: &mut Statement) -> Cow<'a
         return Cow::Borrowed(sql);
     }
     text_of(statement).map_or(Cow::Borrowed(sql), Cow::Owned)
+}
+
+/// Whether all texts in it are read again as they are: sqlparser 0.62 writes two quotes, and a quote behind a
+/// backslash, as if they were escaped already.
+fn can_be_written(query: &ast::Query) -> bool {
+    struct Ambiguous;
+    impl ast::Visitor for Ambiguous {
+        type Break = ();
+        fn pre_visit_value(&mut self, value: &ast::ValueWithSpan) -> ControlFlow<()> {
+            let is_ambiguous = match &value.value {
+                ast::Value::Number(..) | ast::Value::Boolean(_) | ast::Value::Null => false,
+                ast::Value::SingleQuotedString(text) => text.contains("''") || text.contains("\\'"),
+                other => other.to_string().contains(['\'', '\\']),
+            };
+            match is_ambiguous {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        }
+    }
+    query.visit(&mut Ambiguous).is_continue()
 }
 
 /// Whether it is an EXECUTE, or runs one.
