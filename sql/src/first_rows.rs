@@ -243,18 +243,11 @@ fn item_of(select: &Select, key: &Expr) -> Option<usize> {
         Expr::Identifier(name) => {
             name_of(item).is_some_and(|known| normalized(known) == normalized(name))
         }
-        // `SELECT a … ORDER BY t.a`
-        Expr::CompoundIdentifier(names) => match (item, names.last()) {
-            (SelectItem::UnnamedExpr(Expr::Identifier(known)), Some(name)) => {
-                normalized(known) == normalized(name)
-            }
-            _ => false,
-        },
         _ => false,
     };
     let is_written = |item: &SelectItem| expression(item) == Some(key);
     let place_of = |is: &dyn Fn(&SelectItem) -> bool| items.iter().position(is);
-    place_of(&is_written).or_else(|| place_of(&is_called))
+    place_of(&is_called).or_else(|| place_of(&is_written))
 }
 
 /// What an item is called, if it has a name.
@@ -296,6 +289,11 @@ fn parenthesize(
             hidden.push(alias.to_string());
             let expr = std::mem::replace(&mut key.expr, Expr::Identifier(alias.clone()));
             items.push(SelectItem::ExprWithAlias { expr, alias });
+        } else if let Expr::CompoundIdentifier(names) = &key.expr
+            && let Some(name) = names.last()
+        {
+            // `SELECT DISTINCT a … ORDER BY t.a`
+            key.expr = Expr::Identifier(name.clone());
         }
     }
     let exclude = match hidden.is_empty() {
