@@ -7,7 +7,7 @@ sys_table! {
     struct QueryRow = "queries" {
         /// The query: ascending in the order in which queries started, also across restarts.
         given query_id: Int,
-        /// The statement as it was sent.
+        /// The statement as it was sent; a query with the values of its parameters.
         row sql: Text,
         /// The same for statements that differ only in literals and white space.
         row fingerprint: Text,

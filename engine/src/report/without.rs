@@ -15,6 +15,15 @@ const NOTABLE_SHARE: f64 = 0.05;
 /// What an element of a list counts, in bytes.
 const ELEMENT: usize = 8;
 
+/// The share that records have of the bytes that scans of their table read.
+#[derive(Debug, Clone)]
+pub(super) struct ShareOfBytes {
+    /// From 0 to 1.
+    pub(super) share: f64,
+    /// The operators' ids.
+    pub(super) scans: Vec<i64>,
+}
+
 /// Records of a table.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Records<'a> {
@@ -57,7 +66,7 @@ pub(super) async fn query_without(
     records: Records<'_>,
 ) -> Result<Option<i64>, Error> {
     let share = share_of_bytes(inquiry, section, header, table, records).await;
-    let sql = estimate(header.query_id, table, &records.ids(table), share);
+    let sql = estimate(header.query_id, table, &records.ids(table), share.as_ref());
     let answer = match records {
         Records::One(_) => inquiry.ask(section, sql).await?,
         Records::Where(_) => match inquiry.ask_if_possible(section, sql).await {
@@ -72,21 +81,28 @@ pub(super) async fn query_without(
 }
 
 /// The statement that estimates what a query takes without the records of a table that the query
-/// `own` gives, which have a share of all bytes that the table's scans read.
+/// `own` gives.
 pub(super) fn estimate(
     query_id: i64,
     table: &str,
     own: &str,
-    share_of_bytes: Option<f64>,
+    share_of_bytes: Option<&ShareOfBytes>,
 ) -> String {
-    let share = match share_of_bytes {
-        Some(share) => format!("CAST({share:.6} AS DOUBLE)"),
-        None => "CAST(NULL AS DOUBLE)".to_owned(),
+    let (share, scans) = match share_of_bytes {
+        Some(bytes) => {
+            let scans: Vec<String> = bytes.scans.iter().map(i64::to_string).collect();
+            (
+                format!("CAST({:.6} AS DOUBLE)", bytes.share),
+                scans.join(", "),
+            )
+        }
+        None => ("CAST(NULL AS DOUBLE)".to_owned(), "NULL".to_owned()),
     };
     include_str!("sql/query_without_records.sql")
         .replace("$query_id", &query_id.to_string())
         .replace("$table_name", &literal(table))
         .replace("$share_of_bytes", &share)
+        .replace("$scans_by_bytes", &scans)
         .replace("$own", own)
 }
 
@@ -101,7 +117,7 @@ async fn share_of_bytes(
     header: &Header,
     table: &str,
     records: Records<'_>,
-) -> Option<f64> {
+) -> Option<ShareOfBytes> {
     if header.imported_from.is_some() || header.is_replaced(table) {
         return None;
     }
@@ -109,18 +125,28 @@ async fn share_of_bytes(
         .replace("$query_id", &header.query_id.to_string())
         .replace("$table_name", &literal(table));
     let scans = inquiry.ask_if_possible(section, scans).await?;
-    let details: Vec<String> = rows(&scans).filter_map(|row| row.text("details")).collect();
-    let read: i64 = rows(&scans).map(|row| row.sum("bytes")).sum();
+    let scans: Vec<(i64, String, i64)> = rows(&scans)
+        .filter_map(|row| {
+            let (id, details) = (row.integer("operator_id")?, row.text("details")?);
+            Some((id, details, row.sum("bytes")))
+        })
+        .collect();
     let from = table_sql(table);
     let one = format!("SELECT * FROM {from} LIMIT 1");
     let one = inquiry.ask_if_possible(section, one).await?;
     let schema = one.first().map(RecordBatch::schema)?;
-    let are_read = |field: &&Field| details.iter().any(|details| names(details, field.name()));
-    let fields = schema.fields().iter().map(AsRef::as_ref);
-    let lengths: Vec<String> = fields.filter(are_read).filter_map(length).collect();
-    if lengths.is_empty() {
-        return None;
-    }
+    let lengths: Vec<(&str, String)> = schema
+        .fields()
+        .iter()
+        .filter_map(|field| Some((field.name().as_str(), length(field)?)))
+        .filter(|(name, _)| scans.iter().any(|(_, details, _)| names(details, name)))
+        .collect();
+    let (long, lengths): (Vec<&str>, Vec<String>) = lengths.into_iter().unzip();
+    // Of a self-join, one side may read nothing that is long.
+    let reads_long = |details: &str| long.iter().any(|name| names(details, name));
+    let scans = scans.iter().filter(|(_, details, _)| reads_long(details));
+    let (scans, read): (Vec<i64>, Vec<i64>) = scans.map(|(id, _, bytes)| (*id, *bytes)).unzip();
+    let read = read.into_iter().max()?;
     let bytes = format!("SELECT sum({}) AS bytes FROM {from}", lengths.join(" + "));
     let own = format!("{bytes} WHERE {}", records.predicate());
     let own = inquiry.ask_if_possible(section, own).await?;
@@ -130,7 +156,8 @@ async fn share_of_bytes(
     }
     let all = inquiry.ask_if_possible(section, bytes).await?;
     let all = rows(&all).next()?.integer("bytes")? as f64;
-    (all > 0.0).then(|| (own / all).min(1.0))
+    let share = (own / all).min(1.0);
+    (all > 0.0).then_some(ShareOfBytes { share, scans })
 }
 
 /// SQL for how many bytes a column's value has, if values differ in that.

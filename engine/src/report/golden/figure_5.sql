@@ -174,7 +174,7 @@ FROM judged
 ORDER BY anomaly IS NULL, impact_ns DESC, self_ns DESC, row_id, table_name;
 
 -- What the scans of a table read, and about how many bytes that was.
-SELECT operators.details, sum(stats.bytes_out) AS bytes
+SELECT operators.operator_id, operators.details, sum(stats.bytes_out) AS bytes
 FROM sys.operators AS operators
 JOIN sys.operator_stats AS stats
   ON operators.query_id = stats.query_id AND operators.operator_id = stats.operator_id
@@ -205,7 +205,7 @@ query AS (
   FROM sys.queries WHERE query_id = 12
 ),
 operators AS (
-  SELECT fragment_id, operator_id, parent_operator_id, name, captures, table_name
+  SELECT fragment_id, operator_id, parent_operator_id, name, captures
   FROM sys.operators WHERE query_id = 12
 ),
 -- Operators that take the time of each record. Records that were not traced count as the traced
@@ -326,7 +326,7 @@ by_tuples AS (
   FROM passed
   GROUP BY operator_id, worker_id, partition
 ),
--- Scans of the table: in the tasks in which the records' tuples arrived, if that is known, or in all.
+-- Scans of the table that read its long values: in the tasks in which the records' tuples arrived, if that is known, or in all.
 by_bytes AS (
   SELECT
     operator_id, worker_id, partition,
@@ -347,11 +347,10 @@ by_bytes AS (
         ELSE work.busy_ns / nullif(sum(work.busy_ns) OVER (PARTITION BY work.operator_id), 0)
       END AS is_here
     FROM work
-    JOIN operators
-      ON work.operator_id = operators.operator_id AND operators.table_name = 'main.input'
     LEFT JOIN passed
       ON work.operator_id = passed.operator_id AND work.worker_id = passed.worker_id
       AND work.partition = passed.partition AND passed.scan_id = work.operator_id
+    WHERE work.operator_id IN (NULL)
   ) AS scans
 ),
 shares AS (
@@ -504,7 +503,7 @@ WHERE query_id = 12 AND table_name IS NOT NULL
 ORDER BY operator_id;
 
 -- What the scans of a table read, and about how many bytes that was.
-SELECT operators.details, sum(stats.bytes_out) AS bytes
+SELECT operators.operator_id, operators.details, sum(stats.bytes_out) AS bytes
 FROM sys.operators AS operators
 JOIN sys.operator_stats AS stats
   ON operators.query_id = stats.query_id AND operators.operator_id = stats.operator_id
@@ -535,7 +534,7 @@ query AS (
   FROM sys.queries WHERE query_id = 12
 ),
 operators AS (
-  SELECT fragment_id, operator_id, parent_operator_id, name, captures, table_name
+  SELECT fragment_id, operator_id, parent_operator_id, name, captures
   FROM sys.operators WHERE query_id = 12
 ),
 -- Operators that take the time of each record. Records that were not traced count as the traced
@@ -656,7 +655,7 @@ by_tuples AS (
   FROM passed
   GROUP BY operator_id, worker_id, partition
 ),
--- Scans of the table: in the tasks in which the records' tuples arrived, if that is known, or in all.
+-- Scans of the table that read its long values: in the tasks in which the records' tuples arrived, if that is known, or in all.
 by_bytes AS (
   SELECT
     operator_id, worker_id, partition,
@@ -677,11 +676,10 @@ by_bytes AS (
         ELSE work.busy_ns / nullif(sum(work.busy_ns) OVER (PARTITION BY work.operator_id), 0)
       END AS is_here
     FROM work
-    JOIN operators
-      ON work.operator_id = operators.operator_id AND operators.table_name = 'main.input'
     LEFT JOIN passed
       ON work.operator_id = passed.operator_id AND work.worker_id = passed.worker_id
       AND work.partition = passed.partition AND passed.scan_id = work.operator_id
+    WHERE work.operator_id IN (NULL)
   ) AS scans
 ),
 shares AS (
@@ -767,7 +765,7 @@ SELECT
 FROM parts;
 
 -- What the scans of a table read, and about how many bytes that was.
-SELECT operators.details, sum(stats.bytes_out) AS bytes
+SELECT operators.operator_id, operators.details, sum(stats.bytes_out) AS bytes
 FROM sys.operators AS operators
 JOIN sys.operator_stats AS stats
   ON operators.query_id = stats.query_id AND operators.operator_id = stats.operator_id
@@ -798,7 +796,7 @@ query AS (
   FROM sys.queries WHERE query_id = 12
 ),
 operators AS (
-  SELECT fragment_id, operator_id, parent_operator_id, name, captures, table_name
+  SELECT fragment_id, operator_id, parent_operator_id, name, captures
   FROM sys.operators WHERE query_id = 12
 ),
 -- Operators that take the time of each record. Records that were not traced count as the traced
@@ -919,7 +917,7 @@ by_tuples AS (
   FROM passed
   GROUP BY operator_id, worker_id, partition
 ),
--- Scans of the table: in the tasks in which the records' tuples arrived, if that is known, or in all.
+-- Scans of the table that read its long values: in the tasks in which the records' tuples arrived, if that is known, or in all.
 by_bytes AS (
   SELECT
     operator_id, worker_id, partition,
@@ -940,11 +938,10 @@ by_bytes AS (
         ELSE work.busy_ns / nullif(sum(work.busy_ns) OVER (PARTITION BY work.operator_id), 0)
       END AS is_here
     FROM work
-    JOIN operators
-      ON work.operator_id = operators.operator_id AND operators.table_name = 'main.input'
     LEFT JOIN passed
       ON work.operator_id = passed.operator_id AND work.worker_id = passed.worker_id
       AND work.partition = passed.partition AND passed.scan_id = work.operator_id
+    WHERE work.operator_id IN (NULL)
   ) AS scans
 ),
 shares AS (

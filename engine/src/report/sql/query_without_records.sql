@@ -20,7 +20,7 @@ query AS (
   FROM sys.queries WHERE query_id = $query_id
 ),
 operators AS (
-  SELECT fragment_id, operator_id, parent_operator_id, name, captures, table_name
+  SELECT fragment_id, operator_id, parent_operator_id, name, captures
   FROM sys.operators WHERE query_id = $query_id
 ),
 -- Operators that take the time of each record. Records that were not traced count as the traced
@@ -141,7 +141,7 @@ by_tuples AS (
   FROM passed
   GROUP BY operator_id, worker_id, partition
 ),
--- Scans of the table: in the tasks in which the records' tuples arrived, if that is known, or in all.
+-- Scans of the table that read its long values: in the tasks in which the records' tuples arrived, if that is known, or in all.
 by_bytes AS (
   SELECT
     operator_id, worker_id, partition,
@@ -162,11 +162,10 @@ by_bytes AS (
         ELSE work.busy_ns / nullif(sum(work.busy_ns) OVER (PARTITION BY work.operator_id), 0)
       END AS is_here
     FROM work
-    JOIN operators
-      ON work.operator_id = operators.operator_id AND operators.table_name = $table_name
     LEFT JOIN passed
       ON work.operator_id = passed.operator_id AND work.worker_id = passed.worker_id
       AND work.partition = passed.partition AND passed.scan_id = work.operator_id
+    WHERE work.operator_id IN ($scans_by_bytes)
   ) AS scans
 ),
 shares AS (

@@ -1,5 +1,5 @@
 -- What the scans of a table read, and about how many bytes that was.
-SELECT operators.details, sum(stats.bytes_out) AS bytes
+SELECT operators.operator_id, operators.details, sum(stats.bytes_out) AS bytes
 FROM sys.operators AS operators
 JOIN sys.operator_stats AS stats
   ON operators.query_id = stats.query_id AND operators.operator_id = stats.operator_id

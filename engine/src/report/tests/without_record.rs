@@ -10,21 +10,25 @@ use skewer_profiling::{Level, SysTables};
 use super::case::{Case, MS, QUERY, did, waited};
 use super::{Ask, Fixture};
 use crate::report::answer::rows;
-use crate::report::without;
+use crate::report::without::{self, ShareOfBytes};
 
 /// The estimate in milliseconds.
 async fn estimate(tables: &Arc<SysTables>, table: &str, row_id: i64) -> f64 {
     estimate_by_bytes(tables, (table, row_id), None).await
 }
 
-/// The same of a record that has a share of the bytes of its table.
+/// The same of a record that has a share of the bytes that a scan of its table read.
 async fn estimate_by_bytes(
     tables: &Arc<SysTables>,
     (table, row_id): (&str, i64),
-    share_of_bytes: Option<f64>,
+    bytes: Option<(f64, i64)>,
 ) -> f64 {
     let own = format!("SELECT CAST({row_id} AS BIGINT) AS id");
-    let sql = without::estimate(QUERY, table, &own, share_of_bytes);
+    let bytes = bytes.map(|(share, scan)| ShareOfBytes {
+        share,
+        scans: vec![scan],
+    });
+    let sql = without::estimate(QUERY, table, &own, bytes.as_ref());
     let answer = Fixture::new(tables).ask(&sql).await.unwrap();
     let without = rows(&answer).next().unwrap().integer("without_ns");
     without.unwrap() as f64 / MS as f64
@@ -243,14 +247,14 @@ async fn what_a_scan_took_for_a_long_record_goes_by_its_bytes() {
     case.lineage((0, 0), (2, Some("main.t")), &[(1, 1, 600), (1, 2, 200)]);
     // Of the scan nine of ten bytes, of the aggregate one of two edges.
     let without = 1_400.0 - 600.0 - 0.9 * 500.0 - 50.0;
-    let found = estimate_by_bytes(&of(case), ("main.t", 1), Some(0.9)).await;
+    let found = estimate_by_bytes(&of(case), ("main.t", 1), Some((0.9, 2))).await;
     assert!((found - without).abs() < 0.001, "{found}");
     // One that a filter removes is read, too.
     let case = small(1.0, 400);
     case.latency((1, 0), "main.t", &[(1, 600), (2, 200)]);
     case.lineage((0, 0), (2, Some("main.t")), &[(1, 2, 200)]);
     let without = 1_400.0 - 600.0 - 0.9 * 500.0;
-    let found = estimate_by_bytes(&of(case), ("main.t", 1), Some(0.9)).await;
+    let found = estimate_by_bytes(&of(case), ("main.t", 1), Some((0.9, 2))).await;
     assert!((found - without).abs() < 0.001, "{found}");
 }
 
@@ -273,10 +277,10 @@ async fn a_long_record_was_read_by_the_task_that_its_tuples_are_in() {
         case.finish("SELECT …", (0, 900), 2)
     };
     // 800 of 1000 ms were for the record, all of them in the second task.
-    let found = estimate_by_bytes(&profile(true), ("main.t", 1), Some(0.8)).await;
+    let found = estimate_by_bytes(&profile(true), ("main.t", 1), Some((0.8, 1))).await;
     assert!((found - 100.0).abs() < 0.001, "{found}");
     // Nobody knows which task it was.
-    let found = estimate_by_bytes(&profile(false), ("main.t", 1), Some(0.8)).await;
+    let found = estimate_by_bytes(&profile(false), ("main.t", 1), Some((0.8, 1))).await;
     assert!((found - 0.2 * 900.0).abs() < 0.001, "{found}");
 }
 
