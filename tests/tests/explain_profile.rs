@@ -168,6 +168,12 @@ async fn the_estimate_without_a_record_is_near_what_the_query_takes_without_it()
     )
     .await
     .unwrap();
+    let share = "SELECT CAST(max(length(line)) AS DOUBLE) / sum(length(line)) FROM movies";
+    let share = one(&session, share).await;
+    let scan = format!(
+        "SELECT operator_id FROM sys.operators WHERE query_id = {id} AND table_name = 'main.movies'"
+    );
+    let scan = one(&session, &scan).await;
     let sql = include_str!("../../engine/src/report/sql/query_without_records.sql")
         .replace("sys.queries", "known")
         .replace("sys.profiler_overhead", "known")
@@ -175,7 +181,9 @@ async fn the_estimate_without_a_record_is_near_what_the_query_takes_without_it()
         .replace("sys.record_latency", "latency")
         .replace("$query_id", &id.to_string())
         .replace("$own", &format!("SELECT CAST({expensive} AS BIGINT) AS id"))
-        .replace("$table_name", "'main.movies'");
+        .replace("$table_name", "'main.movies'")
+        .replace("$share_of_bytes", &format!("CAST({share} AS DOUBLE)"))
+        .replace("$scans_by_bytes", &scan);
     let estimate: i64 = one(&session, &sql).await.parse().unwrap();
     let error = (estimate - truth).abs();
     let found = format!("{estimate} ns instead of {whole} ns; in truth {truth} ns");
