@@ -6,15 +6,15 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, CastKind, DataType, Distinct, Expr, Fetch, Function, FunctionArg,
     FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, LimitClause, ObjectName,
-    OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, Spanned, TableFactor, Value,
+    OrderBy, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, Spanned, Value,
     WindowSpec, WindowType, visit_expressions,
 };
-use datafusion::sql::sqlparser::dialect::GenericDialect;
-use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+use datafusion::sql::sqlparser::parser::ParserError;
 use datafusion::sql::sqlparser::tokenizer::Location;
 
 use crate::calls::{call, differs_each_time};
 use crate::shadowing::normalized;
+use crate::spell_out::select_from;
 
 /// Says which rows of `query` are its first in words that DataFusion knows:
 ///
@@ -28,7 +28,8 @@ use crate::shadowing::normalized;
 /// `SELECT * FROM (…) QUALIFY …`.
 ///
 /// # Errors
-/// As in PostgreSQL, of LIMIT beside FETCH, of ties without ORDER BY and of an unknown number; of PERCENT; and if ranks are by a column that the text does not name.
+/// As in PostgreSQL, of LIMIT beside FETCH, of ties without ORDER BY and of an unknown number; of PERCENT; and
+/// if ranks are by a column that the text does not name.
 pub(crate) fn say_first_rows(query: &mut Query) -> Result<(), ParserError> {
     let Some(fetch) = query.fetch.take() else {
         return say_limit(query);
@@ -300,21 +301,14 @@ fn parenthesize(
         true => String::new(),
         false => format!(" EXCLUDE ({})", hidden.join(", ")),
     };
-    let template = format!("SELECT *{exclude} FROM (SELECT 1) AS fetched");
-    let mut within = Parser::new(&GenericDialect {})
-        .try_with_sql(&template)?
-        .parse_query()?;
-    std::mem::swap(&mut within.body, &mut query.body);
-    within.order_by = by_order;
-    if let Some(order_by) = &mut query.order_by {
-        order_by.kind = OrderByKind::Expressions(keys.clone());
-    }
-    if let SetExpr::Select(select) = query.body.as_mut()
-        && let Some(table) = select.from.first_mut()
-        && let TableFactor::Derived { subquery, .. } = &mut table.relation
-    {
-        *subquery = within;
-    }
+    let with = query.with.take();
+    let order_by = std::mem::replace(&mut query.order_by, by_order);
+    select_from(query, &format!("*{exclude}"))?;
+    query.with = with;
+    query.order_by = order_by.map(|order_by| OrderBy {
+        kind: OrderByKind::Expressions(keys.clone()),
+        ..order_by
+    });
     Ok(keys)
 }
 
@@ -509,6 +503,9 @@ fn number(number: u64) -> Expr {
 
 #[cfg(test)]
 mod tests {
+    use datafusion::sql::sqlparser::dialect::GenericDialect;
+    use datafusion::sql::sqlparser::parser::Parser;
+
     use super::*;
 
     fn said(sql: &str) -> Result<String, String> {
@@ -564,41 +561,41 @@ mod tests {
         for (sql, expected) in [
             (
                 "SELECT DISTINCT a + 1 FROM t ORDER BY a + 1 FETCH FIRST 3 ROWS WITH TIES",
-                "SELECT * FROM (SELECT DISTINCT a + 1 AS \"a + 1\" FROM t) AS fetched \
+                "SELECT * FROM (SELECT DISTINCT a + 1 AS \"a + 1\" FROM t) AS selected \
                  QUALIFY rank() OVER (ORDER BY \"a + 1\") <= 3 ORDER BY \"a + 1\"",
             ),
             (
                 "SELECT a FROM t UNION SELECT b FROM u ORDER BY 1 FETCH FIRST 3 ROWS WITH TIES",
-                "SELECT * FROM (SELECT a FROM t UNION SELECT b FROM u) AS fetched \
+                "SELECT * FROM (SELECT a FROM t UNION SELECT b FROM u) AS selected \
                  QUALIFY rank() OVER (ORDER BY a) <= 3 ORDER BY a",
             ),
             (
                 "WITH u AS (SELECT 1) VALUES (1), (2) ORDER BY 1 FETCH FIRST 3 ROWS WITH TIES",
-                "WITH u AS (SELECT 1) SELECT * FROM (VALUES (1), (2)) AS fetched \
+                "WITH u AS (SELECT 1) SELECT * FROM (VALUES (1), (2)) AS selected \
                  QUALIFY rank() OVER (ORDER BY column1) <= 3 ORDER BY column1",
             ),
             // What is ranked is what is returned.
             (
                 "SELECT random() AS r FROM t ORDER BY r FETCH FIRST 3 ROWS WITH TIES",
-                "SELECT * FROM (SELECT random() AS r FROM t) AS fetched \
+                "SELECT * FROM (SELECT random() AS r FROM t) AS selected \
                  QUALIFY rank() OVER (ORDER BY r) <= 3 ORDER BY r",
             ),
             // What is not selected is beside it.
             (
                 "SELECT a, rank() OVER () AS r FROM t ORDER BY r, b FETCH FIRST 3 ROWS WITH TIES",
                 "SELECT * EXCLUDE (\"__key_1\") FROM \
-                 (SELECT a, rank() OVER () AS r, b AS \"__key_1\" FROM t) AS fetched \
+                 (SELECT a, rank() OVER () AS r, b AS \"__key_1\" FROM t) AS selected \
                  QUALIFY rank() OVER (ORDER BY r, \"__key_1\") <= 3 ORDER BY r, \"__key_1\"",
             ),
             (
                 "SELECT DISTINCT a FROM t ORDER BY t.a FETCH FIRST 3 ROWS WITH TIES",
-                "SELECT * FROM (SELECT DISTINCT a FROM t) AS fetched \
+                "SELECT * FROM (SELECT DISTINCT a FROM t) AS selected \
                  QUALIFY rank() OVER (ORDER BY a) <= 3 ORDER BY a",
             ),
             // The order says which rows are there at all.
             (
                 "SELECT DISTINCT ON (a) a, b FROM t ORDER BY a, b FETCH FIRST 3 ROWS WITH TIES",
-                "SELECT * FROM (SELECT DISTINCT ON (a) a, b FROM t ORDER BY a, b) AS fetched \
+                "SELECT * FROM (SELECT DISTINCT ON (a) a, b FROM t ORDER BY a, b) AS selected \
                  QUALIFY rank() OVER (ORDER BY a, b) <= 3 ORDER BY a, b",
             ),
         ] {
@@ -617,8 +614,13 @@ mod tests {
             ),
             (
                 "SELECT DISTINCT a FROM t OFFSET (SELECT n FROM u)",
-                "SELECT * FROM (SELECT DISTINCT a FROM t) AS fetched \
+                "SELECT * FROM (SELECT DISTINCT a FROM t) AS selected \
                  QUALIFY row_number() OVER () > coalesce(CAST((SELECT n FROM u) AS BIGINT), 0)",
+            ),
+            (
+                "SELECT a FROM t LIMIT 5, (SELECT n FROM u)",
+                "SELECT a FROM t QUALIFY row_number() OVER () > 5 AND \
+                 (row_number() OVER () <= CAST((SELECT n FROM u) AS BIGINT) + 5) IS NOT FALSE",
             ),
             ("SELECT a FROM t LIMIT 1 + 2", "SELECT a FROM t LIMIT 1 + 2"),
             // It would be a column of the query.

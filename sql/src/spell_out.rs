@@ -121,25 +121,26 @@ impl VisitorMut for SpellOut {
         if let Expr::InSubquery { subquery, .. } | Expr::Subquery(subquery) = expr
             && let SetExpr::Values(_) = *subquery.body
             && let Some(columns) = columns_of(&subquery.body)
-            && let Err(error) = select_from(subquery, columns)
         {
-            return ControlFlow::Break(error);
+            let columns: Vec<String> = (1..=columns)
+                .map(|place| format!("column{place}"))
+                .collect();
+            if let Err(error) = select_from(subquery, &columns.join(", ")) {
+                return ControlFlow::Break(error);
+            }
         }
         ControlFlow::Continue(())
     }
 }
 
-/// Makes `SELECT column1, … FROM (VALUES …)` of VALUES with so many columns.
-fn select_from(values: &mut Query, columns: usize) -> Result<(), ParserError> {
-    let columns: Vec<String> = (1..=columns)
-        .map(|place| format!("column{place}"))
-        .collect();
-    let template = format!("SELECT {} FROM (SELECT 1) AS selected", columns.join(", "));
+/// Makes `SELECT {items} FROM (query)` of `query`.
+pub(crate) fn select_from(query: &mut Query, items: &str) -> Result<(), ParserError> {
+    let template = format!("SELECT {items} FROM (SELECT 1) AS selected");
     let mut around = Parser::new(&GenericDialect {})
         .try_with_sql(&template)?
         .parse_query()?;
-    std::mem::swap(around.as_mut(), values);
-    if let SetExpr::Select(select) = values.body.as_mut()
+    std::mem::swap(around.as_mut(), query);
+    if let SetExpr::Select(select) = query.body.as_mut()
         && let Some(table) = select.from.first_mut()
         && let TableFactor::Derived { subquery, .. } = &mut table.relation
     {

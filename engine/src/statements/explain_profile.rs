@@ -255,7 +255,7 @@ async fn recorded(session: &Session, query_id: i64) -> Result<Recorded, Error> {
     if prepare::is_execute(&again.statement) {
         return Err(Error::Unsupported(format!(
             "EXPLAIN PROFILE QUERY {query_id}, since query {query_id} executed a prepared statement that \
-             changed something, or is too long to be kept: {sql}"
+             changed something, or of which only the name is kept: {sql}"
         )));
     }
     match prepare::resolve(session, *again.statement)? {
