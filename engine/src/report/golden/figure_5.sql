@@ -326,7 +326,8 @@ by_tuples AS (
   FROM passed
   GROUP BY operator_id, worker_id, partition
 ),
--- Scans of the table that read its long values: in the tasks in which the records' tuples arrived, if that is known, or in all.
+-- Scans of the table that read its long values: in the tasks in which the records' tuples arrived, if that
+-- is known, or in all.
 by_bytes AS (
   SELECT
     operator_id, worker_id, partition,
@@ -655,7 +656,8 @@ by_tuples AS (
   FROM passed
   GROUP BY operator_id, worker_id, partition
 ),
--- Scans of the table that read its long values: in the tasks in which the records' tuples arrived, if that is known, or in all.
+-- Scans of the table that read its long values: in the tasks in which the records' tuples arrived, if that
+-- is known, or in all.
 by_bytes AS (
   SELECT
     operator_id, worker_id, partition,
@@ -917,7 +919,8 @@ by_tuples AS (
   FROM passed
   GROUP BY operator_id, worker_id, partition
 ),
--- Scans of the table that read its long values: in the tasks in which the records' tuples arrived, if that is known, or in all.
+-- Scans of the table that read its long values: in the tasks in which the records' tuples arrived, if that
+-- is known, or in all.
 by_bytes AS (
   SELECT
     operator_id, worker_id, partition,
