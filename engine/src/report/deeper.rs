@@ -4,7 +4,7 @@ use skewer_profiling::LineageMode;
 
 use super::base_record::table_sql;
 use super::blame::Predicates;
-use super::expensive_inputs::ExpensiveInputs;
+use super::expensive_inputs::{ExpensiveInput, ExpensiveInputs};
 use super::header::Header;
 use super::time_spent::TimeSpent;
 
@@ -52,20 +52,30 @@ pub(super) fn statements(
         statements.push(format!("EXPLAIN PROFILE QUERY {query_id};"));
     }
     let anomalous = inputs.anomalous().next();
-    if anomalous.is_none() && header.has_log() && has_rows && !inputs.without_ids {
+    let fan_out = inputs.anomalous().find(|input| input.fan_out.is_some());
+    if (anomalous.is_none() || fan_out.is_some())
+        && header.has_log()
+        && has_rows
+        && !inputs.without_ids
+    {
         // What is not timed record by record may have been spent on one all the same.
         statements.push(format!(
             "SELECT * FROM sys.apportioned_latency WHERE query_id = {query_id} ORDER BY latency_ns DESC LIMIT 5;"
         ));
     }
     // One that is no longer there is not to be looked at.
-    let anomalous = anomalous.filter(|input| here && input.record.is_ok());
-    statements.extend(anomalous.map(|input| {
+    let is_there = |input: &&ExpensiveInput| here && input.record.is_ok();
+    statements.extend(anomalous.filter(is_there).map(|input| {
         format!(
             "SELECT _row_id, * FROM {} WHERE _row_id = {};",
             table_sql(&input.table),
             input.row_id
         )
+    }));
+    let fan_out = fan_out.filter(|input| is_there(input) && header.is_query());
+    statements.extend(fan_out.map(|input| {
+        let (table, row_id) = (table_sql(&input.table), input.row_id);
+        format!("EXPLAIN PROFILE QUERY {query_id} WITHOUT {table} (_row_id = {row_id});")
     }));
     statements.extend(
         predicates

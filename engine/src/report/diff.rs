@@ -236,6 +236,18 @@ impl Diff {
         })
     }
 
+    /// A query of which no operators were recorded, as of one at level off.
+    fn without_plan(&self) -> Option<i64> {
+        let has_none = |of: fn(&Pair) -> &Option<Operator>| {
+            self.operators.iter().all(|pair| of(pair).is_none())
+        };
+        if has_none(|pair| &pair.before) {
+            Some(self.before.query_id)
+        } else {
+            has_none(|pair| &pair.after).then_some(self.after.query_id)
+        }
+    }
+
     fn whole(&self) -> Change {
         Change {
             before: Some(self.before.query_ns()),
@@ -250,7 +262,11 @@ impl Diff {
     /// What limits the comparison, one sentence each.
     fn reservations(&self) -> Vec<String> {
         let mut reservations = Vec::new();
-        if !self.same_plan && !self.operators.is_empty() {
+        if let Some(query_id) = self.without_plan() {
+            reservations.push(format!(
+                "No plan was recorded of query {query_id}: there is nothing to compare operators with."
+            ));
+        } else if !self.same_plan {
             reservations.push(
                 "The plans differ: operators are compared by what they are and their order, tasks \
                  by their numbers."
@@ -276,20 +292,20 @@ impl Diff {
 
     fn text(&self) -> Vec<String> {
         let mut sections = vec![self.head()];
-        if !self.operators.is_empty() {
+        if self.without_plan().is_none() {
             sections.push(self.operator_lines());
+            sections.push(self.task_lines());
         }
-        sections.push(self.task_lines());
         sections.push(self.record_lines());
         sections.retain(|section| !section.is_empty());
         sections.join(&String::new())
     }
 
     fn head(&self) -> Vec<String> {
-        let plan = match (self.operators.is_empty(), self.same_plan) {
-            (true, _) => "no plan was recorded".to_owned(),
-            (_, true) => format!("the same plan{}", self.short_fingerprints()),
-            (_, false) => format!("different plans{}", self.short_fingerprints()),
+        let plan = match self.same_plan {
+            _ if self.without_plan().is_some() => "no plan to compare".to_owned(),
+            true => format!("the same plan{}", self.short_fingerprints()),
+            false => format!("different plans{}", self.short_fingerprints()),
         };
         let change = match factor(self.whole().ratio()).as_str() {
             "" | "=" => "no difference".to_owned(),
@@ -525,7 +541,7 @@ impl Diff {
             "format_version": FORMAT_VERSION,
             "before": query(&self.before, &self.fingerprints[0]),
             "after": query(&self.after, &self.fingerprints[1]),
-            "same_plan": self.same_plan,
+            "same_plan": self.without_plan().is_none().then_some(self.same_plan),
             "query_ns": self.whole().json(),
             "reservations": self.reservations(),
             "operators": operators.collect::<Vec<_>>(),

@@ -3,9 +3,10 @@
 use super::answer::{Inquiry, rows};
 use super::base_record;
 use super::details::table_name;
+use super::fan_out::{self, FanOut};
 use super::header::Header;
 use super::layout::{WIDTH, item, left};
-use super::units::{counted, duration, percent, times};
+use super::units::{count, counted, duration, percent, times};
 use super::without::{Records, query_without};
 use crate::error::Error;
 
@@ -19,8 +20,10 @@ const NEXT_SHARE: i64 = 1000;
 pub(super) enum Anomaly {
     /// The slowest result rows wait for it.
     CriticalPath,
-    /// Much work was spent on it in sum.
+    /// Expressions took long for it in sum.
     SelfTime,
+    /// An unnest or a join made many rows of it.
+    FanOut,
 }
 
 impl Anomaly {
@@ -37,6 +40,7 @@ impl Anomaly {
         match self {
             Self::CriticalPath => "critical path",
             Self::SelfTime => "self time",
+            Self::FanOut => "fan-out",
         }
     }
 }
@@ -60,6 +64,8 @@ pub(super) struct ExpensiveInput {
     pub(super) error_ns: Option<i64>,
     /// Median self time of the table's records, where measured.
     pub(super) median_ns: Option<i64>,
+    /// What became of it, if that is why it is anomalous.
+    pub(super) fan_out: Option<FanOut>,
     /// About what the query would take without it; asked only if it is anomalous.
     pub(super) without_ns: Option<i64>,
     /// Names and values of its columns; asked only if it is anomalous.
@@ -67,6 +73,26 @@ pub(super) struct ExpensiveInput {
 }
 
 impl ExpensiveInput {
+    /// One of which nothing is known yet.
+    fn of(table: String, row_id: i64) -> Self {
+        Self {
+            table,
+            row_id,
+            anomaly: None,
+            impact_ns: 0,
+            total_ns: None,
+            remediated_ns: None,
+            result_rows: None,
+            self_ns: 0,
+            method: None,
+            error_ns: None,
+            median_ns: None,
+            fan_out: None,
+            without_ns: None,
+            record: Err("not asked for".to_owned()),
+        }
+    }
+
     /// row 7 of ratings
     fn named(&self) -> String {
         format!("row {} of {}", self.row_id, table_name(&self.table))
@@ -77,14 +103,31 @@ impl ExpensiveInput {
         let query = duration(header.query_ns());
         let named = self.named();
         let named = named.strip_prefix('r').unwrap_or(&named);
-        let Some(without) = self.without_ns else {
+        let without = self.without_ns.map(|without| {
+            let without = duration(without);
+            format!("without it the query takes about {without} instead of {query}.")
+        });
+        if let Some(fan_out) = &self.fan_out {
+            let traced = if header.sample_rate < 1.0 {
+                "traced "
+            } else {
+                ""
+            };
+            return format!(
+                "R{named} became {} of the {} {traced}rows that descend from its table, on which \
+                 operators worked {}; {}",
+                count(fan_out.rows),
+                count(fan_out.table_rows),
+                duration(fan_out.apportioned_ns),
+                without.unwrap_or_else(|| format!("the query takes {query}."))
+            );
+        }
+        let Some(without) = without else {
             return format!(
                 "R{named} kept a result row waiting for {}, of {query} that the query takes.",
                 duration(self.impact_ns)
             );
         };
-        let without = duration(without);
-        let without = format!("without it the query takes about {without} instead of {query}.");
         match self.anomaly {
             Some(Anomaly::SelfTime) => format!(
                 "R{named} took {} of work in sum, {} of all; {without}",
@@ -140,7 +183,11 @@ impl ExpensiveInput {
             let factor = times(self.self_ns as f64 / median as f64);
             format!(", {factor} the median record's {}", duration(median))
         });
-        if header.has_log() {
+        if let Some(fan_out) = &self.fan_out {
+            let time = duration(fan_out.apportioned_ns);
+            fact("time in operators", format!("{time} (apportioned)"));
+        }
+        if header.has_log() && (self.fan_out.is_none() || self.self_ns > 0) {
             let certainty = match (self.error_ns, self.method.as_deref()) {
                 (Some(error), Some(method)) => format!(" ± {} ({method})", duration(error)),
                 _ => String::new(),
@@ -153,7 +200,7 @@ impl ExpensiveInput {
     }
 }
 
-/// The records that cost most: the anomalous ones first, then by impact.
+/// The records that cost most: the anomalous ones first, of them those with a fan-out last, then by impact.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ExpensiveInputs {
     pub(super) inputs: Vec<ExpensiveInput>,
@@ -180,8 +227,6 @@ impl ExpensiveInputs {
                 continue;
             };
             found.inputs.push(ExpensiveInput {
-                table,
-                row_id,
                 anomaly: row.text("anomaly").as_deref().and_then(Anomaly::of),
                 impact_ns: row.sum("impact_ns"),
                 total_ns: row.integer("max_total_ns"),
@@ -191,9 +236,11 @@ impl ExpensiveInputs {
                 method: row.text("method"),
                 error_ns: row.integer("error_ns"),
                 median_ns: row.integer("median_ns"),
-                without_ns: None,
-                record: Err("not asked for".to_owned()),
+                ..ExpensiveInput::of(table, row_id)
             });
+        }
+        for fan_out in fan_out::found(inquiry, SECTION, header).await? {
+            found.add(fan_out);
         }
         found
             .inputs
@@ -210,6 +257,23 @@ impl ExpensiveInputs {
             }
         }
         Ok(found)
+    }
+
+    /// Adds a record that has become many rows, or says so of one that costs much. One that stands out
+    /// already does so for what is said of it.
+    fn add(&mut self, fan_out: FanOut) {
+        let is_it = |input: &ExpensiveInput| {
+            (&input.table, input.row_id) == (&fan_out.table, fan_out.row_id)
+        };
+        let mut input = match self.inputs.iter().position(is_it) {
+            Some(at) if self.inputs[at].anomaly.is_some() => return,
+            Some(at) => self.inputs.remove(at),
+            None => ExpensiveInput::of(fan_out.table.clone(), fan_out.row_id),
+        };
+        input.anomaly = Some(Anomaly::FanOut);
+        input.fan_out = Some(fan_out);
+        let anomalous = self.anomalous().count();
+        self.inputs.insert(anomalous, input);
     }
 
     /// Those that stand out.

@@ -1,6 +1,7 @@
 //! The query itself: how it ended, how long it took, how much of it was recorded.
 
 use skewer_profiling::LineageMode;
+use skewer_sql::Statement;
 
 use super::answer::{Inquiry, rows};
 use super::layout::{WIDTH, shortened};
@@ -86,6 +87,11 @@ impl Header {
     /// All of these.
     pub(super) fn replaced_tables(&self) -> &[String] {
         &self.replaced_tables
+    }
+
+    /// Whether it is a query, which changes nothing when it runs again.
+    pub(super) fn is_query(&self) -> bool {
+        matches!(skewer_sql::parse(&self.sql), Ok(Statement::Query(_)))
     }
 
     /// Planning and execution.

@@ -156,6 +156,8 @@ fn input(report: &Report, input: &ExpensiveInput) -> Value {
         "self_method": input.method,
         "self_error_ns": input.error_ns,
         "median_self_ns": input.median_ns,
+        "rows_made": input.fan_out.as_ref().map(|fan_out| fan_out.rows),
+        "apportioned_ns": input.fan_out.as_ref().map(|fan_out| fan_out.apportioned_ns),
         "query_without_ns": input.without_ns,
         "record": record,
         "record_error": input.record.as_ref().err().filter(|_| anomalous),

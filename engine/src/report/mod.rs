@@ -12,6 +12,7 @@
 //! * [`answer`]: asking SQL, reading what comes back
 //! * [`details`]: what an operator does, in the words of SQL
 //! * [`base_record`]: the input record itself
+//! * [`fan_out`]: records that an unnest or a join made many rows of
 //! * [`without`]: what the query would have taken without some records
 //! * [`unknown`]: ids of queries that `sys` does not have
 //! * [`units`], [`layout`]: numbers and text as they fit a person and a terminal
@@ -25,6 +26,7 @@ mod deeper;
 mod details;
 mod diff;
 mod expensive_inputs;
+mod fan_out;
 mod graphviz;
 mod header;
 mod json;

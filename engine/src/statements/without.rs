@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::DataType;
-use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, TableReference};
 use datafusion::datasource::{provider_as_source, source_as_provider};
 use datafusion::execution::SessionState;
@@ -342,6 +342,15 @@ fn condition(
     };
     let planned = state.create_logical_expr_from_sql_expr(sql, schema);
     let condition = unalias(planned.map_err(|error| in_place(error.into()))?);
+    let of_many = condition.exists(|node| {
+        let of_many = matches!(node, Expr::AggregateFunction(_) | Expr::WindowFunction(_));
+        Ok(of_many)
+    })?;
+    if of_many {
+        let text =
+            "WITHOUT takes a condition over single rows, without aggregate and window functions";
+        return Err(in_place(Error::Invalid(text.to_owned())));
+    }
     let kind = condition.get_type(schema);
     match kind.map_err(|error| in_place(error.into()))? {
         DataType::Boolean | DataType::Null => Ok(condition),

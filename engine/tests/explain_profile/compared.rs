@@ -87,3 +87,32 @@ async fn two_profiles_are_compared() {
         assert!(error.contains(says), "{sql}: {error}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn plans_of_which_one_was_not_recorded_are_not_said_to_differ() {
+    let session = documents().await;
+    let mut ids = Vec::new();
+    for level in ["counters", "off"] {
+        let run = async |sql: &str| session.sql(sql).await.unwrap().collect().await.unwrap();
+        run(&format!("SET profile.level = '{level}'")).await;
+        run("SELECT count(*) FROM documents WHERE id > 7").await;
+        ids.push(number(&session, "SELECT last_query_id()").await);
+    }
+    let [counted, off] = ids[..] else { panic!() };
+    for (before, after) in [(counted, off), (off, counted)] {
+        let text = lines(&session, &format!("EXPLAIN PROFILE DIFF {before}, {after}")).await;
+        let all = text.join("\n");
+        assert!(text[0].ends_with(" · no plan to compare"), "{all}");
+        assert!(
+            all.contains(&format!("! No plan was recorded of query {off}")),
+            "{all}"
+        );
+        for difference in ["plans differ", "Operators", "Tasks", "− ", "+ "] {
+            assert!(!all.contains(difference), "{all}");
+        }
+        let sql = format!("EXPLAIN PROFILE (FORMAT json) DIFF {before}, {after}");
+        let json = lines(&session, &sql).await.join("\n");
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert!(json["same_plan"].is_null(), "{json}");
+    }
+}

@@ -54,6 +54,73 @@ async fn of_a_join_the_record_is_named_whose_column_the_function_reads() {
     assert!(named[0].starts_with(&waited), "{all}");
 }
 
+/// No expression takes long for it, and no result row waits for it: time is what the rows take that are
+/// made of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_that_an_unnest_makes_most_rows_of_is_named() {
+    let session = Database::in_memory().unwrap().session();
+    let run = async |sql: &str| session.sql(sql).await.unwrap().collect().await.unwrap();
+    run(
+        "CREATE TABLE carts AS SELECT value AS id, range(0, CASE WHEN value = 700 THEN 400000 ELSE 3 \
+         END) AS items FROM range(0, 1000)",
+    )
+    .await;
+    run("CREATE TABLE kinds AS SELECT value AS item, value % 7 AS kind FROM range(0, 400000)")
+        .await;
+    let ids = run("SELECT _row_id FROM carts WHERE id = 700").await;
+    let id = ids[0].column(0).as_primitive::<Int64Type>().value(0);
+    let query = "SELECT kind, count(*) FROM (SELECT unnest(items) AS item FROM carts) AS bought \
+                 JOIN kinds USING (item) GROUP BY kind";
+    let text = lines(&session, &format!("EXPLAIN PROFILE {query}")).await;
+    let all = text.join("\n");
+    let named: Vec<_> = text
+        .iter()
+        .filter(|line| line.starts_with("  ● "))
+        .collect();
+    assert_eq!(named.len(), 1, "{all}");
+    let became = format!("  ● Row {id} of carts became 400,000 of the 402,997 rows that descend");
+    assert!(named[0].starts_with(&became), "{all}");
+    // What is printed finds the same, and the query is run without the record.
+    let apportioned = text
+        .iter()
+        .find(|line| line.contains("sys.apportioned_latency"));
+    let rows = run(apportioned.unwrap().trim()).await;
+    let first = rows[0].column_by_name("row_id").unwrap();
+    assert_eq!(first.as_primitive::<Int64Type>().value(0), id, "{all}");
+    let again = text
+        .iter()
+        .find(|line| line.contains("WITHOUT carts (_row_id"));
+    let without = lines(&session, again.unwrap().trim()).await.join("\n");
+    assert!(without.contains("1 row of 1,000 of carts"), "{without}");
+    assert!(
+        without.contains("✓ No input record stands out"),
+        "{without}"
+    );
+}
+
+/// A row that was asked for has become all the rows that there are; a statement that changed something is not
+/// offered to be run again.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_record_that_an_unnest_makes_all_rows_of_nothing_is_said() {
+    let session = Database::in_memory().unwrap().session();
+    let run = async |sql: &str| session.sql(sql).await.unwrap().collect().await.unwrap();
+    let items = "range(0, CASE WHEN value = 70 THEN 400000 ELSE 3 END) AS items";
+    run(&format!(
+        "CREATE TABLE carts AS SELECT value AS id, {items} FROM range(0, 100)"
+    ))
+    .await;
+    let sql = "EXPLAIN PROFILE SELECT unnest(items) FROM carts WHERE id = 70";
+    let all = lines(&session, sql).await.join("\n");
+    assert!(all.contains("✓ No input record stands out"), "{all}");
+    let sql = "EXPLAIN PROFILE CREATE TABLE items AS SELECT unnest(items) AS item FROM carts";
+    let all = lines(&session, sql).await.join("\n");
+    assert!(
+        all.contains("of carts became 400,000 of the 400,297 rows"),
+        "{all}"
+    );
+    assert!(!all.contains("WITHOUT"), "{all}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_without_ids_are_said_to_have_none() {
     let session = Database::in_memory().unwrap().session();

@@ -37,7 +37,7 @@ edges AS (
   SELECT
     query_id, operator_id, CAST(NULL AS BIGINT) AS consumer_id, CAST(NULL AS BIGINT) AS partition,
     table_name, record_id
-  FROM sys.output_records WHERE table_name IS NOT NULL
+  FROM sys.output_records WHERE table_name IS NOT NULL AND record_id IS NOT NULL
 ),
 -- The time of operators that do not time records; what a scan waits for is read for its rows. Of
 -- those that capture lineage, by partition.

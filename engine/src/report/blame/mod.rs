@@ -22,7 +22,6 @@ use std::collections::HashSet;
 use datafusion::arrow::array::{AsArray, RecordBatch};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Float64Type};
-use skewer_sql::Statement;
 
 pub(crate) use function::Blame;
 
@@ -225,7 +224,7 @@ async fn find(
     for blamed in &mut kept {
         let records = Records::Where(&blamed.predicate);
         blamed.without_ns = query_without(inquiry, SECTION, header, &blamed.table, records).await?;
-        if matches!(skewer_sql::parse(&header.sql), Ok(Statement::Query(_))) {
+        if header.is_query() {
             let table = match several {
                 true => format!("{} ", table_sql(&blamed.table)),
                 false => String::new(),

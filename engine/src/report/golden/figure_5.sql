@@ -173,6 +173,54 @@ SELECT
 FROM judged
 ORDER BY anomaly IS NULL, impact_ns DESC, self_ns DESC, row_id, table_name;
 
+-- The scans whose rows an unnest or a join multiplies, and what operators that are not timed record by
+-- record took from the first such one on, up to the first that captures lineage, or to the result. A join
+-- multiplies rows if it returns twice as many as the larger of its inputs has.
+WITH RECURSIVE operators AS (
+  SELECT operator_id, parent_operator_id, name, captures
+  FROM sys.operators WHERE query_id = 12
+),
+work AS (
+  SELECT operator_id, sum(rows_out) AS rows_out, sum(self_ns) AS busy_ns
+  FROM sys.operator_stats WHERE query_id = 12
+  GROUP BY operator_id
+),
+inputs AS (
+  SELECT operators.parent_operator_id AS operator_id, max(work.rows_out) AS rows
+  FROM operators
+  JOIN work ON operators.operator_id = work.operator_id
+  GROUP BY operators.parent_operator_id
+),
+path AS (
+  SELECT scans.operator_id AS scan_id, scans.operator_id, 0 AS height
+  FROM operators AS scans
+  LEFT JOIN operators AS below ON scans.operator_id = below.parent_operator_id
+  WHERE below.operator_id IS NULL
+  UNION ALL
+  SELECT path.scan_id, below.parent_operator_id, path.height + 1
+  FROM path
+  JOIN operators AS below ON path.operator_id = below.operator_id
+  WHERE below.parent_operator_id IS NOT NULL AND NOT below.captures
+),
+multiplied AS (
+  SELECT path.scan_id, min(path.height) AS height
+  FROM path
+  JOIN operators ON path.operator_id = operators.operator_id
+  JOIN work ON path.operator_id = work.operator_id
+  JOIN inputs ON path.operator_id = inputs.operator_id
+  WHERE operators.name LIKE 'Unnest%'
+    OR operators.name LIKE '%Join%' AND work.rows_out >= 2 * inputs.rows
+  GROUP BY path.scan_id
+)
+SELECT path.scan_id, sum(work.busy_ns) AS busy_ns
+FROM path
+JOIN multiplied ON path.scan_id = multiplied.scan_id AND path.height >= multiplied.height
+JOIN operators ON path.operator_id = operators.operator_id
+JOIN work ON path.operator_id = work.operator_id
+WHERE operators.name <> 'TimedEvaluationExec'
+GROUP BY path.scan_id
+ORDER BY path.scan_id;
+
 -- What the scans of a table read, and about how many bytes that was.
 SELECT operators.operator_id, operators.details, sum(stats.bytes_out) AS bytes
 FROM sys.operators AS operators
@@ -273,11 +321,15 @@ path AS (
   JOIN operators AS below ON path.operator_id = below.operator_id
   WHERE below.parent_operator_id IS NOT NULL AND NOT below.captures
 ),
-highest_joins AS (
-  SELECT path.scan_id, max(path.height) AS height
+-- How far up a record is one row, where there are joins: below the highest of them, as each may be the one
+-- that multiplies it. From an unnest on it is as many rows as arrive, if the joins above have not made more.
+single AS (
+  SELECT
+    path.scan_id,
+    max(CASE WHEN operators.name LIKE '%Join%' THEN path.height END) AS highest_join,
+    min(CASE WHEN operators.name LIKE 'Unnest%' THEN path.height END) AS first_unnest
   FROM path
   JOIN operators ON path.operator_id = operators.operator_id
-  WHERE operators.name LIKE '%Join%'
   GROUP BY path.scan_id
 ),
 -- The time of each task in each operator; what a scan waits for is read for its rows.
@@ -304,22 +356,24 @@ passed AS (
     sum(CASE WHEN tuples.fragment_id = work.fragment_id AND tuples.partition = work.partition
       THEN tuples.all_rows END) AS all_here,
     sum(tuples.own_rows) AS own_rows, sum(tuples.all_rows) AS all_rows,
-    -- A join may multiply tuples: below it, the records are so many of the rows.
     min(CASE
-      WHEN path.height < highest_joins.height THEN least(number.records / work.rows_out, 1)
-    END) AS even_share
+      WHEN path.height < single.highest_join THEN least(number.records / work.rows_out, 1)
+    END) AS even_share,
+    bool_or(path.height >= single.first_unnest) AS is_unnested,
+    min(work.rows_out) AS rows_out
   FROM work
   CROSS JOIN (SELECT CAST(count(*) AS DOUBLE) AS records FROM own) AS number
   JOIN path ON work.operator_id = path.operator_id
   JOIN tuples ON path.scan_id = tuples.scan_id
-  LEFT JOIN highest_joins ON path.scan_id = highest_joins.scan_id
+  LEFT JOIN single ON path.scan_id = single.scan_id
   GROUP BY work.operator_id, work.worker_id, work.partition, path.scan_id
 ),
 by_tuples AS (
   SELECT
     operator_id, worker_id, partition,
     max(CASE
-      WHEN even_share IS NOT NULL THEN even_share
+      WHEN even_share IS NOT NULL AND NOT (coalesce(is_unnested, false) AND all_rows <= rows_out)
+        THEN even_share
       WHEN is_here THEN coalesce(own_here / nullif(all_here, 0), 0)
       ELSE coalesce(own_rows / nullif(all_rows, 0), 0)
     END) AS share
@@ -603,11 +657,15 @@ path AS (
   JOIN operators AS below ON path.operator_id = below.operator_id
   WHERE below.parent_operator_id IS NOT NULL AND NOT below.captures
 ),
-highest_joins AS (
-  SELECT path.scan_id, max(path.height) AS height
+-- How far up a record is one row, where there are joins: below the highest of them, as each may be the one
+-- that multiplies it. From an unnest on it is as many rows as arrive, if the joins above have not made more.
+single AS (
+  SELECT
+    path.scan_id,
+    max(CASE WHEN operators.name LIKE '%Join%' THEN path.height END) AS highest_join,
+    min(CASE WHEN operators.name LIKE 'Unnest%' THEN path.height END) AS first_unnest
   FROM path
   JOIN operators ON path.operator_id = operators.operator_id
-  WHERE operators.name LIKE '%Join%'
   GROUP BY path.scan_id
 ),
 -- The time of each task in each operator; what a scan waits for is read for its rows.
@@ -634,22 +692,24 @@ passed AS (
     sum(CASE WHEN tuples.fragment_id = work.fragment_id AND tuples.partition = work.partition
       THEN tuples.all_rows END) AS all_here,
     sum(tuples.own_rows) AS own_rows, sum(tuples.all_rows) AS all_rows,
-    -- A join may multiply tuples: below it, the records are so many of the rows.
     min(CASE
-      WHEN path.height < highest_joins.height THEN least(number.records / work.rows_out, 1)
-    END) AS even_share
+      WHEN path.height < single.highest_join THEN least(number.records / work.rows_out, 1)
+    END) AS even_share,
+    bool_or(path.height >= single.first_unnest) AS is_unnested,
+    min(work.rows_out) AS rows_out
   FROM work
   CROSS JOIN (SELECT CAST(count(*) AS DOUBLE) AS records FROM own) AS number
   JOIN path ON work.operator_id = path.operator_id
   JOIN tuples ON path.scan_id = tuples.scan_id
-  LEFT JOIN highest_joins ON path.scan_id = highest_joins.scan_id
+  LEFT JOIN single ON path.scan_id = single.scan_id
   GROUP BY work.operator_id, work.worker_id, work.partition, path.scan_id
 ),
 by_tuples AS (
   SELECT
     operator_id, worker_id, partition,
     max(CASE
-      WHEN even_share IS NOT NULL THEN even_share
+      WHEN even_share IS NOT NULL AND NOT (coalesce(is_unnested, false) AND all_rows <= rows_out)
+        THEN even_share
       WHEN is_here THEN coalesce(own_here / nullif(all_here, 0), 0)
       ELSE coalesce(own_rows / nullif(all_rows, 0), 0)
     END) AS share
@@ -866,11 +926,15 @@ path AS (
   JOIN operators AS below ON path.operator_id = below.operator_id
   WHERE below.parent_operator_id IS NOT NULL AND NOT below.captures
 ),
-highest_joins AS (
-  SELECT path.scan_id, max(path.height) AS height
+-- How far up a record is one row, where there are joins: below the highest of them, as each may be the one
+-- that multiplies it. From an unnest on it is as many rows as arrive, if the joins above have not made more.
+single AS (
+  SELECT
+    path.scan_id,
+    max(CASE WHEN operators.name LIKE '%Join%' THEN path.height END) AS highest_join,
+    min(CASE WHEN operators.name LIKE 'Unnest%' THEN path.height END) AS first_unnest
   FROM path
   JOIN operators ON path.operator_id = operators.operator_id
-  WHERE operators.name LIKE '%Join%'
   GROUP BY path.scan_id
 ),
 -- The time of each task in each operator; what a scan waits for is read for its rows.
@@ -897,22 +961,24 @@ passed AS (
     sum(CASE WHEN tuples.fragment_id = work.fragment_id AND tuples.partition = work.partition
       THEN tuples.all_rows END) AS all_here,
     sum(tuples.own_rows) AS own_rows, sum(tuples.all_rows) AS all_rows,
-    -- A join may multiply tuples: below it, the records are so many of the rows.
     min(CASE
-      WHEN path.height < highest_joins.height THEN least(number.records / work.rows_out, 1)
-    END) AS even_share
+      WHEN path.height < single.highest_join THEN least(number.records / work.rows_out, 1)
+    END) AS even_share,
+    bool_or(path.height >= single.first_unnest) AS is_unnested,
+    min(work.rows_out) AS rows_out
   FROM work
   CROSS JOIN (SELECT CAST(count(*) AS DOUBLE) AS records FROM own) AS number
   JOIN path ON work.operator_id = path.operator_id
   JOIN tuples ON path.scan_id = tuples.scan_id
-  LEFT JOIN highest_joins ON path.scan_id = highest_joins.scan_id
+  LEFT JOIN single ON path.scan_id = single.scan_id
   GROUP BY work.operator_id, work.worker_id, work.partition, path.scan_id
 ),
 by_tuples AS (
   SELECT
     operator_id, worker_id, partition,
     max(CASE
-      WHEN even_share IS NOT NULL THEN even_share
+      WHEN even_share IS NOT NULL AND NOT (coalesce(is_unnested, false) AND all_rows <= rows_out)
+        THEN even_share
       WHEN is_here THEN coalesce(own_here / nullif(all_here, 0), 0)
       ELSE coalesce(own_rows / nullif(all_rows, 0), 0)
     END) AS share

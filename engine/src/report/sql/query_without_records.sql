@@ -88,11 +88,15 @@ path AS (
   JOIN operators AS below ON path.operator_id = below.operator_id
   WHERE below.parent_operator_id IS NOT NULL AND NOT below.captures
 ),
-highest_joins AS (
-  SELECT path.scan_id, max(path.height) AS height
+-- How far up a record is one row, where there are joins: below the highest of them, as each may be the one
+-- that multiplies it. From an unnest on it is as many rows as arrive, if the joins above have not made more.
+single AS (
+  SELECT
+    path.scan_id,
+    max(CASE WHEN operators.name LIKE '%Join%' THEN path.height END) AS highest_join,
+    min(CASE WHEN operators.name LIKE 'Unnest%' THEN path.height END) AS first_unnest
   FROM path
   JOIN operators ON path.operator_id = operators.operator_id
-  WHERE operators.name LIKE '%Join%'
   GROUP BY path.scan_id
 ),
 -- The time of each task in each operator; what a scan waits for is read for its rows.
@@ -119,22 +123,24 @@ passed AS (
     sum(CASE WHEN tuples.fragment_id = work.fragment_id AND tuples.partition = work.partition
       THEN tuples.all_rows END) AS all_here,
     sum(tuples.own_rows) AS own_rows, sum(tuples.all_rows) AS all_rows,
-    -- A join may multiply tuples: below it, the records are so many of the rows.
     min(CASE
-      WHEN path.height < highest_joins.height THEN least(number.records / work.rows_out, 1)
-    END) AS even_share
+      WHEN path.height < single.highest_join THEN least(number.records / work.rows_out, 1)
+    END) AS even_share,
+    bool_or(path.height >= single.first_unnest) AS is_unnested,
+    min(work.rows_out) AS rows_out
   FROM work
   CROSS JOIN (SELECT CAST(count(*) AS DOUBLE) AS records FROM own) AS number
   JOIN path ON work.operator_id = path.operator_id
   JOIN tuples ON path.scan_id = tuples.scan_id
-  LEFT JOIN highest_joins ON path.scan_id = highest_joins.scan_id
+  LEFT JOIN single ON path.scan_id = single.scan_id
   GROUP BY work.operator_id, work.worker_id, work.partition, path.scan_id
 ),
 by_tuples AS (
   SELECT
     operator_id, worker_id, partition,
     max(CASE
-      WHEN even_share IS NOT NULL THEN even_share
+      WHEN even_share IS NOT NULL AND NOT (coalesce(is_unnested, false) AND all_rows <= rows_out)
+        THEN even_share
       WHEN is_here THEN coalesce(own_here / nullif(all_here, 0), 0)
       ELSE coalesce(own_rows / nullif(all_rows, 0), 0)
     END) AS share

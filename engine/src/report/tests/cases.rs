@@ -188,6 +188,78 @@ pub(super) fn self_time() -> Arc<SysTables> {
     case.finish(sql, (8, 3_140), 3)
 }
 
+/// Carts of three items each, and one, with the row id 1, of another number; the items are joined with
+/// a table.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Carts {
+    /// All of them.
+    pub(super) carts: i64,
+    /// Items of the large one.
+    pub(super) large: i64,
+    /// What makes rows of carts.
+    pub(super) makes_rows: &'static str,
+    /// How many rows the join returns for each item.
+    pub(super) joined: i64,
+    /// Milliseconds that the scan of the carts takes.
+    pub(super) scan_ms: i64,
+    pub(super) sample_rate: f64,
+}
+
+impl Default for Carts {
+    fn default() -> Self {
+        Self {
+            carts: 40,
+            large: 3_000,
+            makes_rows: "UnnestExec",
+            joined: 1,
+            scan_ms: 40,
+            sample_rate: 1.0,
+        }
+    }
+}
+
+impl Carts {
+    /// Items of all carts.
+    pub(super) fn items(self) -> i64 {
+        3 * (self.carts - 1) + self.large
+    }
+
+    /// The query that counts the items of each kind. An item takes a millisecond in what makes rows, two in
+    /// the join and one in the aggregate.
+    pub(super) fn fan_out(self) -> Arc<SysTables> {
+        let items = self.items();
+        let rows = items * self.joined;
+        let case = Case::new(Level::Records, self.sample_rate);
+        case.operator(
+            (0, 0, None),
+            "AggregateExec",
+            "mode=Single, gby=[kind@0 as kind], aggr=[count(Int64(1))]",
+            &[did(rows, 2, items)],
+        );
+        let joined = [did(items + 5, rows, 2 * items)];
+        let on = "mode=CollectLeft, join_type=Inner, on=[(item@0, item@0)]";
+        case.operator((0, 1, Some(0)), "HashJoinExec", on, &joined);
+        case.scan((0, 2, Some(1)), "main.kinds", "", &[did(0, 5, 1)]);
+        let made = [did(self.carts, items, items)];
+        case.operator((0, 3, Some(1)), self.makes_rows, "", &made);
+        let scanned = [did(0, self.carts, self.scan_ms)];
+        case.scan((0, 4, Some(3)), "main.input", "", &scanned);
+        let cart = |item: i64| match item - self.large {
+            small if small >= 0 => 2 + small / 3,
+            _ => 1,
+        };
+        let rows = (0..rows).map(|row| row / self.joined);
+        let carts: Vec<_> = rows.clone().map(|item| (item % 2, cart(item), 0)).collect();
+        let kinds: Vec<_> = rows.map(|item| (item % 2, item % 5, 0)).collect();
+        case.lineage((0, 0), (4, Some("main.input")), &carts);
+        case.lineage((0, 0), (2, Some("main.kinds")), &kinds);
+        case.outputs(0, &[0, 1]);
+        let sql = "SELECT kind, count(*) FROM (SELECT unnest(items) AS item FROM input) JOIN kinds \
+                   USING (item) GROUP BY kind";
+        case.finish(sql, (0, 4 * items + 1 + self.scan_ms), 2)
+    }
+}
+
 /// Records that cost alike.
 pub(super) fn ordinary() -> Arc<SysTables> {
     let case = Case::new(Level::Records, 1.0);

@@ -19,6 +19,7 @@ use datafusion::catalog::{
 };
 use datafusion::prelude::{SessionConfig, SessionContext};
 use skewer_profiling::SysTables;
+use skewer_profiling::sampling::Choice;
 use skewer_sql::ProfileFormat;
 use unicode_width::UnicodeWidthStr;
 
@@ -27,6 +28,7 @@ use super::{Circumstances, Options, Report};
 use crate::error::Error;
 use crate::tables_read::TablesRead;
 use case::QUERY;
+use cases::Carts;
 
 /// Schema `sys` in a context of its own, and one user table from which every record is fetched.
 struct Fixture {
@@ -147,6 +149,80 @@ async fn a_hot_key_is_blamed_on_shuffle_latency_and_on_no_record() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_record_with_much_work_in_sum_is_named_though_nothing_waits_for_it() {
     golden_text("self_time.txt", &report(&cases::self_time()).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_that_most_rows_were_made_of_is_named_though_no_expression_took_long() {
+    let carts = Carts::default();
+    golden_text("fan_out.txt", &report(&carts.fan_out()).await);
+    for (carts, named) in [
+        (Carts { large: 3, ..carts }, false),
+        // Ten times the mean is the least, and it has part in the mean.
+        (Carts { large: 38, ..carts }, false),
+        (Carts { large: 39, ..carts }, true),
+        // Of nine carts none takes ten times the mean.
+        (Carts { carts: 9, ..carts }, false),
+        // Its rows took 384 ms, more or less than 5 % of the query.
+        (
+            Carts {
+                large: 96,
+                scan_ms: 6_500,
+                ..carts
+            },
+            true,
+        ),
+        (
+            Carts {
+                large: 96,
+                scan_ms: 7_200,
+                ..carts
+            },
+            false,
+        ),
+        // No unnest has made rows of it; a join that looks up a kind for each item does not either.
+        (
+            Carts {
+                makes_rows: "FilterExec",
+                ..carts
+            },
+            false,
+        ),
+        (
+            Carts {
+                makes_rows: "FilterExec",
+                joined: 2,
+                ..carts
+            },
+            true,
+        ),
+    ] {
+        let report = report(&carts.fan_out()).await;
+        let found: Vec<_> = report.inputs.anomalous().collect();
+        let expected: &[i64] = if named { &[1] } else { &[] };
+        let ids: Vec<_> = found.iter().map(|input| input.row_id).collect();
+        assert_eq!(ids, expected, "{carts:?}: {found:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_sampled_records_the_traced_ones_are_compared() {
+    let rates = [0.9, 0.8, 0.7, 0.6, 0.5, 0.4];
+    let mut rates = rates.into_iter();
+    let sample_rate = rates.find(|rate| Choice::of_rate(*rate).traces(1)).unwrap();
+    let carts = Carts {
+        sample_rate,
+        ..Carts::default()
+    };
+    let report = report(&carts.fan_out()).await;
+    let found = report.inputs.anomalous().next().unwrap();
+    let choice = Choice::of_rate(sample_rate);
+    let others = (2..=40).filter(|cart| choice.traces(*cart)).count();
+    let expected = format!(
+        "3,000 of the {} traced rows",
+        super::units::count(3_000 + 3 * others as i64)
+    );
+    let sentence = found.sentence(&report.header);
+    assert!(sentence.contains(&expected), "{sentence}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -8,6 +8,7 @@ use skewer_profiling::sampling::Choice;
 use skewer_profiling::{Level, SysTables};
 
 use super::case::{Case, MS, QUERY, did, waited};
+use super::cases::Carts;
 use super::{Ask, Fixture};
 use crate::report::answer::rows;
 use crate::report::without::{self, ShareOfBytes};
@@ -304,4 +305,21 @@ async fn below_a_join_a_record_is_one_of_the_rows() {
     let tables = case.finish("SELECT …", (0, 1_000), 1);
     let without = 1_000.0 - 0.9 * (100.0 + 400.0) - 300.0 / 10.0;
     assert_eq!(estimate(&tables, "main.small", 1).await, without);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn from_an_unnest_on_a_record_is_as_many_rows_as_arrive_also_below_a_join() {
+    let carts = Carts {
+        large: 1_000,
+        ..Carts::default()
+    };
+    // All but the scans: 1,000 of 1,117 rows of 4 × 1,117 ms. The scan of the carts: 1 of 40.
+    let without = 4.0 * 117.0 + 1.0 + 39.0;
+    let found = estimate(&carts.fan_out(), "main.input", 1).await;
+    assert!((found - without).abs() < 0.001, "{found}");
+    // Where a join makes rows of the items, nobody knows how many of them were the cart's.
+    let joined = Carts { joined: 2, ..carts };
+    let without = 3.0 * 117.0 + 1_116.0 + 1.0 + 39.0;
+    let found = estimate(&joined.fan_out(), "main.input", 1).await;
+    assert!((found - without).abs() < 0.001, "{found}");
 }
