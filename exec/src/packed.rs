@@ -69,13 +69,22 @@ impl ScalarUDFImpl for PackedRecord {
             return internal_err!("packed_record: a batch has {rows} rows");
         };
         let keys = UInt32Array::from_iter_values(0..end);
-        let latency = |row| match latencies {
-            Some(latencies) if latencies.is_valid(row) => latencies.value(row),
-            _ => 0,
+        // Of rows without an id it does not matter what is below their NULL.
+        let with_id = ids.values().iter();
+        let values: Vec<i128> = match latencies {
+            None => with_id.map(|id| value(*id, 0)).collect(),
+            Some(latencies) if latencies.null_count() == 0 => {
+                let both = with_id.zip(latencies.values());
+                both.map(|(id, latency)| value(*id, *latency)).collect()
+            }
+            Some(latencies) => {
+                let both = with_id.zip(latencies);
+                both.map(|(id, latency)| value(*id, latency.unwrap_or(0)))
+                    .collect()
+            }
         };
-        let values = ids.iter().enumerate();
-        let values = values.map(|(row, id)| id.map(|id| value(id, latency(row))));
-        Ok(ColumnarValue::Array(packed(keys, values.collect())?))
+        let values = Decimal128Array::new(values.into(), ids.nulls().cloned());
+        Ok(ColumnarValue::Array(packed(keys, values)?))
     }
 }
 
@@ -215,6 +224,9 @@ fn as_valid_as_first(nulls: Option<&NullBuffer>, row: usize, rows: usize) -> usi
     }
 }
 
+/// From so many runs on one can tell how long the runs of a batch are.
+const FIRST_RUNS: usize = 64;
+
 impl Packed<'_> {
     /// Where the values have what a row has, which may be nothing.
     fn key(&self, row: usize) -> Option<usize> {
@@ -229,14 +241,20 @@ impl Packed<'_> {
 
     /// How many of the rows from `row` on, before `limit`, have one key, or none.
     fn run(&self, row: usize, limit: usize) -> usize {
-        let equal = match self.values.len() {
-            1 => limit - row,
-            _ => equal_to_first(&self.keys.values()[row..limit]),
+        let keys = &self.keys.values()[row..limit];
+        let equal = match (self.values.len(), keys) {
+            (1, keys) => keys.len(),
+            // Most runs are this short where lists are: comparing many at a time is not worth its beginning.
+            (_, [a, b, c, d, ..]) if (a, a, a) != (b, c, d) => {
+                1 + [b, c].into_iter().take_while(|key| *key == a).count()
+            }
+            _ => equal_to_first(keys),
         };
         as_valid_as_first(self.keys.nulls(), row, equal)
     }
 
-    /// The rows of all records, if runs have `mean` rows in the mean at least and nothing is NULL.
+    /// The rows of all records, if runs have `mean` rows in the mean at least and nothing is NULL. Where the
+    /// first runs have less than half of that, the others are not looked at.
     pub(crate) fn long_runs(&self, mean: usize) -> Option<Vec<RecordRun>> {
         if self.keys.null_count() + self.values.null_count() > 0 {
             return None;
@@ -249,7 +267,8 @@ impl Packed<'_> {
                 id: id_of(value),
                 latency: latency_of(value),
             });
-            if runs.len() * mean > self.keys.len() {
+            let are_few = runs.len() == FIRST_RUNS && rows.end * 2 < FIRST_RUNS * mean;
+            if are_few || runs.len() * mean > self.keys.len() {
                 return None;
             }
         }
@@ -308,9 +327,19 @@ impl Packed<'_> {
 
     /// The ids of all rows, and the latencies; NULL of those that are not traced.
     pub(crate) fn unpacked(&self) -> Result<(Int64Array, Int64Array)> {
+        if self.keys.null_count() + self.values.null_count() == 0 {
+            return Ok((self.of_rows(id_of), self.of_rows(latency_of)));
+        }
         let values = take(self.values, self.keys, None)?;
         let values = values.as_primitive::<Decimal128Type>();
         Ok((values.unary(id_of), values.unary(latency_of)))
+    }
+
+    /// A part of each row's value, where nothing is NULL.
+    fn of_rows(&self, part: impl Fn(i128) -> i64) -> Int64Array {
+        let (keys, values) = (self.keys.values(), self.values.values());
+        let parts = keys.iter().map(|key| part(values[*key as usize]));
+        parts.collect::<Vec<i64>>().into()
     }
 }
 
@@ -362,6 +391,31 @@ mod tests {
         let by_time = vec![run(4, 7, 101), run(2, 9, 52), run(2, 9, 53)];
         assert_eq!(of(&longer).long_runs(2), Some(by_time));
         assert_eq!(longer.data_type(), column.data_type());
+    }
+
+    #[test]
+    fn runs_of_all_lengths_are_told_apart() {
+        let lengths = [1, 2, 3, 4, 5, 1, 9, 3, 200, 1, 2];
+        let ids: Vec<_> = (0..lengths.len() as i64)
+            .map(|id| (Some(id), None))
+            .collect();
+        let of_each = (0..)
+            .zip(lengths)
+            .flat_map(|(id, rows)| vec![Some(id); rows]);
+        let column = repeated(&ids, &of_each.collect::<Vec<_>>());
+        let runs = of(&column).long_runs(1).unwrap();
+        assert_eq!(runs.iter().map(|run| run.rows).collect::<Vec<_>>(), lengths);
+    }
+
+    #[test]
+    fn where_the_first_runs_are_short_none_is_looked_for() {
+        let column = |first: usize| {
+            let rows = (0..100).flat_map(|id| vec![Some(id); if id < 64 { first } else { 100 }]);
+            let ids: Vec<_> = (0..100).map(|id| (Some(id), None)).collect();
+            repeated(&ids, &rows.collect::<Vec<_>>())
+        };
+        assert!(of(&column(8)).long_runs(16).is_some());
+        assert!(of(&column(7)).long_runs(16).is_none());
     }
 
     #[test]
