@@ -72,17 +72,18 @@ pub(super) fn statements(
             input.row_id
         )
     }));
-    let fan_out = fan_out.filter(|input| is_there(input) && header.is_query());
-    statements.extend(fan_out.map(|input| {
+    // The query without the first record, and without the rows that a predicate tells apart.
+    let verify = predicates
+        .blamed
+        .iter()
+        .find_map(|blamed| blamed.verify.clone());
+    let first = fan_out.or(anomalous.filter(|_| verify.is_none()));
+    let first = first.filter(|input| is_there(input) && header.is_query());
+    statements.extend(first.map(|input| {
         let (table, row_id) = (table_sql(&input.table), input.row_id);
         format!("EXPLAIN PROFILE QUERY {query_id} WITHOUT {table} (_row_id = {row_id});")
     }));
-    statements.extend(
-        predicates
-            .blamed
-            .iter()
-            .find_map(|blamed| blamed.verify.clone()),
-    );
+    statements.extend(verify);
     statements.extend(time_spent.evidence.iter().cloned());
     statements
 }

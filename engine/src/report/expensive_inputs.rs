@@ -187,7 +187,7 @@ impl ExpensiveInput {
             let time = duration(fan_out.apportioned_ns);
             fact("time in operators", format!("{time} (apportioned)"));
         }
-        if header.has_log() && (self.fan_out.is_none() || self.self_ns > 0) {
+        if header.has_log() && self.self_ns > 0 {
             let certainty = match (self.error_ns, self.method.as_deref()) {
                 (Some(error), Some(method)) => format!(" ± {} ({method})", duration(error)),
                 _ => String::new(),

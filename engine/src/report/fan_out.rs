@@ -27,6 +27,34 @@ pub(super) struct FanOut {
     pub(super) apportioned_ns: i64,
 }
 
+/// What is known of the rows of a scan from where they are multiplied.
+#[derive(Debug, Clone, Copy)]
+struct Multiplied {
+    /// The most that an operator returned.
+    rows: i64,
+    /// The time of all operators there.
+    busy_ns: i64,
+}
+
+impl Multiplied {
+    /// A record that so many of all edges are to, of those that were traced.
+    fn fan_out(self, table: String, row_id: i64, (own, all): (i64, i64), rate: f64) -> FanOut {
+        // Those that were not traced count as the others that were.
+        let untraced = (all - own) as f64 / rate;
+        let share = own as f64 / (own as f64 + untraced).max(1.0);
+        // A frame of a window, or a set of ROLLUP, has edges of its own to a row.
+        let edges_a_row = (all as f64 / self.rows.max(1) as f64).max(1.0);
+        let rows = |edges: i64| (edges as f64 / edges_a_row).round() as i64;
+        FanOut {
+            table,
+            row_id,
+            rows: rows(own),
+            table_rows: rows(all),
+            apportioned_ns: (share * self.busy_ns as f64) as i64,
+        }
+    }
+}
+
 /// The records that stand out, the dearest first: at most one of each scan.
 ///
 /// # Errors
@@ -44,8 +72,15 @@ pub(super) async fn found(
     let least_ns = parts.into_iter().fold(NOTABLE_NS, i64::max);
     let sql = include_str!("sql/multiplied_rows.sql").replace("$query_id", &query_id);
     let answer = inquiry.ask(section, sql).await?;
-    let scans = rows(&answer).map(|row| (row.sum("scan_id"), row.sum("busy_ns")));
-    let scans: HashMap<i64, i64> = scans.filter(|(_, busy_ns)| *busy_ns >= least_ns).collect();
+    let scans = rows(&answer).map(|row| {
+        let multiplied = Multiplied {
+            rows: row.sum("rows"),
+            busy_ns: row.sum("busy_ns"),
+        };
+        (row.sum("scan_id"), multiplied)
+    });
+    let worth_it = |(_, scan): &(i64, Multiplied)| scan.busy_ns >= least_ns;
+    let scans: HashMap<i64, Multiplied> = scans.filter(worth_it).collect();
     if scans.is_empty() {
         return Ok(Vec::new());
     }
@@ -70,16 +105,11 @@ pub(super) async fn found(
         let (Some(table), Some(row_id)) = (row.text("table_name"), row.integer("row_id")) else {
             continue;
         };
-        let (own, all) = (row.sum("rows"), row.sum("table_rows"));
-        let busy_ns = scans.get(&row.sum("scan_id")).copied().unwrap_or(0);
-        let apportioned_ns = busy_ns as f64 * rate * own as f64 / all.max(1) as f64;
-        let fan_out = FanOut {
-            table,
-            row_id,
-            rows: own,
-            table_rows: all,
-            apportioned_ns: apportioned_ns as i64,
+        let Some(scan) = scans.get(&row.sum("scan_id")) else {
+            continue;
         };
+        let edges = (row.sum("rows"), row.sum("table_rows"));
+        let fan_out = scan.fan_out(table, row_id, edges, rate);
         let is_known = |known: &FanOut| (&known.table, known.row_id) == (&fan_out.table, row_id);
         if fan_out.apportioned_ns >= least_ns && !found.iter().any(is_known) {
             found.push(fan_out);
@@ -87,4 +117,27 @@ pub(super) async fn found(
     }
     found.sort_by_key(|fan_out| std::cmp::Reverse(fan_out.apportioned_ns));
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Multiplied;
+
+    #[test]
+    fn rows_are_no_more_than_there_were_and_untraced_ones_took_their_time() {
+        let scan = Multiplied {
+            rows: 1_000,
+            busy_ns: 9_000,
+        };
+        let of = |edges, rate| {
+            let fan_out = scan.fan_out("t".to_owned(), 7, edges, rate);
+            (fan_out.rows, fan_out.table_rows, fan_out.apportioned_ns)
+        };
+        assert_eq!(of((900, 1_000), 1.0), (900, 1_000, 8_100));
+        // Three edges to each row, as of frames.
+        assert_eq!(of((2_700, 3_000), 1.0), (900, 1_000, 8_100));
+        // A tenth of the others is traced: 50 of 500.
+        assert_eq!(of((500, 550), 0.1), (500, 550, 4_500));
+        assert_eq!(of((0, 0), 0.5), (0, 0, 0));
+    }
 }

@@ -213,11 +213,16 @@ fn meant<'a>(
     let mut candidates: Vec<&Base> = tables.iter().collect();
     if let Some(name) = &clause.table {
         let wanted = Name::resolve(name, default_schema)?;
-        candidates.retain(|table| {
-            table.logged == format!("{}.{}", wanted.schema, wanted.table)
-                || table.logged == wanted.table
-                || table.names.contains(&wanted.table)
-        });
+        let logged = format!("{}.{}", wanted.schema, wanted.table);
+        let is_called = |table: &Base| table.names.contains(&wanted.table);
+        let itself = tables.iter().find(|table| table.logged == logged);
+        match itself.filter(|table| is_called(table) || name.0.len() > 1) {
+            // Others may have its name, in other schemas.
+            Some(itself) => candidates = vec![itself],
+            None => candidates.retain(|table| {
+                table.logged == logged || table.logged == wanted.table || is_called(table)
+            }),
+        }
         if candidates.is_empty() {
             let text = format!("the query does not read {name}; it reads {}", all());
             return Err(placed(Error::Invalid(text), clause, clause.place));

@@ -105,6 +105,22 @@ async fn a_record_that_an_unnest_makes_most_rows_of_is_named() {
     );
 }
 
+/// Rows of a recursive query carry what was spent on their record: of all that it became that is no sum.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_that_a_recursion_makes_many_rows_of_took_no_more_than_the_query() {
+    let session = Database::in_memory().unwrap().session();
+    let nodes = "CREATE TABLE nodes AS SELECT value AS id, \
+                 CASE WHEN value = 42 THEN 200000 ELSE 2 END AS fan FROM range(0, 2000)";
+    session.sql(nodes).await.unwrap().collect().await.unwrap();
+    let sql = "EXPLAIN PROFILE WITH RECURSIVE r(id, n, fan) AS (SELECT id, 0::BIGINT, fan FROM nodes \
+               UNION ALL SELECT id, unnest(range(0, fan)), 0::BIGINT FROM r WHERE fan > 0) \
+               SELECT n % 10 AS k, count(*) FROM r GROUP BY k";
+    let all = lines(&session, sql).await.join("\n");
+    assert!(all.contains("Recursive query"), "{all}");
+    assert!(!all.contains("of work in sum"), "{all}");
+    assert!(!all.contains("self time  "), "{all}");
+}
+
 /// A row that was asked for has become all the rows that there are.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_a_record_that_an_unnest_makes_all_rows_of_nothing_is_said() {

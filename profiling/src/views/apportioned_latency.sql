@@ -89,19 +89,26 @@ tuples AS (
   SELECT query_id, scan_id, consumer_id, partition, table_name, row_id, count(*) AS tuples
   FROM edges GROUP BY query_id, scan_id, consumer_id, partition, table_name, row_id
 )
+-- Of a table that is scanned twice each operator has a record's tuples from both scans: as many as descend from
+-- one of them.
 SELECT
-  tuples.query_id, costs.fragment_id, costs.operator_id, tuples.table_name, tuples.row_id,
-  CAST(round(
-    coalesce(max(costs.ns_of_row), sum(costs.ns_of_tuple * tuples.tuples))
-  ) AS BIGINT) AS latency_ns,
-  CASE WHEN costs.captures THEN 'shuffle' ELSE 'computation' END AS kind,
+  query_id, fragment_id, operator_id, table_name, row_id,
+  CAST(round(max(latency_ns)) AS BIGINT) AS latency_ns,
+  CASE WHEN captures THEN 'shuffle' ELSE 'computation' END AS kind,
   'apportioned' AS method
-FROM tuples
-JOIN costs
-  ON tuples.query_id = costs.query_id AND tuples.scan_id = costs.scan_id
-  AND tuples.table_name = costs.table_name
-  AND (NOT costs.captures
-    OR tuples.consumer_id = costs.operator_id AND tuples.partition = costs.partition)
-GROUP BY
-  tuples.query_id, costs.fragment_id, costs.operator_id, costs.captures, tuples.table_name,
-  tuples.row_id
+FROM (
+  SELECT
+    tuples.query_id, costs.fragment_id, costs.operator_id, costs.captures, tuples.scan_id,
+    tuples.table_name, tuples.row_id,
+    coalesce(max(costs.ns_of_row), sum(costs.ns_of_tuple * tuples.tuples)) AS latency_ns
+  FROM tuples
+  JOIN costs
+    ON tuples.query_id = costs.query_id AND tuples.scan_id = costs.scan_id
+    AND tuples.table_name = costs.table_name
+    AND (NOT costs.captures
+      OR tuples.consumer_id = costs.operator_id AND tuples.partition = costs.partition)
+  GROUP BY
+    tuples.query_id, costs.fragment_id, costs.operator_id, costs.captures, tuples.scan_id,
+    tuples.table_name, tuples.row_id
+) AS of_scans
+GROUP BY query_id, fragment_id, operator_id, captures, table_name, row_id

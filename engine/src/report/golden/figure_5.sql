@@ -146,7 +146,12 @@ found AS (
 ),
 judged AS (
   SELECT
-    candidates.*, usual.median_ns, query.query_ns, found.error_ns,
+    candidates.table_name, candidates.row_id, candidates.impact_ns, candidates.max_total_ns,
+    candidates.max_remediated_ns, candidates.outputs,
+    -- Of a table whose records no operator timed, as in a recursive query, there are only the latencies that
+    -- rows carry: those of all that a record became are no sum of what was spent on it.
+    CASE WHEN usual.median_ns IS NOT NULL THEN candidates.self_ns ELSE 0 END AS self_ns,
+    usual.median_ns, query.query_ns, found.error_ns,
     CASE
       WHEN 2 * found.replayed_ns > candidates.self_ns THEN 'replayed'
       WHEN 2 * found.measured_ns > candidates.self_ns THEN 'measured'
@@ -175,7 +180,8 @@ ORDER BY anomaly IS NULL, impact_ns DESC, self_ns DESC, row_id, table_name;
 
 -- The scans whose rows an unnest or a join multiplies, and what operators that are not timed record by
 -- record took from the first such one on, up to the first that captures lineage, or to the result. A join
--- multiplies rows if it returns twice as many as the larger of its inputs has.
+-- multiplies rows if it returns twice as many as the larger of its inputs has. `rows` is the most that any of
+-- them returned.
 WITH RECURSIVE operators AS (
   SELECT operator_id, parent_operator_id, name, captures
   FROM sys.operators WHERE query_id = 12
@@ -212,12 +218,13 @@ multiplied AS (
     OR operators.name LIKE '%Join%' AND work.rows_out >= 2 * inputs.rows
   GROUP BY path.scan_id
 )
-SELECT path.scan_id, sum(work.busy_ns) AS busy_ns
+SELECT
+  path.scan_id, max(work.rows_out) AS rows,
+  sum(CASE WHEN operators.name <> 'TimedEvaluationExec' THEN work.busy_ns ELSE 0 END) AS busy_ns
 FROM path
 JOIN multiplied ON path.scan_id = multiplied.scan_id AND path.height >= multiplied.height
 JOIN operators ON path.operator_id = operators.operator_id
 JOIN work ON path.operator_id = work.operator_id
-WHERE operators.name <> 'TimedEvaluationExec'
 GROUP BY path.scan_id
 ORDER BY path.scan_id;
 

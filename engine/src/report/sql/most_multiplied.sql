@@ -1,4 +1,4 @@
--- Of each scan the record from which most rows descend, if these are ten times the mean of its records.
+-- Of each scan the record from which most rows descend, if these are ten times the mean of the others.
 -- Rows are counted where they arrive at the first operator that captures lineage, or in the result.
 SELECT scan_id, table_name, row_id, rows, table_rows
 FROM (
@@ -22,5 +22,5 @@ FROM (
   ) AS descendants
   GROUP BY scan_id, consumer_id, table_name
 ) AS most
-WHERE rows * records >= 10 * table_rows
+WHERE rows * (records - 1) >= 10 * (table_rows - rows) AND records > 1
 ORDER BY rows DESC, row_id, table_name

@@ -1,6 +1,7 @@
 -- The scans whose rows an unnest or a join multiplies, and what operators that are not timed record by
 -- record took from the first such one on, up to the first that captures lineage, or to the result. A join
--- multiplies rows if it returns twice as many as the larger of its inputs has.
+-- multiplies rows if it returns twice as many as the larger of its inputs has. `rows` is the most that any of
+-- them returned.
 WITH RECURSIVE operators AS (
   SELECT operator_id, parent_operator_id, name, captures
   FROM sys.operators WHERE query_id = $query_id
@@ -37,11 +38,12 @@ multiplied AS (
     OR operators.name LIKE '%Join%' AND work.rows_out >= 2 * inputs.rows
   GROUP BY path.scan_id
 )
-SELECT path.scan_id, sum(work.busy_ns) AS busy_ns
+SELECT
+  path.scan_id, max(work.rows_out) AS rows,
+  sum(CASE WHEN operators.name <> 'TimedEvaluationExec' THEN work.busy_ns ELSE 0 END) AS busy_ns
 FROM path
 JOIN multiplied ON path.scan_id = multiplied.scan_id AND path.height >= multiplied.height
 JOIN operators ON path.operator_id = operators.operator_id
 JOIN work ON path.operator_id = work.operator_id
-WHERE operators.name <> 'TimedEvaluationExec'
 GROUP BY path.scan_id
 ORDER BY path.scan_id
