@@ -72,14 +72,14 @@ pub(super) fn statements(
             input.row_id
         )
     }));
-    // The query without the first record, and without the rows that a predicate tells apart.
+    // Without a record that only this tells apart, and without the rows of a predicate.
     let verify = predicates
         .blamed
         .iter()
         .find_map(|blamed| blamed.verify.clone());
-    let first = fan_out.or(anomalous.filter(|_| verify.is_none()));
-    let first = first.filter(|input| is_there(input) && header.is_query());
-    statements.extend(first.map(|input| {
+    let left_out = fan_out.filter(is_there);
+    let left_out = left_out.or(anomalous.filter(is_there).filter(|_| verify.is_none()));
+    statements.extend(left_out.filter(|_| header.is_query()).map(|input| {
         let (table, row_id) = (table_sql(&input.table), input.row_id);
         format!("EXPLAIN PROFILE QUERY {query_id} WITHOUT {table} (_row_id = {row_id});")
     }));

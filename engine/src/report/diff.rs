@@ -236,16 +236,14 @@ impl Diff {
         })
     }
 
-    /// A query of which no operators were recorded, as of one at level off.
-    fn without_plan(&self) -> Option<i64> {
+    /// The queries of which no operators were recorded, as of those at level off.
+    fn without_plan(&self) -> Vec<i64> {
         let has_none = |of: fn(&Pair) -> &Option<Operator>| {
             self.operators.iter().all(|pair| of(pair).is_none())
         };
-        if has_none(|pair| &pair.before) {
-            Some(self.before.query_id)
-        } else {
-            has_none(|pair| &pair.after).then_some(self.after.query_id)
-        }
+        let before = has_none(|pair| &pair.before).then_some(self.before.query_id);
+        let after = has_none(|pair| &pair.after).then_some(self.after.query_id);
+        before.into_iter().chain(after).collect()
     }
 
     fn whole(&self) -> Change {
@@ -262,9 +260,13 @@ impl Diff {
     /// What limits the comparison, one sentence each.
     fn reservations(&self) -> Vec<String> {
         let mut reservations = Vec::new();
-        if let Some(query_id) = self.without_plan() {
+        let without_plan = self.without_plan();
+        if !without_plan.is_empty() {
+            let ids: Vec<String> = without_plan.iter().map(i64::to_string).collect();
+            let queries = if ids.len() == 1 { "query" } else { "queries" };
             reservations.push(format!(
-                "No plan was recorded of query {query_id}: there is nothing to compare operators with."
+                "No plan was recorded of {queries} {}: there is nothing to compare operators with.",
+                ids.join(" and ")
             ));
         } else if !self.same_plan {
             reservations.push(
@@ -292,7 +294,7 @@ impl Diff {
 
     fn text(&self) -> Vec<String> {
         let mut sections = vec![self.head()];
-        if self.without_plan().is_none() {
+        if self.without_plan().is_empty() {
             sections.push(self.operator_lines());
             sections.push(self.task_lines());
         }
@@ -303,7 +305,7 @@ impl Diff {
 
     fn head(&self) -> Vec<String> {
         let plan = match self.same_plan {
-            _ if self.without_plan().is_some() => "no plan to compare".to_owned(),
+            _ if !self.without_plan().is_empty() => "no plan to compare".to_owned(),
             true => format!("the same plan{}", self.short_fingerprints()),
             false => format!("different plans{}", self.short_fingerprints()),
         };
@@ -541,7 +543,7 @@ impl Diff {
             "format_version": FORMAT_VERSION,
             "before": query(&self.before, &self.fingerprints[0]),
             "after": query(&self.after, &self.fingerprints[1]),
-            "same_plan": self.without_plan().is_none().then_some(self.same_plan),
+            "same_plan": self.without_plan().is_empty().then_some(self.same_plan),
             "query_ns": self.whole().json(),
             "reservations": self.reservations(),
             "operators": operators.collect::<Vec<_>>(),

@@ -168,7 +168,9 @@ impl ExpensiveInput {
         if let Some(rows) = self.result_rows {
             fact("affects", counted(rows, "result row"));
         }
-        if let (Some(total), Some(remediated)) = (self.total_ns, self.remediated_ns) {
+        // They are of expressions, which took little where it is the fan-out.
+        let latencies = self.total_ns.zip(self.remediated_ns);
+        if let Some((total, remediated)) = latencies.filter(|_| self.fan_out.is_none()) {
             let rows = match self.result_rows {
                 Some(1) => "of that row".to_owned(),
                 _ => "of the slowest of these rows".to_owned(),

@@ -2,7 +2,7 @@
 //! expression need have taken long for one: the time is that of operators which are not timed record
 //! by record.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::answer::{Inquiry, rows};
 use super::header::Header;
@@ -32,7 +32,7 @@ pub(super) struct FanOut {
 struct Multiplied {
     /// The most that an operator returned.
     rows: i64,
-    /// The time of all operators there.
+    /// What operators there took for them.
     busy_ns: i64,
 }
 
@@ -110,12 +110,14 @@ pub(super) async fn found(
         };
         let edges = (row.sum("rows"), row.sum("table_rows"));
         let fan_out = scan.fan_out(table, row_id, edges, rate);
-        let is_known = |known: &FanOut| (&known.table, known.row_id) == (&fan_out.table, row_id);
-        if fan_out.apportioned_ns >= least_ns && !found.iter().any(is_known) {
+        if fan_out.apportioned_ns >= least_ns {
             found.push(fan_out);
         }
     }
     found.sort_by_key(|fan_out| std::cmp::Reverse(fan_out.apportioned_ns));
+    // Of a record that two scans read, the dearer one.
+    let mut known = HashSet::new();
+    found.retain(|fan_out| known.insert((fan_out.table.clone(), fan_out.row_id)));
     Ok(found)
 }
 

@@ -37,6 +37,8 @@ struct Base {
     logged: String,
     /// What the query calls it, in any of its places.
     names: Vec<String>,
+    /// Those that the query gives it.
+    aliases: Vec<String>,
     columns: Vec<String>,
 }
 
@@ -96,12 +98,14 @@ fn base_tables(plan: &LogicalPlan) -> Result<Vec<Base>, Error> {
             let base = tables.entry(logged.clone()).or_insert_with(|| Base {
                 logged,
                 names: Vec::new(),
+                aliases: Vec::new(),
                 columns: columns.collect(),
             });
             if identified(scan).is_some() && !base.columns.iter().any(|name| name == ROW_ID) {
                 base.columns.push(ROW_ID.to_owned());
             }
             let (own, _) = split_row_ids(scan.table_name.table());
+            base.aliases.extend(alias.clone());
             base.names.extend(alias.or_else(|| Some(own.to_owned())));
         }
         Ok(TreeNodeRecursion::Continue)
@@ -216,8 +220,11 @@ fn meant<'a>(
         let logged = format!("{}.{}", wanted.schema, wanted.table);
         let is_called = |table: &Base| table.names.contains(&wanted.table);
         let itself = tables.iter().find(|table| table.logged == logged);
-        match itself.filter(|table| is_called(table) || name.0.len() > 1) {
-            // Others may have its name, in other schemas.
+        // Others may have its name in other schemas, but not one that the query gives them.
+        let is_alias = tables
+            .iter()
+            .any(|table| table.logged != logged && table.aliases.contains(&wanted.table));
+        match itself.filter(|_| name.0.len() > 1 || !is_alias) {
             Some(itself) => candidates = vec![itself],
             None => candidates.retain(|table| {
                 table.logged == logged || table.logged == wanted.table || is_called(table)
@@ -348,12 +355,14 @@ fn condition(
     let planned = state.create_logical_expr_from_sql_expr(sql, schema);
     let condition = unalias(planned.map_err(|error| in_place(error.into()))?);
     let of_many = condition.exists(|node| {
-        let of_many = matches!(node, Expr::AggregateFunction(_) | Expr::WindowFunction(_));
+        let of_many = matches!(
+            node,
+            Expr::AggregateFunction(_) | Expr::WindowFunction(_) | Expr::Unnest(_)
+        );
         Ok(of_many)
     })?;
     if of_many {
-        let text =
-            "WITHOUT takes a condition over single rows, without aggregate and window functions";
+        let text = "WITHOUT takes a condition over single rows, without aggregate functions, window functions and unnest";
         return Err(in_place(Error::Invalid(text.to_owned())));
     }
     let kind = condition.get_type(schema);

@@ -115,4 +115,8 @@ async fn plans_of_which_one_was_not_recorded_are_not_said_to_differ() {
         let json: serde_json::Value = serde_json::from_str(&json).unwrap();
         assert!(json["same_plan"].is_null(), "{json}");
     }
+    let text = lines(&session, &format!("EXPLAIN PROFILE DIFF {off}, {off}")).await;
+    let all = text.join("\n");
+    let none = format!("! No plan was recorded of queries {off} and {off}");
+    assert!(all.contains(&none), "{all}");
 }

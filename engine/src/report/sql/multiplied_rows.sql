@@ -1,49 +1,76 @@
 -- The scans whose rows an unnest or a join multiplies, and what operators that are not timed record by
--- record took from the first such one on, up to the first that captures lineage, or to the result. A join
--- multiplies rows if it returns twice as many as the larger of its inputs has. `rows` is the most that any of
--- them returned.
+-- record took for them from the first such one on, up to the first that captures lineage, or to the result.
+-- A join multiplies rows if it returns twice as many as the larger of its inputs has. `rows` is the most that
+-- any of them returned.
 WITH RECURSIVE operators AS (
   SELECT operator_id, parent_operator_id, name, captures
   FROM sys.operators WHERE query_id = $query_id
 ),
 work AS (
-  SELECT operator_id, sum(rows_out) AS rows_out, sum(self_ns) AS busy_ns
+  SELECT
+    operator_id, CAST(sum(rows_out) AS DOUBLE) AS rows_out, CAST(sum(self_ns) AS DOUBLE) AS busy_ns
   FROM sys.operator_stats WHERE query_id = $query_id
   GROUP BY operator_id
 ),
 inputs AS (
-  SELECT operators.parent_operator_id AS operator_id, max(work.rows_out) AS rows
+  SELECT
+    operators.parent_operator_id AS operator_id, max(work.rows_out) AS largest,
+    sum(work.rows_out) AS rows
   FROM operators
   JOIN work ON operators.operator_id = work.operator_id
   GROUP BY operators.parent_operator_id
 ),
+-- From an operator to the one above it: which part of that one's rows come from here, and which part of its
+-- time is theirs. A row of a join comes from both sides, and its time goes by the rows it takes and returns.
+steps AS (
+  SELECT
+    child.operator_id AS child_id, child.captures, parent.operator_id, parent.name,
+    CASE
+      WHEN parent.name LIKE '%Join%' THEN 1
+      ELSE coalesce(below.rows_out / nullif(inputs.rows, 0), 1)
+    END AS of_rows,
+    CASE
+      WHEN parent.name LIKE '%Join%' THEN coalesce(
+        (below.rows_out + above.rows_out) / nullif(inputs.rows + above.rows_out, 0), 1
+      )
+      ELSE coalesce(below.rows_out / nullif(inputs.rows, 0), 1)
+    END AS of_time
+  FROM operators AS child
+  JOIN operators AS parent ON child.parent_operator_id = parent.operator_id
+  LEFT JOIN work AS below ON child.operator_id = below.operator_id
+  LEFT JOIN work AS above ON parent.operator_id = above.operator_id
+  LEFT JOIN inputs ON parent.operator_id = inputs.operator_id
+),
 path AS (
-  SELECT scans.operator_id AS scan_id, scans.operator_id, 0 AS height
+  SELECT
+    scans.operator_id AS scan_id, scans.operator_id, scans.name, 0 AS height,
+    CAST(1 AS DOUBLE) AS of_rows, CAST(1 AS DOUBLE) AS of_time
   FROM operators AS scans
   LEFT JOIN operators AS below ON scans.operator_id = below.parent_operator_id
   WHERE below.operator_id IS NULL
   UNION ALL
-  SELECT path.scan_id, below.parent_operator_id, path.height + 1
+  SELECT
+    path.scan_id, steps.operator_id, steps.name, path.height + 1,
+    path.of_rows * steps.of_rows, path.of_rows * steps.of_time
   FROM path
-  JOIN operators AS below ON path.operator_id = below.operator_id
-  WHERE below.parent_operator_id IS NOT NULL AND NOT below.captures
+  JOIN steps ON path.operator_id = steps.child_id
+  WHERE NOT steps.captures
 ),
 multiplied AS (
   SELECT path.scan_id, min(path.height) AS height
   FROM path
-  JOIN operators ON path.operator_id = operators.operator_id
   JOIN work ON path.operator_id = work.operator_id
   JOIN inputs ON path.operator_id = inputs.operator_id
-  WHERE operators.name LIKE 'Unnest%'
-    OR operators.name LIKE '%Join%' AND work.rows_out >= 2 * inputs.rows
+  WHERE path.name LIKE 'Unnest%' OR path.name LIKE '%Join%' AND work.rows_out >= 2 * inputs.largest
   GROUP BY path.scan_id
 )
 SELECT
-  path.scan_id, max(work.rows_out) AS rows,
-  sum(CASE WHEN operators.name <> 'TimedEvaluationExec' THEN work.busy_ns ELSE 0 END) AS busy_ns
+  path.scan_id, CAST(max(work.rows_out * path.of_rows) AS BIGINT) AS rows,
+  CAST(sum(
+    CASE WHEN path.name <> 'TimedEvaluationExec' THEN work.busy_ns * path.of_time ELSE 0 END
+  ) AS BIGINT) AS busy_ns
 FROM path
 JOIN multiplied ON path.scan_id = multiplied.scan_id AND path.height >= multiplied.height
-JOIN operators ON path.operator_id = operators.operator_id
 JOIN work ON path.operator_id = work.operator_id
 GROUP BY path.scan_id
 ORDER BY path.scan_id

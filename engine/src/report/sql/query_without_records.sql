@@ -139,7 +139,7 @@ by_tuples AS (
   SELECT
     operator_id, worker_id, partition,
     max(CASE
-      WHEN even_share IS NOT NULL AND NOT (coalesce(is_unnested, false) AND all_rows <= rows_out)
+      WHEN even_share IS NOT NULL AND NOT (coalesce(is_unnested, false) AND all_rows < 2 * rows_out)
         THEN even_share
       WHEN is_here THEN coalesce(own_here / nullif(all_here, 0), 0)
       ELSE coalesce(own_rows / nullif(all_rows, 0), 0)
