@@ -220,7 +220,7 @@ impl Default for Carts {
 
 impl Carts {
     /// Items of all carts.
-    pub(super) fn items(self) -> i64 {
+    fn items(self) -> i64 {
         3 * (self.carts - 1) + self.large
     }
 
