@@ -154,7 +154,12 @@ async fn a_record_with_much_work_in_sum_is_named_though_nothing_waits_for_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_record_that_most_rows_were_made_of_is_named_though_no_expression_took_long() {
     let carts = Carts::default();
-    golden_text("fan_out.txt", &report(&carts.fan_out()).await);
+    let of_all = report(&carts.fan_out()).await;
+    golden_text("fan_out.txt", &of_all);
+    golden(
+        "fan_out.json",
+        &written(&of_all, ProfileFormat::Json, false),
+    );
     for (carts, named) in [
         (Carts { large: 3, ..carts }, false),
         // Ten times the mean of the others is the least.
