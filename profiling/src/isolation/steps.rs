@@ -31,10 +31,10 @@ use datafusion::physical_plan::execution_plan::{
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties, collect_partitioned,
-    execute_stream,
+    DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties, execute_stream,
+    execute_stream_partitioned,
 };
-use futures::future::{BoxFuture, FutureExt, Shared};
+use futures::future::{BoxFuture, FutureExt, Shared, try_join_all};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 
@@ -204,8 +204,7 @@ impl Recipe {
         let plan = self.state.create_physical_plan(&self.plan).await?;
         let consumer = MemoryConsumer::new(format!("sys step {}", self.name));
         let reservation = consumer.register(context.memory_pool());
-        let partitions = collect_partitioned(plan, context).await?;
-        let batches: Vec<RecordBatch> = partitions.into_iter().flatten().collect();
+        let batches = collect(plan, context).await?;
         for batch in &batches {
             reservation.try_grow(batch.get_array_memory_size())?;
         }
@@ -215,6 +214,27 @@ impl Recipe {
             _reservation: reservation,
         })
     }
+}
+
+/// All rows of `plan`, its partitions side by side. An error where the runtime shuts down meanwhile:
+/// DataFusion's `collect_partitioned` panics then.
+async fn collect(
+    plan: Arc<dyn ExecutionPlan>,
+    context: Arc<TaskContext>,
+) -> Result<Vec<RecordBatch>> {
+    let partitions =
+        execute_stream_partitioned(plan, context)?
+            .into_iter()
+            .map(|rows| async move {
+                let rows = SpawnedTask::spawn(rows.try_collect::<Vec<_>>());
+                let rows = rows.join_unwind().await;
+                rows.map_err(|error| DataFusionError::External(Box::new(error)))?
+            });
+    Ok(try_join_all(partitions)
+        .await?
+        .into_iter()
+        .flatten()
+        .collect())
 }
 
 #[derive(Debug)]
