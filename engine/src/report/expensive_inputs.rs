@@ -3,7 +3,7 @@
 use super::answer::{Inquiry, rows};
 use super::base_record;
 use super::details::table_name;
-use super::fan_out::{self, FanOut};
+use super::fan_out::{self, FanOut, Untold};
 use super::header::Header;
 use super::layout::{WIDTH, item, left};
 use super::units::{count, counted, duration, percent, times};
@@ -64,7 +64,7 @@ pub(super) struct ExpensiveInput {
     pub(super) error_ns: Option<i64>,
     /// Median self time of the table's records, where measured.
     pub(super) median_ns: Option<i64>,
-    /// What became of it, if that is why it is anomalous.
+    /// What became of it, if many rows did.
     pub(super) fan_out: Option<FanOut>,
     /// About what the query would take without it; asked only if it is anomalous.
     pub(super) without_ns: Option<i64>,
@@ -98,7 +98,7 @@ impl ExpensiveInput {
         format!("row {} of {}", self.row_id, table_name(&self.table))
     }
 
-    /// The finding in one sentence.
+    /// The finding in a sentence or two.
     pub(super) fn sentence(&self, header: &Header) -> String {
         let query = duration(header.query_ns());
         let named = self.named();
@@ -107,25 +107,35 @@ impl ExpensiveInput {
             let without = duration(without);
             format!("without it the query takes about {without} instead of {query}.")
         });
-        if let Some(fan_out) = &self.fan_out {
-            let traced = if header.sample_rate < 1.0 {
-                "traced "
-            } else {
-                ""
-            };
-            return format!(
-                "R{named} became {} of the {} {traced}rows that descend from its table, on which \
-                 operators worked {}; {}",
+        let became = self.fan_out.as_ref().map(|fan_out| {
+            format!(
+                "became {} of the {} {}rows that descend from its table, on which operators worked {}",
                 count(fan_out.rows),
                 count(fan_out.table_rows),
+                if header.sample_rate < 1.0 { "traced " } else { "" },
                 duration(fan_out.apportioned_ns),
+            )
+        });
+        match (self.anomaly, became) {
+            (Some(Anomaly::FanOut), Some(became)) => format!(
+                "R{named} {became}; {}",
                 without.unwrap_or_else(|| format!("the query takes {query}."))
-            );
+            ),
+            (_, Some(became)) => format!(
+                "{} It {became}.",
+                self.latency_sentence(named, without, header)
+            ),
+            (_, None) => self.latency_sentence(named, without, header),
         }
+    }
+
+    /// What expressions over the record took.
+    fn latency_sentence(&self, named: &str, without: Option<String>, header: &Header) -> String {
         let Some(without) = without else {
             return format!(
-                "R{named} kept a result row waiting for {}, of {query} that the query takes.",
-                duration(self.impact_ns)
+                "R{named} kept a result row waiting for {}, of {} that the query takes.",
+                duration(self.impact_ns),
+                duration(header.query_ns()),
             );
         };
         match self.anomaly {
@@ -170,7 +180,8 @@ impl ExpensiveInput {
         }
         // They are of expressions, which took little where it is the fan-out.
         let latencies = self.total_ns.zip(self.remediated_ns);
-        if let Some((total, remediated)) = latencies.filter(|_| self.fan_out.is_none()) {
+        let is_slow = self.anomaly != Some(Anomaly::FanOut);
+        if let Some((total, remediated)) = latencies.filter(|_| is_slow) {
             let rows = match self.result_rows {
                 Some(1) => "of that row".to_owned(),
                 _ => "of the slowest of these rows".to_owned(),
@@ -208,6 +219,8 @@ pub(super) struct ExpensiveInputs {
     pub(super) inputs: Vec<ExpensiveInput>,
     /// Nothing that the result was made of has an id.
     pub(super) without_ids: bool,
+    /// Rows that an unnest or a join made took much time, and it is not known of which records they are.
+    untold: Option<Untold>,
 }
 
 impl ExpensiveInputs {
@@ -241,7 +254,9 @@ impl ExpensiveInputs {
                 ..ExpensiveInput::of(table, row_id)
             });
         }
-        for fan_out in fan_out::found(inquiry, SECTION, header).await? {
+        let fan_outs = fan_out::found(inquiry, SECTION, header).await?;
+        found.untold = fan_outs.untold;
+        for fan_out in fan_outs.found {
             found.add(fan_out);
         }
         found
@@ -261,14 +276,16 @@ impl ExpensiveInputs {
         Ok(found)
     }
 
-    /// Adds a record that has become many rows, or says so of one that costs much. One that stands out
-    /// already does so for what is said of it.
+    /// Adds a record that has become many rows, or says so of one that is named for what expressions took.
     fn add(&mut self, fan_out: FanOut) {
         let is_it = |input: &ExpensiveInput| {
             (&input.table, input.row_id) == (&fan_out.table, fan_out.row_id)
         };
         let mut input = match self.inputs.iter().position(is_it) {
-            Some(at) if self.inputs[at].anomaly.is_some() => return,
+            Some(at) if self.inputs[at].anomaly.is_some() => {
+                self.inputs[at].fan_out = Some(fan_out);
+                return;
+            }
             Some(at) => self.inputs.remove(at),
             None => ExpensiveInput::of(fan_out.table.clone(), fan_out.row_id),
         };
@@ -318,13 +335,36 @@ impl ExpensiveInputs {
         })
     }
 
+    /// That it is not known of which records the rows are that an unnest or a join made, and how to find out.
+    pub(super) fn rows_untold(&self, header: &Header) -> Option<String> {
+        let runs_again = header.imported_from.is_none() && header.is_query();
+        let why = match self.untold? {
+            Untold::NoLog => "only a log tells: profile.lineage = 'log'".to_owned(),
+            Untold::Sampled if runs_again => format!(
+                "is not known, since only some records were traced: EXPLAIN PROFILE (SAMPLE 1) QUERY {}",
+                header.query_id
+            ),
+            Untold::Sampled => "is not known, since only some records were traced".to_owned(),
+            Untold::Uncounted => "is not known: they could not be counted".to_owned(),
+            Untold::LeftOut => {
+                "is not known: most were left out before lineage was kept of them".to_owned()
+            }
+        };
+        Some(format!(
+            "Whether one record became most of the rows that an unnest or a join made, which took much of \
+             the time, {why}."
+        ))
+    }
+
     /// The section as text.
     pub(super) fn lines(&self, header: &Header) -> Vec<String> {
         let mut lines = vec![SECTION.to_owned()];
+        let untold = self.rows_untold(header).map(|untold| item("·", &untold));
         if let Some(verdict) = self.verdict(header) {
             let is_known = header.has_records() && !self.without_ids;
             let mark = if is_known { "✓" } else { "·" };
             lines.extend(item(mark, &verdict));
+            lines.extend(untold.into_iter().flatten());
             return lines;
         }
         for input in self.anomalous() {
@@ -339,6 +379,7 @@ impl ExpensiveInputs {
         if !next.is_empty() {
             lines.extend(item("·", &format!("Next by impact: {}.", next.join(", "))));
         }
+        lines.extend(untold.into_iter().flatten());
         lines
     }
 }
@@ -375,5 +416,36 @@ impl ExpensiveInput {
             Err(error) => Err(format!("it cannot be read: {error}")),
         };
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_record_that_is_named_for_its_latency_the_rows_are_told_as_well() {
+        for anomaly in [None, Some(Anomaly::SelfTime), Some(Anomaly::CriticalPath)] {
+            let mut found = ExpensiveInputs::default();
+            found.inputs.push(ExpensiveInput {
+                anomaly,
+                ..ExpensiveInput::of("main.t".to_owned(), 7)
+            });
+            found.add(FanOut {
+                table: "main.t".to_owned(),
+                row_id: 7,
+                rows: 400,
+                table_rows: 500,
+                apportioned_ns: 1,
+            });
+            let [input] = found.inputs.as_slice() else {
+                panic!("{found:?}");
+            };
+            assert_eq!(input.anomaly, anomaly.or(Some(Anomaly::FanOut)));
+            assert_eq!(
+                input.fan_out.as_ref().map(|fan_out| fan_out.rows),
+                Some(400)
+            );
+        }
     }
 }

@@ -94,6 +94,7 @@ fn document(report: &Report) -> Value {
         "expensive_inputs": {
             "recorded": header.has_records(),
             "verdict": inputs.verdict(header),
+            "rows_untold": inputs.rows_untold(header),
             "records": records,
         },
         "predicates": predicates.blamed.iter().map(predicate).collect::<Vec<_>>(),

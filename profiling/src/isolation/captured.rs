@@ -2,9 +2,11 @@
 //! the files, and from what workers have. Records are stored in chunks, of which each is of one
 //! operator; so that is known without looking at single edges.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{AsArray, RecordBatch};
+use datafusion::arrow::datatypes::Int64Type;
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{DataFusionError, Result};
 
@@ -47,11 +49,27 @@ pub(super) async fn shape(planner: &Planner, query_id: i64) -> Result<Arc<Shape>
     if let Some(fetched) = store.fetched() {
         complete &= of_workers(fetched, query_id, &mut shape).await;
     }
+    if !shape.is_empty() && !shape.record_latency {
+        shape.recursive = recursive(planner, query_id).await?;
+    }
     let shape = Arc::new(shape);
     if !shape.is_empty() && complete {
         store.remember_shape(query_id, Arc::clone(&shape));
     }
     Ok(shape)
+}
+
+/// The operators that make records of the rows of recursive queries: projections make none of others.
+async fn recursive(planner: &Planner, query_id: i64) -> Result<BTreeSet<i64>> {
+    let sql = format!(
+        "SELECT operator_id FROM sys.operators \
+         WHERE query_id = {query_id} AND captures AND name = 'ProjectionExec'"
+    );
+    let mut operators = BTreeSet::new();
+    for batch in run(planner, &sql).await? {
+        operators.extend(batch["operator_id"].as_primitive::<Int64Type>().values());
+    }
+    Ok(operators)
 }
 
 fn of_log(log: &QueryLog, shape: &mut Shape) {

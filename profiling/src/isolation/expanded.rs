@@ -86,8 +86,9 @@ impl Expansion {
                  total and remediated latency. `self_ns` is a second attribution: the sum of all\n\
                  computation latencies of the record, on the slowest way or not (from\n\
                  `sys.record_latency`, or where that has nothing for the query, from the edges of\n\
-                 lineage). `method` says how more than half of that was found, and `error_ns` by how\n\
-                 much it may be off. Of a query that ran with `profile.lineage = 'piggyback'` the\n\
+                 lineage; in a recursive query, the greatest latency that a row made of it carried).\n\
+                 `method` says how more than half of that was found, and `error_ns` by how much it may\n\
+                 be off. Of a query that ran with `profile.lineage = 'piggyback'` the\n\
                  answer is in `sys.impactful_sources`, and `self_ns`, `method` and `error_ns` are\n\
                  NULL."
             }

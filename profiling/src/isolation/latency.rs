@@ -455,15 +455,7 @@ impl Writer<'_> {
                  WHERE query_id = {query} AND table_name IS NOT NULL AND kind = 'computation'"
             )
         } else {
-            format!(
-                "    SELECT\n      \
-                 table_name, input_id AS row_id, input_latency_ns AS latency_ns,\n      \
-                 CAST(NULL AS VARCHAR) AS method, CAST(NULL AS BIGINT) AS error_ns\n    \
-                 FROM sys.lineage WHERE query_id = {query} AND table_name IS NOT NULL\n    \
-                 UNION ALL\n    \
-                 SELECT table_name, record_id AS row_id, latency_ns, NULL, NULL\n    \
-                 FROM sys.output_records WHERE query_id = {query} AND table_name IS NOT NULL"
-            )
+            self.latencies_of_edges()
         };
         Step::new(
             Use::Inline,
@@ -483,6 +475,42 @@ impl Writer<'_> {
              impacts.max_remediated_ns, impacts.outputs"
             ),
         )
+    }
+
+    /// The computation latencies of base records, as recorded for their edges.
+    fn latencies_of_edges(&self) -> String {
+        let query = self.query_id;
+        let of_edges = |which: &str, latency: &str| {
+            format!(
+                "    SELECT\n      \
+                 table_name, input_id AS row_id, {latency} AS latency_ns,\n      \
+                 CAST(NULL AS VARCHAR) AS method, CAST(NULL AS BIGINT) AS error_ns\n    \
+                 FROM sys.lineage WHERE query_id = {query} AND table_name IS NOT NULL{which}"
+            )
+        };
+        let of_outputs = format!(
+            "    SELECT table_name, record_id AS row_id, latency_ns, NULL, NULL\n    \
+             FROM sys.output_records WHERE query_id = {query} AND table_name IS NOT NULL"
+        );
+        let recursive = self.shape.recursive.iter().map(i64::to_string);
+        let recursive = recursive.collect::<Vec<_>>().join(", ");
+        let edges = match recursive.is_empty() {
+            true => of_edges("", "input_latency_ns"),
+            false => {
+                let others = format!("\n    AND operator_id NOT IN ({recursive})");
+                let recursive = format!(
+                    "\n    AND operator_id IN ({recursive})\n    GROUP BY operator_id, table_name, input_id"
+                );
+                format!(
+                    "{}\n    UNION ALL\n    \
+                     -- Rows of a recursive query carry what a record took on its way: all that it became.\n\
+                     {}",
+                    of_edges(&others, "input_latency_ns"),
+                    of_edges(&recursive, "max(input_latency_ns)")
+                )
+            }
+        };
+        format!("{edges}\n    UNION ALL\n{of_outputs}")
     }
 
     fn inputs(&self) -> String {

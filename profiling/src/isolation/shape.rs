@@ -30,6 +30,8 @@ pub(crate) struct Shape {
     pub(crate) outputs: BTreeSet<Origin>,
     /// Whether latencies of base records were recorded by themselves.
     pub(crate) record_latency: bool,
+    /// The operators whose records are rows of recursive queries; known if no latencies were recorded.
+    pub(crate) recursive: BTreeSet<i64>,
 }
 
 impl Shape {

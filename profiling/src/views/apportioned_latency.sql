@@ -68,14 +68,28 @@ costs AS (
       WHEN NOT work.captures AND path.height < coalesce(single.height, path.height + 1)
         THEN work.busy_ns / nullif(work.rows_out, 0)
     END AS ns_of_row,
-    work.busy_ns * queries.sample_rate / sum(arrived.tuples) AS ns_of_tuple
+    work.busy_ns, queries.sample_rate, sum(arrived.tuples) AS tuples,
+    sum(CASE
+      WHEN arrived.consumer_id IS NULL THEN queries.rows_returned ELSE arrived.rows_in
+    END) AS rows_in
   FROM work
   JOIN sys.queries AS queries ON work.query_id = queries.query_id
   JOIN path ON work.query_id = path.query_id AND work.operator_id = path.operator_id
   LEFT JOIN single ON work.query_id = single.query_id AND path.scan_id = single.scan_id
   JOIN (
-    SELECT query_id, scan_id, consumer_id, partition, table_name, count(*) AS tuples
-    FROM edges GROUP BY query_id, scan_id, consumer_id, partition, table_name
+    SELECT
+      counted.query_id, counted.scan_id, counted.consumer_id, counted.partition,
+      counted.table_name, counted.tuples, consumers.rows_in
+    FROM (
+      SELECT query_id, scan_id, consumer_id, partition, table_name, count(*) AS tuples
+      FROM edges GROUP BY query_id, scan_id, consumer_id, partition, table_name
+    ) AS counted
+    LEFT JOIN (
+      SELECT query_id, operator_id, partition, sum(rows_in) AS rows_in
+      FROM sys.operator_stats GROUP BY query_id, operator_id, partition
+    ) AS consumers
+      ON counted.query_id = consumers.query_id AND counted.consumer_id = consumers.operator_id
+      AND counted.partition = consumers.partition
   ) AS arrived
     ON work.query_id = arrived.query_id AND path.scan_id = arrived.scan_id
     AND (NOT work.captures
@@ -89,8 +103,10 @@ tuples AS (
   SELECT query_id, scan_id, consumer_id, partition, table_name, row_id, count(*) AS tuples
   FROM edges GROUP BY query_id, scan_id, consumer_id, partition, table_name, row_id
 )
--- Of a table that is scanned twice each operator has a record's tuples from both scans: as many as descend from
--- one of them.
+-- Of a table that is scanned twice each operator has a record's tuples from both scans: as many as descend
+-- from one of them. Where records are sampled, those that are not traced count as the others that are, and
+-- there are no fewer tuples than rows that arrived. Those of the operator that captures lineage may be of
+-- other tables, too.
 SELECT
   query_id, fragment_id, operator_id, table_name, row_id,
   CAST(round(max(latency_ns)) AS BIGINT) AS latency_ns,
@@ -98,17 +114,30 @@ SELECT
   'apportioned' AS method
 FROM (
   SELECT
-    tuples.query_id, costs.fragment_id, costs.operator_id, costs.captures, tuples.scan_id,
-    tuples.table_name, tuples.row_id,
-    coalesce(max(costs.ns_of_row), sum(costs.ns_of_tuple * tuples.tuples)) AS latency_ns
-  FROM tuples
-  JOIN costs
-    ON tuples.query_id = costs.query_id AND tuples.scan_id = costs.scan_id
-    AND tuples.table_name = costs.table_name
-    AND (NOT costs.captures
-      OR tuples.consumer_id = costs.operator_id AND tuples.partition = costs.partition)
-  GROUP BY
-    tuples.query_id, costs.fragment_id, costs.operator_id, costs.captures, tuples.scan_id,
-    tuples.table_name, tuples.row_id
+    query_id, fragment_id, operator_id, captures, table_name, row_id,
+    sum(coalesce(
+      ns_of_row,
+      busy_ns * own_tuples / greatest(
+        own_tuples + (tuples - own_tuples) / sample_rate,
+        CASE WHEN captures THEN rows_in ELSE least(tuples / sample_rate, rows_in) END
+      )
+    )) AS latency_ns
+  FROM (
+    SELECT
+      tuples.query_id, costs.fragment_id, costs.operator_id, costs.captures, costs.partition,
+      tuples.scan_id, tuples.table_name, tuples.row_id, max(costs.ns_of_row) AS ns_of_row,
+      max(costs.busy_ns) AS busy_ns, max(costs.sample_rate) AS sample_rate,
+      max(costs.tuples) AS tuples, max(costs.rows_in) AS rows_in, sum(tuples.tuples) AS own_tuples
+    FROM tuples
+    JOIN costs
+      ON tuples.query_id = costs.query_id AND tuples.scan_id = costs.scan_id
+      AND tuples.table_name = costs.table_name
+      AND (NOT costs.captures
+        OR tuples.consumer_id = costs.operator_id AND tuples.partition = costs.partition)
+    GROUP BY
+      tuples.query_id, costs.fragment_id, costs.operator_id, costs.captures, costs.partition,
+      tuples.scan_id, tuples.table_name, tuples.row_id
+  ) AS of_tasks
+  GROUP BY query_id, fragment_id, operator_id, captures, scan_id, table_name, row_id
 ) AS of_scans
 GROUP BY query_id, fragment_id, operator_id, captures, table_name, row_id

@@ -147,11 +147,8 @@ found AS (
 judged AS (
   SELECT
     candidates.table_name, candidates.row_id, candidates.impact_ns, candidates.max_total_ns,
-    candidates.max_remediated_ns, candidates.outputs,
-    -- Of a table whose records no operator timed, as in a recursive query, there are only the latencies that
-    -- rows carry: those of all that a record became are no sum of what was spent on it.
-    CASE WHEN usual.median_ns IS NOT NULL THEN candidates.self_ns ELSE 0 END AS self_ns,
-    usual.median_ns, query.query_ns, found.error_ns,
+    candidates.max_remediated_ns, candidates.outputs, candidates.self_ns, usual.median_ns,
+    query.query_ns, found.error_ns,
     CASE
       WHEN 2 * found.replayed_ns > candidates.self_ns THEN 'replayed'
       WHEN 2 * found.measured_ns > candidates.self_ns THEN 'measured'
@@ -181,9 +178,9 @@ ORDER BY anomaly IS NULL, impact_ns DESC, self_ns DESC, row_id, table_name;
 -- The scans whose rows an unnest or a join multiplies, and what operators that are not timed record by
 -- record took for them from the first such one on, up to the first that captures lineage, or to the result.
 -- A join multiplies rows if it returns twice as many as the larger of its inputs has. `rows` is the most that
--- any of them returned.
+-- any of them returned, `arriving` how many arrive where lineage is captured, or in the result.
 WITH RECURSIVE operators AS (
-  SELECT operator_id, parent_operator_id, name, captures
+  SELECT operator_id, parent_operator_id, name, captures, table_name
   FROM sys.operators WHERE query_id = 12
 ),
 work AS (
@@ -205,6 +202,7 @@ inputs AS (
 steps AS (
   SELECT
     child.operator_id AS child_id, child.captures, parent.operator_id, parent.name,
+    parent.captures AS captures_above,
     CASE
       WHEN parent.name LIKE '%Join%' THEN 1
       ELSE coalesce(below.rows_out / nullif(inputs.rows, 0), 1)
@@ -223,14 +221,14 @@ steps AS (
 ),
 path AS (
   SELECT
-    scans.operator_id AS scan_id, scans.operator_id, scans.name, 0 AS height,
+    scans.operator_id AS scan_id, scans.operator_id, scans.name, scans.captures, 0 AS height,
     CAST(1 AS DOUBLE) AS of_rows, CAST(1 AS DOUBLE) AS of_time
   FROM operators AS scans
   LEFT JOIN operators AS below ON scans.operator_id = below.parent_operator_id
-  WHERE below.operator_id IS NULL
+  WHERE below.operator_id IS NULL AND scans.table_name IS NOT NULL
   UNION ALL
   SELECT
-    path.scan_id, steps.operator_id, steps.name, path.height + 1,
+    path.scan_id, steps.operator_id, steps.name, steps.captures_above, path.height + 1,
     path.of_rows * steps.of_rows, path.of_rows * steps.of_time
   FROM path
   JOIN steps ON path.operator_id = steps.child_id
@@ -246,12 +244,17 @@ multiplied AS (
 )
 SELECT
   path.scan_id, CAST(max(work.rows_out * path.of_rows) AS BIGINT) AS rows,
+  CAST(first_value(
+    path.of_rows * CASE WHEN path.captures THEN inputs.rows ELSE work.rows_out END
+    ORDER BY path.height DESC
+  ) AS BIGINT) AS arriving,
   CAST(sum(
     CASE WHEN path.name <> 'TimedEvaluationExec' THEN work.busy_ns * path.of_time ELSE 0 END
   ) AS BIGINT) AS busy_ns
 FROM path
 JOIN multiplied ON path.scan_id = multiplied.scan_id AND path.height >= multiplied.height
 JOIN work ON path.operator_id = work.operator_id
+LEFT JOIN inputs ON path.operator_id = inputs.operator_id
 GROUP BY path.scan_id
 ORDER BY path.scan_id;
 
@@ -280,6 +283,7 @@ own AS (
 query AS (
   SELECT
     coalesce(planning_ns, 0) AS planning_ns, coalesce(execution_ns, 0) AS execution_ns,
+    rows_returned,
     coalesce(least(
       sample_rate,
       (SELECT min(sample_rate) FROM sys.profiler_overhead WHERE query_id = 12)
@@ -335,25 +339,58 @@ arrived AS (
     AND (own.id IS NOT NULL OR is_sampled(record_id, sample_rate))
   GROUP BY operator_id
 ),
+-- Records that were not traced count as the others that were. `rows_in` is how many rows arrived, of whatever
+-- table.
 tuples AS (
   SELECT
     arrived.scan_id, consumer.fragment_id, arrived.partition, arrived.own_rows,
-    arrived.own_rows + (arrived.all_rows - arrived.own_rows) / query.sample_rate AS all_rows
+    arrived.own_rows + (arrived.all_rows - arrived.own_rows) / query.sample_rate AS all_rows,
+    arrived.all_rows / query.sample_rate AS most_rows,
+    coalesce(CASE
+      WHEN arrived.consumer_id IS NULL THEN CAST(query.rows_returned AS DOUBLE)
+      ELSE taken.rows_in
+    END, 0) AS rows_in
   FROM arrived
   CROSS JOIN query
   LEFT JOIN operators AS consumer ON arrived.consumer_id = consumer.operator_id
+  LEFT JOIN (
+    SELECT operator_id, partition, CAST(sum(rows_in) AS DOUBLE) AS rows_in
+    FROM sys.operator_stats WHERE query_id = 12
+    GROUP BY operator_id, partition
+  ) AS taken
+    ON arrived.consumer_id = taken.operator_id AND arrived.partition = taken.partition
+),
+-- Which part of the rows of the operator above comes from an operator: all, but of a union.
+branches AS (
+  SELECT
+    below.operator_id, below.parent_operator_id, below.captures,
+    CASE
+      WHEN above.name IN ('UnionExec', 'InterleaveExec') THEN coalesce(
+        returned.rows / nullif(sum(returned.rows) OVER (PARTITION BY above.operator_id), 0), 1
+      )
+      ELSE 1
+    END AS of_rows
+  FROM operators AS below
+  JOIN operators AS above ON below.parent_operator_id = above.operator_id
+  LEFT JOIN (
+    SELECT operator_id, CAST(sum(rows_out) AS DOUBLE) AS rows
+    FROM sys.operator_stats WHERE query_id = 12
+    GROUP BY operator_id
+  ) AS returned ON below.operator_id = returned.operator_id
 ),
 -- The way of a table's tuples from its scan up to the aggregate, or to the result.
 path AS (
-  SELECT scans.operator_id AS scan_id, scans.operator_id, 0 AS height
+  SELECT
+    scans.operator_id AS scan_id, scans.operator_id, 0 AS height, CAST(1 AS DOUBLE) AS of_rows
   FROM operators AS scans
   LEFT JOIN operators AS inputs ON scans.operator_id = inputs.parent_operator_id
   WHERE inputs.operator_id IS NULL
   UNION ALL
-  SELECT path.scan_id, below.parent_operator_id, path.height + 1
+  SELECT
+    path.scan_id, branches.parent_operator_id, path.height + 1, path.of_rows * branches.of_rows
   FROM path
-  JOIN operators AS below ON path.operator_id = below.operator_id
-  WHERE below.parent_operator_id IS NOT NULL AND NOT below.captures
+  JOIN branches ON path.operator_id = branches.operator_id
+  WHERE NOT branches.captures
 ),
 -- How far up a record is one row, where there are joins: below the highest of them, as each may be the one
 -- that multiplies it. From an unnest on it is as many rows as arrive, if the joins above have not made more.
@@ -361,7 +398,9 @@ single AS (
   SELECT
     path.scan_id,
     max(CASE WHEN operators.name LIKE '%Join%' THEN path.height END) AS highest_join,
-    min(CASE WHEN operators.name LIKE 'Unnest%' THEN path.height END) AS first_unnest
+    min(CASE WHEN operators.name LIKE 'Unnest%' THEN path.height END) AS first_unnest,
+    max(CASE WHEN operators.name IN ('UnionExec', 'InterleaveExec') THEN path.height END)
+      AS highest_union
   FROM path
   JOIN operators ON path.operator_id = operators.operator_id
   GROUP BY path.scan_id
@@ -380,38 +419,52 @@ work AS (
   ) AS inputs ON stats.operator_id = inputs.parent_operator_id
   WHERE stats.query_id = 12
 ),
--- Of tuples in each operator: in this task, where it is the task that they arrive in, or in all.
+-- Of tuples in each operator: in this task, where it is the task that they arrive in, or in all. A union gives
+-- its inputs' partitions other numbers.
 passed AS (
   SELECT
-    work.operator_id, work.worker_id, work.partition, path.scan_id,
-    bool_or(tuples.fragment_id = work.fragment_id) AS is_here,
-    sum(CASE WHEN tuples.fragment_id = work.fragment_id AND tuples.partition = work.partition
-      THEN tuples.own_rows END) AS own_here,
-    sum(CASE WHEN tuples.fragment_id = work.fragment_id AND tuples.partition = work.partition
-      THEN tuples.all_rows END) AS all_here,
-    sum(tuples.own_rows) AS own_rows, sum(tuples.all_rows) AS all_rows,
-    min(CASE
-      WHEN path.height < single.highest_join THEN least(number.records / work.rows_out, 1)
-    END) AS even_share,
-    bool_or(path.height >= single.first_unnest) AS is_unnested,
-    min(work.rows_out) AS rows_out
-  FROM work
-  CROSS JOIN (SELECT CAST(count(*) AS DOUBLE) AS records FROM own) AS number
-  JOIN path ON work.operator_id = path.operator_id
-  JOIN tuples ON path.scan_id = tuples.scan_id
-  LEFT JOIN single ON path.scan_id = single.scan_id
-  GROUP BY work.operator_id, work.worker_id, work.partition, path.scan_id
+    operator_id, worker_id, partition, scan_id, bool_or(is_here) AS is_here,
+    sum(CASE WHEN is_here AND is_partition THEN own_rows END) AS own_here,
+    sum(CASE WHEN is_here AND is_partition THEN greatest(all_rows, rows_in) END) AS all_here,
+    sum(own_rows) AS own_rows,
+    greatest(sum(all_rows), least(sum(most_rows), sum(rows_in))) AS all_rows,
+    min(CASE WHEN is_below_join THEN least(records / rows_out, 1) END) AS even_share,
+    bool_or(is_unnested) AS is_unnested, min(rows_out) AS rows_out, min(of_rows) AS of_rows
+  FROM (
+    SELECT
+      work.operator_id, work.worker_id, work.partition, work.rows_out, path.scan_id, path.of_rows,
+      tuples.fragment_id = work.fragment_id AND path.height >= coalesce(single.highest_union, 0)
+        AS is_here,
+      tuples.partition = work.partition AS is_partition,
+      path.height < single.highest_join AS is_below_join,
+      path.height >= single.first_unnest AS is_unnested,
+      number.records, tuples.own_rows, tuples.all_rows, tuples.most_rows, tuples.rows_in
+    FROM work
+    CROSS JOIN (SELECT CAST(count(*) AS DOUBLE) AS records FROM own) AS number
+    JOIN path ON work.operator_id = path.operator_id
+    JOIN tuples ON path.scan_id = tuples.scan_id
+    LEFT JOIN single ON path.scan_id = single.scan_id
+  ) AS arriving
+  GROUP BY operator_id, worker_id, partition, scan_id
 ),
+-- A table that a union reads twice has its parts of both scans; one that is joined with itself, as many as of
+-- one of them.
 by_tuples AS (
   SELECT
     operator_id, worker_id, partition,
-    max(CASE
-      WHEN even_share IS NOT NULL AND NOT (coalesce(is_unnested, false) AND all_rows < 2 * rows_out)
-        THEN even_share
-      WHEN is_here THEN coalesce(own_here / nullif(all_here, 0), 0)
-      ELSE coalesce(own_rows / nullif(all_rows, 0), 0)
-    END) AS share
-  FROM passed
+    CASE WHEN sum(of_rows) > 1.001 THEN max(share) ELSE sum(share) END AS share
+  FROM (
+    SELECT
+      operator_id, worker_id, partition, of_rows,
+      CASE
+        WHEN even_share IS NOT NULL
+          AND NOT (coalesce(is_unnested, false) AND all_rows < 2 * rows_out * of_rows)
+          THEN even_share
+        WHEN is_here THEN coalesce(own_here / nullif(all_here, 0), 0)
+        ELSE of_rows * coalesce(own_rows / nullif(all_rows, 0), 0)
+      END AS share
+    FROM passed
+  ) AS of_scans
   GROUP BY operator_id, worker_id, partition
 ),
 -- Scans of the table that read its long values: in the tasks in which the records' tuples arrived, if that
@@ -492,6 +545,25 @@ totals AS (
     FROM sys.profiler_overhead WHERE query_id = 12
   ) AS overhead
 ),
+-- How long the uppermost operator waited for who takes the result, and which part of the result rows descends
+-- from the records.
+consumer AS (
+  SELECT
+    (
+      SELECT coalesce(max(stats.output_wait_ns), 0)
+      FROM sys.operator_stats AS stats
+      JOIN operators ON stats.operator_id = operators.operator_id
+      WHERE stats.query_id = 12 AND operators.parent_operator_id IS NULL
+    ) AS wait_ns,
+    least(coalesce(
+      (
+        SELECT CAST(count(DISTINCT output_row) AS DOUBLE)
+        FROM sys.output_records
+        JOIN own ON record_id = own.id
+        WHERE query_id = 12 AND table_name = 'main.input'
+      ) / nullif((SELECT rows_returned FROM query), 0), 0
+    ), 1) AS share
+),
 -- How far the longest tasks ran one after the other (1) or at the same time (0), and how long
 -- they had to wait for processors that other tasks kept busy.
 order_of_tasks AS (
@@ -510,19 +582,22 @@ parts AS (
     *,
     busy_max + in_turn * (busy_sum - busy_max) AS chain_ns,
     rest_max + in_turn * (rest_sum - rest_max) AS chain_without_ns,
-    coalesce(held_up_ns * rest_others / nullif(busy_others, 0), 0) AS held_up_without_ns
+    coalesce(held_up_ns * rest_others / nullif(busy_others, 0), 0) AS held_up_without_ns,
+    greatest(execution_ns - busy_max - in_turn * (busy_sum - busy_max) - held_up_ns, 0) AS outside_ns
   FROM order_of_tasks
 )
 SELECT
-  -- What is in no operator stays: planning, and execution that no task accounts for.
+  -- What is in no operator stays: planning, and execution that no task accounts for; but of what the result's
+  -- consumer took, the records' part.
   CAST(round(
     planning_ns
-    + greatest(execution_ns - chain_ns - held_up_ns, 0)
+    + outside_ns - least(outside_ns, consumer.wait_ns) * consumer.share
     + (1 - overhead) * (
       chain_without_ns * least(execution_ns / nullif(chain_ns, 0), 1) + held_up_without_ns
     )
   ) AS BIGINT) AS without_ns
-FROM parts;
+FROM parts
+CROSS JOIN consumer;
 
 SELECT * FROM input WHERE _row_id = 2;
 
@@ -616,6 +691,7 @@ own AS (
 query AS (
   SELECT
     coalesce(planning_ns, 0) AS planning_ns, coalesce(execution_ns, 0) AS execution_ns,
+    rows_returned,
     coalesce(least(
       sample_rate,
       (SELECT min(sample_rate) FROM sys.profiler_overhead WHERE query_id = 12)
@@ -671,25 +747,58 @@ arrived AS (
     AND (own.id IS NOT NULL OR is_sampled(record_id, sample_rate))
   GROUP BY operator_id
 ),
+-- Records that were not traced count as the others that were. `rows_in` is how many rows arrived, of whatever
+-- table.
 tuples AS (
   SELECT
     arrived.scan_id, consumer.fragment_id, arrived.partition, arrived.own_rows,
-    arrived.own_rows + (arrived.all_rows - arrived.own_rows) / query.sample_rate AS all_rows
+    arrived.own_rows + (arrived.all_rows - arrived.own_rows) / query.sample_rate AS all_rows,
+    arrived.all_rows / query.sample_rate AS most_rows,
+    coalesce(CASE
+      WHEN arrived.consumer_id IS NULL THEN CAST(query.rows_returned AS DOUBLE)
+      ELSE taken.rows_in
+    END, 0) AS rows_in
   FROM arrived
   CROSS JOIN query
   LEFT JOIN operators AS consumer ON arrived.consumer_id = consumer.operator_id
+  LEFT JOIN (
+    SELECT operator_id, partition, CAST(sum(rows_in) AS DOUBLE) AS rows_in
+    FROM sys.operator_stats WHERE query_id = 12
+    GROUP BY operator_id, partition
+  ) AS taken
+    ON arrived.consumer_id = taken.operator_id AND arrived.partition = taken.partition
+),
+-- Which part of the rows of the operator above comes from an operator: all, but of a union.
+branches AS (
+  SELECT
+    below.operator_id, below.parent_operator_id, below.captures,
+    CASE
+      WHEN above.name IN ('UnionExec', 'InterleaveExec') THEN coalesce(
+        returned.rows / nullif(sum(returned.rows) OVER (PARTITION BY above.operator_id), 0), 1
+      )
+      ELSE 1
+    END AS of_rows
+  FROM operators AS below
+  JOIN operators AS above ON below.parent_operator_id = above.operator_id
+  LEFT JOIN (
+    SELECT operator_id, CAST(sum(rows_out) AS DOUBLE) AS rows
+    FROM sys.operator_stats WHERE query_id = 12
+    GROUP BY operator_id
+  ) AS returned ON below.operator_id = returned.operator_id
 ),
 -- The way of a table's tuples from its scan up to the aggregate, or to the result.
 path AS (
-  SELECT scans.operator_id AS scan_id, scans.operator_id, 0 AS height
+  SELECT
+    scans.operator_id AS scan_id, scans.operator_id, 0 AS height, CAST(1 AS DOUBLE) AS of_rows
   FROM operators AS scans
   LEFT JOIN operators AS inputs ON scans.operator_id = inputs.parent_operator_id
   WHERE inputs.operator_id IS NULL
   UNION ALL
-  SELECT path.scan_id, below.parent_operator_id, path.height + 1
+  SELECT
+    path.scan_id, branches.parent_operator_id, path.height + 1, path.of_rows * branches.of_rows
   FROM path
-  JOIN operators AS below ON path.operator_id = below.operator_id
-  WHERE below.parent_operator_id IS NOT NULL AND NOT below.captures
+  JOIN branches ON path.operator_id = branches.operator_id
+  WHERE NOT branches.captures
 ),
 -- How far up a record is one row, where there are joins: below the highest of them, as each may be the one
 -- that multiplies it. From an unnest on it is as many rows as arrive, if the joins above have not made more.
@@ -697,7 +806,9 @@ single AS (
   SELECT
     path.scan_id,
     max(CASE WHEN operators.name LIKE '%Join%' THEN path.height END) AS highest_join,
-    min(CASE WHEN operators.name LIKE 'Unnest%' THEN path.height END) AS first_unnest
+    min(CASE WHEN operators.name LIKE 'Unnest%' THEN path.height END) AS first_unnest,
+    max(CASE WHEN operators.name IN ('UnionExec', 'InterleaveExec') THEN path.height END)
+      AS highest_union
   FROM path
   JOIN operators ON path.operator_id = operators.operator_id
   GROUP BY path.scan_id
@@ -716,38 +827,52 @@ work AS (
   ) AS inputs ON stats.operator_id = inputs.parent_operator_id
   WHERE stats.query_id = 12
 ),
--- Of tuples in each operator: in this task, where it is the task that they arrive in, or in all.
+-- Of tuples in each operator: in this task, where it is the task that they arrive in, or in all. A union gives
+-- its inputs' partitions other numbers.
 passed AS (
   SELECT
-    work.operator_id, work.worker_id, work.partition, path.scan_id,
-    bool_or(tuples.fragment_id = work.fragment_id) AS is_here,
-    sum(CASE WHEN tuples.fragment_id = work.fragment_id AND tuples.partition = work.partition
-      THEN tuples.own_rows END) AS own_here,
-    sum(CASE WHEN tuples.fragment_id = work.fragment_id AND tuples.partition = work.partition
-      THEN tuples.all_rows END) AS all_here,
-    sum(tuples.own_rows) AS own_rows, sum(tuples.all_rows) AS all_rows,
-    min(CASE
-      WHEN path.height < single.highest_join THEN least(number.records / work.rows_out, 1)
-    END) AS even_share,
-    bool_or(path.height >= single.first_unnest) AS is_unnested,
-    min(work.rows_out) AS rows_out
-  FROM work
-  CROSS JOIN (SELECT CAST(count(*) AS DOUBLE) AS records FROM own) AS number
-  JOIN path ON work.operator_id = path.operator_id
-  JOIN tuples ON path.scan_id = tuples.scan_id
-  LEFT JOIN single ON path.scan_id = single.scan_id
-  GROUP BY work.operator_id, work.worker_id, work.partition, path.scan_id
+    operator_id, worker_id, partition, scan_id, bool_or(is_here) AS is_here,
+    sum(CASE WHEN is_here AND is_partition THEN own_rows END) AS own_here,
+    sum(CASE WHEN is_here AND is_partition THEN greatest(all_rows, rows_in) END) AS all_here,
+    sum(own_rows) AS own_rows,
+    greatest(sum(all_rows), least(sum(most_rows), sum(rows_in))) AS all_rows,
+    min(CASE WHEN is_below_join THEN least(records / rows_out, 1) END) AS even_share,
+    bool_or(is_unnested) AS is_unnested, min(rows_out) AS rows_out, min(of_rows) AS of_rows
+  FROM (
+    SELECT
+      work.operator_id, work.worker_id, work.partition, work.rows_out, path.scan_id, path.of_rows,
+      tuples.fragment_id = work.fragment_id AND path.height >= coalesce(single.highest_union, 0)
+        AS is_here,
+      tuples.partition = work.partition AS is_partition,
+      path.height < single.highest_join AS is_below_join,
+      path.height >= single.first_unnest AS is_unnested,
+      number.records, tuples.own_rows, tuples.all_rows, tuples.most_rows, tuples.rows_in
+    FROM work
+    CROSS JOIN (SELECT CAST(count(*) AS DOUBLE) AS records FROM own) AS number
+    JOIN path ON work.operator_id = path.operator_id
+    JOIN tuples ON path.scan_id = tuples.scan_id
+    LEFT JOIN single ON path.scan_id = single.scan_id
+  ) AS arriving
+  GROUP BY operator_id, worker_id, partition, scan_id
 ),
+-- A table that a union reads twice has its parts of both scans; one that is joined with itself, as many as of
+-- one of them.
 by_tuples AS (
   SELECT
     operator_id, worker_id, partition,
-    max(CASE
-      WHEN even_share IS NOT NULL AND NOT (coalesce(is_unnested, false) AND all_rows < 2 * rows_out)
-        THEN even_share
-      WHEN is_here THEN coalesce(own_here / nullif(all_here, 0), 0)
-      ELSE coalesce(own_rows / nullif(all_rows, 0), 0)
-    END) AS share
-  FROM passed
+    CASE WHEN sum(of_rows) > 1.001 THEN max(share) ELSE sum(share) END AS share
+  FROM (
+    SELECT
+      operator_id, worker_id, partition, of_rows,
+      CASE
+        WHEN even_share IS NOT NULL
+          AND NOT (coalesce(is_unnested, false) AND all_rows < 2 * rows_out * of_rows)
+          THEN even_share
+        WHEN is_here THEN coalesce(own_here / nullif(all_here, 0), 0)
+        ELSE of_rows * coalesce(own_rows / nullif(all_rows, 0), 0)
+      END AS share
+    FROM passed
+  ) AS of_scans
   GROUP BY operator_id, worker_id, partition
 ),
 -- Scans of the table that read its long values: in the tasks in which the records' tuples arrived, if that
@@ -828,6 +953,25 @@ totals AS (
     FROM sys.profiler_overhead WHERE query_id = 12
   ) AS overhead
 ),
+-- How long the uppermost operator waited for who takes the result, and which part of the result rows descends
+-- from the records.
+consumer AS (
+  SELECT
+    (
+      SELECT coalesce(max(stats.output_wait_ns), 0)
+      FROM sys.operator_stats AS stats
+      JOIN operators ON stats.operator_id = operators.operator_id
+      WHERE stats.query_id = 12 AND operators.parent_operator_id IS NULL
+    ) AS wait_ns,
+    least(coalesce(
+      (
+        SELECT CAST(count(DISTINCT output_row) AS DOUBLE)
+        FROM sys.output_records
+        JOIN own ON record_id = own.id
+        WHERE query_id = 12 AND table_name = 'main.input'
+      ) / nullif((SELECT rows_returned FROM query), 0), 0
+    ), 1) AS share
+),
 -- How far the longest tasks ran one after the other (1) or at the same time (0), and how long
 -- they had to wait for processors that other tasks kept busy.
 order_of_tasks AS (
@@ -846,19 +990,22 @@ parts AS (
     *,
     busy_max + in_turn * (busy_sum - busy_max) AS chain_ns,
     rest_max + in_turn * (rest_sum - rest_max) AS chain_without_ns,
-    coalesce(held_up_ns * rest_others / nullif(busy_others, 0), 0) AS held_up_without_ns
+    coalesce(held_up_ns * rest_others / nullif(busy_others, 0), 0) AS held_up_without_ns,
+    greatest(execution_ns - busy_max - in_turn * (busy_sum - busy_max) - held_up_ns, 0) AS outside_ns
   FROM order_of_tasks
 )
 SELECT
-  -- What is in no operator stays: planning, and execution that no task accounts for.
+  -- What is in no operator stays: planning, and execution that no task accounts for; but of what the result's
+  -- consumer took, the records' part.
   CAST(round(
     planning_ns
-    + greatest(execution_ns - chain_ns - held_up_ns, 0)
+    + outside_ns - least(outside_ns, consumer.wait_ns) * consumer.share
     + (1 - overhead) * (
       chain_without_ns * least(execution_ns / nullif(chain_ns, 0), 1) + held_up_without_ns
     )
   ) AS BIGINT) AS without_ns
-FROM parts;
+FROM parts
+CROSS JOIN consumer;
 
 -- What the scans of a table read, and about how many bytes that was.
 SELECT operators.operator_id, operators.details, sum(stats.bytes_out) AS bytes
@@ -885,6 +1032,7 @@ own AS (
 query AS (
   SELECT
     coalesce(planning_ns, 0) AS planning_ns, coalesce(execution_ns, 0) AS execution_ns,
+    rows_returned,
     coalesce(least(
       sample_rate,
       (SELECT min(sample_rate) FROM sys.profiler_overhead WHERE query_id = 12)
@@ -940,25 +1088,58 @@ arrived AS (
     AND (own.id IS NOT NULL OR is_sampled(record_id, sample_rate))
   GROUP BY operator_id
 ),
+-- Records that were not traced count as the others that were. `rows_in` is how many rows arrived, of whatever
+-- table.
 tuples AS (
   SELECT
     arrived.scan_id, consumer.fragment_id, arrived.partition, arrived.own_rows,
-    arrived.own_rows + (arrived.all_rows - arrived.own_rows) / query.sample_rate AS all_rows
+    arrived.own_rows + (arrived.all_rows - arrived.own_rows) / query.sample_rate AS all_rows,
+    arrived.all_rows / query.sample_rate AS most_rows,
+    coalesce(CASE
+      WHEN arrived.consumer_id IS NULL THEN CAST(query.rows_returned AS DOUBLE)
+      ELSE taken.rows_in
+    END, 0) AS rows_in
   FROM arrived
   CROSS JOIN query
   LEFT JOIN operators AS consumer ON arrived.consumer_id = consumer.operator_id
+  LEFT JOIN (
+    SELECT operator_id, partition, CAST(sum(rows_in) AS DOUBLE) AS rows_in
+    FROM sys.operator_stats WHERE query_id = 12
+    GROUP BY operator_id, partition
+  ) AS taken
+    ON arrived.consumer_id = taken.operator_id AND arrived.partition = taken.partition
+),
+-- Which part of the rows of the operator above comes from an operator: all, but of a union.
+branches AS (
+  SELECT
+    below.operator_id, below.parent_operator_id, below.captures,
+    CASE
+      WHEN above.name IN ('UnionExec', 'InterleaveExec') THEN coalesce(
+        returned.rows / nullif(sum(returned.rows) OVER (PARTITION BY above.operator_id), 0), 1
+      )
+      ELSE 1
+    END AS of_rows
+  FROM operators AS below
+  JOIN operators AS above ON below.parent_operator_id = above.operator_id
+  LEFT JOIN (
+    SELECT operator_id, CAST(sum(rows_out) AS DOUBLE) AS rows
+    FROM sys.operator_stats WHERE query_id = 12
+    GROUP BY operator_id
+  ) AS returned ON below.operator_id = returned.operator_id
 ),
 -- The way of a table's tuples from its scan up to the aggregate, or to the result.
 path AS (
-  SELECT scans.operator_id AS scan_id, scans.operator_id, 0 AS height
+  SELECT
+    scans.operator_id AS scan_id, scans.operator_id, 0 AS height, CAST(1 AS DOUBLE) AS of_rows
   FROM operators AS scans
   LEFT JOIN operators AS inputs ON scans.operator_id = inputs.parent_operator_id
   WHERE inputs.operator_id IS NULL
   UNION ALL
-  SELECT path.scan_id, below.parent_operator_id, path.height + 1
+  SELECT
+    path.scan_id, branches.parent_operator_id, path.height + 1, path.of_rows * branches.of_rows
   FROM path
-  JOIN operators AS below ON path.operator_id = below.operator_id
-  WHERE below.parent_operator_id IS NOT NULL AND NOT below.captures
+  JOIN branches ON path.operator_id = branches.operator_id
+  WHERE NOT branches.captures
 ),
 -- How far up a record is one row, where there are joins: below the highest of them, as each may be the one
 -- that multiplies it. From an unnest on it is as many rows as arrive, if the joins above have not made more.
@@ -966,7 +1147,9 @@ single AS (
   SELECT
     path.scan_id,
     max(CASE WHEN operators.name LIKE '%Join%' THEN path.height END) AS highest_join,
-    min(CASE WHEN operators.name LIKE 'Unnest%' THEN path.height END) AS first_unnest
+    min(CASE WHEN operators.name LIKE 'Unnest%' THEN path.height END) AS first_unnest,
+    max(CASE WHEN operators.name IN ('UnionExec', 'InterleaveExec') THEN path.height END)
+      AS highest_union
   FROM path
   JOIN operators ON path.operator_id = operators.operator_id
   GROUP BY path.scan_id
@@ -985,38 +1168,52 @@ work AS (
   ) AS inputs ON stats.operator_id = inputs.parent_operator_id
   WHERE stats.query_id = 12
 ),
--- Of tuples in each operator: in this task, where it is the task that they arrive in, or in all.
+-- Of tuples in each operator: in this task, where it is the task that they arrive in, or in all. A union gives
+-- its inputs' partitions other numbers.
 passed AS (
   SELECT
-    work.operator_id, work.worker_id, work.partition, path.scan_id,
-    bool_or(tuples.fragment_id = work.fragment_id) AS is_here,
-    sum(CASE WHEN tuples.fragment_id = work.fragment_id AND tuples.partition = work.partition
-      THEN tuples.own_rows END) AS own_here,
-    sum(CASE WHEN tuples.fragment_id = work.fragment_id AND tuples.partition = work.partition
-      THEN tuples.all_rows END) AS all_here,
-    sum(tuples.own_rows) AS own_rows, sum(tuples.all_rows) AS all_rows,
-    min(CASE
-      WHEN path.height < single.highest_join THEN least(number.records / work.rows_out, 1)
-    END) AS even_share,
-    bool_or(path.height >= single.first_unnest) AS is_unnested,
-    min(work.rows_out) AS rows_out
-  FROM work
-  CROSS JOIN (SELECT CAST(count(*) AS DOUBLE) AS records FROM own) AS number
-  JOIN path ON work.operator_id = path.operator_id
-  JOIN tuples ON path.scan_id = tuples.scan_id
-  LEFT JOIN single ON path.scan_id = single.scan_id
-  GROUP BY work.operator_id, work.worker_id, work.partition, path.scan_id
+    operator_id, worker_id, partition, scan_id, bool_or(is_here) AS is_here,
+    sum(CASE WHEN is_here AND is_partition THEN own_rows END) AS own_here,
+    sum(CASE WHEN is_here AND is_partition THEN greatest(all_rows, rows_in) END) AS all_here,
+    sum(own_rows) AS own_rows,
+    greatest(sum(all_rows), least(sum(most_rows), sum(rows_in))) AS all_rows,
+    min(CASE WHEN is_below_join THEN least(records / rows_out, 1) END) AS even_share,
+    bool_or(is_unnested) AS is_unnested, min(rows_out) AS rows_out, min(of_rows) AS of_rows
+  FROM (
+    SELECT
+      work.operator_id, work.worker_id, work.partition, work.rows_out, path.scan_id, path.of_rows,
+      tuples.fragment_id = work.fragment_id AND path.height >= coalesce(single.highest_union, 0)
+        AS is_here,
+      tuples.partition = work.partition AS is_partition,
+      path.height < single.highest_join AS is_below_join,
+      path.height >= single.first_unnest AS is_unnested,
+      number.records, tuples.own_rows, tuples.all_rows, tuples.most_rows, tuples.rows_in
+    FROM work
+    CROSS JOIN (SELECT CAST(count(*) AS DOUBLE) AS records FROM own) AS number
+    JOIN path ON work.operator_id = path.operator_id
+    JOIN tuples ON path.scan_id = tuples.scan_id
+    LEFT JOIN single ON path.scan_id = single.scan_id
+  ) AS arriving
+  GROUP BY operator_id, worker_id, partition, scan_id
 ),
+-- A table that a union reads twice has its parts of both scans; one that is joined with itself, as many as of
+-- one of them.
 by_tuples AS (
   SELECT
     operator_id, worker_id, partition,
-    max(CASE
-      WHEN even_share IS NOT NULL AND NOT (coalesce(is_unnested, false) AND all_rows < 2 * rows_out)
-        THEN even_share
-      WHEN is_here THEN coalesce(own_here / nullif(all_here, 0), 0)
-      ELSE coalesce(own_rows / nullif(all_rows, 0), 0)
-    END) AS share
-  FROM passed
+    CASE WHEN sum(of_rows) > 1.001 THEN max(share) ELSE sum(share) END AS share
+  FROM (
+    SELECT
+      operator_id, worker_id, partition, of_rows,
+      CASE
+        WHEN even_share IS NOT NULL
+          AND NOT (coalesce(is_unnested, false) AND all_rows < 2 * rows_out * of_rows)
+          THEN even_share
+        WHEN is_here THEN coalesce(own_here / nullif(all_here, 0), 0)
+        ELSE of_rows * coalesce(own_rows / nullif(all_rows, 0), 0)
+      END AS share
+    FROM passed
+  ) AS of_scans
   GROUP BY operator_id, worker_id, partition
 ),
 -- Scans of the table that read its long values: in the tasks in which the records' tuples arrived, if that
@@ -1097,6 +1294,25 @@ totals AS (
     FROM sys.profiler_overhead WHERE query_id = 12
   ) AS overhead
 ),
+-- How long the uppermost operator waited for who takes the result, and which part of the result rows descends
+-- from the records.
+consumer AS (
+  SELECT
+    (
+      SELECT coalesce(max(stats.output_wait_ns), 0)
+      FROM sys.operator_stats AS stats
+      JOIN operators ON stats.operator_id = operators.operator_id
+      WHERE stats.query_id = 12 AND operators.parent_operator_id IS NULL
+    ) AS wait_ns,
+    least(coalesce(
+      (
+        SELECT CAST(count(DISTINCT output_row) AS DOUBLE)
+        FROM sys.output_records
+        JOIN own ON record_id = own.id
+        WHERE query_id = 12 AND table_name = 'main.input'
+      ) / nullif((SELECT rows_returned FROM query), 0), 0
+    ), 1) AS share
+),
 -- How far the longest tasks ran one after the other (1) or at the same time (0), and how long
 -- they had to wait for processors that other tasks kept busy.
 order_of_tasks AS (
@@ -1115,16 +1331,19 @@ parts AS (
     *,
     busy_max + in_turn * (busy_sum - busy_max) AS chain_ns,
     rest_max + in_turn * (rest_sum - rest_max) AS chain_without_ns,
-    coalesce(held_up_ns * rest_others / nullif(busy_others, 0), 0) AS held_up_without_ns
+    coalesce(held_up_ns * rest_others / nullif(busy_others, 0), 0) AS held_up_without_ns,
+    greatest(execution_ns - busy_max - in_turn * (busy_sum - busy_max) - held_up_ns, 0) AS outside_ns
   FROM order_of_tasks
 )
 SELECT
-  -- What is in no operator stays: planning, and execution that no task accounts for.
+  -- What is in no operator stays: planning, and execution that no task accounts for; but of what the result's
+  -- consumer took, the records' part.
   CAST(round(
     planning_ns
-    + greatest(execution_ns - chain_ns - held_up_ns, 0)
+    + outside_ns - least(outside_ns, consumer.wait_ns) * consumer.share
     + (1 - overhead) * (
       chain_without_ns * least(execution_ns / nullif(chain_ns, 0), 1) + held_up_without_ns
     )
   ) AS BIGINT) AS without_ns
-FROM parts;
+FROM parts
+CROSS JOIN consumer;

@@ -56,11 +56,8 @@ found AS (
 judged AS (
   SELECT
     candidates.table_name, candidates.row_id, candidates.impact_ns, candidates.max_total_ns,
-    candidates.max_remediated_ns, candidates.outputs,
-    -- Of a table whose records no operator timed, as in a recursive query, there are only the latencies that
-    -- rows carry: those of all that a record became are no sum of what was spent on it.
-    CASE WHEN usual.median_ns IS NOT NULL THEN candidates.self_ns ELSE 0 END AS self_ns,
-    usual.median_ns, query.query_ns, found.error_ns,
+    candidates.max_remediated_ns, candidates.outputs, candidates.self_ns, usual.median_ns,
+    query.query_ns, found.error_ns,
     CASE
       WHEN 2 * found.replayed_ns > candidates.self_ns THEN 'replayed'
       WHEN 2 * found.measured_ns > candidates.self_ns THEN 'measured'

@@ -1,9 +1,9 @@
 -- The scans whose rows an unnest or a join multiplies, and what operators that are not timed record by
 -- record took for them from the first such one on, up to the first that captures lineage, or to the result.
 -- A join multiplies rows if it returns twice as many as the larger of its inputs has. `rows` is the most that
--- any of them returned.
+-- any of them returned, `arriving` how many arrive where lineage is captured, or in the result.
 WITH RECURSIVE operators AS (
-  SELECT operator_id, parent_operator_id, name, captures
+  SELECT operator_id, parent_operator_id, name, captures, table_name
   FROM sys.operators WHERE query_id = $query_id
 ),
 work AS (
@@ -25,6 +25,7 @@ inputs AS (
 steps AS (
   SELECT
     child.operator_id AS child_id, child.captures, parent.operator_id, parent.name,
+    parent.captures AS captures_above,
     CASE
       WHEN parent.name LIKE '%Join%' THEN 1
       ELSE coalesce(below.rows_out / nullif(inputs.rows, 0), 1)
@@ -43,14 +44,14 @@ steps AS (
 ),
 path AS (
   SELECT
-    scans.operator_id AS scan_id, scans.operator_id, scans.name, 0 AS height,
+    scans.operator_id AS scan_id, scans.operator_id, scans.name, scans.captures, 0 AS height,
     CAST(1 AS DOUBLE) AS of_rows, CAST(1 AS DOUBLE) AS of_time
   FROM operators AS scans
   LEFT JOIN operators AS below ON scans.operator_id = below.parent_operator_id
-  WHERE below.operator_id IS NULL
+  WHERE below.operator_id IS NULL AND scans.table_name IS NOT NULL
   UNION ALL
   SELECT
-    path.scan_id, steps.operator_id, steps.name, path.height + 1,
+    path.scan_id, steps.operator_id, steps.name, steps.captures_above, path.height + 1,
     path.of_rows * steps.of_rows, path.of_rows * steps.of_time
   FROM path
   JOIN steps ON path.operator_id = steps.child_id
@@ -66,11 +67,16 @@ multiplied AS (
 )
 SELECT
   path.scan_id, CAST(max(work.rows_out * path.of_rows) AS BIGINT) AS rows,
+  CAST(first_value(
+    path.of_rows * CASE WHEN path.captures THEN inputs.rows ELSE work.rows_out END
+    ORDER BY path.height DESC
+  ) AS BIGINT) AS arriving,
   CAST(sum(
     CASE WHEN path.name <> 'TimedEvaluationExec' THEN work.busy_ns * path.of_time ELSE 0 END
   ) AS BIGINT) AS busy_ns
 FROM path
 JOIN multiplied ON path.scan_id = multiplied.scan_id AND path.height >= multiplied.height
 JOIN work ON path.operator_id = work.operator_id
+LEFT JOIN inputs ON path.operator_id = inputs.operator_id
 GROUP BY path.scan_id
 ORDER BY path.scan_id

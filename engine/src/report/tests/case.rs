@@ -26,6 +26,7 @@ pub(super) struct Did {
     pub(super) rows_out: i64,
     pub(super) self_ms: i64,
     pub(super) wait_ms: i64,
+    pub(super) output_wait_ms: i64,
     pub(super) memory: i64,
     pub(super) spilled: i64,
 }
@@ -90,7 +91,7 @@ impl Case {
                 self_ns: did.self_ms * MS,
                 total_ns: did.self_ms * MS,
                 input_wait_ns: did.wait_ms * MS,
-                output_wait_ns: 0,
+                output_wait_ns: did.output_wait_ms * MS,
                 peak_memory_bytes: did.memory,
                 spilled_bytes: did.spilled,
                 first_call_at: Some(0),
@@ -144,10 +145,15 @@ impl Case {
 
     /// Result rows, each made from one record of an operator.
     pub(super) fn outputs(&self, operator_id: i64, records: &[i64]) {
+        self.outputs_of((operator_id, None), records);
+    }
+
+    /// The same, of records of a table that the operator scans if one is given.
+    pub(super) fn outputs_of(&self, (operator_id, table): (i64, Option<&str>), records: &[i64]) {
         self.recorder.output_records(OutputChunk {
             first_output_row: 0,
             operator_id,
-            table_name: None,
+            table_name: table.map(Into::into),
             record_ids: Ids::encode(records),
             latency: Latencies::constant(0, records.len()),
         });

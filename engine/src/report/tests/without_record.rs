@@ -7,7 +7,7 @@ use rand_chacha::ChaCha8Rng;
 use skewer_profiling::sampling::Choice;
 use skewer_profiling::{Level, SysTables};
 
-use super::case::{Case, MS, QUERY, did, waited};
+use super::case::{Case, Did, MS, QUERY, did, waited};
 use super::cases::Carts;
 use super::{Ask, Fixture};
 use crate::report::answer::rows;
@@ -178,14 +178,14 @@ async fn the_estimate_is_what_the_query_takes_without_the_record() {
     assert!(better >= 20, "better in {better} of 24 cases");
 }
 
-/// A table `t` of two records that is scanned, evaluated and counted by one task.
-fn small(sample_rate: f64, wait_ms: i64) -> Case {
+/// A table `t` that is scanned, evaluated and counted, so many rows, by one task.
+fn small(rows: i64, sample_rate: f64, wait_ms: i64) -> Case {
     let case = Case::new(Level::Records, sample_rate);
-    let counted = [did(100, 1, 100)];
+    let counted = [did(rows, 1, 100)];
     case.operator((0, 0, None), "AggregateExec", "mode=Single", &counted);
-    let evaluated = [did(100, 100, 800)];
+    let evaluated = [did(rows, rows, 800)];
     case.operator((0, 1, Some(0)), "TimedEvaluationExec", "", &evaluated);
-    let scanned = [waited(0, 100, 100, wait_ms)];
+    let scanned = [waited(0, rows, 100, wait_ms)];
     case.scan((0, 2, Some(1)), "main.t", "", &scanned);
     case.outputs(0, &[1]);
     case
@@ -193,7 +193,7 @@ fn small(sample_rate: f64, wait_ms: i64) -> Case {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn execution_that_no_task_accounts_for_stays() {
-    let case = small(1.0, 0);
+    let case = small(2, 1.0, 0);
     case.latency((1, 0), "main.t", &[(1, 600), (2, 200)]);
     case.lineage((0, 0), (2, Some("main.t")), &[(1, 1, 600), (1, 2, 200)]);
     let tables = case.finish("SELECT …", (7, 5_000), 1);
@@ -206,7 +206,7 @@ async fn execution_that_no_task_accounts_for_stays() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_scan_waits_for_belongs_to_its_rows() {
-    let case = small(1.0, 400);
+    let case = small(4, 1.0, 400);
     case.latency((1, 0), "main.t", &[(1, 600), (2, 200)]);
     let edges = [(1, 1, 600), (1, 1, 0), (1, 1, 0), (1, 2, 200)];
     case.lineage((0, 0), (2, Some("main.t")), &edges);
@@ -216,7 +216,7 @@ async fn what_a_scan_waits_for_belongs_to_its_rows() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn records_that_were_not_traced_count_as_those_that_were() {
-    let case = small(0.5, 0);
+    let case = small(3, 0.5, 0);
     let half = Choice::of_rate(0.5);
     let other = (2..).find(|id| half.traces(*id)).unwrap();
     // This one was traced before the rate fell to a half.
@@ -233,7 +233,7 @@ async fn records_that_were_not_traced_count_as_those_that_were() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_record_that_a_filter_removes_is_still_worth_its_evaluation() {
-    let case = small(1.0, 0);
+    let case = small(2, 1.0, 0);
     case.latency((1, 0), "main.t", &[(1, 799), (2, 1)]);
     case.lineage((0, 0), (2, Some("main.t")), &[(1, 2, 1)]);
     let tables = case.finish("SELECT …", (0, 1_000), 1);
@@ -243,7 +243,7 @@ async fn a_record_that_a_filter_removes_is_still_worth_its_evaluation() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_scan_took_for_a_long_record_goes_by_its_bytes() {
     let of = |case: Case| case.finish("SELECT …", (0, 1_400), 1);
-    let case = small(1.0, 400);
+    let case = small(2, 1.0, 400);
     case.latency((1, 0), "main.t", &[(1, 600), (2, 200)]);
     case.lineage((0, 0), (2, Some("main.t")), &[(1, 1, 600), (1, 2, 200)]);
     // Of the scan nine of ten bytes, of the aggregate one of two edges.
@@ -251,7 +251,7 @@ async fn what_a_scan_took_for_a_long_record_goes_by_its_bytes() {
     let found = estimate_by_bytes(&of(case), ("main.t", 1), Some((0.9, 2))).await;
     assert!((found - without).abs() < 0.001, "{found}");
     // One that a filter removes is read, too.
-    let case = small(1.0, 400);
+    let case = small(2, 1.0, 400);
     case.latency((1, 0), "main.t", &[(1, 600), (2, 200)]);
     case.lineage((0, 0), (2, Some("main.t")), &[(1, 2, 200)]);
     let without = 1_400.0 - 600.0 - 0.9 * 500.0;
@@ -322,4 +322,76 @@ async fn from_an_unnest_on_a_record_is_as_many_rows_as_arrive_also_below_a_join(
     let without = 3.0 * 117.0 + 1_116.0 + 1.0 + 39.0;
     let found = estimate(&joined.fan_out(), "main.input", 1).await;
     assert!((found - without).abs() < 0.001, "{found}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_consumer_of_the_result_took_goes_by_its_rows() {
+    let case = Case::new(Level::Records, 1.0);
+    let unnest = Did {
+        output_wait_ms: 60,
+        ..did(10, 100, 20)
+    };
+    case.operator((0, 0, None), "UnnestExec", "", &[unnest]);
+    case.scan((0, 1, Some(0)), "main.t", "", &[did(0, 10, 10)]);
+    // Record 1 became 91 result rows, 2 to 10 one each.
+    let records: Vec<i64> = (0..100).map(|row| (row - 89).max(1)).collect();
+    case.outputs_of((1, Some("main.t")), &records);
+    let tables = case.finish("SELECT unnest(items) FROM t", (1, 100), 100);
+    let of_one = |rows: f64| 1.0 + 10.0 + (1.0 - rows / 100.0) * (60.0 + 30.0);
+    let large = estimate(&tables, "main.t", 1).await;
+    assert!((large - of_one(91.0)).abs() < 0.001, "{large}");
+    let small = estimate(&tables, "main.t", 7).await;
+    assert!((small - of_one(1.0)).abs() < 0.001, "{small}");
+}
+
+/// A union has the partitions of its inputs one after the other.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_is_one_of_the_rows_of_its_branch_of_a_union() {
+    let of_tables = |second: &'static str| {
+        let case = Case::new(Level::Records, 1.0);
+        let aggregated = [did(10, 1, 10), did(90, 1, 90)];
+        case.operator((0, 0, None), "AggregateExec", "", &aggregated);
+        let union = [did(10, 10, 1), did(90, 90, 9)];
+        case.operator((0, 1, Some(0)), "UnionExec", "", &union);
+        case.scan((0, 2, Some(1)), "main.t", "", &[did(0, 10, 10)]);
+        case.scan((0, 3, Some(1)), second, "", &[did(0, 90, 90)]);
+        let edges = |group: i64, ids: std::ops::Range<i64>| -> Vec<_> {
+            ids.map(|id| (group, id, 0)).collect()
+        };
+        case.lineage((0, 0), (2, Some("main.t")), &edges(1, 0..10));
+        case.lineage((0, 1), (3, Some(second)), &edges(2, 0..90));
+        case.outputs(0, &[1, 2]);
+        case.finish("SELECT …", (0, 210), 2)
+    };
+    let close = |found: f64, without: f64| assert!((found - without).abs() < 0.001, "{found}");
+    let two = of_tables("main.u");
+    close(estimate(&two, "main.t", 7).await, 210.0 - 1.0 - 0.1 - 1.0);
+    close(estimate(&two, "main.u", 7).await, 210.0 - 1.0 - 0.1 - 1.0);
+    // A table that is read twice: both scans have the record.
+    let twice = of_tables("main.t");
+    close(estimate(&twice, "main.t", 7).await, 210.0 - 2.0 - 0.2 - 2.0);
+}
+
+/// Those that an exchange above the union brings together.
+#[tokio::test(flavor = "multi_thread")]
+async fn above_a_union_a_record_is_one_of_all_rows() {
+    let case = Case::new(Level::Records, 1.0);
+    case.operator((0, 0, None), "AggregateExec", "", &[did(100, 1, 100)]);
+    case.operator(
+        (0, 1, Some(0)),
+        "CoalescePartitionsExec",
+        "",
+        &[did(100, 100, 0)],
+    );
+    case.operator((1, 2, Some(1)), "UnionExec", "", &[did(100, 100, 10)]);
+    case.scan((1, 3, Some(2)), "main.t", "", &[did(0, 10, 10)]);
+    case.scan((1, 4, Some(2)), "main.u", "", &[did(0, 90, 90)]);
+    let edges = |ids: std::ops::Range<i64>| ids.map(|id| (1, id, 0)).collect::<Vec<_>>();
+    case.lineage((0, 0), (3, Some("main.t")), &edges(0..10));
+    case.lineage((0, 0), (4, Some("main.u")), &edges(0..90));
+    case.outputs(0, &[1]);
+    let tables = case.finish("SELECT …", (0, 210), 1);
+    let without = estimate(&tables, "main.t", 7).await;
+    let expected = 210.0 - 1.0 - 0.01 * (10.0 + 100.0);
+    assert!((without - expected).abs() < 0.001, "{without}");
 }
