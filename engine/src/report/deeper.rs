@@ -49,7 +49,9 @@ pub(super) fn statements(
     } else if here {
         // What else there is to ask needs the log.
         statements.push(format!("SET profile.lineage = '{}';", LineageMode::Log));
-        statements.push(format!("EXPLAIN PROFILE QUERY {query_id};"));
+        // A statement that changed something is not run again.
+        let again = header.is_query();
+        statements.extend(again.then(|| format!("EXPLAIN PROFILE QUERY {query_id};")));
     }
     let anomalous = inputs.anomalous().next();
     let fan_out = inputs.anomalous().find(|input| input.fan_out.is_some());

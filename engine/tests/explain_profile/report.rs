@@ -112,6 +112,8 @@ async fn a_record_that_a_recursion_makes_many_rows_of_took_no_more_than_the_quer
     let all = lines(&session, sql).await.join("\n");
     assert!(all.contains("Recursive query"), "{all}");
     assert!(!all.contains("of work in sum"), "{all}");
+    // It, and what it became: 200,001 rows, and three of each of the others.
+    assert!(all.contains("became 200,001 of the 205,998 rows"), "{all}");
     let times = "SELECT max(self_ns) AS self_ns, max(planning_ns + execution_ns) AS query_ns \
                  FROM sys.expensive_inputs AS inputs JOIN sys.queries AS queries \
                  ON inputs.query_id = queries.query_id WHERE inputs.query_id = last_query_id()";
@@ -152,6 +154,10 @@ async fn where_nothing_tells_whose_rows_they_are_the_report_says_so() {
         .unwrap();
     let all = report(&format!("EXPLAIN PROFILE {KINDS_OF_ITEMS}")).await;
     assert!(all.contains(&format!("{untold} only a log tells")), "{all}");
+    assert!(all.contains("EXPLAIN PROFILE QUERY"), "{all}");
+    let create = format!("EXPLAIN PROFILE CREATE TABLE counted AS {KINDS_OF_ITEMS}");
+    let all = report(&create).await;
+    assert!(!all.contains("EXPLAIN PROFILE QUERY"), "{all}");
     session.sql("SET profile.lineage = 'log'").await.unwrap();
     let first = "SELECT unnest(items) AS item FROM carts ORDER BY item DESC LIMIT 10";
     let all = report(&format!("EXPLAIN PROFILE {first}")).await;

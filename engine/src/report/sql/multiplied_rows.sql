@@ -1,6 +1,7 @@
--- The scans whose rows an unnest or a join multiplies, and what operators that are not timed record by
--- record took for them from the first such one on, up to the first that captures lineage, or to the result.
--- A join multiplies rows if it returns twice as many as the larger of its inputs has. `rows` is the most that
+-- The scans whose rows an unnest, a join or a recursive query multiplies, and what operators that are not timed
+-- record by record took for them from the first such one on, up to the first that captures lineage, or to the
+-- result. A join multiplies rows if it returns twice as many as the larger of its inputs has, a recursive query
+-- if it returns twice as many as its static term: its recursive term worked for these. `rows` is the most that
 -- any of them returned, `arriving` how many arrive where lineage is captured, or in the result.
 WITH RECURSIVE operators AS (
   SELECT operator_id, parent_operator_id, name, captures, table_name
@@ -20,6 +21,28 @@ inputs AS (
   JOIN work ON operators.operator_id = work.operator_id
   GROUP BY operators.parent_operator_id
 ),
+-- The operators of recursive terms. The static term comes first.
+terms AS (
+  SELECT query.operator_id AS recursive_id, term.operator_id
+  FROM operators AS query
+  JOIN operators AS term ON query.operator_id = term.parent_operator_id
+  JOIN (
+    SELECT parent_operator_id, min(operator_id) AS static_id FROM operators GROUP BY parent_operator_id
+  ) AS first ON query.operator_id = first.parent_operator_id AND term.operator_id <> first.static_id
+  WHERE query.name LIKE 'RecursiveQuery%'
+  UNION ALL
+  SELECT terms.recursive_id, below.operator_id
+  FROM terms
+  JOIN operators AS below ON terms.operator_id = below.parent_operator_id
+),
+recursive_work AS (
+  SELECT terms.recursive_id, sum(work.busy_ns) AS busy_ns
+  FROM terms
+  JOIN operators ON terms.operator_id = operators.operator_id
+  JOIN work ON terms.operator_id = work.operator_id
+  WHERE operators.name <> 'TimedEvaluationExec'
+  GROUP BY terms.recursive_id
+),
 -- From an operator to the one above it: which part of that one's rows come from here, and which part of its
 -- time is theirs. A row of a join comes from both sides, and its time goes by the rows it takes and returns.
 steps AS (
@@ -27,7 +50,10 @@ steps AS (
     child.operator_id AS child_id, child.captures, parent.operator_id, parent.name,
     parent.captures AS captures_above,
     CASE
-      WHEN parent.name LIKE '%Join%' THEN 1
+      WHEN parent.name LIKE 'RecursiveQuery%' AND terms.operator_id IS NULL THEN below.rows_out
+    END AS static_rows,
+    CASE
+      WHEN parent.name LIKE '%Join%' OR parent.name LIKE 'RecursiveQuery%' THEN 1
       ELSE coalesce(below.rows_out / nullif(inputs.rows, 0), 1)
     END AS of_rows,
     CASE
@@ -41,18 +67,20 @@ steps AS (
   LEFT JOIN work AS below ON child.operator_id = below.operator_id
   LEFT JOIN work AS above ON parent.operator_id = above.operator_id
   LEFT JOIN inputs ON parent.operator_id = inputs.operator_id
+  LEFT JOIN terms
+    ON parent.operator_id = terms.recursive_id AND child.operator_id = terms.operator_id
 ),
 path AS (
   SELECT
     scans.operator_id AS scan_id, scans.operator_id, scans.name, scans.captures, 0 AS height,
-    CAST(1 AS DOUBLE) AS of_rows, CAST(1 AS DOUBLE) AS of_time
+    CAST(NULL AS DOUBLE) AS static_rows, CAST(1 AS DOUBLE) AS of_rows, CAST(1 AS DOUBLE) AS of_time
   FROM operators AS scans
   LEFT JOIN operators AS below ON scans.operator_id = below.parent_operator_id
   WHERE below.operator_id IS NULL AND scans.table_name IS NOT NULL
   UNION ALL
   SELECT
     path.scan_id, steps.operator_id, steps.name, steps.captures_above, path.height + 1,
-    path.of_rows * steps.of_rows, path.of_rows * steps.of_time
+    steps.static_rows, path.of_rows * steps.of_rows, path.of_rows * steps.of_time
   FROM path
   JOIN steps ON path.operator_id = steps.child_id
   WHERE NOT steps.captures
@@ -63,6 +91,7 @@ multiplied AS (
   JOIN work ON path.operator_id = work.operator_id
   JOIN inputs ON path.operator_id = inputs.operator_id
   WHERE path.name LIKE 'Unnest%' OR path.name LIKE '%Join%' AND work.rows_out >= 2 * inputs.largest
+    OR work.rows_out >= 2 * path.static_rows
   GROUP BY path.scan_id
 )
 SELECT
@@ -73,10 +102,12 @@ SELECT
   ) AS BIGINT) AS arriving,
   CAST(sum(
     CASE WHEN path.name <> 'TimedEvaluationExec' THEN work.busy_ns * path.of_time ELSE 0 END
+    + CASE WHEN path.static_rows IS NULL THEN 0 ELSE coalesce(recursive_work.busy_ns, 0) END
   ) AS BIGINT) AS busy_ns
 FROM path
 JOIN multiplied ON path.scan_id = multiplied.scan_id AND path.height >= multiplied.height
 JOIN work ON path.operator_id = work.operator_id
 LEFT JOIN inputs ON path.operator_id = inputs.operator_id
+LEFT JOIN recursive_work ON path.operator_id = recursive_work.recursive_id
 GROUP BY path.scan_id
 ORDER BY path.scan_id

@@ -108,8 +108,22 @@ branches AS (
     GROUP BY operator_id
   ) AS returned ON below.operator_id = returned.operator_id
 ),
+-- The operators of recursive terms. The static term comes first.
+terms AS (
+  SELECT query.operator_id AS recursive_id, term.operator_id
+  FROM operators AS query
+  JOIN operators AS term ON query.operator_id = term.parent_operator_id
+  JOIN (
+    SELECT parent_operator_id, min(operator_id) AS static_id FROM operators GROUP BY parent_operator_id
+  ) AS first ON query.operator_id = first.parent_operator_id AND term.operator_id <> first.static_id
+  WHERE query.name LIKE 'RecursiveQuery%'
+  UNION ALL
+  SELECT terms.recursive_id, below.operator_id
+  FROM terms
+  JOIN operators AS below ON terms.operator_id = below.parent_operator_id
+),
 -- The way of a table's tuples from its scan up to the aggregate, or to the result.
-path AS (
+way AS (
   SELECT
     scans.operator_id AS scan_id, scans.operator_id, 0 AS height, CAST(1 AS DOUBLE) AS of_rows
   FROM operators AS scans
@@ -117,17 +131,30 @@ path AS (
   WHERE inputs.operator_id IS NULL
   UNION ALL
   SELECT
-    path.scan_id, branches.parent_operator_id, path.height + 1, path.of_rows * branches.of_rows
-  FROM path
-  JOIN branches ON path.operator_id = branches.operator_id
+    way.scan_id, branches.parent_operator_id, way.height + 1, way.of_rows * branches.of_rows
+  FROM way
+  JOIN branches ON way.operator_id = branches.operator_id
   WHERE NOT branches.captures
 ),
--- How far up a record is one row, where there are joins: below the highest of them, as each may be the one
+-- A recursive term works for the tuples that the recursive query returns.
+path AS (
+  SELECT scan_id, operator_id, height, of_rows FROM way
+  UNION ALL
+  SELECT way.scan_id, terms.operator_id, way.height, way.of_rows
+  FROM way
+  JOIN terms ON way.operator_id = terms.recursive_id
+  LEFT JOIN terms AS own
+    ON way.scan_id = own.operator_id AND way.operator_id = own.recursive_id
+  WHERE own.operator_id IS NULL
+),
+-- How far up a record is one row, where there are joins or recursive queries: below the highest of them, as each may be the one
 -- that multiplies it. From an unnest on it is as many rows as arrive, if the joins above have not made more.
 single AS (
   SELECT
     path.scan_id,
-    max(CASE WHEN operators.name LIKE '%Join%' THEN path.height END) AS highest_join,
+    max(CASE
+      WHEN operators.name LIKE '%Join%' OR operators.name LIKE 'RecursiveQuery%' THEN path.height
+    END) AS highest_join,
     min(CASE WHEN operators.name LIKE 'Unnest%' THEN path.height END) AS first_unnest,
     max(CASE WHEN operators.name IN ('UnionExec', 'InterleaveExec') THEN path.height END)
       AS highest_union
