@@ -20,7 +20,7 @@ use prost::Message;
 use serde::{Deserialize, Serialize};
 use skewer_exec::{
     AnyValue, CarriedLatency, Exchange, FrameCapture, LatencyColumn, LineageCapture,
-    MeasuredRecords, NumberedExec, Observed, OctetLength, OnlyValue, OutputRecordsExec,
+    MeasuredRecords, NarrowId, NumberedExec, Observed, OctetLength, OnlyValue, OutputRecordsExec,
     PackedRecord, ProfiledExec, RowNumbers, SampledRowId, SingleValue, SoundPropertiesExec,
     TimedEvaluationExec, TimedExpressions,
 };
@@ -140,6 +140,9 @@ const OCTET_LENGTH: &[u8] = b"octets";
 /// Stands for [`PackedRecord`].
 const PACKED_RECORD: &[u8] = b"packed";
 
+/// Stands for [`NarrowId`].
+const NARROW_ID: &[u8] = b"narrow";
+
 /// What stands for `function`, if it is one of ours.
 fn encoded_function(function: &ScalarUDF) -> Option<&'static [u8]> {
     let function = function.inner();
@@ -153,6 +156,8 @@ fn encoded_function(function: &ScalarUDF) -> Option<&'static [u8]> {
         Some(OCTET_LENGTH)
     } else if function.is::<PackedRecord>() {
         Some(PACKED_RECORD)
+    } else if function.is::<NarrowId>() {
+        Some(NARROW_ID)
     } else {
         None
     }
@@ -416,6 +421,7 @@ impl PhysicalExtensionCodec for SkewerCodec {
             ONLY_VALUE => ScalarUDF::from(OnlyValue::default()),
             OCTET_LENGTH => ScalarUDF::from(OctetLength::default()),
             PACKED_RECORD => ScalarUDF::from(PackedRecord::default()),
+            NARROW_ID => ScalarUDF::from(NarrowId::default()),
             _ => return not_impl_err!("function {name} is not ours"),
         };
         Ok(Arc::new(function))

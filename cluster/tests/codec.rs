@@ -34,10 +34,10 @@ use skewer_cluster::codec::{SkewerCodec, encode_plan};
 use skewer_cluster::{TaskPlace, WorkerQuery};
 use skewer_exec::{
     AggregateSource, CapturedFrames, CapturedInput, CarriedInput, CarriedLatency, Exchange,
-    FrameCapture, Hidden, KeySample, LatencyColumn, LineageCapture, MeasuredRecords, NumberedExec,
-    Observed, OutputRecordsExec, PackedRecord, ProfiledExec, RecordSource, ResultRecords,
-    ResultTask, RowNumbers, SampledRowId, ScanSource, SoundPropertiesExec, TimedEvaluationExec,
-    TimedExpressions,
+    FrameCapture, Hidden, KeySample, LatencyColumn, LineageCapture, MeasuredRecords, NarrowId,
+    NumberedExec, Observed, OutputRecordsExec, PackedRecord, ProfiledExec, RecordSource,
+    ResultRecords, ResultTask, RowNumbers, SampledRowId, ScanSource, SoundPropertiesExec,
+    TimedEvaluationExec, TimedExpressions,
 };
 use skewer_profiling::{Level, Recorder, RecorderLimits};
 
@@ -514,6 +514,13 @@ fn records_are_packed_where_it_runs() {
     let function = ScalarUDF::from(PackedRecord::default());
     let call = function_there(function, &["id"], &on_worker());
     assert!(inner(&call).is::<PackedRecord>());
+}
+
+#[test]
+fn ids_are_made_narrow_where_it_runs() {
+    let function = ScalarUDF::from(NarrowId::default());
+    let call = function_there(function, &["id"], &on_worker());
+    assert!(inner(&call).is::<NarrowId>());
 }
 
 #[test]

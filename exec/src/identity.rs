@@ -24,16 +24,22 @@ pub const ROW_ID: &str = "_row_id";
 pub struct IdColumn {
     /// What it is called; no other column of the table is.
     pub name: String,
-    /// What is in it, `BIGINT`: an expression over the column [`ROW_ID`].
+    /// What is in it, `BIGINT` if it is not narrow: an expression over the column [`ROW_ID`].
     pub value: Expr,
     /// Whether it may be NULL.
     pub nullable: bool,
+    /// Whether it is `INTEGER`: then [`NarrowId`](crate::NarrowId) makes it.
+    pub narrow: bool,
 }
 
 impl IdColumn {
     /// The schema of rows of `schema`, which has [`ROW_ID`], with this column after theirs.
     pub fn after(&self, schema: &Schema) -> SchemaRef {
-        let value = Field::new(&self.name, DataType::Int64, self.nullable);
+        let data_type = match self.narrow {
+            true => DataType::Int32,
+            false => DataType::Int64,
+        };
+        let value = Field::new(&self.name, data_type, self.nullable);
         let fields = schema.fields().iter().cloned();
         let fields: Vec<FieldRef> = fields.chain([Arc::new(value)]).collect();
         Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
@@ -93,6 +99,8 @@ pub struct IdentifiedTable {
     pub log_name: String,
     /// `with_ids`, if it can do so.
     scans_ids: Option<Arc<dyn ScansIds>>,
+    /// Whether no id has more than 32 bits.
+    has_narrow_ids: bool,
 }
 
 impl IdentifiedTable {
@@ -107,7 +115,20 @@ impl IdentifiedTable {
             with_ids,
             log_name: log_name.into(),
             scans_ids: None,
+            has_narrow_ids: false,
         }
+    }
+
+    /// Says that no id is greater than `i32::MAX`.
+    #[must_use]
+    pub fn with_narrow_ids(mut self, are_narrow: bool) -> Self {
+        self.has_narrow_ids = are_narrow;
+        self
+    }
+
+    /// Whether all ids fit into `INTEGER`.
+    pub fn has_narrow_ids(&self) -> bool {
+        self.has_narrow_ids
     }
 
     /// Has `scans_ids`, which are the rows of `with_ids`, make columns of ids; without it that is

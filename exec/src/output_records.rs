@@ -19,6 +19,7 @@ use futures::StreamExt;
 use skewer_profiling::{Ids, Latencies, OutputChunk, Recorder, Sources};
 
 use crate::carry::{Blamed, CarriedInput};
+use crate::narrow::widened;
 use crate::source::RecordSource;
 
 /// A kind of record that result rows are made from.
@@ -278,7 +279,8 @@ impl Keeping {
 }
 
 fn log(recorder: &Recorder, records: &ResultRecords, batch: &RecordBatch, first_row: i64) {
-    let ids: &Int64Array = batch.column(records.id_column).as_primitive::<Int64Type>();
+    let ids = widened(batch.column(records.id_column));
+    let ids: &Int64Array = ids.as_primitive::<Int64Type>();
     let mut latency = vec![0; ids.len()];
     for column in &records.latency_columns {
         let column: &Int64Array = batch.column(*column).as_primitive::<Int64Type>();

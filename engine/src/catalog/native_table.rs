@@ -90,7 +90,11 @@ impl NativeTable {
             Arc::new(Self::new(table, storage))
         };
         let log_name = format!("{}.{}", table.schema_name, table.name);
-        IdentifiedTable::new(inner, Arc::clone(&with_ids) as _, log_name).scanning_ids(with_ids)
+        let mut segments = table.segments.iter();
+        let are_narrow = segments.all(|segment| i32::try_from(segment.max_row_id).is_ok());
+        IdentifiedTable::new(inner, Arc::clone(&with_ids) as _, log_name)
+            .scanning_ids(with_ids)
+            .with_narrow_ids(are_narrow)
     }
 
     /// The columns of the segments at `projection` of this table's; none but those of its schema.

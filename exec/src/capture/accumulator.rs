@@ -15,6 +15,7 @@ use skewer_profiling::{Ids, Latencies, LineageChunk, Operator};
 
 use super::values::{Edges, Groups, Latency, column, int64};
 use super::{Capture, state};
+use crate::narrow::widened;
 use crate::packed::{Packed, RecordRun, Records};
 use crate::position::{self, Position};
 use crate::source::RecordSource;
@@ -307,7 +308,8 @@ impl GroupedCapture {
         self.set_groups(total_num_groups);
         let capture = Arc::clone(&self.capture);
         for input in &capture.inputs {
-            match Records::of(column(values, input.id_argument)?)? {
+            let ids = widened(column(values, input.id_argument)?);
+            match Records::of(&ids)? {
                 Records::Ids(ids) => {
                     let latency = Latency::new(values, &input.latency_arguments)?;
                     self.mark_traced(groups, &input.source, ids);

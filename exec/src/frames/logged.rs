@@ -9,7 +9,8 @@ use datafusion::arrow::array::{Array, ArrayRef};
 use datafusion::common::{Result, ScalarValue, internal_err};
 use skewer_profiling::{Edges, EdgesOf, OpenStream, Recorder};
 
-use crate::capture::{CapturedInput, Latency, int64};
+use crate::capture::{CapturedInput, Latency, column};
+use crate::narrow::wide_ids;
 use crate::position::{self, Position};
 use crate::source::{AggregateSource, RecordSource};
 
@@ -158,7 +159,7 @@ impl Summarize for LoggedFrames {
         let row = |_| Vec::with_capacity(self.inputs.len());
         let mut rows: Vec<Vec<Record>> = (0..count).map(row).collect();
         for (number, input) in self.inputs.iter().enumerate() {
-            let ids = int64(values, input.id_argument)?;
+            let ids = wide_ids(column(values, input.id_argument)?)?;
             let latency = Latency::new(values, &input.latency_arguments)?;
             for (row, id) in ids.iter().enumerate() {
                 rows[row].extend(id.map(|id| Record {

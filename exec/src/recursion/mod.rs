@@ -33,8 +33,9 @@ use datafusion::physical_plan::aggregates::order::GroupOrdering;
 use parking_lot::Mutex;
 use skewer_profiling::Recorder;
 
-use crate::capture::{Capture, Edges, Latency, int64};
+use crate::capture::{Capture, Edges, Latency, column};
 use crate::carry::{self, CarriedInput};
+use crate::narrow::wide_ids;
 use crate::source::{AggregateSource, RecordSource, ScanSource};
 
 pub use self::merged::MergedState;
@@ -148,7 +149,8 @@ fn state_columns<'a>(
         let latency = Latency::new(arrays, &record.latency_arguments)?;
         Ok(match record.origin {
             Origin::Source(source) => {
-                StateColumn::Ids(source as i64, int64(arrays, record.argument)?, latency)
+                let ids = wide_ids(column(arrays, record.argument)?)?;
+                StateColumn::Ids(source as i64, ids, latency)
             }
             Origin::Before => StateColumn::States(state(arrays, record.argument)?, latency),
         })
@@ -158,7 +160,7 @@ fn state_columns<'a>(
 
 /// The records of one kind of a batch's rows.
 enum StateColumn<'a> {
-    Ids(i64, &'a Int64Array, Latency),
+    Ids(i64, Int64Array, Latency),
     States(&'a ListArray, Latency),
 }
 

@@ -23,6 +23,7 @@ use super::{LatencyColumn, TimedExpressions, Timing, leaves_rows_out};
 use crate::batch_bytes::estimated_array_bytes;
 use crate::confirm::confirm_slow_rows;
 use crate::long_values::LongValues;
+use crate::narrow::widened;
 use crate::pacing::{EvaluateRows, Pacer, Run, error_of_one};
 use crate::packed::{self, Records};
 use crate::position;
@@ -200,11 +201,12 @@ impl Evaluation {
         alone: &[usize],
         replayable: bool,
     ) -> Result<(Vec<Piece>, Vec<Run>)> {
-        let records = self.timed.records.iter();
-        let records = records.map(|records| Records::of(batch.column(records.id_column)));
+        let ids = self.timed.records.iter();
+        let ids = ids.map(|records| widened(batch.column(records.id_column)));
+        let ids: Vec<ArrayRef> = ids.collect();
         let mut evaluator = BatchEvaluator {
             batch,
-            records: records.collect::<Result<_>>()?,
+            records: ids.iter().map(Records::of).collect::<Result<_>>()?,
             expressions: &self.timed.expressions,
             long_values: &self.long_values,
             time: OwnTime::of_this_thread(),
@@ -260,7 +262,8 @@ impl Evaluation {
             return Ok(());
         };
         for records in &self.timed.records {
-            let of_rows = Records::of(batch.column(records.id_column))?;
+            let ids = widened(batch.column(records.id_column));
+            let of_rows = Records::of(&ids)?;
             for method in [Method::Apportioned, Method::Measured, Method::Replayed] {
                 let (ids, latency, error) = rows_found_by(method, of_rows, runs)?;
                 if ids.is_empty() {

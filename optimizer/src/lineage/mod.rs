@@ -14,6 +14,8 @@
 //! root        ids and latencies are stripped and logged
 //! ```
 //!
+//! Below joins ids are INTEGER where they fit ([`NarrowId`]).
+//!
 //! Between an unnest and the aggregate above it, where a record has many rows, id and latency are one
 //! column, and timed evaluations add to it what they measure.
 //!
@@ -49,7 +51,8 @@ use datafusion::logical_expr::logical_plan::{
 use datafusion::logical_expr::utils::{conjunction, expr_to_columns, split_conjunction_owned};
 use datafusion::logical_expr::{Expr, LogicalPlan, ScalarUDF, lit};
 use skewer_exec::{
-    IdColumn, IdentifiedTable, LatencyColumn, ROW_ID, RecordSource, SampledRowId, ScanSource,
+    IdColumn, IdentifiedTable, LatencyColumn, NarrowId, ROW_ID, RecordSource, SampledRowId,
+    ScanSource,
 };
 use skewer_profiling::{Recorder, Sources};
 
@@ -73,6 +76,8 @@ pub struct LineageRewrite {
     /// What base records are called, if latencies are carried instead of being logged.
     sources: Option<Arc<Sources>>,
     columns: usize,
+    /// How many joins are above, before anything that reads ids.
+    joins_above: usize,
     /// The recursive queries whose recursive term this is in.
     recursions: Vec<Recursion>,
     /// Whether one of them is in the recursive term of another.
@@ -94,6 +99,7 @@ impl LineageRewrite {
             recorder,
             sources,
             columns: 0,
+            joins_above: 0,
             recursions: vec![],
             nests_recursions: false,
             shared: HashMap::new(),
@@ -109,7 +115,18 @@ impl LineageRewrite {
 
     /// Rewrites `plan` and all below it.
     pub fn rewrite(&mut self, plan: &LogicalPlan) -> Result<TrackedPlan> {
-        let mut tracked = self.rewrite_node(plan)?;
+        let joins_above = self.joins_above;
+        self.joins_above = match plan {
+            LogicalPlan::Join(_) => joins_above + 1,
+            LogicalPlan::Projection(_)
+            | LogicalPlan::Filter(_)
+            | LogicalPlan::SubqueryAlias(_)
+            | LogicalPlan::TableScan(_) => joins_above,
+            _ => 0,
+        };
+        let tracked = self.rewrite_node(plan);
+        self.joins_above = joins_above;
+        let mut tracked = tracked?;
         // Windows in several orders are stacked, at most with projections that leave columns out, and
         // filters that have come below some of them: what a SELECT returns has names of its own.
         let is_stacked = match plan {
@@ -193,10 +210,16 @@ impl LineageRewrite {
             }
         }
         let name = self.name("id");
+        let narrow =
+            self.joins_above > 0 && table.has_narrow_ids() && self.sources.is_none() && !is_sampled;
+        if narrow {
+            id = ScalarUDF::from(NarrowId::default()).call(vec![id]);
+        }
         let with_ids = table.with_id_column(IdColumn {
             name: name.clone(),
             value: id,
             nullable: is_sampled,
+            narrow,
         });
         let mut projection = match &scan.projection {
             Some(projection) => projection.clone(),

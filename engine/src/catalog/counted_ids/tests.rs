@@ -81,6 +81,7 @@ async fn scan(
     let ids = IdColumn {
         name: "id".to_owned(),
         nullable: matches!(id, Expr::ScalarFunction(_)),
+        narrow: false,
         value: id,
     };
     let rows = NativeTable::with_row_ids(&table(storage), storage);
@@ -196,6 +197,20 @@ async fn counted_ids_are_sampled_as_those_that_are_read() {
     assert!(counted < read, "{counted} of {read} bytes");
 }
 
+#[tokio::test]
+async fn a_table_says_whether_its_ids_fit_into_32_bits() {
+    let storage = storage();
+    let are_narrow = || NativeTable::identified(&table(&storage), &storage, false).has_narrow_ids();
+    assert!(are_narrow());
+    insert(&storage, 0..10).await;
+    assert!(are_narrow());
+    let last = i64::from(i32::MAX);
+    replace_first(&storage, vec![0, last]).await;
+    assert!(are_narrow());
+    replace_first(&storage, vec![0, last + 1]).await;
+    assert!(!are_narrow());
+}
+
 /// What a query of `t` with the column `id` returns, and how many bytes were read for it.
 async fn queried(storage: &Storage, sql: &str) -> (Vec<(i64, i64)>, usize) {
     let config = SessionConfig::new().with_target_partitions(2);
@@ -206,6 +221,7 @@ async fn queried(storage: &Storage, sql: &str) -> (Vec<(i64, i64)>, usize) {
         name: "id".to_owned(),
         value: col(ROW_ID),
         nullable: false,
+        narrow: false,
     };
     let rows = NativeTable::with_row_ids(&table(storage), storage);
     context
