@@ -8,15 +8,17 @@ use datafusion::common::{Column, ExprSchema, Result};
 use datafusion::logical_expr::logical_plan::SubqueryAlias;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Operator, binary_expr};
 
-use super::DOMAIN;
 use super::repeatable::repeatable;
+use super::{DOMAIN, ROWS};
 
 /// The distinct values of columns of a plan, or of more rows than it has, once for each place where a
-/// subquery is pushed down to.
+/// subquery is pushed down to; or its very rows, for one place.
 #[derive(Debug)]
 pub struct Domain {
     /// With the columns `names`.
     values: LogicalPlan,
+    /// What it is called begins with this.
+    prefix: &'static str,
     /// The columns that a subquery refers to, and what they are called in it.
     names: Vec<(Column, String)>,
     /// Whether one of them may be NULL.
@@ -35,21 +37,29 @@ impl Domain {
         for column in &columns {
             has_nulls |= rows.schema().field_from_column(column)?.is_nullable();
         }
-        let names: Vec<(Column, String)> = columns
-            .into_iter()
-            .map(|column| (column, aliases.next("__outer")))
-            .collect();
-        let values = names
-            .iter()
-            .map(|(column, name)| Expr::Column(column.clone()).alias(name));
-        let values = LogicalPlanBuilder::from(rows)
-            .project(values.collect::<Vec<_>>())?
-            .distinct()?
-            .build()?;
+        let names = renamed(columns, aliases);
+        let values = LogicalPlanBuilder::from(rows).project(named(&names))?;
         Ok(Self {
-            values,
+            values: values.distinct()?.build()?,
+            prefix: DOMAIN,
             names,
             has_nulls,
+        })
+    }
+
+    /// The rows of `input` themselves with all of their columns, for a subquery that is pushed down to one
+    /// place.
+    ///
+    /// # Errors
+    /// None of its own; those of building a plan.
+    pub fn of_rows(input: LogicalPlan, aliases: &AliasGenerator) -> Result<Self> {
+        let names = renamed(input.schema().columns(), aliases);
+        let values = LogicalPlanBuilder::from(input).project(named(&names))?;
+        Ok(Self {
+            values: values.build()?,
+            prefix: ROWS,
+            names,
+            has_nulls: true,
         })
     }
 
@@ -94,7 +104,23 @@ impl Domain {
     /// None of its own; those of building a plan.
     pub fn side(&self, aliases: &AliasGenerator) -> Result<LogicalPlan> {
         let values = Arc::new(self.values.clone());
-        let side = SubqueryAlias::try_new(values, aliases.next(DOMAIN))?;
+        let side = SubqueryAlias::try_new(values, aliases.next(self.prefix))?;
         Ok(LogicalPlan::SubqueryAlias(side))
     }
+}
+
+/// What the columns of a domain are called in a subquery.
+fn renamed(columns: Vec<Column>, aliases: &AliasGenerator) -> Vec<(Column, String)> {
+    let columns = columns.into_iter();
+    columns
+        .map(|column| (column, aliases.next("__outer")))
+        .collect()
+}
+
+/// Columns under these names.
+fn named(names: &[(Column, String)]) -> Vec<Expr> {
+    let names = names.iter();
+    names
+        .map(|(column, name)| Expr::Column(column.clone()).alias(name))
+        .collect()
 }

@@ -62,6 +62,9 @@ use crate::sound::{has_subquery, subquery_of};
 /// What the names of domains in a plan begin with.
 const DOMAIN: &str = "__skewer_domain";
 
+/// What the names of rows begin with for each of which a LATERAL subquery is evaluated.
+const ROWS: &str = "__skewer_rows";
+
 /// Whether `alias` names a domain, whose rows are no records of the subquery that it is in.
 pub fn is_domain(alias: &SubqueryAlias) -> bool {
     alias.alias.table().starts_with(DOMAIN)
@@ -443,6 +446,31 @@ impl Unnesting<'_> {
             .build()
     }
 
+    /// The rows of `left`, each with those that `right` makes of it, if `condition` holds for them: the columns
+    /// `own`.
+    fn row_by_row(
+        &self,
+        left: LogicalPlan,
+        right: LogicalPlan,
+        condition: Option<Expr>,
+        own: Vec<Column>,
+    ) -> Result<LogicalPlan> {
+        let made = right.schema().columns();
+        let domain = Domain::of_rows(left, &self.aliases)?;
+        let pushed = self.push_down(&domain, right)?;
+        let mut columns = Vec::new();
+        for (column, name) in domain.columns() {
+            let value = named(name, &pushed)?;
+            columns.push(value.alias_qualified(column.relation.clone(), &column.name));
+        }
+        columns.extend(made.into_iter().map(Expr::Column));
+        let mut rows = LogicalPlanBuilder::from(pushed).project(columns)?;
+        if let Some(condition) = condition {
+            rows = rows.filter(condition)?;
+        }
+        rows.project(own.into_iter().map(Expr::Column))?.build()
+    }
+
     /// A LATERAL subquery as a join.
     fn lateral(&self, join: Join) -> Result<LogicalPlan> {
         let own = join.schema.columns();
@@ -456,6 +484,11 @@ impl Unnesting<'_> {
             return Ok(LogicalPlan::Join(join));
         }
         let mut left = Arc::unwrap_or_clone(join.left);
+        if join.join_type == JoinType::Inner && is_row_by_row(&right)? {
+            let conditions = join.on.into_iter().map(|(left, right)| left.eq(right));
+            let conditions = join.filter.into_iter().chain(conditions);
+            return self.row_by_row(left, right, conjunction(conditions), own);
+        }
         if !is_askable(&left, &references)? {
             left = self.shared(left, &references)?;
         }
@@ -471,6 +504,28 @@ impl Unnesting<'_> {
             .join_on(pushed, join.join_type, conditions)?
             .project(own.into_iter().map(Expr::Column))?
             .build()
+    }
+}
+
+/// Whether a LATERAL subquery makes its rows of one row around it and of nothing else, as `unnest(t.list)`
+/// does: it can be evaluated over these rows. To look for what its values are asked for would have each row
+/// carry them, a list its elements.
+fn is_row_by_row(right: &LogicalPlan) -> Result<bool> {
+    let mut found = false;
+    right.apply_expressions(|expression| {
+        found |= has_subquery(expression)?;
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    if found {
+        return Ok(false);
+    }
+    match right {
+        LogicalPlan::EmptyRelation(empty) => Ok(empty.produce_one_row),
+        LogicalPlan::Projection(_)
+        | LogicalPlan::Filter(_)
+        | LogicalPlan::SubqueryAlias(_)
+        | LogicalPlan::Unnest(_) => is_row_by_row(right.inputs()[0]),
+        _ => Ok(false),
     }
 }
 
