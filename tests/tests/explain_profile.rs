@@ -114,8 +114,9 @@ async fn with_known_times(session: &Session, table: &str) -> (i64, i64) {
     );
     let stats = format!(
         "CREATE OR REPLACE TABLE stats AS \
-         SELECT s.query_id, s.fragment_id, s.operator_id, s.worker_id, s.partition, s.rows_out, \
-           CAST(0 AS BIGINT) AS input_wait_ns, CAST(CASE \
+         SELECT s.query_id, s.fragment_id, s.operator_id, s.worker_id, s.partition, s.rows_in, \
+           s.rows_out, CAST(0 AS BIGINT) AS input_wait_ns, CAST(0 AS BIGINT) AS output_wait_ns, \
+           CAST(CASE \
              WHEN timed.ns IS NOT NULL THEN timed.ns \
              WHEN s.rows_in = 0 AND s.rows_out > 0 THEN (SELECT 5 * sum(length(line)) FROM {table}) \
              ELSE 50 * greatest(s.rows_in, s.rows_out) END AS BIGINT) AS self_ns \
@@ -163,7 +164,7 @@ async fn the_estimate_without_a_record_is_near_what_the_query_takes_without_it()
         &format!(
             "CREATE TABLE known AS SELECT CAST({id} AS BIGINT) AS query_id, \
              CAST(0 AS BIGINT) AS planning_ns, CAST({whole} AS BIGINT) AS execution_ns, \
-             CAST(1 AS DOUBLE) AS sample_rate, CAST(0 AS BIGINT) AS time_ns"
+             CAST(5 AS BIGINT) AS rows_returned, CAST(1 AS DOUBLE) AS sample_rate, CAST(0 AS BIGINT) AS time_ns"
         ),
     )
     .await

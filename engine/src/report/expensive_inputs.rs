@@ -273,6 +273,7 @@ impl ExpensiveInputs {
                 input.fetch(inquiry, header).await?;
             }
         }
+        found.put_worst_fan_out_first();
         Ok(found)
     }
 
@@ -293,6 +294,19 @@ impl ExpensiveInputs {
         input.fan_out = Some(fan_out);
         let anomalous = self.anomalous().count();
         self.inputs.insert(anomalous, input);
+    }
+
+    /// Of the records that are named for their rows alone, the first is the one without which the query is the
+    /// shortest: the rows of a join are of records on both sides, and of one there may be others.
+    fn put_worst_fan_out_first(&mut self) {
+        let is_fan_out = |input: &ExpensiveInput| input.anomaly == Some(Anomaly::FanOut);
+        let start = self.inputs.iter().position(is_fan_out).unwrap_or_default();
+        let end = start
+            + self.inputs[start..]
+                .iter()
+                .take_while(|input| is_fan_out(input))
+                .count();
+        self.inputs[start..end].sort_by_key(|input| input.without_ns.unwrap_or(i64::MAX));
     }
 
     /// Those that stand out.
@@ -318,9 +332,14 @@ impl ExpensiveInputs {
         if self.anomalous().next().is_some() {
             return None;
         }
+        let traced = if header.sample_rate < 1.0 {
+            "traced "
+        } else {
+            ""
+        };
         Some(match self.next().next() {
             Some(first) => format!(
-                "No input record stands out: the most expensive, {}, adds {} ({}) to the query.",
+                "No {traced}input record stands out: the most expensive, {}, adds {} ({}) to the query.",
                 first.named(),
                 duration(first.impact_ns),
                 percent(first.impact_ns as f64 / header.query_ns().max(1) as f64)
@@ -331,7 +350,9 @@ impl ExpensiveInputs {
                  files, VALUES and table functions have none."
                     .to_owned()
             }
-            None => "No input record stands out: no result row waits for a single one.".to_owned(),
+            None => {
+                format!("No {traced}input record stands out: no result row waits for a single one.")
+            }
         })
     }
 
@@ -447,5 +468,31 @@ mod tests {
                 Some(400)
             );
         }
+    }
+
+    #[test]
+    fn of_two_records_the_one_comes_first_without_which_less_is_left() {
+        let input = |row_id, anomaly, without_ns| ExpensiveInput {
+            anomaly,
+            without_ns,
+            ..ExpensiveInput::of("main.t".to_owned(), row_id)
+        };
+        let fan_out = Some(Anomaly::FanOut);
+        let mut found = ExpensiveInputs {
+            inputs: vec![
+                input(1, Some(Anomaly::CriticalPath), Some(9)),
+                input(2, fan_out, None),
+                input(3, fan_out, Some(8)),
+                input(4, fan_out, Some(5)),
+                input(5, None, None),
+            ],
+            ..ExpensiveInputs::default()
+        };
+        found.put_worst_fan_out_first();
+        let ids: Vec<_> = found.inputs.iter().map(|input| input.row_id).collect();
+        assert_eq!(ids, [1, 4, 3, 2, 5]);
+        let mut none = ExpensiveInputs::default();
+        none.put_worst_fan_out_first();
+        assert!(none.inputs.is_empty());
     }
 }

@@ -68,7 +68,7 @@ costs AS (
       WHEN NOT work.captures AND path.height < coalesce(single.height, path.height + 1)
         THEN work.busy_ns / nullif(work.rows_out, 0)
     END AS ns_of_row,
-    work.busy_ns, queries.sample_rate, sum(arrived.tuples) AS tuples,
+    work.busy_ns, work.rows_out, queries.sample_rate, sum(arrived.tuples) AS tuples,
     sum(CASE
       WHEN arrived.consumer_id IS NULL THEN queries.rows_returned ELSE arrived.rows_in
     END) AS rows_in
@@ -106,7 +106,8 @@ tuples AS (
 -- Of a table that is scanned twice each operator has a record's tuples from both scans: as many as descend
 -- from one of them. Where records are sampled, those that are not traced count as the others that are, and
 -- there are no fewer tuples than rows that arrived. Those of the operator that captures lineage may be of
--- other tables, too.
+-- other tables, too. Where nine of ten rows are left out on the way, as by LIMIT, what an operator spent on
+-- them is on no record.
 SELECT
   query_id, fragment_id, operator_id, table_name, row_id,
   CAST(round(max(latency_ns)) AS BIGINT) AS latency_ns,
@@ -119,7 +120,11 @@ FROM (
       ns_of_row,
       busy_ns * own_tuples / greatest(
         own_tuples + (tuples - own_tuples) / sample_rate,
-        CASE WHEN captures THEN rows_in ELSE least(tuples / sample_rate, rows_in) END
+        CASE
+          WHEN captures THEN rows_in
+          WHEN rows_in < rows_out / 10 THEN rows_out
+          ELSE least(tuples / sample_rate, rows_in)
+        END
       )
     )) AS latency_ns
   FROM (
@@ -127,7 +132,8 @@ FROM (
       tuples.query_id, costs.fragment_id, costs.operator_id, costs.captures, costs.partition,
       tuples.scan_id, tuples.table_name, tuples.row_id, max(costs.ns_of_row) AS ns_of_row,
       max(costs.busy_ns) AS busy_ns, max(costs.sample_rate) AS sample_rate,
-      max(costs.tuples) AS tuples, max(costs.rows_in) AS rows_in, sum(tuples.tuples) AS own_tuples
+      max(costs.tuples) AS tuples, max(costs.rows_in) AS rows_in, max(costs.rows_out) AS rows_out,
+      sum(tuples.tuples) AS own_tuples
     FROM tuples
     JOIN costs
       ON tuples.query_id = costs.query_id AND tuples.scan_id = costs.scan_id
