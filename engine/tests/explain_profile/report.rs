@@ -99,6 +99,24 @@ async fn a_record_that_an_unnest_makes_most_rows_of_is_named() {
     assert!(!without.contains("became"), "{without}");
 }
 
+/// The same rows are of a record on either side of the join; of the owner's there are a few others.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_cart_and_its_owner_the_cart_comes_first() {
+    let session = carts_and_kinds().await;
+    let owners = "CREATE TABLE owners AS SELECT value AS owner FROM range(0, 50)";
+    session.sql(owners).await.unwrap().collect().await.unwrap();
+    let sql = "EXPLAIN PROFILE SELECT owner, count(*) FROM (SELECT owner, unnest(items) FROM carts \
+               JOIN owners ON carts.id % 50 = owners.owner) GROUP BY owner";
+    let text = lines(&session, sql).await;
+    let all = text.join("\n");
+    let named = named(&text);
+    assert_eq!(named.len(), 2, "{all}");
+    assert!(named[0].contains("of carts became"), "{all}");
+    assert!(named[1].contains("of owners became"), "{all}");
+    let statement = |line: &&String| line.contains("WITHOUT carts (_row_id");
+    assert_eq!(text.iter().filter(statement).count(), 1, "{all}");
+}
+
 /// Rows of a recursive query carry what was spent on their record: of all that it became that is no sum.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_record_that_a_recursion_makes_many_rows_of_took_no_more_than_the_query() {

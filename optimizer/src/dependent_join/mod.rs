@@ -24,6 +24,7 @@
 
 mod aggregates;
 mod domain;
+mod lateral;
 mod lost;
 mod push_down;
 mod recursion;
@@ -41,17 +42,18 @@ use datafusion::common::{Column, DataFusionError, ExprSchema, JoinType, Result, 
 use datafusion::execution::SessionState;
 use datafusion::functions_aggregate::array_agg::array_agg_udaf;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::logical_plan::{Explain, Filter, Join, SubqueryAlias};
+use datafusion::logical_expr::logical_plan::{Explain, Filter, SubqueryAlias};
 use datafusion::logical_expr::utils::{conjunction, merge_schema, split_conjunction};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Subquery, lit};
 
 use self::domain::Domain;
+use self::lateral::is_lateral;
+pub use self::lateral::without_subquery;
 use self::lost::{is_ambiguous, is_lost};
 use self::push_down::PushDown;
 use self::recursion::{reads_anew, reads_iterations_anew};
 pub use self::references::{lateral, references, references_of_subquery, referring_to};
 use self::references::{map_subquery, with_plan};
-use self::repeatable::is_askable;
 use self::sharing::{check_iterations, recursion_of};
 use crate::below::below;
 use crate::join_conditions::{full_join, is_full_join_of_subqueries};
@@ -445,88 +447,6 @@ impl Unnesting<'_> {
             .project(columns)?
             .build()
     }
-
-    /// The rows of `left`, each with those that `right` makes of it, if `condition` holds for them: the columns
-    /// `own`.
-    fn row_by_row(
-        &self,
-        left: LogicalPlan,
-        right: LogicalPlan,
-        condition: Option<Expr>,
-        own: Vec<Column>,
-    ) -> Result<LogicalPlan> {
-        let made = right.schema().columns();
-        let domain = Domain::of_rows(left, &self.aliases)?;
-        let pushed = self.push_down(&domain, right)?;
-        let mut columns = Vec::new();
-        for (column, name) in domain.columns() {
-            let value = named(name, &pushed)?;
-            columns.push(value.alias_qualified(column.relation.clone(), &column.name));
-        }
-        columns.extend(made.into_iter().map(Expr::Column));
-        let mut rows = LogicalPlanBuilder::from(pushed).project(columns)?;
-        if let Some(condition) = condition {
-            rows = rows.filter(condition)?;
-        }
-        rows.project(own.into_iter().map(Expr::Column))?.build()
-    }
-
-    /// A LATERAL subquery as a join.
-    fn lateral(&self, join: Join) -> Result<LogicalPlan> {
-        let own = join.schema.columns();
-        let right = without_subquery(&join.right)?;
-        let references = references(&right)?;
-        if references.is_empty() {
-            let join = Join {
-                right: Arc::new(right),
-                ..join
-            };
-            return Ok(LogicalPlan::Join(join));
-        }
-        let mut left = Arc::unwrap_or_clone(join.left);
-        if join.join_type == JoinType::Inner && is_row_by_row(&right)? {
-            let conditions = join.on.into_iter().map(|(left, right)| left.eq(right));
-            let conditions = join.filter.into_iter().chain(conditions);
-            return self.row_by_row(left, right, conjunction(conditions), own);
-        }
-        if !is_askable(&left, &references)? {
-            left = self.shared(left, &references)?;
-        }
-        let domain = Domain::of(&left, references, &self.aliases)?;
-        let pushed = self.push_down(&domain, right)?;
-        let mut conditions: Vec<Expr> = join.filter.into_iter().collect();
-        for (column, name) in domain.columns() {
-            let inner = named(name, &pushed)?;
-            conditions.push(domain.is_same(Expr::Column(column.clone()), inner));
-        }
-        conditions.extend(join.on.into_iter().map(|(left, right)| left.eq(right)));
-        LogicalPlanBuilder::from(left)
-            .join_on(pushed, join.join_type, conditions)?
-            .project(own.into_iter().map(Expr::Column))?
-            .build()
-    }
-}
-
-/// Whether a LATERAL subquery makes its rows of one row around it and of nothing else, as `unnest(t.list)`
-/// does: it can be evaluated over these rows. To look for what its values are asked for would have each row
-/// carry them, a list its elements.
-fn is_row_by_row(right: &LogicalPlan) -> Result<bool> {
-    let mut found = false;
-    right.apply_expressions(|expression| {
-        found |= has_subquery(expression)?;
-        Ok(TreeNodeRecursion::Continue)
-    })?;
-    if found {
-        return Ok(false);
-    }
-    match right {
-        LogicalPlan::EmptyRelation(empty) => Ok(empty.produce_one_row),
-        LogicalPlan::Projection(_)
-        | LogicalPlan::Filter(_)
-        | LogicalPlan::SubqueryAlias(_)
-        | LogicalPlan::Unnest(_) => is_row_by_row(right.inputs()[0]),
-        _ => Ok(false),
-    }
 }
 
 fn has_all(plan: &LogicalPlan, columns: &[Column]) -> bool {
@@ -562,19 +482,6 @@ fn is_condition(plan: &LogicalPlan) -> Result<bool> {
     Ok(is_plain && references(&filter.input)?.is_empty())
 }
 
-/// Whether the right side of `join` refers to the left. DataFusion says LATERAL only where no subquery
-/// is what does; what is further out is a column of the left side by now.
-fn is_lateral(join: &Join) -> Result<bool> {
-    if lateral(&join.right).is_some() {
-        return Ok(true);
-    }
-    let references = references(&join.right)?;
-    let left = join.left.schema();
-    let is_asked =
-        !references.is_empty() && references.iter().all(|column| left.has_column(column));
-    Ok(is_asked && matches!(join.join_type, JoinType::Inner | JoinType::Left))
-}
-
 fn has_correlated(expression: &Expr) -> Result<bool> {
     expression.exists(|part| match subquery_of(part) {
         Some(subquery) => is_correlated(subquery),
@@ -586,20 +493,4 @@ fn has_correlated(expression: &Expr) -> Result<bool> {
 fn named(name: &str, plan: &LogicalPlan) -> Result<Expr> {
     let (qualifier, field) = plan.schema().qualified_field_with_unqualified_name(name)?;
     Ok(Expr::from((qualifier, field)))
-}
-
-/// The right side of a join, which is a LATERAL subquery, as a plan.
-///
-/// # Errors
-/// None of its own; those of building a plan.
-pub fn without_subquery(right: &LogicalPlan) -> Result<LogicalPlan> {
-    match right {
-        LogicalPlan::Subquery(subquery) => Ok(subquery.subquery.as_ref().clone()),
-        LogicalPlan::SubqueryAlias(SubqueryAlias { input, alias, .. }) => {
-            let input = Arc::new(without_subquery(input)?);
-            let alias = SubqueryAlias::try_new(input, alias.clone())?;
-            Ok(LogicalPlan::SubqueryAlias(alias))
-        }
-        other => Ok(other.clone()),
-    }
 }

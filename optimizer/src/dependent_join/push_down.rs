@@ -45,6 +45,13 @@ impl PushDown<'_> {
     pub fn push_into(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
         if !self.is_dependent(&plan)? {
             let side = self.domain.side(self.aliases)?;
+            // The one row of a SELECT without FROM has no columns.
+            if let LogicalPlan::EmptyRelation(empty) = &plan
+                && empty.produce_one_row
+                && empty.schema.fields().is_empty()
+            {
+                return Ok(side);
+            }
             return LogicalPlanBuilder::from(plan).cross_join(side)?.build();
         }
         match plan {

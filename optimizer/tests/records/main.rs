@@ -41,6 +41,41 @@ async fn the_result_is_the_unprofiled_one() {
     }
 }
 
+/// Where ids are read without a join between, making them shorter would be one more step.
+#[tokio::test]
+async fn ids_are_narrow_below_joins_where_tables_say_that_they_fit() {
+    let tables = tables(20);
+    let join = "SELECT a.k, count(*) FROM a JOIN b ON a.k = b.k GROUP BY a.k";
+    let below_an_aggregate =
+        "SELECT m, w FROM (SELECT k, max(v) AS m FROM a GROUP BY k) AS g JOIN b ON g.k = b.k";
+    for (sql, expected) in [
+        (join, 2),
+        (below_an_aggregate, 1),
+        ("SELECT k, count(*) FROM a GROUP BY k", 0),
+    ] {
+        for narrow in [false, true] {
+            let options = Options {
+                narrow,
+                ..Options::default()
+            };
+            let profiled = run_profiled(&context(&tables, options), sql, options).await;
+            let found = profiled.plan.matches("narrow_id(").count();
+            let expected = if narrow { expected } else { 0 };
+            assert_eq!(found, expected, "{sql}\n{}", profiled.plan);
+        }
+    }
+    for (piggyback, sample_rate) in [(true, None), (false, Some(0.5))] {
+        let options = Options {
+            narrow: true,
+            piggyback,
+            sample_rate,
+            ..Options::default()
+        };
+        let profiled = run_profiled(&context(&tables, options), join, options).await;
+        assert!(!profiled.plan.contains("narrow_id("), "{}", profiled.plan);
+    }
+}
+
 #[tokio::test]
 async fn every_result_row_is_made_again_from_its_lineage_alone() {
     let tables = tables(30);
@@ -48,6 +83,11 @@ async fn every_result_row_is_made_again_from_its_lineage_alone() {
         Options::default(),
         Options {
             skip_partial: true,
+            narrow: true,
+            ..Options::default()
+        },
+        Options {
+            narrow: true,
             ..Options::default()
         },
     ] {

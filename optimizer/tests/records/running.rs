@@ -93,10 +93,12 @@ pub struct Options {
     pub sort_merge: bool,
     pub sample_rate: Option<f64>,
     pub piggyback: bool,
+    /// Tables say that their ids fit into 32 bits.
+    pub narrow: bool,
 }
 
 impl Options {
-    /// Both ways of keeping what is learned of records, with partial aggregation and without.
+    /// Both ways of keeping what is learned of records, with partial aggregation and without, and narrow ids.
     pub fn all() -> Vec<Options> {
         let mut all = Vec::new();
         for skip_partial in [false, true] {
@@ -104,6 +106,7 @@ impl Options {
                 all.push(Options {
                     skip_partial,
                     piggyback,
+                    narrow: skip_partial,
                     ..Options::default()
                 });
             }
@@ -136,6 +139,7 @@ pub fn context(tables: &BTreeMap<&'static str, RecordBatch>, options: Options) -
             mem_table(&with_ids(batch, first_id(name))),
             *name,
         );
+        let table = table.with_narrow_ids(options.narrow);
         context.register_table(*name, Arc::new(table)).unwrap();
     }
     context

@@ -15,6 +15,7 @@
 mod asked;
 mod captured;
 pub(crate) mod expanded;
+mod inputs;
 mod latency;
 mod shape;
 mod steps;
