@@ -22,7 +22,7 @@
 //! * [`recursion`]: records of recursive queries
 //! * [`row_numbers`]: numbers that tell the rows of a query apart
 //! * [`shared_rows`]: rows that several places of a plan read, made once
-//! * [`sample`]: choosing the base records that are traced
+//! * [`sample`]: choosing the base records that are traced; `sparse_ids`: columns of their ids
 //! * `traced_groups`: which groups have a traced record, and when they are too many
 //! * [`sound_properties`]: what may be concluded of the rows of an operator
 //! * [`any_value`]: the value that all rows of a group have
@@ -58,6 +58,7 @@ pub mod shared_rows;
 pub mod single_value;
 pub mod sound_properties;
 pub mod source;
+mod sparse_ids;
 pub mod timed_evaluation;
 mod traced_groups;
 

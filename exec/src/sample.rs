@@ -14,7 +14,9 @@ use datafusion::logical_expr::{
 };
 use skewer_profiling::{Recorder, consecutive_numbers};
 
-/// One record traced of so many is few: to write zeros takes half as long as to count.
+use crate::sparse_ids::sparse_ids;
+
+/// One record traced of so many is few: the ids of all others are not written.
 const FEW_OF: usize = 32;
 
 /// `sampled_row_id(row id) → row id or NULL`: the id if the record is traced, as the recorder's
@@ -64,17 +66,14 @@ impl SampledRowId {
         let started = Instant::now();
         let (first, records) = (ids.start, (ids.end - ids.start) as usize);
         let traced = NullBuffer::new(choice.traced_of_range(first, records));
-        let mut numbers;
-        if records - traced.null_count() > records / FEW_OF {
-            numbers = Vec::new();
+        let numbers = if records - traced.null_count() > records / FEW_OF {
+            let mut numbers = Vec::new();
             consecutive_numbers(ids, &mut numbers);
+            numbers.into()
         } else {
-            numbers = vec![0; records];
-            for place in traced.valid_indices() {
-                numbers[place] = first + place as i64;
-            }
-        }
-        let sampled = Int64Array::new(numbers.into(), Some(traced));
+            sparse_ids(records, first, traced.valid_indices())
+        };
+        let sampled = Int64Array::new(numbers, Some(traced));
         self.recorder.overhead(started.elapsed());
         sampled
     }

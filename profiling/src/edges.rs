@@ -1,8 +1,9 @@
 //! Edges of lineage that come a few at a time.
 
-use std::collections::HashMap;
 use std::mem::size_of;
 use std::sync::Arc;
+
+use datafusion::common::HashMap;
 
 use crate::chunks::LineageChunk;
 use crate::ids::Ids;

@@ -1,11 +1,11 @@
 //! Collects the events of one query.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
+use datafusion::common::HashMap;
+use datafusion::common::hash_map::Entry;
 use parking_lot::Mutex;
 
 use crate::chunks::{LatencyChunk, LineageChunk, MAX_RECORDS, OutputChunk};
