@@ -243,7 +243,7 @@ impl DatabaseBuilder {
         let threads = environment::threads(self.worker_threads);
         let storage = match &self.path {
             Some(path) => {
-                if !path.join("catalog.redb").exists() {
+                if !Storage::exists(path) {
                     expect_no_export(path)?;
                 }
                 Storage::open(path, self.storage)?

@@ -22,7 +22,8 @@ pub(crate) const FORMAT: u64 = 2;
 /// that are not divided.
 const FORMAT_OF_ONE_NODE: u64 = 1;
 
-const CATALOG_FILE: &str = "catalog.redb";
+/// The catalog of a database, in its directory.
+pub(crate) const CATALOG_FILE: &str = "catalog.redb";
 /// A catalog being created, renamed when it is complete.
 const NEW_CATALOG_FILE: &str = "catalog.redb.new";
 

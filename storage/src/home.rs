@@ -11,6 +11,7 @@ use datafusion::object_store::local::LocalFileSystem;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
+use crate::catalog::CATALOG_FILE;
 use crate::disk::Disk;
 use crate::lock::DirectoryLock;
 use crate::placement::MASTER;
@@ -81,7 +82,7 @@ impl HomeDirectory {
             create_directory(&**disk, &path)?;
         }
         let lock = DirectoryLock::acquire(&path)?;
-        if disk.exists(&path.join("catalog.redb")).map_err(io)? {
+        if disk.exists(&path.join(CATALOG_FILE)).map_err(io)? {
             return Err(StorageError::invalid(format_args!(
                 "{} is a database, not the directory of a worker",
                 path.display()

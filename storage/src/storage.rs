@@ -10,7 +10,7 @@ use datafusion::object_store::ObjectStore;
 use datafusion::object_store::local::LocalFileSystem;
 use parking_lot::{Mutex, RwLock};
 
-use crate::catalog::{Catalog, Counters, Loaded};
+use crate::catalog::{CATALOG_FILE, Catalog, Counters, Loaded};
 use crate::changes::{Change, Effects};
 use crate::disk::{Disk, MemoryDisk, RealDisk};
 use crate::home;
@@ -99,6 +99,11 @@ struct CatalogState {
 }
 
 impl Storage {
+    /// Whether there is a database in a directory.
+    pub fn exists(path: &Path) -> bool {
+        path.join(CATALOG_FILE).exists()
+    }
+
     /// Opens the database in a directory; creates both if absent. Removes what crashed or failed
     /// statements left behind.
     ///

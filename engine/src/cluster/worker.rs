@@ -19,7 +19,8 @@ use skewer_net::identity::{
 use skewer_net::{CallHandler, NetError, NetOptions, Node, PeerAddress, Services, join};
 use skewer_profiling::{Retention, SysTables};
 use skewer_storage::{
-    HomeDirectory, HomeIdentity, SegmentHome, SegmentName, StorageError, StorageOptions, TableId,
+    HomeDirectory, HomeIdentity, SegmentHome, SegmentName, Storage, StorageError, StorageOptions,
+    TableId,
 };
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
@@ -153,7 +154,7 @@ impl Worker {
         let (environment, _) =
             environment::build(options.memory_limit, RaisedBy::Option, temp_directory)?;
         let identity = options.data.join(IDENTITY);
-        if options.data.join("catalog.redb").exists() {
+        if Storage::exists(&options.data) {
             let data = options.data.display();
             return Err(Error::Invalid(format!(
                 "{data} is a database; a worker needs a directory of its own"
