@@ -25,6 +25,7 @@
 //! * `budget`: how much is recorded, where that is not to cost more than a share of the time
 //! * `compaction`: small segments merged in the background
 //! * `last_query_id`: the function of that name
+//! * `unnested`: names of the columns of `unnest` in FROM
 
 mod budget;
 mod catalog;
@@ -51,6 +52,7 @@ pub mod settings;
 pub mod statements;
 mod tables_read;
 mod turns;
+mod unnested;
 
 pub use cluster::{ClusterOptions, Worker, WorkerOptions};
 pub use database::{Database, DatabaseBuilder};

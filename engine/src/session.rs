@@ -26,6 +26,7 @@ use crate::report::Blame;
 use crate::settings::ProfileSettings;
 use crate::statements;
 use crate::statements::prepare::Prepared;
+use crate::unnested::NamesUnnested;
 
 /// A session: settings, registered functions and prepared statements that belong together.
 ///
@@ -109,6 +110,7 @@ impl Session {
             .with_optimizer_rules(skewer_optimizer::logical_rules())
             .with_physical_optimizer_rules(skewer_optimizer::physical_rules())
             .with_catalog_list(Arc::new(EmptyCatalogProviderList))
+            .with_relation_planners(vec![Arc::new(NamesUnnested)])
             .build();
         let context = SessionContext::new_with_state(state);
         context.register_udf(ScalarUDF::from(OctetLength::default()));

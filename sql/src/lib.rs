@@ -12,6 +12,7 @@
 //! * `spell_out`: what DataFusion would read otherwise than PostgreSQL and DuckDB do
 //! * `distinct_from`: how strongly IS DISTINCT FROM binds
 //! * `first_rows`: FETCH FIRST, with ties, and subqueries in LIMIT, said with plain LIMIT and ranks
+//! * [`from_functions`]: functions in FROM, of columns beside them, and the names of their columns
 //! * `row_values`: comparisons of rows, said with comparisons of their columns
 //! * `recursive`: what stands behind the terms of a recursive query
 //! * `shadowing`: queries of a `WITH` with the name of one further out
@@ -33,6 +34,7 @@ pub mod explain_profile;
 pub mod export_profile;
 pub mod fingerprint;
 mod first_rows;
+pub mod from_functions;
 pub mod nearest;
 pub mod parameters;
 pub mod parser;

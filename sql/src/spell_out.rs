@@ -12,6 +12,7 @@ use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 
 use crate::distinct_from::associate_distinct;
 use crate::first_rows::say_first_rows;
+use crate::from_functions::{is_function, read_functions};
 use crate::recursive::parenthesize;
 use crate::row_values::compare_columns;
 use crate::shadowing::rename_shadowing;
@@ -39,16 +40,22 @@ pub(crate) fn spell_out_statement(statement: &mut DFStatement) -> Result<(), Par
 /// * `a IS DISTINCT FROM b AND c` is `(a IS DISTINCT FROM b) AND c`: see [`associate_distinct`].
 /// * `(a, b) = (c, d)` is `a = c AND b = d`, also in IN: see [`compare_columns`].
 /// * `FETCH FIRST 3 ROWS ONLY` is `LIMIT 3`, also with ties, and LIMIT may have subqueries: see [`say_first_rows`].
+/// * `FROM t, generate_series(1, t.n) AS g` is `FROM t, unnest(generate_series(1, t.n)) AS g(g)`, among others:
+///   see [`read_functions`].
 /// * A query of a `WITH` may have the name of one further out, which DataFusion refuses.
 /// * A union of `WITH RECURSIVE` may have ORDER BY, LIMIT and OFFSET, which DataFusion leaves out.
 ///
 /// # Errors
-/// Those of [`compare_columns`] and [`say_first_rows`], and the last if the query is recursive.
+/// Those of [`compare_columns`], [`say_first_rows`] and [`read_functions`], and the last if the query is recursive.
 ///
 /// ["Operator Precedence"]: https://www.postgresql.org/docs/current/sql-syntax-lexical.html
 pub(crate) fn spell_out(node: &mut impl VisitMut) -> Result<(), ParserError> {
-    if let ControlFlow::Break(error) = node.visit(&mut SpellOut) {
+    let mut spell_out = SpellOut::default();
+    if let ControlFlow::Break(error) = node.visit(&mut spell_out) {
         return Err(error);
+    }
+    if spell_out.reads_functions {
+        read_functions(node)?;
     }
     associate_distinct(node);
     compare_columns(node)?;
@@ -56,12 +63,17 @@ pub(crate) fn spell_out(node: &mut impl VisitMut) -> Result<(), ParserError> {
     Ok(())
 }
 
-struct SpellOut;
+#[derive(Default)]
+struct SpellOut {
+    /// Whether a function stands in FROM.
+    reads_functions: bool,
+}
 
 impl VisitorMut for SpellOut {
     type Break = ParserError;
 
     fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<ParserError> {
+        self.reads_functions |= is_function(table);
         if let TableFactor::Table {
             name,
             args: Some(_),
