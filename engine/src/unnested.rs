@@ -36,10 +36,11 @@ impl RelationPlanner for NamesUnnested {
 
 /// What cannot be planned is none: its error is for DataFusion to tell.
 fn is_list(value: &Expr, context: &mut dyn RelationPlannerContext) -> bool {
+    if matches!(value, Expr::Array(_)) {
+        return true;
+    }
     let nothing = DFSchema::empty();
     let planned = context.sql_expr_to_logical_expr(value.clone(), &nothing);
-    matches!(
-        planned.and_then(|value| value.get_type(&nothing)),
-        Ok(DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..))
-    )
+    let value = planned.and_then(|value| value.get_type(&nothing));
+    value.is_ok_and(|value| !matches!(value, DataType::Struct(_)))
 }

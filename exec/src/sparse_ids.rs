@@ -10,6 +10,9 @@ const KEPT: usize = 32;
 /// Longer ones are not: a batch has 8192 rows.
 const LONGEST: usize = 1 << 14;
 
+/// Batches below are all given memory for so many: it is counted as theirs.
+const SHORT: usize = 1 << 10;
+
 /// Columns that were made before.
 struct Columns(Mutex<Vec<SparseIds>>);
 
@@ -55,7 +58,8 @@ impl Columns {
         places: impl Iterator<Item = usize>,
     ) -> ScalarBuffer<i64> {
         let free = self.take(rows).and_then(SparseIds::cleared);
-        let (mut numbers, mut written) = free.unwrap_or_else(|| (vec![0; rows], Vec::new()));
+        let new = || (vec![0; rows.max(SHORT)], Vec::new());
+        let (mut numbers, mut written) = free.unwrap_or_else(new);
         written.extend(places);
         for place in &written {
             numbers[*place] = first + *place as i64;
@@ -72,7 +76,8 @@ impl Columns {
     /// One that has so many rows and that nobody reads.
     fn take(&self, rows: usize) -> Option<SparseIds> {
         let mut kept = self.0.lock();
-        let fits = |ids: &SparseIds| ids.numbers.len() >= rows && ids.is_free();
+        let most = 2 * rows.max(SHORT);
+        let fits = |ids: &SparseIds| (rows..=most).contains(&ids.numbers.len()) && ids.is_free();
         let free = kept.iter().position(fits)?;
         Some(kept.swap_remove(free))
     }
@@ -130,9 +135,13 @@ mod tests {
         let other = columns.column(8192, 7, [3].into_iter());
         assert_ne!(other.as_ptr(), memory);
         drop(column);
-        let next = columns.column(100, 1, [4].into_iter());
+        let next = columns.column(5000, 1, [4].into_iter());
         assert_eq!(next.as_ptr(), memory);
         assert_eq!(next[..6], [0, 0, 0, 0, 5, 0]);
-        assert_eq!(next.len(), 100);
+        assert_eq!(next.len(), 5000);
+        drop(other);
+        // Much longer than it need be.
+        let short = columns.column(100, 1, [4].into_iter());
+        assert_eq!(short.inner().capacity(), SHORT * size_of::<i64>());
     }
 }

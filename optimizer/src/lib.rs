@@ -54,7 +54,13 @@ use datafusion::logical_expr::LogicalPlan;
 /// [`DataFusionError::NotImplemented`](datafusion::common::DataFusionError::NotImplemented) of conditions of
 /// joins that cannot be moved.
 pub fn with_movable_subqueries(plan: LogicalPlan) -> Result<LogicalPlan> {
-    if !plan.exists(sound::has_subqueries)? {
+    let has_subqueries = plan.exists(sound::has_subqueries)?;
+    let is_lateral = |node: &LogicalPlan| Ok(matches!(node, LogicalPlan::Subquery(_)));
+    if !has_subqueries && !plan.exists(is_lateral)? {
+        return Ok(plan);
+    }
+    let plan = dependent_join::without_lone_lateral(plan)?;
+    if !has_subqueries {
         return Ok(plan);
     }
     let plan = with_selected_values(plan)?;

@@ -1,4 +1,4 @@
-//! Which functions are called within an expression, and what that says of it.
+//! Calls of functions: which there are within an expression, what that says of it, and new ones.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -7,7 +7,10 @@ use std::sync::LazyLock;
 use datafusion::functions::all_default_functions;
 use datafusion::functions_aggregate::all_default_aggregate_functions;
 use datafusion::logical_expr::Volatility;
-use datafusion::sql::sqlparser::ast::{Expr, Query, Visit, Visitor};
+use datafusion::sql::sqlparser::ast::{
+    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
+    ObjectName, Query, Visit, Visitor, WindowType,
+};
 
 /// A call.
 pub(crate) struct Call {
@@ -50,6 +53,25 @@ fn names_and_aliases<'a>(
         aliases.chain([name.to_owned()])
     });
     names.collect()
+}
+
+/// `function(args)`, or over a window.
+pub(crate) fn called(function: &str, args: Vec<Expr>, over: Option<WindowType>) -> Expr {
+    let args = args.into_iter().map(FunctionArgExpr::Expr);
+    Expr::Function(Function {
+        name: ObjectName::from(vec![Ident::new(function)]),
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args: FunctionArguments::List(FunctionArgumentList {
+            duplicate_treatment: None,
+            args: args.map(FunctionArg::Unnamed).collect(),
+            clauses: vec![],
+        }),
+        filter: None,
+        null_treatment: None,
+        over,
+        within_group: vec![],
+    })
 }
 
 /// The first call in `nodes` that `is` it.

@@ -4,16 +4,15 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CastKind, DataType, Distinct, Expr, Fetch, Function, FunctionArg,
-    FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, LimitClause, ObjectName,
-    OrderBy, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, Spanned, Value,
-    WindowSpec, WindowType, visit_expressions,
+    BinaryOperator, CastKind, DataType, Distinct, Expr, Fetch, Ident, LimitClause, OrderBy,
+    OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, Spanned, Value, WindowSpec,
+    WindowType, visit_expressions,
 };
 use datafusion::sql::sqlparser::parser::ParserError;
 use datafusion::sql::sqlparser::tokenizer::Location;
 
-use crate::calls::{call, differs_each_time};
-use crate::shadowing::normalized;
+use crate::calls::{call, called, differs_each_time};
+use crate::row_ids::fold;
 use crate::spell_out::select_from;
 
 /// Says which rows of `query` are its first in words that DataFusion knows:
@@ -219,7 +218,7 @@ fn is_made_once(expr: &Expr) -> bool {
 fn mentions_alias(select: &Select, key: &Expr) -> bool {
     let is_alias = |name: &Ident| {
         select.projection.iter().any(|item| match item {
-            SelectItem::ExprWithAlias { alias, .. } => normalized(alias) == normalized(name),
+            SelectItem::ExprWithAlias { alias, .. } => fold(alias) == fold(name),
             _ => false,
         })
     };
@@ -241,9 +240,7 @@ fn item_of(select: &Select, key: &Expr) -> Option<usize> {
         return known.then_some(index);
     }
     let is_called = |item: &SelectItem| match key {
-        Expr::Identifier(name) => {
-            name_of(item).is_some_and(|known| normalized(known) == normalized(name))
-        }
+        Expr::Identifier(name) => name_of(item).is_some_and(|known| fold(known) == fold(name)),
         _ => false,
     };
     let is_written = |item: &SelectItem| expression(item) == Some(key);
@@ -347,7 +344,7 @@ fn column_of(
             };
             if let Some(name) = name_of(&select.projection[index]) {
                 let items = select.projection.iter();
-                let same = |known: &&Ident| normalized(known) == normalized(name);
+                let same = |known: &&Ident| fold(known) == fold(name);
                 if items.filter_map(name_of).filter(same).count() > 1 {
                     let several = format!("column {name}, of which there are several");
                     return Err(unnamed(&several, place));
@@ -436,24 +433,6 @@ fn ranked(function: &str, order_by: Vec<OrderByExpr>) -> Expr {
         window_frame: None,
     };
     called(function, vec![], Some(WindowType::WindowSpec(over)))
-}
-
-fn called(function: &str, args: Vec<Expr>, over: Option<WindowType>) -> Expr {
-    let args = args.into_iter().map(FunctionArgExpr::Expr);
-    Expr::Function(Function {
-        name: ObjectName::from(vec![Ident::new(function)]),
-        uses_odbc_syntax: false,
-        parameters: FunctionArguments::None,
-        args: FunctionArguments::List(FunctionArgumentList {
-            duplicate_treatment: None,
-            args: args.map(FunctionArg::Unnamed).collect(),
-            clauses: vec![],
-        }),
-        filter: None,
-        null_treatment: None,
-        over,
-        within_group: vec![],
-    })
 }
 
 fn compared(left: Expr, op: BinaryOperator, right: Expr) -> Expr {

@@ -1,41 +1,42 @@
 //! Functions in FROM: of the columns beside them, with ordinality, and what their columns are called.
 
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
-    ObjectName, Select, TableAlias, TableAliasColumnDef, TableFactor, TableFunctionArgs,
-    TableWithJoins, Value, Visit, VisitMut, Visitor, VisitorMut,
+    Expr, FunctionArg, FunctionArgExpr, Ident, JoinConstraint, ObjectName, RenameSelectItem,
+    Select, SelectItem, SetExpr, Statement, TableAlias, TableAliasColumnDef, TableFactor,
+    TableFunctionArgs, TableWithJoins, UpdateTableFromKind, Value, Visit, VisitMut, Visitor,
+    VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 
-use crate::calls::differs_each_time;
+use crate::calls::{called, differs_each_time};
+use crate::row_ids::{excluded, fold};
+use crate::using::constraint;
 
 /// What DataFusion calls the column of a series.
 const VALUE: &str = "value";
 
-/// Within the FROM of the blocks of `node`:
+/// In FROM, of SELECT blocks, UPDATE and DELETE:
 ///
 /// * A series of columns beside it, as in `FROM t, generate_series(1, t.n)`, is the `unnest` of its list:
 ///   DataFusion's function in FROM takes constants alone.
 /// * `LATERAL unnest(t.list)` is `unnest(t.list)`, which sees what is beside it anyhow.
-/// * `WITH ORDINALITY` is one more list.
-/// * A series called `g` has a column `g`, as in PostgreSQL ([SELECT]: "if no column aliases are given").
-///   It stays DataFusion's `value` where the statement names a column so.
+/// * `WITH ORDINALITY` is one more list; of a series of constants, the number of a row.
+/// * A series called `g` has a column `g`, as in PostgreSQL ([Table Functions]): where the statement names that
+///   column, or none called `value`, as DataFusion calls it.
 /// * Functions without alias are called by their names, the second one `unnest_1`.
 ///
 /// # Errors
 /// WITH ORDINALITY of a list that is another each time, since it would be made twice.
 ///
-/// [SELECT]: https://www.postgresql.org/docs/current/queries-table-expressions.html#QUERIES-TABLEFUNCTIONS
+/// [Table Functions]: https://www.postgresql.org/docs/current/queries-table-expressions.html#QUERIES-TABLEFUNCTIONS
 pub(crate) fn read_functions(node: &mut impl VisitMut) -> Result<(), ParserError> {
-    let mut names = NamesValue(false);
-    let _: ControlFlow<()> = node.visit(&mut names);
-    let mut reads = Reads {
-        names_value: names.0,
-    };
-    match node.visit(&mut reads) {
+    let mut named = Named::default();
+    let _: ControlFlow<()> = node.visit(&mut named);
+    match node.visit(&mut Reads { named }) {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(()),
     }
@@ -51,36 +52,111 @@ pub(crate) fn is_function(table: &TableFactor) -> bool {
     )
 }
 
-/// Whether an expression is a column of name [`VALUE`].
-struct NamesValue(bool);
+/// The columns that a statement names, each with the table, if it names that.
+#[derive(Default)]
+struct Named(HashSet<(Option<String>, String)>);
 
-impl VisitorMut for NamesValue {
+impl Named {
+    fn add(&mut self, table: Option<&Ident>, column: &Ident) {
+        let column = (table.map(fold), fold(column));
+        self.0.insert(column);
+    }
+
+    fn has(&self, table: Option<&str>, column: &str) -> bool {
+        let column = (table.map(str::to_owned), column.to_owned());
+        self.0.contains(&column)
+    }
+
+    /// Those of USING.
+    fn add_keys(&mut self, tables: &TableWithJoins) {
+        let joins = tables.joins.iter();
+        for constraint in joins.filter_map(|join| constraint(&join.join_operator)) {
+            if let JoinConstraint::Using(columns) = constraint {
+                let columns = columns.iter().filter_map(|name| name.0.last()?.as_ident());
+                columns.for_each(|column| self.add(None, column));
+            }
+        }
+        let joined = tables.joins.iter().map(|join| &join.relation);
+        for table in std::iter::once(&tables.relation).chain(joined) {
+            if let TableFactor::NestedJoin {
+                table_with_joins, ..
+            } = table
+            {
+                self.add_keys(table_with_joins);
+            }
+        }
+    }
+
+    /// What the column of a series is called in a statement that calls the series `table`, or gives it no
+    /// alias.
+    fn column_of(&self, table: &Ident, has_alias: bool) -> Ident {
+        let name = fold(table);
+        let is_called = |column: &str| self.has(Some(&name), column) || self.has(None, column);
+        let is_value =
+            self.has(Some(&name), VALUE) || !is_called(&name) && (!has_alias || is_called(VALUE));
+        match is_value {
+            true => Ident::new(VALUE),
+            false => table.clone(),
+        }
+    }
+}
+
+impl VisitorMut for Named {
     type Break = ();
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        let column = match expr {
-            Expr::Identifier(column) => Some(&*column),
-            Expr::CompoundIdentifier(parts) => parts.last(),
-            _ => None,
-        };
-        self.0 |= column.is_some_and(|column| column.value.eq_ignore_ascii_case(VALUE));
+        match expr {
+            Expr::Identifier(column) => self.add(None, column),
+            Expr::CompoundIdentifier(parts) => {
+                if let [.., table, column] = parts.as_slice() {
+                    self.add(Some(table), column);
+                }
+            }
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        for item in &select.projection {
+            if let SelectItem::Wildcard(options) | SelectItem::QualifiedWildcard(_, options) = item
+            {
+                for column in excluded(options) {
+                    self.add(None, &column);
+                }
+                match &options.opt_rename {
+                    Some(RenameSelectItem::Single(renamed)) => self.add(None, &renamed.ident),
+                    Some(RenameSelectItem::Multiple(all)) => {
+                        all.iter()
+                            .for_each(|renamed| self.add(None, &renamed.ident));
+                    }
+                    None => {}
+                }
+                for replaced in options
+                    .opt_replace
+                    .iter()
+                    .flat_map(|replace| &replace.items)
+                {
+                    self.add(None, &replaced.column_name);
+                }
+            }
+        }
+        select.from.iter().for_each(|tables| self.add_keys(tables));
         ControlFlow::Continue(())
     }
 }
 
 struct Reads {
-    names_value: bool,
+    named: Named,
 }
 
-impl VisitorMut for Reads {
-    type Break = ParserError;
-
-    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<ParserError> {
+impl Reads {
+    fn read(&self, all: &mut [TableWithJoins]) -> ControlFlow<ParserError> {
         let mut block = Block {
-            names_value: self.names_value,
+            named: &self.named,
             unnamed: Vec::new(),
         };
-        for tables in &mut select.from {
+        for tables in all {
             if let Err(error) = block.read(tables) {
                 return ControlFlow::Break(error);
             }
@@ -89,14 +165,38 @@ impl VisitorMut for Reads {
     }
 }
 
-/// A SELECT.
-struct Block {
-    names_value: bool,
+impl VisitorMut for Reads {
+    type Break = ParserError;
+
+    fn pre_visit_statement(&mut self, statement: &mut Statement) -> ControlFlow<ParserError> {
+        match statement {
+            Statement::Update(update) => match &mut update.from {
+                Some(
+                    UpdateTableFromKind::BeforeSet(tables) | UpdateTableFromKind::AfterSet(tables),
+                ) => self.read(tables),
+                None => ControlFlow::Continue(()),
+            },
+            Statement::Delete(delete) => match &mut delete.using {
+                Some(tables) => self.read(tables),
+                None => ControlFlow::Continue(()),
+            },
+            _ => ControlFlow::Continue(()),
+        }
+    }
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<ParserError> {
+        self.read(&mut select.from)
+    }
+}
+
+/// The FROM of one block.
+struct Block<'a> {
+    named: &'a Named,
     /// The functions so far that the statement gives no alias.
     unnamed: Vec<&'static str>,
 }
 
-impl Block {
+impl Block<'_> {
     fn read(&mut self, tables: &mut TableWithJoins) -> Result<(), ParserError> {
         let joined = tables.joins.iter_mut().map(|join| &mut join.relation);
         for table in std::iter::once(&mut tables.relation).chain(joined) {
@@ -115,61 +215,37 @@ impl Block {
     }
 
     /// What stands in FROM for a call.
-    fn table_of(&mut self, call: Call) -> Result<TableFactor, ParserError> {
-        let is_list = call.function == "unnest" || call.ordinality || refers(&call.arguments);
-        let before = self.unnamed.iter().filter(|name| **name == call.function);
-        let number = before.count();
-        let mut alias = match call.alias {
+    fn table_of(&mut self, mut call: Call) -> Result<TableFactor, ParserError> {
+        let is_series = call.function != UNNEST;
+        let has_alias = call.alias.is_some();
+        let mut alias = match call.alias.take() {
             Some(alias) => alias,
-            None => {
-                self.unnamed.push(call.function);
-                // DataFusion has a name of its own for a series.
-                if !is_list && number == 0 {
-                    return Ok(series(call.function, call.arguments, None));
-                }
-                let name = match number {
-                    0 => call.function.to_owned(),
-                    _ => format!("{}_{number}", call.function),
-                };
-                let columns = match is_list && call.function == "unnest" {
-                    true => Vec::new(),
-                    false => vec![TableAliasColumnDef::from_name(VALUE)],
-                };
-                TableAlias {
-                    explicit: true,
-                    name: Ident::new(name),
-                    columns,
-                    at: None,
-                }
-            }
+            None => self.alias_of(call.function),
         };
-        if call.function != "unnest" && alias.columns.is_empty() {
-            let name = match self.names_value {
-                true => Ident::new(VALUE),
-                false => alias.name.clone(),
+        if is_series && alias.columns.is_empty() {
+            let column = self.named.column_of(&alias.name, has_alias);
+            alias.columns.push(named(column));
+        }
+        let is_constant = !refers(&call.arguments);
+        if is_series && is_constant {
+            return match call.ordinality {
+                false => Ok(series(call.function, call.arguments, Some(alias))),
+                true => numbered_series(call.function, call.arguments, alias),
             };
-            alias.columns.push(column(name));
         }
-        if !is_list {
-            return Ok(series(call.function, call.arguments, Some(alias)));
-        }
-        let mut lists = match call.function {
-            "unnest" => call.arguments,
-            function => vec![list(function, call.arguments)],
+        let mut lists = match is_series {
+            true => vec![called(call.function, call.arguments, None)],
+            false => call.arguments,
         };
         if call.ordinality {
-            if differs_each_time(&lists) {
+            let mut all = lists.iter();
+            if let Some(list) = all.find(|list| differs_each_time(std::slice::from_ref(*list))) {
                 return Err(ParserError::ParserError(format!(
-                    "WITH ORDINALITY of {}, which is another list each time: make it in a subquery beside it",
-                    lists[0]
+                    "WITH ORDINALITY of {list}, which is another list each time: make it in a subquery beside it"
                 )));
             }
             name_columns(&mut alias, lists.len());
-            if alias.columns.len() == lists.len() {
-                alias
-                    .columns
-                    .push(TableAliasColumnDef::from_name("ordinality"));
-            }
+            name_ordinality(&mut alias, lists.len());
             lists.push(ordinality(&lists)?);
         }
         Ok(TableFactor::UNNEST {
@@ -180,21 +256,48 @@ impl Block {
             with_ordinality: false,
         })
     }
+
+    /// The name of a function that has none.
+    fn alias_of(&mut self, function: &'static str) -> TableAlias {
+        let before = self.unnamed.iter().filter(|name| **name == function);
+        let name = match before.count() {
+            0 => function.to_owned(),
+            number => format!("{function}_{number}"),
+        };
+        self.unnamed.push(function);
+        TableAlias {
+            explicit: true,
+            name: Ident::new(name),
+            columns: Vec::new(),
+            at: None,
+        }
+    }
 }
+
+/// The function that is given its lists.
+const UNNEST: &str = "unnest";
 
 /// Gives names to the columns of `unnest` of so many lists that `alias` does not name: that of the table if
 /// there is one.
 pub fn name_columns(alias: &mut TableAlias, lists: usize) {
     for number in alias.columns.len()..lists {
         alias.columns.push(match (lists, number) {
-            (1, _) => column(alias.name.clone()),
-            (_, 0) => TableAliasColumnDef::from_name("unnest"),
-            _ => TableAliasColumnDef::from_name(format!("unnest_{number}")),
+            (1, _) => named(alias.name.clone()),
+            (_, 0) => TableAliasColumnDef::from_name(UNNEST),
+            _ => TableAliasColumnDef::from_name(format!("{UNNEST}_{number}")),
         });
     }
 }
 
-fn column(name: Ident) -> TableAliasColumnDef {
+/// The same for the column after those of so many lists.
+fn name_ordinality(alias: &mut TableAlias, lists: usize) {
+    if alias.columns.len() == lists {
+        let ordinality = TableAliasColumnDef::from_name("ordinality");
+        alias.columns.push(ordinality);
+    }
+}
+
+fn named(name: Ident) -> TableAliasColumnDef {
     TableAliasColumnDef {
         name,
         data_type: None,
@@ -218,7 +321,7 @@ impl Call {
                 with_offset: false,
                 with_offset_alias: None,
                 with_ordinality,
-            } => ("unnest", array_exprs.clone(), *with_ordinality, alias),
+            } => (UNNEST, array_exprs.clone(), *with_ordinality, alias),
             TableFactor::Function {
                 name,
                 args,
@@ -258,7 +361,7 @@ fn function(name: &ObjectName) -> Option<&'static str> {
         return None;
     };
     let name = &part.as_ident()?.value;
-    let functions = ["unnest", "generate_series", "range"];
+    let functions = [UNNEST, "generate_series", "range"];
     functions
         .into_iter()
         .find(|function| name.eq_ignore_ascii_case(function))
@@ -316,23 +419,33 @@ fn series(function: &str, arguments: Vec<Expr>, alias: Option<TableAlias>) -> Ta
     }
 }
 
-/// A series as a list.
-fn list(function: &str, arguments: Vec<Expr>) -> Expr {
-    let arguments = arguments.into_iter();
-    let args = arguments.map(|value| FunctionArg::Unnamed(FunctionArgExpr::Expr(value)));
-    Expr::Function(Function {
-        name: ObjectName::from(vec![Ident::new(function)]),
-        uses_odbc_syntax: false,
-        parameters: FunctionArguments::None,
-        args: FunctionArguments::List(FunctionArgumentList {
-            duplicate_treatment: None,
-            args: args.collect(),
-            clauses: Vec::new(),
-        }),
-        filter: None,
-        null_treatment: None,
-        over: None,
-        within_group: Vec::new(),
+/// The same with the numbers of its rows.
+fn numbered_series(
+    function: &str,
+    arguments: Vec<Expr>,
+    mut alias: TableAlias,
+) -> Result<TableFactor, ParserError> {
+    let template = format!("SELECT {VALUE}, row_number() OVER () FROM {function}(1)");
+    let mut numbered = Parser::new(&GenericDialect {})
+        .try_with_sql(&template)?
+        .parse_query()?;
+    if let SetExpr::Select(select) = numbered.body.as_mut()
+        && let [tables] = select.from.as_mut_slice()
+    {
+        let value = TableAlias {
+            explicit: true,
+            name: Ident::new(function),
+            columns: vec![TableAliasColumnDef::from_name(VALUE)],
+            at: None,
+        };
+        tables.relation = series(function, arguments, Some(value));
+    }
+    name_ordinality(&mut alias, 1);
+    Ok(TableFactor::Derived {
+        lateral: false,
+        subquery: numbered,
+        alias: Some(alias),
+        sample: None,
     })
 }
 
@@ -383,18 +496,6 @@ mod tests {
     fn functions_in_from_are_read_as_datafusion_can() {
         for (sql, expected) in [
             (
-                "SELECT g FROM generate_series(1, 3) AS g",
-                "SELECT g FROM generate_series(1, 3) AS g (g)",
-            ),
-            (
-                "SELECT g.value FROM generate_series(1, 3) AS g",
-                "SELECT g.value FROM generate_series(1, 3) AS g (value)",
-            ),
-            (
-                "SELECT * FROM range(2), range(3)",
-                "SELECT * FROM range(2), range(3) AS range_1 (value)",
-            ),
-            (
                 "SELECT n FROM t, generate_series(1, t.n) AS g(n)",
                 "SELECT n FROM t, UNNEST(generate_series(1, t.n)) AS g (n)",
             ),
@@ -407,26 +508,73 @@ mod tests {
                 "SELECT * FROM t, UNNEST(t.a) AS unnest, (u CROSS JOIN UNNEST(u.b, [NULL]) AS unnest_1)",
             ),
             (
+                "SELECT * FROM range(2), range(3)",
+                "SELECT * FROM range(2) AS range (value), range(3) AS range_1 (value)",
+            ),
+            (
                 "SELECT * FROM unnest([NULL, 2]) WITH ORDINALITY AS u(x)",
-                "SELECT * FROM UNNEST([NULL, 2], range(1, coalesce(CAST(array_length([NULL, 2]) AS BIGINT), 0) + 1)) AS u (x, ordinality)",
+                "SELECT * FROM UNNEST([NULL, 2], \
+                 range(1, coalesce(CAST(array_length([NULL, 2]) AS BIGINT), 0) + 1)) AS u (x, ordinality)",
+            ),
+            (
+                "SELECT * FROM t, unnest(t.a, [1]) WITH ORDINALITY",
+                "SELECT * FROM t, UNNEST(t.a, [1], \
+                 range(1, greatest(coalesce(CAST(array_length(t.a) AS BIGINT), 0), \
+                 coalesce(CAST(array_length([1]) AS BIGINT), 0)) + 1)) \
+                 AS unnest (unnest, unnest_1, ordinality)",
+            ),
+            (
+                "SELECT * FROM generate_series(5, 1, -2) WITH ORDINALITY AS g",
+                "SELECT * FROM (SELECT value, row_number() OVER () \
+                 FROM generate_series(5, 1, -2) AS generate_series (value)) AS g (g, ordinality)",
+            ),
+            (
+                "UPDATE t SET a = g FROM generate_series(1, t.n) AS g",
+                "UPDATE t SET a = g FROM UNNEST(generate_series(1, t.n)) AS g (g)",
+            ),
+            (
+                "DELETE FROM t USING LATERAL unnest(t.a) AS x WHERE x = 1",
+                "DELETE FROM t USING UNNEST(t.a) AS x WHERE x = 1",
             ),
         ] {
             assert_eq!(read(sql).unwrap(), expected);
         }
-        let ordinality = "coalesce(CAST(array_length(t.a) AS BIGINT), 0), \
-                          coalesce(CAST(array_length([1]) AS BIGINT), 0)";
-        assert_eq!(
-            read("SELECT * FROM t, unnest(t.a, [1]) WITH ORDINALITY").unwrap(),
-            format!(
-                "SELECT * FROM t, UNNEST(t.a, [1], range(1, greatest({ordinality}) + 1)) \
-                 AS unnest (unnest, unnest_1, ordinality)"
-            )
-        );
+    }
+
+    #[test]
+    fn the_column_of_a_series_is_called_as_the_statement_calls_it() {
+        for (sql, column) in [
+            ("SELECT * FROM range(3) AS g", "g"),
+            ("SELECT g FROM range(3) AS g", "g"),
+            ("SELECT g.g FROM range(3) AS g", "g"),
+            (
+                "SELECT g, 1 AS value FROM range(3) AS g ORDER BY value",
+                "g",
+            ),
+            ("SELECT g, m.value FROM m, range(3) AS g", "g"),
+            ("SELECT G FROM range(3) AS g", "g"),
+            ("SELECT \"G\" FROM range(3) AS \"G\"", "\"G\""),
+            ("SELECT g.value FROM range(3) AS g", "value"),
+            ("SELECT value FROM range(3) AS g", "value"),
+            ("SELECT m.g, value FROM m, range(3) AS g", "value"),
+            ("SELECT * EXCLUDE (value) FROM range(3) AS g", "value"),
+            ("SELECT * RENAME (value AS v) FROM range(3) AS g", "value"),
+            ("SELECT 1 FROM m JOIN range(3) AS g USING (value)", "value"),
+        ] {
+            let read = read(sql).unwrap();
+            let (_, columns) = read.rsplit_once("range(3) AS ").unwrap();
+            assert!(columns.contains(&format!("({column})")), "{sql}: {read}");
+        }
+        let unnamed = read("SELECT range FROM range(3)").unwrap();
+        assert_eq!(unnamed, "SELECT range FROM range(3) AS range (range)");
     }
 
     #[test]
     fn a_list_that_is_another_each_time_has_no_ordinality() {
-        let error = read("SELECT * FROM unnest([random()]) WITH ORDINALITY").unwrap_err();
-        assert!(error.to_string().contains("[random()]"), "{error}");
+        let error = read("SELECT * FROM unnest([1], [random()]) WITH ORDINALITY").unwrap_err();
+        assert!(
+            error.to_string().contains("ORDINALITY of [random()]"),
+            "{error}"
+        );
     }
 }

@@ -23,7 +23,7 @@
 //! * [`nearest`](mod@nearest): "did you mean …?"
 //! * [`fingerprint`](mod@fingerprint): what statements have in common that differ only in literals
 //! * [`error`]: syntax errors that show the line
-//! * `calls`: which functions an expression calls
+//! * `calls`: which functions an expression calls, and calls to be put into one
 //! * `place`: places in a statement's text
 
 mod calls;

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{Cte, ObjectNamePart, SetExpr, SetOperator, visit_relations};
 use datafusion::sql::sqlparser::parser::ParserError;
 
-use crate::shadowing::normalized;
+use crate::row_ids::fold;
 
 /// Puts a union of `WITH RECURSIVE` that has ORDER BY, LIMIT or OFFSET in parentheses, as DataFusion would
 /// leave these out.
@@ -26,13 +26,13 @@ pub(crate) fn parenthesize(cte: &mut Cte) -> ControlFlow<ParserError> {
     if !is_union || is_plain {
         return ControlFlow::Continue(());
     }
-    let name = normalized(&cte.alias.name);
+    let name = fold(&cte.alias.name);
     let names_itself = visit_relations(&query.body, |relation| {
         let ident = match relation.0.as_slice() {
             [part] => ObjectNamePart::as_ident(part),
             _ => None,
         };
-        match ident.is_some_and(|ident| normalized(ident) == name) {
+        match ident.is_some_and(|ident| fold(ident) == name) {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         }

@@ -6,6 +6,8 @@ use datafusion::sql::sqlparser::ast::{
     Ident, ObjectNamePart, Query, TableAlias, TableFactor, VisitMut, VisitorMut, With,
 };
 
+use crate::row_ids::fold;
+
 /// Gives the queries of a `WITH` that have the name of one of an enclosing query's another name,
 /// which DataFusion would refuse to take again:
 ///
@@ -120,7 +122,7 @@ impl VisitorMut for References<'_> {
             } = table
             && let [part] = name.0.as_mut_slice()
             && let Some(ident) = part.as_ident()
-            && normalized(ident) == self.old
+            && fold(ident) == self.old
         {
             let mut new = ident.clone();
             // Columns are qualified with the name as it was.
@@ -139,14 +141,7 @@ impl VisitorMut for References<'_> {
 
 fn names_of(with: Option<&With>) -> Vec<String> {
     let queries = with.into_iter().flat_map(|with| &with.cte_tables);
-    queries.map(|query| normalized(&query.alias.name)).collect()
-}
-
-pub(crate) fn normalized(ident: &Ident) -> String {
-    match ident.quote_style {
-        None => ident.value.to_lowercase(),
-        Some(_) => ident.value.clone(),
-    }
+    queries.map(|query| fold(&query.alias.name)).collect()
 }
 
 /// The same place in the text has another name.

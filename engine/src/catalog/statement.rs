@@ -509,7 +509,7 @@ fn with_other_names(statement: &DFStatement) -> Vec<DFStatement> {
 }
 
 /// Refuses what DataFusion's planner overlooks, which would give wrong rows: it reads the whole
-/// table for TABLESAMPLE.
+/// table for TABLESAMPLE, and no numbers for WITH ORDINALITY.
 fn refuse_overlooked(statement: &DFStatement) -> Result<(), Error> {
     struct Overlooked;
     impl ast::Visitor for Overlooked {
@@ -525,6 +525,16 @@ fn refuse_overlooked(statement: &DFStatement) -> Result<(), Error> {
                 | ast::TableFactor::Derived {
                     sample: Some(_), ..
                 } => ControlFlow::Break("TABLESAMPLE; WHERE random() < 0.1 takes a tenth"),
+                ast::TableFactor::Table {
+                    with_ordinality: true,
+                    ..
+                }
+                | ast::TableFactor::Function {
+                    with_ordinality: true,
+                    ..
+                } => ControlFlow::Break(
+                    "WITH ORDINALITY of other than lists and series; row_number() OVER () numbers rows",
+                ),
                 _ => ControlFlow::Continue(()),
             }
         }

@@ -306,7 +306,8 @@ impl ExpensiveInputs {
                 .iter()
                 .take_while(|input| is_fan_out(input))
                 .count();
-        self.inputs[start..end].sort_by_key(|input| input.without_ns.unwrap_or(i64::MAX));
+        let left = |input: &ExpensiveInput| (input.without_ns.unwrap_or(i64::MAX), input.row_id);
+        self.inputs[start..end].sort_by_key(left);
     }
 
     /// Those that stand out.

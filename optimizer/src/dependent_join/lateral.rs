@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, JoinType, Result};
 use datafusion::logical_expr::logical_plan::{Join, SubqueryAlias};
 use datafusion::logical_expr::utils::conjunction;
@@ -109,6 +109,33 @@ pub(super) fn is_lateral(join: &Join) -> Result<bool> {
     let is_asked =
         !references.is_empty() && references.iter().all(|column| left.has_column(column));
     Ok(is_asked && matches!(join.join_type, JoinType::Inner | JoinType::Left))
+}
+
+/// What DataFusion takes for LATERAL with nothing beside it is a plan like others: `unnest(t.list)` is what a
+/// subquery in `SELECT (SELECT max(x) FROM unnest(t.list) AS u(x)) FROM t` begins with.
+///
+/// # Errors
+/// None of its own; those of building a plan.
+pub fn without_lone_lateral(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let alone = |input: &Arc<LogicalPlan>| -> Result<Transformed<Arc<LogicalPlan>>> {
+        match lateral(input) {
+            Some(_) => Ok(Transformed::yes(Arc::new(without_subquery(input)?))),
+            None => Ok(Transformed::no(Arc::clone(input))),
+        }
+    };
+    let rewritten = plan.transform_down_with_subqueries(|node| match node {
+        LogicalPlan::Join(join) => {
+            let left = alone(&join.left)?;
+            Ok(left.update_data(|left| LogicalPlan::Join(Join { left, ..join })))
+        }
+        // It may be on the right of a join.
+        LogicalPlan::SubqueryAlias(_) => Ok(Transformed::no(node)),
+        node => node.map_children(|input| {
+            let input = alone(&Arc::new(input))?;
+            Ok(input.update_data(Arc::unwrap_or_clone))
+        }),
+    })?;
+    Ok(rewritten.data)
 }
 
 /// The right side of a join, which is a LATERAL subquery, as a plan.

@@ -48,7 +48,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Subquery, 
 
 use self::domain::Domain;
 use self::lateral::is_lateral;
-pub use self::lateral::without_subquery;
+pub use self::lateral::{without_lone_lateral, without_subquery};
 use self::lost::{is_ambiguous, is_lost};
 use self::push_down::PushDown;
 use self::recursion::{reads_anew, reads_iterations_anew};

@@ -1,11 +1,9 @@
 //! Kinds of joins, and the value of the column that two columns become.
 
-use datafusion::sql::sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
-    JoinConstraint, JoinOperator, ObjectName,
-};
+use datafusion::sql::sqlparser::ast::{Expr, JoinConstraint, JoinOperator};
 
 use super::block::Merged;
+use crate::calls::called;
 
 /// What rows a join has beside those with a match.
 #[derive(Clone, Copy)]
@@ -26,7 +24,7 @@ impl Kind {
             Self::Inner if !matches!(left.value, Expr::CompoundIdentifier(_)) => right.value,
             Self::Inner | Self::Left | Self::OnlyLeft => left.value,
             Self::Right | Self::OnlyRight => right.value,
-            Self::Full => coalesce(left.value, right.value),
+            Self::Full => called("coalesce", vec![left.value, right.value], None),
         };
         let mut tables = left.tables;
         tables.extend(right.tables);
@@ -34,26 +32,7 @@ impl Kind {
     }
 }
 
-/// `coalesce(left, right)`.
-fn coalesce(left: Expr, right: Expr) -> Expr {
-    let argument = |expr| FunctionArg::Unnamed(FunctionArgExpr::Expr(expr));
-    Expr::Function(Function {
-        name: ObjectName::from(vec![Ident::new("coalesce")]),
-        uses_odbc_syntax: false,
-        parameters: FunctionArguments::None,
-        args: FunctionArguments::List(FunctionArgumentList {
-            duplicate_treatment: None,
-            args: vec![argument(left), argument(right)],
-            clauses: Vec::new(),
-        }),
-        filter: None,
-        null_treatment: None,
-        over: None,
-        within_group: Vec::new(),
-    })
-}
-
-pub(super) fn constraint(operator: &JoinOperator) -> Option<&JoinConstraint> {
+pub(crate) fn constraint(operator: &JoinOperator) -> Option<&JoinConstraint> {
     match operator {
         JoinOperator::Join(c)
         | JoinOperator::Inner(c)

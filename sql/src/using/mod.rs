@@ -22,7 +22,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use self::block::{Block, Scope};
-use self::join::constraint;
+pub(crate) use self::join::constraint;
 use self::names::{Names, renamed};
 use crate::row_ids::fold;
 

@@ -198,6 +198,8 @@ pub(super) struct Carts {
     pub(super) large: i64,
     /// What makes rows of carts.
     pub(super) makes_rows: &'static str,
+    /// How many carts are as large as the first.
+    pub(super) alike: i64,
     /// How many rows the join returns for each item.
     pub(super) joined: i64,
     /// Milliseconds that the scan of the carts takes.
@@ -211,6 +213,7 @@ impl Default for Carts {
             carts: 40,
             large: 3_000,
             makes_rows: "UnnestExec",
+            alike: 1,
             joined: 1,
             scan_ms: 40,
             sample_rate: 1.0,
@@ -221,7 +224,7 @@ impl Default for Carts {
 impl Carts {
     /// Items of all carts.
     fn items(self) -> i64 {
-        3 * (self.carts - 1) + self.large
+        3 * (self.carts - self.alike) + self.alike * self.large
     }
 
     /// The query that counts the items of each kind. An item takes a millisecond in what makes rows, two in
@@ -244,9 +247,9 @@ impl Carts {
         case.operator((0, 3, Some(1)), self.makes_rows, "", &made);
         let scanned = [did(0, self.carts, self.scan_ms)];
         case.scan((0, 4, Some(3)), "main.input", "", &scanned);
-        let cart = |item: i64| match item - self.large {
-            small if small >= 0 => 2 + small / 3,
-            _ => 1,
+        let cart = |item: i64| match item - self.alike * self.large {
+            small if small >= 0 => 1 + self.alike + small / 3,
+            _ => 1 + item / self.large,
         };
         let rows = (0..rows).map(|row| row / self.joined);
         let carts: Vec<_> = rows.clone().map(|item| (item % 2, cart(item), 0)).collect();

@@ -210,6 +210,27 @@ async fn a_record_that_most_rows_were_made_of_is_named_though_no_expression_took
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn of_records_that_are_alike_the_first_three_are_named() {
+    for (alike, expected) in [(2, &[1, 2][..]), (5, &[1, 2, 3])] {
+        let carts = Carts {
+            carts: 100,
+            alike,
+            ..Carts::default()
+        };
+        let report = report(&carts.fan_out()).await;
+        let found: Vec<_> = report.inputs.anomalous().collect();
+        let ids: Vec<_> = found.iter().map(|input| input.row_id).collect();
+        assert_eq!(ids, expected, "{found:?}");
+        let all = 3 * (100 - alike) + 3_000 * alike;
+        for input in found {
+            let fan_out = input.fan_out.as_ref();
+            let rows = fan_out.map(|fan_out| (fan_out.rows, fan_out.table_rows));
+            assert_eq!(rows, Some((3_000, all)));
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn of_sampled_records_the_traced_ones_are_compared() {
     let rates = [0.9, 0.8, 0.7, 0.6, 0.5, 0.4];
     let mut rates = rates.into_iter();
