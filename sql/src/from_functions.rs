@@ -4,10 +4,10 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, FunctionArg, FunctionArgExpr, Ident, JoinConstraint, ObjectName, RenameSelectItem,
-    Select, SelectItem, SetExpr, Statement, TableAlias, TableAliasColumnDef, TableFactor,
-    TableFunctionArgs, TableWithJoins, UpdateTableFromKind, Value, Visit, VisitMut, Visitor,
-    VisitorMut,
+    Expr, FunctionArg, FunctionArgExpr, Ident, JoinConstraint, JoinOperator, ObjectName,
+    RenameSelectItem, Select, SelectItem, SetExpr, Statement, TableAlias, TableAliasColumnDef,
+    TableFactor, TableFunctionArgs, TableWithJoins, UpdateTableFromKind, Value, Visit, VisitMut,
+    Visitor, VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
@@ -25,8 +25,8 @@ const VALUE: &str = "value";
 ///   DataFusion's function in FROM takes constants alone.
 /// * `LATERAL unnest(t.list)` is `unnest(t.list)`, which sees what is beside it anyhow.
 /// * `WITH ORDINALITY` is one more list; of a series of constants, the number of a row.
-/// * A series called `g` has a column `g`, as in PostgreSQL ([Table Functions]): where the statement names that
-///   column, or none called `value`, as DataFusion calls it.
+/// * A series called `g` has a column `g`, as in PostgreSQL ([Table Functions]). It is `value`, as DataFusion calls
+///   it, where the statement says `g.value` or `USING (value)`, or `value` though it reads nothing but functions.
 /// * Functions without alias are called by their names, the second one `unnest_1`.
 ///
 /// # Errors
@@ -54,46 +54,34 @@ pub(crate) fn is_function(table: &TableFactor) -> bool {
 
 /// The columns that a statement names, each with the table, if it names that.
 #[derive(Default)]
-struct Named(HashSet<(Option<String>, String)>);
+struct Named {
+    columns: HashSet<(Option<String>, String)>,
+    /// Whether it reads something else than functions, which may have such columns.
+    reads_tables: bool,
+}
 
 impl Named {
     fn add(&mut self, table: Option<&Ident>, column: &Ident) {
-        let column = (table.map(fold), fold(column));
-        self.0.insert(column);
+        self.columns.insert((table.map(fold), fold(column)));
     }
 
     fn has(&self, table: Option<&str>, column: &str) -> bool {
         let column = (table.map(str::to_owned), column.to_owned());
-        self.0.contains(&column)
-    }
-
-    /// Those of USING.
-    fn add_keys(&mut self, tables: &TableWithJoins) {
-        let joins = tables.joins.iter();
-        for constraint in joins.filter_map(|join| constraint(&join.join_operator)) {
-            if let JoinConstraint::Using(columns) = constraint {
-                let columns = columns.iter().filter_map(|name| name.0.last()?.as_ident());
-                columns.for_each(|column| self.add(None, column));
-            }
-        }
-        let joined = tables.joins.iter().map(|join| &join.relation);
-        for table in std::iter::once(&tables.relation).chain(joined) {
-            if let TableFactor::NestedJoin {
-                table_with_joins, ..
-            } = table
-            {
-                self.add_keys(table_with_joins);
-            }
-        }
+        self.columns.contains(&column)
     }
 
     /// What the column of a series is called in a statement that calls the series `table`, or gives it no
     /// alias.
     fn column_of(&self, table: &Ident, has_alias: bool) -> Ident {
         let name = fold(table);
-        let is_called = |column: &str| self.has(Some(&name), column) || self.has(None, column);
-        let is_value =
-            self.has(Some(&name), VALUE) || !is_called(&name) && (!has_alias || is_called(VALUE));
+        let names_table = self.has(Some(&name), &name) || self.has(None, &name);
+        let is_value = match has_alias {
+            true => {
+                let only_functions = !self.reads_tables && !names_table;
+                self.has(Some(&name), VALUE) || only_functions && self.has(None, VALUE)
+            }
+            false => !names_table,
+        };
         match is_value {
             true => Ident::new(VALUE),
             false => table.clone(),
@@ -141,7 +129,12 @@ impl VisitorMut for Named {
                 }
             }
         }
-        select.from.iter().for_each(|tables| self.add_keys(tables));
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<()> {
+        self.reads_tables |=
+            !is_function(table) && !matches!(table, TableFactor::NestedJoin { .. });
         ControlFlow::Continue(())
     }
 }
@@ -198,24 +191,43 @@ struct Block<'a> {
 
 impl Block<'_> {
     fn read(&mut self, tables: &mut TableWithJoins) -> Result<(), ParserError> {
-        let joined = tables.joins.iter_mut().map(|join| &mut join.relation);
-        for table in std::iter::once(&mut tables.relation).chain(joined) {
-            match table {
-                TableFactor::NestedJoin {
-                    table_with_joins, ..
-                } => self.read(table_with_joins)?,
-                table => {
-                    if let Some(call) = Call::of(table) {
-                        *table = self.table_of(call)?;
-                    }
-                }
-            }
+        self.read_table(&mut tables.relation, None)?;
+        for join in &mut tables.joins {
+            self.read_table(&mut join.relation, Some(&join.join_operator))?;
         }
         Ok(())
     }
 
-    /// What stands in FROM for a call.
-    fn table_of(&mut self, mut call: Call) -> Result<TableFactor, ParserError> {
+    /// Reads what is first in FROM, or what is joined.
+    fn read_table(
+        &mut self,
+        table: &mut TableFactor,
+        joined: Option<&JoinOperator>,
+    ) -> Result<(), ParserError> {
+        if let TableFactor::NestedJoin {
+            table_with_joins, ..
+        } = table
+        {
+            return self.read(table_with_joins);
+        }
+        let Some(call) = Call::of(table) else {
+            return Ok(());
+        };
+        let is_constant = !refers(&call.arguments);
+        *table = self.table_of(call, joined.is_some_and(|join| is_key(join, VALUE)))?;
+        let has_rows_of_its_own = matches!(
+            joined,
+            Some(JoinOperator::Right(_) | JoinOperator::RightOuter(_) | JoinOperator::FullOuter(_))
+        );
+        // DataFusion takes it for LATERAL, which cannot be on the right of them.
+        if has_rows_of_its_own && is_constant && matches!(table, TableFactor::UNNEST { .. }) {
+            *table = derived(table.clone())?;
+        }
+        Ok(())
+    }
+
+    /// What stands in FROM for a call, whose column is called `value` in any case if `is_value`.
+    fn table_of(&mut self, mut call: Call, is_value: bool) -> Result<TableFactor, ParserError> {
         let is_series = call.function != UNNEST;
         let has_alias = call.alias.is_some();
         let mut alias = match call.alias.take() {
@@ -223,7 +235,10 @@ impl Block<'_> {
             None => self.alias_of(call.function),
         };
         if is_series && alias.columns.is_empty() {
-            let column = self.named.column_of(&alias.name, has_alias);
+            let column = match is_value {
+                true => Ident::new(VALUE),
+                false => self.named.column_of(&alias.name, has_alias),
+            };
             alias.columns.push(named(column));
         }
         let is_constant = !refers(&call.arguments);
@@ -377,7 +392,7 @@ fn values(arguments: &[FunctionArg]) -> Option<Vec<Expr>> {
 }
 
 /// Whether columns, or queries, are among the arguments.
-fn refers(arguments: &[Expr]) -> bool {
+pub(crate) fn refers(arguments: &[Expr]) -> bool {
     struct Refers;
 
     impl Visitor for Refers {
@@ -447,6 +462,42 @@ fn numbered_series(
         alias: Some(alias),
         sample: None,
     })
+}
+
+/// `(SELECT * FROM table) AS table`.
+fn derived(table: TableFactor) -> Result<TableFactor, ParserError> {
+    let alias = match &table {
+        TableFactor::UNNEST { alias, .. } => alias.as_ref().map(|alias| TableAlias {
+            columns: Vec::new(),
+            ..alias.clone()
+        }),
+        _ => None,
+    };
+    let mut subquery = Parser::new(&GenericDialect {})
+        .try_with_sql("SELECT * FROM t")?
+        .parse_query()?;
+    if let SetExpr::Select(select) = subquery.body.as_mut()
+        && let [tables] = select.from.as_mut_slice()
+    {
+        tables.relation = table;
+    }
+    Ok(TableFactor::Derived {
+        lateral: false,
+        subquery,
+        alias,
+        sample: None,
+    })
+}
+
+/// Whether tables are joined by a column of that name.
+fn is_key(join: &JoinOperator, name: &str) -> bool {
+    let Some(JoinConstraint::Using(columns)) = constraint(join) else {
+        return false;
+    };
+    let mut columns = columns
+        .iter()
+        .filter_map(|column| column.0.last()?.as_ident());
+    columns.any(|column| fold(column) == name)
 }
 
 /// The list of the numbers from 1 to the length of the longest of `lists`.
@@ -529,6 +580,10 @@ mod tests {
                  FROM generate_series(5, 1, -2) AS generate_series (value)) AS g (g, ordinality)",
             ),
             (
+                "SELECT * FROM t RIGHT JOIN unnest([1, 2]) AS x ON t.a = x",
+                "SELECT * FROM t RIGHT JOIN (SELECT * FROM UNNEST([1, 2]) AS x) AS x ON t.a = x",
+            ),
+            (
                 "UPDATE t SET a = g FROM generate_series(1, t.n) AS g",
                 "UPDATE t SET a = g FROM UNNEST(generate_series(1, t.n)) AS g (g)",
             ),
@@ -556,7 +611,13 @@ mod tests {
             ("SELECT \"G\" FROM range(3) AS \"G\"", "\"G\""),
             ("SELECT g.value FROM range(3) AS g", "value"),
             ("SELECT value FROM range(3) AS g", "value"),
-            ("SELECT m.g, value FROM m, range(3) AS g", "value"),
+            // It may be of what is around.
+            ("SELECT value FROM m, range(3) AS g", "g"),
+            (
+                "SELECT value FROM m WHERE EXISTS (SELECT 1 FROM range(3) AS g WHERE value = 1)",
+                "g",
+            ),
+            ("SELECT 1 FROM m JOIN n USING (value), range(3) AS g", "g"),
             ("SELECT * EXCLUDE (value) FROM range(3) AS g", "value"),
             ("SELECT * RENAME (value AS v) FROM range(3) AS g", "value"),
             ("SELECT 1 FROM m JOIN range(3) AS g USING (value)", "value"),

@@ -10,9 +10,10 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 
+use crate::calls::called;
 use crate::distinct_from::associate_distinct;
 use crate::first_rows::say_first_rows;
-use crate::from_functions::{is_function, read_functions};
+use crate::from_functions::{is_function, read_functions, refers};
 use crate::recursive::parenthesize;
 use crate::row_values::compare_columns;
 use crate::shadowing::rename_shadowing;
@@ -37,6 +38,7 @@ pub(crate) fn spell_out_statement(statement: &mut DFStatement) -> Result<(), Par
 /// * `ORDER BY ALL` is `ORDER BY 1, 2, …`: DataFusion would look for a column of that name.
 /// * `a || b % c` is `a || (b % c)`: sqlparser has `||` bind as `%` does. In PostgreSQL
 ///   (["Operator Precedence"]) and DuckDB it binds less than all arithmetic.
+/// * `[a, b]` is `make_array(a, b)`: DataFusion finds no columns of queries around it in the former.
 /// * `a IS DISTINCT FROM b AND c` is `(a IS DISTINCT FROM b) AND c`: see [`associate_distinct`].
 /// * `(a, b) = (c, d)` is `a = c AND b = d`, also in IN: see [`compare_columns`].
 /// * `FETCH FIRST 3 ROWS ONLY` is `LIMIT 3`, also with ties, and LIMIT may have subqueries: see [`say_first_rows`].
@@ -130,6 +132,11 @@ impl VisitorMut for SpellOut {
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<ParserError> {
         associate(expr);
+        if let Expr::Array(list) = expr
+            && refers(&list.elem)
+        {
+            *expr = called("make_array", std::mem::take(&mut list.elem), None);
+        }
         if let Expr::InSubquery { subquery, .. } | Expr::Subquery(subquery) = expr
             && let SetExpr::Values(_) = *subquery.body
             && let Some(columns) = columns_of(&subquery.body)

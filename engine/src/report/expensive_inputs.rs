@@ -287,7 +287,11 @@ impl ExpensiveInputs {
                 self.inputs[at].fan_out = Some(fan_out);
                 return;
             }
-            Some(at) => self.inputs.remove(at),
+            Some(at) => ExpensiveInput {
+                // Known so far is of how many it is the most impactful source.
+                result_rows: None,
+                ..self.inputs.remove(at)
+            },
             None => ExpensiveInput::of(fan_out.table.clone(), fan_out.row_id),
         };
         input.anomaly = Some(Anomaly::FanOut);
@@ -368,6 +372,11 @@ impl ExpensiveInputs {
             ),
             Untold::Sampled => "is not known, since only some records were traced".to_owned(),
             Untold::Uncounted => "is not known: they could not be counted".to_owned(),
+            Untold::NoLineage => {
+                "is not known: no lineage is kept of rows without ids, nor of the values \
+                 that a subquery is asked for"
+                    .to_owned()
+            }
             Untold::LeftOut => {
                 "is not known: most were left out before lineage was kept of them".to_owned()
             }

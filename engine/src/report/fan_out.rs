@@ -125,9 +125,12 @@ impl Multiplied {
         let standing_out = of.standing_out(self, rate);
         let likely = of.likely_edges(standing_out, rate);
         let all = likely.max(self.arriving as f64).max(1.0);
-        // A frame of a window, or a set of ROLLUP, has edges of its own to a row.
-        let edges_a_row = likely / self.arriving.max(1) as f64;
-        let rows = |edges: i64| (edges as f64 / edges_a_row.max(1.0)).round() as i64;
+        // A frame of a window, or a set of ROLLUP, has edges of its own to a row. Of how many there are of
+        // records that were not traced little is known.
+        let least = if rate < 1.0 { 1.5 } else { 1.0 };
+        let edges_a_row =
+            Some(likely / self.arriving.max(1) as f64).filter(|edges| *edges >= least);
+        let rows = |edges: i64| (edges as f64 / edges_a_row.unwrap_or(1.0)).round() as i64;
         let first = of.many.iter().take(standing_out.min(NAMED));
         let fan_outs = first.map(|(row_id, edges)| FanOut {
             table: table.to_owned(),
@@ -139,13 +142,15 @@ impl Multiplied {
         fan_outs.collect()
     }
 
-    /// Why it is not known which records most of the rows descend from, if it is not. Without an edge, records
-    /// may have no ids.
+    /// Why it is not known which records most of the rows descend from, if it is not.
     fn untold(self, of: Option<&Descendants>, rate: f64) -> Option<Untold> {
         if self.arriving < self.rows / LEFT_OUT {
             return Some(Untold::LeftOut);
         }
-        let known = of?.likely_edges_but_for_the_first(rate);
+        let Some(of) = of else {
+            return Some(Untold::NoLineage);
+        };
+        let known = of.likely_edges_but_for_the_first(rate);
         (rate < 1.0 && 2.0 * known < self.arriving as f64).then_some(Untold::Sampled)
     }
 }
@@ -168,6 +173,9 @@ pub(super) enum Untold {
     Sampled,
     /// They could not be counted.
     Uncounted,
+    /// There is not one edge to them: their table has no row ids, or they are rows of values that a subquery is
+    /// asked for.
+    NoLineage,
     /// Most of them were left out, as by LIMIT, before lineage was kept.
     LeftOut,
 }
@@ -310,6 +318,8 @@ mod tests {
                 (9, 250, 955, 2_250)
             ]
         );
+        // Of others that were not traced there seem to be a few too many.
+        assert_eq!(of(&[900], 11, 0.1), [(7, 900, 911, 8_019)]);
         assert_eq!(of(&[], 0, 0.5), []);
     }
 
@@ -357,7 +367,7 @@ mod tests {
         let untold = |many: &[i64], others, other_edges, rate| {
             SCAN.untold(Some(&descendants(many, others, other_edges)), rate)
         };
-        assert_eq!(SCAN.untold(None, 1.0), None);
+        assert_eq!(SCAN.untold(None, 1.0), Some(Untold::NoLineage));
         assert_eq!(untold(&[10], 0, 0, 1.0), None);
         assert_eq!(untold(&[499], 0, 0, 0.1), Some(Untold::Sampled));
         assert_eq!(untold(&[500], 0, 0, 0.1), None);
@@ -366,6 +376,6 @@ mod tests {
         assert_eq!(untold(&[4], 19, 50, 0.1), None);
         let few = |arriving| Multiplied { arriving, ..SCAN };
         assert_eq!(few(199).untold(None, 1.0), Some(Untold::LeftOut));
-        assert_eq!(few(200).untold(None, 1.0), None);
+        assert_eq!(few(200).untold(Some(&descendants(&[10], 0, 0)), 1.0), None);
     }
 }

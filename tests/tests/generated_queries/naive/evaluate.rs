@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use super::rows::{aggregate, distinct, equal, grouped, join, join_found, lineage, tested};
 use super::{
-    Ask, Base, Fold, Kind, Look, Match, Naive, Pairs, Row, Scalar, Sets, Step, Tables, Third, Value,
+    Ask, AskList, Base, Fold, Kind, Look, Match, Naive, Pairs, Row, Scalar, Sets, Step, Tables,
+    Third, Value,
 };
 
 impl Scalar {
@@ -388,10 +389,18 @@ impl Naive {
                 });
                 appended.collect()
             }
-            Self::Unnest(input, one, two) => {
+            Self::Unnest(input, one, two, _) => {
                 let rows = input.evaluate(tables).into_iter();
                 rows.flat_map(|(values, from)| {
                     two.map(|other| (vec![values[*one], values[other]], from.clone()))
+                })
+                .collect()
+            }
+            Self::Listed(input, two, ask) => {
+                let rows = input.evaluate(tables).into_iter();
+                rows.filter_map(|(values, from)| {
+                    let list = two.map(|column| values[column]);
+                    Some((ask.evaluate(values, list)?, from))
                 })
                 .collect()
             }
@@ -460,6 +469,34 @@ impl Naive {
             }
             Self::Distinct(input) => distinct(input.evaluate(tables)),
         }
+    }
+}
+
+impl AskList {
+    /// What becomes of a row with such a list, if anything does.
+    fn evaluate(self, mut row: Vec<Value>, list: [Value; 2]) -> Option<Vec<Value>> {
+        let mut known = list.iter().flatten();
+        let is_kept = match self {
+            Self::Greatest => {
+                row.push(known.max().copied());
+                true
+            }
+            Self::Place(column) => {
+                let value = row[column];
+                let place = list
+                    .iter()
+                    .position(|other| value.is_some() && *other == value);
+                row.push(place.map(|place| place as i64 + 1));
+                true
+            }
+            Self::In(true, column) => row[column].is_some_and(|value| known.any(|v| *v == value)),
+            Self::In(false, column) => row[column].is_some_and(|value| {
+                list.iter()
+                    .all(|other| other.is_some_and(|other| other != value))
+            }),
+            Self::Exists(has, number) => known.any(|value| *value > number) == has,
+        };
+        is_kept.then_some(row)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use rand::RngExt;
 
-use super::{Ask, Fold, Kind, Look, Match, Naive, Pairs, Scalar, Sets, Step, Third};
+use super::{Ask, AskList, Fold, Kind, Look, Match, Naive, Pairs, Scalar, Sets, Step, Third};
 use crate::cases::Random;
 use crate::frames::{ByPlace, Over};
 
@@ -142,7 +142,7 @@ impl Naive {
             let below = random.random_range(0..depth);
             Box::new(Self::generate(random, below))
         };
-        match random.random_range(0..43) {
+        match random.random_range(0..46) {
             0 => Self::Filter(input, scalar(random), random.random_range(0..3)),
             25 => Self::Equal(
                 input,
@@ -267,7 +267,19 @@ impl Naive {
                     (0..random.random_range(1..=2)).map(|_| ByPlace::generate(random, width));
                 Self::ByPlace(input, functions.collect())
             }
-            14 => Self::Unnest(input, column(random), [column(random), column(random)]),
+            14 => {
+                let two = [column(random), column(random)];
+                Self::Unnest(input, column(random), two, random.random_range(0..2) == 0)
+            }
+            43..=45 => {
+                let ask = match random.random_range(0..6) {
+                    0 => AskList::Greatest,
+                    1 => AskList::Place(column(random)),
+                    which @ 2..=3 => AskList::In(which == 2, column(random)),
+                    which => AskList::Exists(which == 4, random.random_range(0..3)),
+                };
+                Self::Listed(input, [column(random), column(random)], ask)
+            }
             15 => {
                 let rows = random.random_range(1..5);
                 match random.random_range(0..2) {

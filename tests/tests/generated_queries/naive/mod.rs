@@ -110,8 +110,11 @@ pub enum Naive {
     Window(Box<Naive>, Vec<(usize, Over)>),
     /// The rows that differ, with what window functions of their places return.
     ByPlace(Box<Naive>, Vec<ByPlace>),
-    /// Two rows of each: a column and one of two others.
-    Unnest(Box<Naive>, usize, [usize; 2]),
+    /// Two rows of each: a column and one of two others, of which a list is made. It is read in SELECT, or beside
+    /// the rows.
+    Unnest(Box<Naive>, usize, [usize; 2], bool),
+    /// Asks the list of two columns of a row for each; keeps those of a certain answer, or appends it.
+    Listed(Box<Naive>, [usize; 2], AskList),
     /// The first rows, in the order of all columns, of those that differ.
     Limit(Box<Naive>, usize),
     /// The first rows in the order of a column, and those that tie with the last of them.
@@ -269,6 +272,36 @@ impl Ask {
     }
 }
 
+/// What is asked of a list.
+#[derive(Debug, Clone, Copy)]
+pub enum AskList {
+    Greatest,
+    /// Where the value of a column is first.
+    Place(usize),
+    /// To have, or not to have, the value of a column.
+    In(bool, usize),
+    /// To have, or not to have, a value that is greater than a number.
+    Exists(bool, i64),
+}
+
+impl AskList {
+    fn kind(self) -> &'static str {
+        match self {
+            Self::Greatest => "scalar subquery of a list",
+            Self::Place(_) => "ordinality",
+            Self::In(true, _) => "in a list",
+            Self::In(false, _) => "not in a list",
+            Self::Exists(true, _) => "exists in a list",
+            Self::Exists(false, _) => "not exists in a list",
+        }
+    }
+
+    /// Whether the answer becomes a column.
+    fn is_value(self) -> bool {
+        matches!(self, Self::Greatest | Self::Place(_))
+    }
+}
+
 /// Which rows without a partner a join returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -296,7 +329,7 @@ pub type Tables = BTreeMap<&'static str, Vec<(i64, Vec<Value>)>>;
 
 impl Naive {
     /// How many kinds of queries [`Naive::kinds`] tells apart.
-    pub const KINDS: usize = 70;
+    pub const KINDS: usize = 77;
 
     /// The kinds of queries that this one is made of.
     pub fn kinds(&self, into: &mut BTreeSet<&'static str>) {
@@ -323,7 +356,7 @@ impl Naive {
         let own = match self {
             Self::Looked(.., look, _, is_random) => *is_random || look.is_dependent(),
             Self::Reached(.., step) => step.is_dependent(),
-            Self::JoinIf(..) => true,
+            Self::JoinIf(..) | Self::Listed(..) => true,
             // Of joins within it some may be left out.
             Self::Asked(_, pairs, _) => pairs.left.joins() + pairs.right.joins() > 0,
             _ => false,
@@ -385,7 +418,9 @@ impl Naive {
             Self::DistinctOn(input, _) => ("distinct on", &[input]),
             Self::Window(input, ..) => ("window", &[input]),
             Self::ByPlace(input, ..) => ("window by place", &[input]),
-            Self::Unnest(input, ..) => ("unnest", &[input]),
+            Self::Unnest(input, .., false) => ("unnest", &[input]),
+            Self::Unnest(input, .., true) => ("unnest beside", &[input]),
+            Self::Listed(input, _, ask) => (ask.kind(), &[input]),
             Self::Limit(input, _) => ("limit", &[input]),
             Self::FirstWithTies(input, ..) => ("first with ties", &[input]),
             Self::InOther(left, right, true) => ("intersect", &[left, right]),
@@ -419,6 +454,7 @@ impl Naive {
             Self::Twice(input, ..) => 2 * input.width(),
             Self::Looked(input, ..) | Self::Marked(input, ..) => input.width() + 1,
             Self::Asked(input, _, ask) => input.width() + usize::from(ask.is_value()),
+            Self::Listed(input, _, ask) => input.width() + usize::from(ask.is_value()),
             Self::Using(left, right, ..) => 1 + left.width() + right.width(),
             Self::Aggregate(_, keys, folds) | Self::GroupingSets(_, keys, _, folds) => {
                 keys.len() + folds.len()

@@ -1,6 +1,6 @@
 //! Naive queries as SQL.
 
-use super::{Ask, Fold, Kind, Look, Match, Naive, Pairs, Scalar, Sets, Step};
+use super::{Ask, AskList, Fold, Kind, Look, Match, Naive, Pairs, Scalar, Sets, Step};
 
 impl Scalar {
     pub fn sql(&self) -> String {
@@ -342,7 +342,45 @@ impl Naive {
                     input.sql()
                 )
             }
-            Self::Unnest(input, one, [first, second]) => {
+            Self::Unnest(input, one, [first, second], true) => {
+                format!(
+                    "SELECT q.c{one} AS c0, e AS c1 FROM ({}) AS q, \
+                     unnest(make_array(q.c{first}, q.c{second})) AS e",
+                    input.sql()
+                )
+            }
+            Self::Listed(input, [first, second], ask) => {
+                let list = format!("unnest(make_array(l.c{first}, l.c{second}))");
+                let (value, condition) = match ask {
+                    AskList::Greatest => (format!("SELECT max(v) FROM {list} AS v"), String::new()),
+                    AskList::Place(column) => {
+                        let is = format!("v = l.c{column}");
+                        let value = format!(
+                            "SELECT min(place) FROM {list} WITH ORDINALITY AS v(v, place) WHERE {is}"
+                        );
+                        (value, String::new())
+                    }
+                    AskList::In(is, column) => {
+                        let not = if *is { "" } else { "NOT " };
+                        let list = format!("SELECT v FROM {list} AS v");
+                        (String::new(), format!("l.c{column} {not}IN ({list})"))
+                    }
+                    AskList::Exists(has, number) => {
+                        let not = if *has { "" } else { "NOT " };
+                        let greater = format!("SELECT 1 FROM {list} AS v WHERE v > {number}");
+                        (String::new(), format!("{not}EXISTS ({greater})"))
+                    }
+                };
+                match ask.is_value() {
+                    true => format!(
+                        "SELECT *, ({value}) AS c{} FROM ({}) AS l",
+                        input.width(),
+                        input.sql()
+                    ),
+                    false => format!("SELECT * FROM ({}) AS l WHERE {condition}", input.sql()),
+                }
+            }
+            Self::Unnest(input, one, [first, second], false) => {
                 format!(
                     "SELECT c{one} AS c0, unnest(make_array(c{first}, c{second})) AS c1 \
                      FROM ({}) AS q",
