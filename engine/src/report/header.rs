@@ -10,6 +10,9 @@ use super::unknown::unknown_query;
 use crate::error::Error;
 use crate::tables_read::TablesRead;
 
+/// That recording took this share of the operators' time is said.
+const NOTABLE_RECORDING: f64 = 0.1;
+
 /// The query's row in `sys.queries`, and what was recorded of it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Header {
@@ -26,6 +29,8 @@ pub(super) struct Header {
     pub(super) rows_returned: Option<i64>,
     /// Time of all operators in all tasks.
     pub(super) busy_ns: i64,
+    /// Of it, what recording took.
+    recording_ns: i64,
     pub(super) events_dropped: i64,
     /// Shortcuts of the planner that its plan lacks since it was recorded.
     given_up: Option<String>,
@@ -67,6 +72,7 @@ impl Header {
             execution_ns: row.sum("execution_ns"),
             rows_returned: row.integer("rows_returned"),
             busy_ns: row.sum("busy_ns"),
+            recording_ns: row.sum("recording_ns"),
             events_dropped: row.sum("events_dropped"),
             given_up: row.text("given_up"),
             lost_workers: row.text("lost_workers"),
@@ -157,6 +163,14 @@ impl Header {
                     1 => "1 event was".to_owned(),
                     more => format!("{} events were", count(more)),
                 }
+            ));
+        }
+        let recording = self.recording_ns as f64 / self.busy_ns.max(1) as f64;
+        if self.has_log() && recording >= NOTABLE_RECORDING {
+            reservations.push(format!(
+                "Recording took {} of the operators' time, which what is said of the query without a \
+                 record leaves out.",
+                percent(recording.min(1.0))
             ));
         }
         if let Some(shortcuts) = &self.given_up {

@@ -496,6 +496,9 @@ mod tests {
 
     #[test]
     fn numbers_of_rows_are_grouped_and_keys_are_not() {
+        let text = "Expected 2000 rows, got 799900 rows: no.";
+        let expected = "Expected 2,000 rows, got 799,900 rows: no.";
+        assert_eq!(with_counted_rows(text), expected);
         let text = "It got 90 % of 2111111 rows. About 9 % of all rows have the key 1234567.";
         let expected = "It got 90 % of 2,111,111 rows. About 9 % of all rows have the key 1234567.";
         assert_eq!(with_counted_rows(text), expected);

@@ -125,7 +125,7 @@ FROM (
       || query_id || ' ORDER BY operator_id',
     CAST(NULL AS BIGINT),
     'Expected ' || estimated_rows || ' rows, got ' || rows_out
-      || ': the order and the sides of joins may be wrong.'
+      || ' rows: the order and the sides of joins may be wrong.'
   FROM sys.operator_contribution
   WHERE name LIKE '%Join%' AND greatest(estimated_rows, rows_out) >= 100000
     AND greatest(estimated_rows, rows_out) >= 10 * least(estimated_rows, rows_out)

@@ -4,7 +4,7 @@ SELECT
   queries.query_id, queries.sql, queries.status, queries.error,
   queries.profile_level, queries.lineage, coalesce(overhead.sample_rate, queries.sample_rate) AS sample_rate,
   queries.planning_ns, queries.execution_ns, queries.rows_returned,
-  coalesce(work.busy_ns, 0) AS busy_ns,
+  coalesce(work.busy_ns, 0) AS busy_ns, coalesce(overhead.time_ns, 0) AS recording_ns,
   coalesce(overhead.events_dropped, 0) AS events_dropped,
   overhead.given_up,
   lost.workers AS lost_workers, queries.imported_from, queries.tables_read
@@ -14,8 +14,8 @@ LEFT JOIN (
   FROM sys.operator_stats WHERE query_id = 12 GROUP BY query_id
 ) AS work ON queries.query_id = work.query_id
 LEFT JOIN (
-  SELECT query_id, sum(events_dropped) AS events_dropped, min(sample_rate) AS sample_rate,
-    max(given_up) AS given_up
+  SELECT query_id, sum(time_ns) AS time_ns, sum(events_dropped) AS events_dropped,
+    min(sample_rate) AS sample_rate, max(given_up) AS given_up
   FROM sys.profiler_overhead WHERE query_id = 12 GROUP BY query_id
 ) AS overhead ON queries.query_id = overhead.query_id
 LEFT JOIN (

@@ -204,6 +204,8 @@ pub(super) struct Carts {
     pub(super) joined: i64,
     /// Milliseconds that the scan of the carts takes.
     pub(super) scan_ms: i64,
+    /// Milliseconds that recording takes.
+    pub(super) recording_ms: u64,
     pub(super) sample_rate: f64,
 }
 
@@ -216,6 +218,7 @@ impl Default for Carts {
             alike: 1,
             joined: 1,
             scan_ms: 40,
+            recording_ms: 0,
             sample_rate: 1.0,
         }
     }
@@ -257,6 +260,7 @@ impl Carts {
         case.lineage((0, 0), (4, Some("main.input")), &carts);
         case.lineage((0, 0), (2, Some("main.kinds")), &kinds);
         case.outputs(0, &[0, 1]);
+        case.overhead(self.recording_ms);
         let sql = "SELECT kind, count(*) FROM (SELECT unnest(items) AS item FROM input) JOIN kinds \
                    USING (item) GROUP BY kind";
         case.finish(sql, (0, 4 * items + 1 + self.scan_ms), 2)

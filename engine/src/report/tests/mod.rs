@@ -231,6 +231,29 @@ async fn of_records_that_are_alike_the_first_three_are_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn much_time_of_recording_is_said() {
+    async fn said(carts: Carts) -> Option<String> {
+        let report = report(&carts.fan_out()).await;
+        let mut all = report.header.reservations().into_iter();
+        all.find(|reservation| reservation.starts_with("Recording took"))
+    }
+    // Operators work four milliseconds for each of four items, and two in scans.
+    let carts = Carts {
+        carts: 1,
+        large: 4,
+        scan_ms: 1,
+        ..Carts::default()
+    };
+    let with = |recording_ms| Carts {
+        recording_ms,
+        ..carts
+    };
+    assert_eq!(said(with(1)).await, None);
+    let half = said(with(9)).await;
+    assert!(half.is_some_and(|said| said.contains("50 %")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn of_sampled_records_the_traced_ones_are_compared() {
     let rates = [0.9, 0.8, 0.7, 0.6, 0.5, 0.4];
     let mut rates = rates.into_iter();
