@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, FunctionArg, FunctionArgExpr, Ident, JoinConstraint, JoinOperator, ObjectName,
+    DataType, Expr, FunctionArg, FunctionArgExpr, Ident, JoinConstraint, JoinOperator, ObjectName,
     RenameSelectItem, Select, SelectItem, SetExpr, Statement, TableAlias, TableAliasColumnDef,
     TableFactor, TableFunctionArgs, TableWithJoins, UpdateTableFromKind, Value, Visit, VisitMut,
     Visitor, VisitorMut,
@@ -249,7 +249,7 @@ impl Block<'_> {
             };
         }
         let mut lists = match is_series {
-            true => vec![called(call.function, call.arguments, None)],
+            true => vec![called(call.function, of_times(call.arguments)?, None)],
             false => call.arguments,
         };
         if call.ordinality {
@@ -411,6 +411,33 @@ pub(crate) fn refers(arguments: &[Expr]) -> bool {
     }
     let mut arguments = arguments.iter();
     arguments.any(|argument| Visit::visit(argument, &mut Refers).is_break())
+}
+
+/// The arguments of a series that is made as a list: dates as timestamps, as DataFusion has them in FROM. Its
+/// list of dates ends a step early, and has no steps of hours.
+fn of_times(mut arguments: Vec<Expr>) -> Result<Vec<Expr>, ParserError> {
+    fn is_interval(step: &Expr) -> bool {
+        match step {
+            Expr::Interval(_) => true,
+            Expr::UnaryOp { expr, .. } | Expr::Nested(expr) => is_interval(expr),
+            Expr::Cast { data_type, .. } => matches!(data_type, DataType::Interval { .. }),
+            _ => false,
+        }
+    }
+    let [start, stop, step] = arguments.as_mut_slice() else {
+        return Ok(arguments);
+    };
+    if is_interval(step) {
+        let nothing = Parser::new(&GenericDialect {})
+            .try_with_sql("CAST(NULL AS TIMESTAMP)")?
+            .parse_expr()?;
+        // Timestamps with a time zone keep it.
+        for time in [start, stop] {
+            let as_timestamp = vec![nothing.clone(), time.clone()];
+            *time = called("coalesce", as_timestamp, None);
+        }
+    }
+    Ok(arguments)
 }
 
 /// A series of constants in FROM.

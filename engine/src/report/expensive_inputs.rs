@@ -460,6 +460,7 @@ mod tests {
             let mut found = ExpensiveInputs::default();
             found.inputs.push(ExpensiveInput {
                 anomaly,
+                result_rows: Some(3),
                 ..ExpensiveInput::of("main.t".to_owned(), 7)
             });
             found.add(FanOut {
@@ -473,6 +474,8 @@ mod tests {
                 panic!("{found:?}");
             };
             assert_eq!(input.anomaly, anomaly.or(Some(Anomaly::FanOut)));
+            // Those that it is the most impactful source of are not all that descend from it.
+            assert_eq!(input.result_rows, anomaly.map(|_| 3));
             assert_eq!(
                 input.fan_out.as_ref().map(|fan_out| fan_out.rows),
                 Some(400)

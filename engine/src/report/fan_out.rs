@@ -144,12 +144,15 @@ impl Multiplied {
 
     /// Why it is not known which records most of the rows descend from, if it is not.
     fn untold(self, of: Option<&Descendants>, rate: f64) -> Option<Untold> {
-        if self.arriving < self.rows / LEFT_OUT {
-            return Some(Untold::LeftOut);
-        }
+        let left_out = (self.arriving < self.rows / LEFT_OUT).then_some(Untold::LeftOut);
         let Some(of) = of else {
-            return Some(Untold::NoLineage);
+            // Of rows without lineage few leave an aggregate, too.
+            let none_arrived = left_out.filter(|_| self.arriving == 0);
+            return none_arrived.or(Some(Untold::NoLineage));
         };
+        if left_out.is_some() {
+            return left_out;
+        }
         let known = of.likely_edges_but_for_the_first(rate);
         (rate < 1.0 && 2.0 * known < self.arriving as f64).then_some(Untold::Sampled)
     }
@@ -375,7 +378,11 @@ mod tests {
         assert_eq!(untold(&[4], 19, 49, 0.1), Some(Untold::Sampled));
         assert_eq!(untold(&[4], 19, 50, 0.1), None);
         let few = |arriving| Multiplied { arriving, ..SCAN };
-        assert_eq!(few(199).untold(None, 1.0), Some(Untold::LeftOut));
-        assert_eq!(few(200).untold(Some(&descendants(&[10], 0, 0)), 1.0), None);
+        let ten = descendants(&[10], 0, 0);
+        assert_eq!(few(199).untold(Some(&ten), 1.0), Some(Untold::LeftOut));
+        assert_eq!(few(200).untold(Some(&ten), 1.0), None);
+        // An aggregate made few of them, of which there is no lineage.
+        assert_eq!(few(199).untold(None, 1.0), Some(Untold::NoLineage));
+        assert_eq!(few(0).untold(None, 1.0), Some(Untold::LeftOut));
     }
 }

@@ -117,6 +117,26 @@ async fn of_a_cart_and_its_owner_the_cart_comes_first() {
     assert_eq!(text.iter().filter(statement).count(), 1, "{all}");
 }
 
+/// Values that a subquery is asked for are read once more, and the rows that are made of them have no lineage.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_rows_that_are_made_of_what_a_subquery_is_asked_for_it_is_said_that_nothing_is_known() {
+    let session = Database::in_memory().unwrap().session();
+    let lists = "CREATE TABLE lists AS SELECT CASE WHEN value = 7 THEN range(0, 2000) ELSE range(0, 3) END \
+                 AS list FROM range(0, 100)";
+    session.sql(lists).await.unwrap().collect().await.unwrap();
+    let sql = "EXPLAIN PROFILE SELECT sum(s) FROM \
+               (SELECT (SELECT sum(x) FROM unnest(list) AS x) AS s FROM lists)";
+    let text = lines(&session, sql).await;
+    let all = text.join(" ");
+    assert!(named(&text).is_empty(), "{all}");
+    let all: Vec<&str> = all.split_whitespace().collect();
+    let all = all.join(" ");
+    assert!(
+        all.contains("is not known: no lineage is kept of rows without ids"),
+        "{all}"
+    );
+}
+
 /// Rows of a recursive query carry what was spent on their record: of all that it became that is no sum.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_record_that_a_recursion_makes_many_rows_of_took_no_more_than_the_query() {
