@@ -11,6 +11,7 @@ use datafusion::common::{Result, internal_err};
 use datafusion::logical_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
 };
+use multiversion::multiversion;
 
 /// `narrow_id(BIGINT) → INTEGER`: a row id that is known to fit.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -56,15 +57,24 @@ impl ScalarUDFImpl for NarrowId {
 }
 
 fn narrowed(ids: &Int64Array) -> Result<Int32Array> {
-    // One that does not fit makes a difference between all bits seen and those of 32.
-    let lost = ids
-        .values()
-        .iter()
-        .fold(0, |lost, id| lost | (id ^ i64::from(*id as i32)));
-    if lost != 0 && ids.iter().flatten().any(|id| i32::try_from(id).is_err()) {
+    let mut narrow = vec![0; ids.len()];
+    let lost = truncate(ids.values(), &mut narrow);
+    if lost && ids.iter().flatten().any(|id| i32::try_from(id).is_err()) {
         return internal_err!("narrow_id: a row id has more than 32 bits");
     }
-    Ok(ids.unary(|id| id as i32))
+    Ok(Int32Array::new(narrow.into(), ids.nulls().cloned()))
+}
+
+/// Keeps 32 bits of each id, and says whether one has more.
+#[multiversion(targets("x86_64+avx2"))]
+fn truncate(ids: &[i64], narrow: &mut [i32]) -> bool {
+    let mut lost = 0;
+    for (id, narrow) in ids.iter().zip(narrow) {
+        // Those that fit are from 0 to 2³² - 1 then.
+        lost |= id.wrapping_sub(i64::from(i32::MIN)) as u64 >> 32;
+        *narrow = *id as i32;
+    }
+    lost != 0
 }
 
 /// Ids of records as they are logged, whether or not [`NarrowId`] has made them shorter.
@@ -108,6 +118,9 @@ mod tests {
     fn an_id_that_does_not_fit_is_an_error() {
         let large = i64::from(i32::MAX) + 1;
         assert!(narrowed(&Int64Array::from(vec![1, large])).is_err());
+        let small = i64::from(i32::MIN);
+        assert!(narrowed(&Int64Array::from(vec![1, small - 1])).is_err());
+        assert!(narrowed(&Int64Array::from(vec![small, large - 1])).is_ok());
         // What is behind a NULL is no id.
         let nulls = vec![true, false].into();
         let ids = Int64Array::new(vec![1, large].into(), Some(nulls));

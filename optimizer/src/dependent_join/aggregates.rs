@@ -49,17 +49,20 @@ impl Keys {
 }
 
 impl PushDown<'_> {
-    pub(super) fn aggregate(&self, aggregate: Aggregate) -> Result<LogicalPlan> {
-        let input = self.input(aggregate.input)?;
+    /// The groups of each value, with the keys of the domain alone.
+    pub(super) fn aggregate(&self, aggregate: Aggregate, below: &Self) -> Result<LogicalPlan> {
         let (groups, functions) = (aggregate.group_expr, aggregate.aggr_expr);
         if groups.is_empty() {
-            let (rows, is_there) = self.rows_or_none(Arc::unwrap_or_clone(input))?;
+            // To what they refer is beside them.
+            let input = self.push_into(Arc::unwrap_or_clone(aggregate.input))?;
+            let (rows, is_there) = self.rows_or_none(input)?;
             let keys = self.columns(rows.schema())?;
             let functions = self.of_rows_there(functions, &rows, &is_there)?;
             return LogicalPlanBuilder::from(rows)
                 .aggregate(keys, functions)?
                 .build();
         }
+        let input = below.input(aggregate.input)?;
         if let [Expr::GroupingSet(sets)] = groups.as_slice() {
             return self.grouping_sets(sets, functions, input);
         }
@@ -166,7 +169,7 @@ impl PushDown<'_> {
         input = LogicalPlanBuilder::from(input).project(columns)?.build()?;
 
         let side = self.domain.side(self.aliases)?;
-        let keys = self.columns(side.schema())?;
+        let keys = self.keys(side.schema())?;
         let is_same = self.are_same(&keys, &inner);
         let joined = LogicalPlanBuilder::from(side)
             .join_on(input, JoinType::Left, is_same)?

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::Fields;
 use datafusion::common::alias::AliasGenerator;
 use datafusion::common::{Column, ExprSchema, Result};
+use datafusion::functions_window::expr_fn::row_number;
 use datafusion::logical_expr::logical_plan::SubqueryAlias;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Operator, binary_expr};
 
@@ -13,15 +14,17 @@ use super::{DOMAIN, ROWS};
 
 /// The distinct values of columns of a plan, or of more rows than it has, once for each place where a
 /// subquery is pushed down to; or its very rows, for one place.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Domain {
     /// With the columns `names`.
     values: LogicalPlan,
     /// What it is called begins with this.
     prefix: &'static str,
-    /// The columns that a subquery refers to, and what they are called in it.
+    /// The columns that a subquery refers to, and what they are called in it; the last of them is the number, if
+    /// its values have one.
     names: Vec<(Column, String)>,
-    /// Whether one of them may be NULL.
+    is_numbered: bool,
+    /// Whether one of the columns by which its values are told apart may be NULL.
     has_nulls: bool,
 }
 
@@ -43,7 +46,40 @@ impl Domain {
             values: values.distinct()?.build()?,
             prefix: DOMAIN,
             names,
+            is_numbered: false,
             has_nulls,
+        })
+    }
+
+    /// The same values, each with a number, by which they are told apart. `made_once` has them and their numbers
+    /// made at one place for all.
+    ///
+    /// # Errors
+    /// Those of `made_once`, and of building a plan.
+    pub fn numbered(
+        self,
+        aliases: &AliasGenerator,
+        made_once: impl FnOnce(LogicalPlan) -> Result<LogicalPlan>,
+    ) -> Result<Self> {
+        let own = self.names.iter().map(|(_, name)| name);
+        let mut columns: Vec<Expr> = own
+            .map(|name| Expr::Column(Column::new_unqualified(name)))
+            .collect();
+        let numbered = LogicalPlanBuilder::from(self.values).window([row_number()])?;
+        let last = numbered.schema().columns().pop().map(Expr::Column);
+        let mut names = self.names;
+        names.extend(renamed(
+            vec![Column::new_unqualified(aliases.next("__number"))],
+            aliases,
+        ));
+        let number = names.last().zip(last);
+        columns.extend(number.map(|((_, name), last)| last.alias(name)));
+        Ok(Self {
+            values: made_once(numbered.project(columns)?.build()?)?,
+            names,
+            is_numbered: true,
+            has_nulls: false,
+            ..self
         })
     }
 
@@ -59,6 +95,7 @@ impl Domain {
             values: values.build()?,
             prefix: ROWS,
             names,
+            is_numbered: false,
             has_nulls: true,
         })
     }
@@ -78,13 +115,22 @@ impl Domain {
         self.names.iter().map(|(column, name)| (column, name))
     }
 
+    /// Those by which its values are told apart.
+    pub fn keys(&self) -> impl Iterator<Item = (&Column, &String)> {
+        let others = match self.is_numbered {
+            true => self.names.len() - 1,
+            false => 0,
+        };
+        self.columns().skip(others)
+    }
+
     /// What `column` around the subquery is called in it.
     pub fn name_of(&self, column: &Column) -> Option<&String> {
         let mut names = self.names.iter();
         names.find_map(|(known, name)| (known == column).then_some(name))
     }
 
-    /// Whether two of its values are the same.
+    /// Whether a column by which its values are told apart is the same for two of them.
     pub fn is_same(&self, left: Expr, right: Expr) -> Expr {
         let operator = match self.has_nulls {
             true => Operator::IsNotDistinctFrom,
@@ -93,8 +139,8 @@ impl Domain {
         binary_expr(left, operator, right)
     }
 
-    /// Whether joins may compare its values as keys, of which NULL is equal to none.
-    pub fn is_key(&self) -> bool {
+    /// Whether joins may compare them as keys, of which NULL is equal to none.
+    pub fn are_keys(&self) -> bool {
         !self.has_nulls
     }
 

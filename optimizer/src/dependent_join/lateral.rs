@@ -9,6 +9,7 @@ use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 
 use super::domain::Domain;
+use super::numbers::multiplies;
 use super::references::{lateral, references};
 use super::repeatable::is_askable;
 use super::{Unnesting, named};
@@ -36,10 +37,17 @@ impl Unnesting<'_> {
         if !is_askable(&left, &references)? {
             left = self.shared(left, &references)?;
         }
-        let domain = Domain::of(&left, references, &self.aliases)?;
+        let domain = match multiplies(&right, left.schema())? {
+            true => {
+                let domain = self.numbered(&left, references)?;
+                left = self.with_number(left, &domain)?;
+                domain
+            }
+            false => Domain::of(&left, references, &self.aliases)?,
+        };
         let pushed = self.push_down(&domain, right)?;
         let mut conditions: Vec<Expr> = join.filter.into_iter().collect();
-        for (column, name) in domain.columns() {
+        for (column, name) in domain.keys() {
             let inner = named(name, &pushed)?;
             conditions.push(domain.is_same(Expr::Column(column.clone()), inner));
         }
@@ -77,8 +85,7 @@ impl Unnesting<'_> {
 }
 
 /// Whether a LATERAL subquery makes its rows of one row around it and of nothing else, as `unnest(t.list)`
-/// does: it can be evaluated over these rows. To look for what its values are asked for would have each row
-/// carry them, a list its elements.
+/// does: it can be evaluated over these rows, without looking for what its values are asked for.
 fn is_row_by_row(right: &LogicalPlan) -> Result<bool> {
     let mut found = false;
     right.apply_expressions(|expression| {

@@ -19,13 +19,15 @@
 //!
 //! That costs a second look at the rows of the query around a subquery, so it is done where DataFusion
 //! refuses. Rows that might be others by then, as with `random()`, are [made once](Shared) for both; those of
-//! an iteration of a recursive query, which DataFusion reads at one place alone, once in each. Record lineage
-//! is that of the join: a domain has no records of its own.
+//! an iteration of a recursive query, which DataFusion reads at one place alone, once in each. Where a subquery
+//! makes many rows of one value, as of a list, these carry [a number](numbers) in its place. Record lineage is
+//! that of the join: a domain has no records of its own.
 
 mod aggregates;
 mod domain;
 mod lateral;
 mod lost;
+mod numbers;
 mod push_down;
 mod recursion;
 mod references;
@@ -201,6 +203,7 @@ fn without_dependent_joins(
     let unnesting = Unnesting {
         aliases: AliasGenerator::new(),
         shared: Cell::new(0),
+        numbered: RefCell::default(),
         optimize,
     };
     let joined = unnesting.unnested(plan)?;
@@ -212,6 +215,8 @@ struct Unnesting<'a> {
     aliases: AliasGenerator,
     /// How many rows are shared.
     shared: Cell<usize>,
+    /// The domains whose values have numbers.
+    numbered: RefCell<Vec<Domain>>,
     /// Optimizes what makes shared rows.
     optimize: &'a dyn Fn(&LogicalPlan) -> Result<LogicalPlan>,
 }
@@ -258,9 +263,17 @@ impl Unnesting<'_> {
                  as a join"
             );
         }
+        let own = node.schema().columns();
         let node = self.with_shared_inputs(node)?;
+        let node = self.with_numbers(node)?;
         let node = self.with_conditions(node)?;
-        self.with_values(node).map(Transformed::yes)
+        let node = self.with_values(node)?;
+        if node.schema().fields().len() == own.len() {
+            return Ok(Transformed::yes(node));
+        }
+        let own = own.into_iter().map(Expr::Column);
+        let own = LogicalPlanBuilder::from(node).project(own)?.build()?;
+        Ok(Transformed::yes(own))
     }
 
     /// The rows that the subqueries of `node` are asked for: those of its inputs that also fulfil the conditions
@@ -285,7 +298,10 @@ impl Unnesting<'_> {
     fn domain(&self, inputs: &[LogicalPlan], references: Vec<Column>) -> Result<Domain> {
         let input = inputs.iter().find(|input| has_all(input, &references));
         match input {
-            Some(input) => Domain::of(input, references, &self.aliases),
+            Some(input) => match self.known(input, &references) {
+                Some(numbered) => Ok(numbered),
+                None => Domain::of(input, references, &self.aliases),
+            },
             None => not_impl_err!(
                 "a subquery that refers to both sides of an outer join; write it as a join"
             ),
@@ -298,6 +314,7 @@ impl Unnesting<'_> {
         let push_down = PushDown {
             domain,
             aliases,
+            wanted: Vec::new(),
             recursions,
         };
         push_down.push_into(plan)
@@ -337,7 +354,7 @@ impl Unnesting<'_> {
         let scope = merge_schema(&inputs.iter().collect::<Vec<_>>());
         let pushed = self.push_down(domain, plan)?;
         let mut conditions = Vec::new();
-        for (column, name) in domain.columns() {
+        for (column, name) in domain.keys() {
             let field = Arc::clone(scope.field_from_column(column)?);
             let outer = Expr::OuterReferenceColumn(field, column.clone());
             conditions.push(domain.is_same(named(name, &pushed)?, outer));
@@ -431,7 +448,7 @@ impl Unnesting<'_> {
         } else {
             let domain = self.domain(asked, references)?;
             values = self.push_down(&domain, values)?;
-            for (column, outer) in domain.columns() {
+            for (column, outer) in domain.keys() {
                 let inner = self.aliases.next("__inner");
                 columns.push(named(outer, &values)?.alias(&inner));
                 let inner = Expr::Column(Column::new_unqualified(inner));
@@ -480,6 +497,24 @@ fn is_condition(plan: &LogicalPlan) -> Result<bool> {
         is_plain &= !expression.contains_outer() && !has_subquery(expression)?;
     }
     Ok(is_plain && references(&filter.input)?.is_empty())
+}
+
+/// The subqueries in expressions of `node` that become joins here, and to what they refer.
+fn correlated(node: &LogicalPlan) -> Result<Vec<(Subquery, Vec<Column>)>> {
+    let mut found = Vec::new();
+    node.apply_expressions(|expression| {
+        expression.apply(|part| {
+            if let Some(subquery) = subquery_of(part)
+                && !remains(part)?
+            {
+                let references = references_of_subquery(subquery)?;
+                found.push((subquery.clone(), references));
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })
+    })?;
+    found.retain(|(_, references)| !references.is_empty());
+    Ok(found)
 }
 
 fn has_correlated(expression: &Expr) -> Result<bool> {

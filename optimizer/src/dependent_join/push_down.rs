@@ -1,7 +1,7 @@
 //! A subquery for all values of what it refers to, in place of one for each.
 //!
-//! Every operator above a reference has the columns of the [`Domain`] beside its own: its rows are those
-//! that it has for each value.
+//! Every operator above a reference has columns of the [`Domain`] beside its own: its rows are those that it has
+//! for each value. They are those by which its values are told apart, and what is referred to above.
 
 use std::sync::Arc;
 
@@ -24,13 +24,16 @@ use datafusion::logical_expr::{
 };
 
 use super::domain::Domain;
-use super::references::{lateral, references, within, within_lateral};
+use super::named;
+use super::references::{lateral, own_references, references, within, within_lateral};
 
 /// Pushes a domain down into a subquery.
 #[derive(Clone)]
 pub struct PushDown<'a> {
     pub domain: &'a Domain,
     pub aliases: &'a AliasGenerator,
+    /// What operators above want of the domain, beside its keys.
+    pub wanted: Vec<String>,
     /// The recursive queries whose recursive term it is in. The working tables of these have the columns of
     /// the domain.
     pub recursions: Vec<String>,
@@ -54,10 +57,11 @@ impl PushDown<'_> {
             }
             return LogicalPlanBuilder::from(plan).cross_join(side)?.build();
         }
+        let below = self.below(&plan)?;
         match plan {
-            LogicalPlan::Projection(projection) => self.projection(projection),
+            LogicalPlan::Projection(projection) => self.projection(projection, &below),
             LogicalPlan::Filter(filter) => {
-                let input = self.input(filter.input)?;
+                let input = below.input(filter.input)?;
                 let predicate = self.within(filter.predicate, input.schema())?;
                 Ok(LogicalPlan::Filter(Filter::try_new(predicate, input)?))
             }
@@ -67,7 +71,7 @@ impl PushDown<'_> {
                 Ok(LogicalPlan::SubqueryAlias(alias))
             }
             LogicalPlan::Sort(sort) if sort.fetch.is_none() => {
-                let input = self.input(sort.input)?;
+                let input = below.input(sort.input)?;
                 let expr = self.order(sort.expr, input.schema())?;
                 Ok(LogicalPlan::Sort(Sort {
                     expr,
@@ -77,13 +81,17 @@ impl PushDown<'_> {
             }
             LogicalPlan::Limit(limit) => self.limit(&limit),
             LogicalPlan::Distinct(Distinct::All(input)) => {
-                Ok(LogicalPlan::Distinct(Distinct::All(self.input(input)?)))
+                let distinct = Distinct::All(self.of_keys().branch(input)?);
+                self.with_wanted(LogicalPlan::Distinct(distinct))
             }
-            LogicalPlan::Distinct(Distinct::On(distinct)) => self.distinct_on(distinct),
-            LogicalPlan::Aggregate(aggregate) => self.aggregate(aggregate),
-            LogicalPlan::Window(window) => self.window(window),
+            LogicalPlan::Distinct(Distinct::On(distinct)) => self.distinct_on(distinct, &below),
+            LogicalPlan::Aggregate(aggregate) => {
+                let groups = self.of_keys().aggregate(aggregate, &below)?;
+                self.with_wanted(groups)
+            }
+            LogicalPlan::Window(window) => self.window(window, &below),
             LogicalPlan::Union(union) => self.union(union),
-            LogicalPlan::Join(join) => self.join(join),
+            LogicalPlan::Join(join) => self.join(join, &below),
             LogicalPlan::Unnest(unnest) => {
                 let input = self.input(unnest.input)?;
                 let unnest = Unnest::try_new(input, unnest.exec_columns, unnest.options)?;
@@ -108,16 +116,79 @@ impl PushDown<'_> {
         self.push_into(Arc::unwrap_or_clone(input)).map(Arc::new)
     }
 
-    /// The columns of the domain, as a plan with `schema` has them.
+    /// For what is below `plan`, which may refer to the query around by itself.
+    fn below(&self, plan: &LogicalPlan) -> Result<Self> {
+        let mut below = self.clone();
+        for column in own_references(plan)? {
+            let name = self.domain.name_of(&column).cloned();
+            below.wanted.extend(name);
+        }
+        Ok(below)
+    }
+
+    /// If nothing but its keys is wanted of the domain.
+    fn of_keys(&self) -> Self {
+        Self {
+            wanted: Vec::new(),
+            ..self.clone()
+        }
+    }
+
+    /// If all of the domain is wanted.
+    pub(super) fn of_all(&self) -> Self {
+        Self {
+            wanted: self.domain.names().cloned().collect(),
+            ..self.clone()
+        }
+    }
+
+    /// What an operator has of the domain: its keys, and what is wanted beside them.
+    fn names(&self) -> impl Iterator<Item = &String> {
+        self.domain.names().filter(|name| {
+            let mut keys = self.domain.keys();
+            keys.any(|(_, key)| key == *name) || self.wanted.contains(name)
+        })
+    }
+
+    /// Those columns, as a plan with `schema` has them.
     pub(super) fn columns(&self, schema: &DFSchemaRef) -> Result<Vec<Expr>> {
-        let column = |name: &String| {
-            let found = schema.qualified_fields_with_unqualified_name(name);
-            match found.first() {
-                Some(field) => Ok(Expr::Column(Column::from(*field))),
-                None => internal_err!("{name} is not pushed down"),
-            }
-        };
-        self.domain.names().map(column).collect()
+        self.names().map(|name| column(name, schema)).collect()
+    }
+
+    /// The columns by which values of the domain are told apart, as a plan with `schema` has them.
+    pub(super) fn keys(&self, schema: &DFSchemaRef) -> Result<Vec<Expr>> {
+        let keys = self.domain.keys();
+        keys.map(|(_, name)| column(name, schema)).collect()
+    }
+
+    /// The columns of a plan with `schema` that are none of the domain's.
+    fn own(&self, schema: &DFSchemaRef) -> Vec<Expr> {
+        let mut own = schema.columns();
+        own.retain(|column| self.domain.names().all(|name| *name != column.name));
+        own.into_iter().map(Expr::Column).collect()
+    }
+
+    /// `plan`, which has the keys of the domain, with what is wanted beside them.
+    fn with_wanted(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
+        let mut names: Vec<&String> = self.names().collect();
+        names.retain(|name| plan.schema().fields().find(name).is_none());
+        if names.is_empty() {
+            return Ok(plan);
+        }
+        let keys = self.keys(plan.schema())?;
+        let side = self.domain.side(self.aliases)?;
+        let is_same = self.are_same(&keys, &self.keys(side.schema())?);
+        let mut columns: Vec<Expr> = plan
+            .schema()
+            .columns()
+            .into_iter()
+            .map(Expr::Column)
+            .collect();
+        for name in names {
+            columns.push(named(name, &side)?);
+        }
+        let joined = LogicalPlanBuilder::from(plan).join_on(side, JoinType::Inner, is_same)?;
+        joined.project(columns)?.build()
     }
 
     /// `expression` over the columns of `inputs`, among which are those of the domain.
@@ -149,8 +220,8 @@ impl PushDown<'_> {
         order.collect()
     }
 
-    fn projection(&self, projection: Projection) -> Result<LogicalPlan> {
-        let input = self.input(projection.input)?;
+    fn projection(&self, projection: Projection, below: &Self) -> Result<LogicalPlan> {
+        let input = below.input(projection.input)?;
         let mut columns = self.all_within(projection.expr, input.schema())?;
         columns.extend(self.columns(input.schema())?);
         Ok(LogicalPlan::Projection(Projection::try_new(
@@ -180,7 +251,8 @@ impl PushDown<'_> {
                 LogicalPlan::Projection(projection) => {
                     let input = below(&projection.input);
                     let columns = projection.expr.clone();
-                    return self.projection(Projection::try_new(columns, input)?);
+                    let projection = Projection::try_new(columns, input)?;
+                    return self.push_into(LogicalPlan::Projection(projection));
                 }
                 LogicalPlan::SubqueryAlias(alias) => {
                     let input = self.input(below(&alias.input))?;
@@ -202,19 +274,15 @@ impl PushDown<'_> {
             LogicalPlan::Sort(sort) if sort.fetch.is_none() => (sort.expr.clone(), &sort.input),
             _ => (Vec::new(), &limit.input),
         };
-        let input = self.input(Arc::clone(input))?;
-        let columns: Vec<Expr> = input
-            .schema()
-            .columns()
-            .into_iter()
-            .map(Expr::Column)
-            .collect();
+        let input = self.below(&limit.input)?.input(Arc::clone(input))?;
+        let mut columns = self.own(input.schema());
         let place = self.aliases.next("__place");
         // Of rows that tie the same ones, should they be read again for a subquery of theirs.
         let mut order = self.order(order, input.schema())?;
         order.extend(columns.iter().map(|column| column.clone().sort(true, true)));
+        columns.extend(self.columns(input.schema())?);
         let number = row_number()
-            .partition_by(self.columns(input.schema())?)
+            .partition_by(self.keys(input.schema())?)
             .order_by(order)
             .window_frame(WindowFrame::new(Some(true)))
             .build()?
@@ -253,10 +321,10 @@ impl PushDown<'_> {
             .build()
     }
 
-    fn distinct_on(&self, distinct: DistinctOn) -> Result<LogicalPlan> {
-        let input = self.input(distinct.input)?;
+    fn distinct_on(&self, distinct: DistinctOn, below: &Self) -> Result<LogicalPlan> {
+        let input = below.input(distinct.input)?;
         let inputs = Arc::clone(input.schema());
-        let domain = self.columns(&inputs)?;
+        let domain = self.keys(&inputs)?;
         let own = |expressions| -> Result<Vec<Expr>> {
             let mut all = domain.clone();
             all.extend(self.all_within(expressions, &inputs)?);
@@ -276,13 +344,13 @@ impl PushDown<'_> {
             on.push(self.within(key, &inputs)?);
         }
         let selected = own(distinct.select_expr)?;
-        let distinct = DistinctOn::try_new(on, selected, sorted, input)?;
-        Ok(LogicalPlan::Distinct(Distinct::On(distinct)))
+        let distinct = Distinct::On(DistinctOn::try_new(on, selected, sorted, input)?);
+        self.with_wanted(LogicalPlan::Distinct(distinct))
     }
 
-    fn window(&self, window: Window) -> Result<LogicalPlan> {
-        let input = self.input(window.input)?;
-        let domain = self.columns(input.schema())?;
+    fn window(&self, window: Window, below: &Self) -> Result<LogicalPlan> {
+        let input = below.input(window.input)?;
+        let domain = self.keys(input.schema())?;
         let names = NamePreserver::new_for_projection();
         let functions = window.window_expr.into_iter().map(|function| {
             let name = names.save(&function);
@@ -307,13 +375,13 @@ impl PushDown<'_> {
         Ok(LogicalPlan::Union(union))
     }
 
-    /// One of several inputs whose rows are returned alike: its columns, and then those of the domain.
+    /// An input of which all columns matter: its own, and then those of the domain.
     pub(super) fn branch(&self, input: Arc<LogicalPlan>) -> Result<Arc<LogicalPlan>> {
         let own = input.schema().columns().into_iter().map(Expr::Column);
         let mut columns: Vec<Expr> = own.collect();
         let input = self.input(input)?;
         let domain = self.columns(input.schema())?.into_iter();
-        let named = domain.zip(self.domain.names());
+        let named = domain.zip(self.names());
         columns.extend(named.map(|(column, name)| column.alias(name)));
         let projection = Projection::try_new(columns, input)?;
         Ok(Arc::new(LogicalPlan::Projection(projection)))
@@ -329,7 +397,7 @@ impl PushDown<'_> {
                 columns.push(self.within(value, side.schema())?.alias(field.name()));
             }
             let domain = self.columns(side.schema())?.into_iter();
-            let named = domain.zip(self.domain.names());
+            let named = domain.zip(self.names());
             columns.extend(named.map(|(column, name)| column.alias(name)));
             let projection = Projection::try_new(columns, Arc::new(side))?;
             Ok(Arc::new(LogicalPlan::Projection(projection)))
@@ -341,7 +409,7 @@ impl PushDown<'_> {
         }
     }
 
-    fn join(&self, join: Join) -> Result<LogicalPlan> {
+    fn join(&self, join: Join, below: &Self) -> Result<LogicalPlan> {
         let is_lateral = lateral(&join.right).is_some();
         let in_left = self.is_dependent(&join.left)?;
         let of_right = references(&join.right)?;
@@ -371,11 +439,11 @@ impl PushDown<'_> {
             match (is_pushed, is_renamed) {
                 (false, _) => Ok((side, Vec::new())),
                 (true, false) => {
-                    let side = self.push_into(side)?;
-                    let columns = self.columns(side.schema())?;
-                    Ok((side, columns))
+                    let side = below.push_into(side)?;
+                    let keys = self.keys(side.schema())?;
+                    Ok((side, keys))
                 }
-                (true, true) => self.renamed(self.push_into(side)?),
+                (true, true) => self.renamed(self.of_keys().push_into(side)?),
             }
         };
         let both = left && right;
@@ -396,7 +464,7 @@ impl PushDown<'_> {
         let mut filters: Vec<Expr> = filter.transpose()?.into_iter().collect();
         if both {
             let are_keys =
-                self.domain.is_key() || join.null_equality == NullEquality::NullEqualsNull;
+                self.domain.are_keys() || join.null_equality == NullEquality::NullEqualsNull;
             match are_keys {
                 true => on.extend(left_domain.iter().cloned().zip(right_domain.clone())),
                 false => filters.extend(self.are_same(&left_domain, &right_domain)),
@@ -417,11 +485,11 @@ impl PushDown<'_> {
             return Ok(joined);
         }
         let sides = left_domain.into_iter().zip(right_domain);
-        let sides = sides.zip(self.domain.names());
-        let domain = sides.map(|((l, r), name)| coalesce(vec![l, r]).alias(name));
+        let sides = sides.zip(self.domain.keys());
+        let domain = sides.map(|((l, r), (_, name))| coalesce(vec![l, r]).alias(name));
         let columns = own.into_iter().map(Expr::Column).chain(domain);
-        let columns: Vec<Expr> = columns.collect();
-        LogicalPlanBuilder::from(joined).project(columns)?.build()
+        let joined = LogicalPlanBuilder::from(joined).project(columns)?.build()?;
+        self.with_wanted(joined)
     }
 
     /// What `column` around the subquery is in a plan with `schema`.
@@ -431,17 +499,11 @@ impl PushDown<'_> {
         found.first().map(|field| Column::from(*field))
     }
 
-    /// `plan` with other names for the columns of the domain, and those.
+    /// `plan` with other names for the keys of the domain, and those.
     pub(super) fn renamed(&self, plan: LogicalPlan) -> Result<(LogicalPlan, Vec<Expr>)> {
-        let domain = self.columns(plan.schema())?;
-        let mut columns = Vec::new();
+        let mut columns = self.own(plan.schema());
         let mut renamed = Vec::new();
-        for column in plan.schema().columns().into_iter().map(Expr::Column) {
-            if !domain.contains(&column) {
-                columns.push(column);
-            }
-        }
-        for column in domain {
+        for column in self.keys(plan.schema())? {
             let name = self.aliases.next("__inner");
             columns.push(column.alias(&name));
             renamed.push(Expr::Column(Column::new_unqualified(name)));
@@ -453,6 +515,15 @@ impl PushDown<'_> {
     pub(super) fn are_same(&self, left: &[Expr], right: &[Expr]) -> Vec<Expr> {
         let pairs = left.iter().cloned().zip(right.iter().cloned());
         pairs.map(|(l, r)| self.domain.is_same(l, r)).collect()
+    }
+}
+
+/// The column `name` of a domain in a plan with `schema`.
+fn column(name: &str, schema: &DFSchemaRef) -> Result<Expr> {
+    let found = schema.qualified_fields_with_unqualified_name(name);
+    match found.first() {
+        Some(field) => Ok(Expr::Column(Column::from(*field))),
+        None => internal_err!("{name} is not pushed down"),
     }
 }
 

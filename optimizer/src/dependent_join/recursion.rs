@@ -34,9 +34,10 @@ impl PushDown<'_> {
                  of {name}, or asks for {name} in a subquery; write it as a join"
             );
         }
-        let mut iteration = self.clone();
+        let first = self.of_all();
+        let mut iteration = first.clone();
         iteration.recursions.push(name.clone());
-        let static_term = self.branch(static_term)?;
+        let static_term = first.branch(static_term)?;
         let recursive_term = iteration.branch(recursive_term)?;
         let query = RecursiveQuery::try_new(name, static_term, recursive_term, is_distinct)?;
         Ok(LogicalPlan::RecursiveQuery(query))

@@ -24,6 +24,22 @@ pub fn references(plan: &LogicalPlan) -> Result<Vec<Column>> {
     Ok(found)
 }
 
+/// Those that its own expressions refer to, and what is LATERAL beside its left side.
+///
+/// # Errors
+/// None of its own; those of walking a plan.
+pub fn own_references(plan: &LogicalPlan) -> Result<Vec<Column>> {
+    let mut found = Vec::new();
+    if let LogicalPlan::Join(join) = plan
+        && lateral(&join.right).is_some()
+    {
+        let mut scopes = vec![Arc::clone(join.left.schema())];
+        in_plan(&join.right, &mut scopes, &mut found)?;
+    }
+    in_expressions(plan, &mut Vec::new(), &mut found)?;
+    Ok(found)
+}
+
 /// The columns of the query that `subquery` stands in, or of one further out, that it refers to.
 pub fn references_of_subquery(subquery: &Subquery) -> Result<Vec<Column>> {
     references(&subquery.subquery)
@@ -41,6 +57,14 @@ fn in_plan(
         in_plan(input, scopes, found)?;
         scopes.truncate(scopes.len() - usize::from(scope.is_some()));
     }
+    in_expressions(plan, scopes, found)
+}
+
+fn in_expressions(
+    plan: &LogicalPlan,
+    scopes: &mut Vec<DFSchemaRef>,
+    found: &mut Vec<Column>,
+) -> Result<()> {
     let inputs = Arc::new(merge_schema(&plan.inputs()));
     plan.apply_expressions(|expression| {
         in_expression(expression, &inputs, scopes, found)?;

@@ -9,29 +9,17 @@ use datafusion::logical_expr::utils::{conjunction, split_conjunction, split_conj
 use datafusion::logical_expr::{Expr, LogicalPlan};
 
 use super::recursion::working_table;
-use super::references::{references, references_of_subquery};
+use super::references::references;
 use super::repeatable::{input, is_askable, is_repeatable, refused, side_of};
-use super::{Unnesting, has_all, remains};
+use super::{Unnesting, correlated, has_all};
 use crate::shared_rows::Shared;
-use crate::sound::{has_subquery, subquery_of};
+use crate::sound::has_subquery;
 
 impl Unnesting<'_> {
     /// `node` with inputs that are made once, where its subqueries ask for rows that might be others when
     /// they are made again.
     pub(super) fn with_shared_inputs(&self, mut node: LogicalPlan) -> Result<LogicalPlan> {
-        let mut all = Vec::new();
-        node.apply_expressions(|expression| {
-            expression.apply(|part| {
-                if let Some(subquery) = subquery_of(part)
-                    && !remains(part)?
-                {
-                    all.push(references_of_subquery(subquery)?);
-                }
-                Ok(TreeNodeRecursion::Continue)
-            })
-        })?;
-        all.retain(|columns: &Vec<Column>| !columns.is_empty());
-        for references in all {
+        for (_, references) in correlated(&node)? {
             let asked = self.asked(&node)?;
             let Some(asking) = asked.iter().position(|input| has_all(input, &references)) else {
                 continue;
@@ -141,7 +129,7 @@ impl Unnesting<'_> {
         Ok(join)
     }
 
-    fn made_once(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
+    pub(super) fn made_once(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
         if !references(&plan)?.is_empty() {
             return refused();
         }

@@ -1,8 +1,9 @@
--- The scans whose rows an unnest, a join or a recursive query multiplies, and what operators that are not timed
--- record by record took for them from the first such one on, up to the first that captures lineage, or to the
--- result. A join multiplies rows if it returns twice as many as the larger of its inputs has, a recursive query
--- if it returns twice as many as its static term: its recursive term worked for these. `rows` is the most that
--- any of them returned, `arriving` how many arrive where lineage is captured, or in the result.
+-- The scans, and rows made elsewhere, whose rows an unnest, a join or a recursive query multiplies, and what
+-- operators that are not timed record by record took for them from the first such one on, up to the first that
+-- captures lineage, or to the result. A join multiplies rows if it returns twice as many as the larger of its
+-- inputs has, a recursive query if it returns twice as many as its static term: its recursive term worked for
+-- these. `rows` is the most that any of them returned, `arriving` how many arrive where lineage is captured, or in
+-- the result.
 WITH RECURSIVE operators AS (
   SELECT operator_id, parent_operator_id, name, captures, table_name
   FROM sys.operators WHERE query_id = $query_id
@@ -76,7 +77,8 @@ path AS (
     CAST(NULL AS DOUBLE) AS static_rows, CAST(1 AS DOUBLE) AS of_rows, CAST(1 AS DOUBLE) AS of_time
   FROM operators AS scans
   LEFT JOIN operators AS below ON scans.operator_id = below.parent_operator_id
-  WHERE below.operator_id IS NULL AND scans.table_name IS NOT NULL
+  WHERE below.operator_id IS NULL
+    AND (scans.table_name IS NOT NULL OR scans.name LIKE 'SharedRows%')
   UNION ALL
   SELECT
     path.scan_id, steps.operator_id, steps.name, steps.captures_above, path.height + 1,
