@@ -192,8 +192,8 @@ async fn overhead(
             for _ in 0..2 {
                 let run = async { session.sql(application.query).await?.collect().await };
                 last = Some(timed(run).await?.1);
-                corpus.flush().await?;
             }
+            corpus.flush().await?;
             took.extend(last);
         }
         if let ([off, records], true) = (&took[..], round > 0) {

@@ -153,8 +153,8 @@ async fn measure(corpus: &Corpus, rounds: usize) -> Result<Vec<Vec<Took>>, Bench
             for _ in 0..2 {
                 let run = async { sessions[variant].sql(&sql).await?.collect().await };
                 took[variant] = timed(run).await?.1;
-                corpus.flush().await?;
             }
+            corpus.flush().await?;
         }
         if round > 0 {
             measured.push(took);

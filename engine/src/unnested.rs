@@ -1,4 +1,4 @@
-//! What the columns of `unnest` in FROM are called.
+//! What the columns of `unnest` in FROM are called, and of which types they are.
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{DFSchema, Result};
@@ -7,10 +7,10 @@ use datafusion::logical_expr::planner::{
     RelationPlanner, RelationPlannerContext, RelationPlanning,
 };
 use datafusion::sql::sqlparser::ast::{Expr, TableFactor};
-use skewer_sql::from_functions::name_columns;
+use skewer_sql::from_functions::{name_columns, with_times};
 
 /// Names the columns of lists in FROM after the table, as PostgreSQL does. Of a struct each field is a
-/// column, which has its name.
+/// column, which has its name. Series of dates are of timestamps.
 #[derive(Debug)]
 pub(crate) struct NamesUnnested;
 
@@ -20,6 +20,14 @@ impl RelationPlanner for NamesUnnested {
         mut relation: TableFactor,
         context: &mut dyn RelationPlannerContext,
     ) -> Result<RelationPlanning> {
+        if let TableFactor::UNNEST { array_exprs, .. } = &mut relation {
+            for list in array_exprs {
+                with_times(list, |time| {
+                    let data_type = type_of(time, context);
+                    matches!(data_type, Some(DataType::Date32 | DataType::Date64))
+                });
+            }
+        }
         if let TableFactor::UNNEST {
             alias: Some(alias),
             array_exprs,
@@ -34,13 +42,17 @@ impl RelationPlanner for NamesUnnested {
     }
 }
 
-/// What cannot be planned is none: its error is for DataFusion to tell.
 fn is_list(value: &Expr, context: &mut dyn RelationPlannerContext) -> bool {
     if matches!(value, Expr::Array(_)) {
         return true;
     }
+    let data_type = type_of(value, context);
+    data_type.is_some_and(|data_type| !matches!(data_type, DataType::Struct(_)))
+}
+
+/// None of what cannot be planned: its error is for DataFusion to tell.
+fn type_of(value: &Expr, context: &mut dyn RelationPlannerContext) -> Option<DataType> {
     let nothing = DFSchema::empty();
     let planned = context.sql_expr_to_logical_expr(value.clone(), &nothing);
-    let value = planned.and_then(|value| value.get_type(&nothing));
-    value.is_ok_and(|value| !matches!(value, DataType::Struct(_)))
+    planned.and_then(|value| value.get_type(&nothing)).ok()
 }

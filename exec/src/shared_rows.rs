@@ -1,8 +1,9 @@
 //! Rows that several places of a plan read, made once.
 //!
 //! A correlated subquery reads the rows around it a second time, for the values that it is asked for. Where
-//! they may be others by then, as with `random()`, both places have one of these operators: whichever is
-//! polled first has the rows made, in a task of their own, and both return them.
+//! they may be others by then, as with `random()` or numbers that values get as they come, both places have one
+//! of these operators: whichever is polled first has the rows made, in a task of their own, and both return
+//! them.
 
 use std::fmt;
 use std::sync::Arc;

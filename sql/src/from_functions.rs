@@ -4,10 +4,10 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    DataType, Expr, FunctionArg, FunctionArgExpr, Ident, JoinConstraint, JoinOperator, ObjectName,
-    RenameSelectItem, Select, SelectItem, SetExpr, Statement, TableAlias, TableAliasColumnDef,
-    TableFactor, TableFunctionArgs, TableWithJoins, UpdateTableFromKind, Value, Visit, VisitMut,
-    Visitor, VisitorMut,
+    self, CastKind, DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
+    JoinConstraint, JoinOperator, ObjectName, RenameSelectItem, Select, SelectItem, SetExpr,
+    Statement, TableAlias, TableAliasColumnDef, TableFactor, TableFunctionArgs, TableWithJoins,
+    TimezoneInfo, UpdateTableFromKind, Value, Visit, VisitMut, Visitor, VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
@@ -249,7 +249,7 @@ impl Block<'_> {
             };
         }
         let mut lists = match is_series {
-            true => vec![called(call.function, of_times(call.arguments)?, None)],
+            true => vec![called(call.function, call.arguments, None)],
             false => call.arguments,
         };
         if call.ordinality {
@@ -413,31 +413,30 @@ pub(crate) fn refers(arguments: &[Expr]) -> bool {
     arguments.any(|argument| Visit::visit(argument, &mut Refers).is_break())
 }
 
-/// The arguments of a series that is made as a list: dates as timestamps, as DataFusion has them in FROM. Its
-/// list of dates ends a step early, and has no steps of hours.
-fn of_times(mut arguments: Vec<Expr>) -> Result<Vec<Expr>, ParserError> {
-    fn is_interval(step: &Expr) -> bool {
-        match step {
-            Expr::Interval(_) => true,
-            Expr::UnaryOp { expr, .. } | Expr::Nested(expr) => is_interval(expr),
-            Expr::Cast { data_type, .. } => matches!(data_type, DataType::Interval { .. }),
-            _ => false,
+/// Series in `list` which begin or end with what `is_date`, as series of timestamps, as DataFusion has them in
+/// FROM. Its list of dates ends a step early, and has no steps of hours.
+pub fn with_times(list: &mut Expr, mut is_date: impl FnMut(&Expr) -> bool) {
+    let _: ControlFlow<()> = ast::visit_expressions_mut(list, |part| {
+        if let Expr::Function(call) = part
+            && function(&call.name).is_some_and(|function| function != UNNEST)
+            && let FunctionArguments::List(arguments) = &mut call.args
+        {
+            for argument in &mut arguments.args {
+                if let FunctionArg::Unnamed(FunctionArgExpr::Expr(time)) = argument
+                    && is_date(time)
+                {
+                    *time = Expr::Cast {
+                        kind: CastKind::Cast,
+                        expr: Box::new(time.clone()),
+                        data_type: DataType::Timestamp(None, TimezoneInfo::None),
+                        array: false,
+                        format: None,
+                    };
+                }
+            }
         }
-    }
-    let [start, stop, step] = arguments.as_mut_slice() else {
-        return Ok(arguments);
-    };
-    if is_interval(step) {
-        let nothing = Parser::new(&GenericDialect {})
-            .try_with_sql("CAST(NULL AS TIMESTAMP)")?
-            .parse_expr()?;
-        // Timestamps with a time zone keep it.
-        for time in [start, stop] {
-            let as_timestamp = vec![nothing.clone(), time.clone()];
-            *time = called("coalesce", as_timestamp, None);
-        }
-    }
-    Ok(arguments)
+        ControlFlow::Continue(())
+    });
 }
 
 /// A series of constants in FROM.

@@ -146,9 +146,9 @@ impl Multiplied {
     fn untold(self, of: Option<&Descendants>, rate: f64) -> Option<Untold> {
         let left_out = (self.arriving < self.rows / LEFT_OUT).then_some(Untold::LeftOut);
         let Some(of) = of else {
-            // Of rows without lineage few leave an aggregate, too.
-            let none_arrived = left_out.filter(|_| self.arriving == 0);
-            return none_arrived.or(Some(Untold::NoLineage));
+            // Of rows without lineage few leave an aggregate, too; of those left the records may not be traced.
+            let is_likely = self.arriving == 0 || rate < 1.0;
+            return left_out.filter(|_| is_likely).or(Some(Untold::NoLineage));
         };
         if left_out.is_some() {
             return left_out;
@@ -384,5 +384,6 @@ mod tests {
         // An aggregate made few of them, of which there is no lineage.
         assert_eq!(few(199).untold(None, 1.0), Some(Untold::NoLineage));
         assert_eq!(few(0).untold(None, 1.0), Some(Untold::LeftOut));
+        assert_eq!(few(199).untold(None, 0.1), Some(Untold::LeftOut));
     }
 }

@@ -201,9 +201,11 @@ impl Context {
         // Workers cannot evaluate a subquery first, and its rows are in the lineage.
         let with_joins = workers.is_some() || self.record.recorder().level() == Level::Records;
         let optimized =
-            optimize_dependent_joins(plan, &mut state, |plan, state| match with_joins {
-                true => optimize_with_joins(plan, state),
-                false => state.optimize(plan),
+            optimize_dependent_joins(plan, &mut state, workers.is_some(), |plan, state| {
+                match with_joins {
+                    true => optimize_with_joins(plan, state),
+                    false => state.optimize(plan),
+                }
             })?;
         let database = self.session.database_inner();
         missing::check(&optimized, self.catalog.snapshot(), |worker| {

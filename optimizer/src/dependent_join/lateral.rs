@@ -39,7 +39,7 @@ impl Unnesting<'_> {
         }
         let domain = match multiplies(&right, left.schema())? {
             true => {
-                let domain = self.numbered(&left, references)?;
+                let domain = self.numbered(Domain::of(&left, references, &self.aliases)?)?;
                 left = self.with_number(left, &domain)?;
                 domain
             }

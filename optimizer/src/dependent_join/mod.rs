@@ -40,7 +40,9 @@ use std::sync::Arc;
 
 use datafusion::common::alias::AliasGenerator;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, DataFusionError, ExprSchema, JoinType, Result, not_impl_err};
+use datafusion::common::{
+    Column, DFSchema, DataFusionError, ExprSchema, JoinType, Result, not_impl_err,
+};
 use datafusion::execution::SessionState;
 use datafusion::functions_aggregate::array_agg::array_agg_udaf;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
@@ -79,13 +81,15 @@ pub fn is_domain(alias: &SubqueryAlias) -> bool {
 const VALUES: [&str; 2] = ["__found", "__value"];
 
 /// What `optimize` makes of `plan`; or, if subqueries remain in that or it fails, of `plan` with joins in
-/// their place.
+/// their place. If it `is_distributed`, rows are not [shared](Shared) where they may as well be made again:
+/// workers share none.
 ///
 /// # Errors
 /// Those of `optimize`.
 pub fn optimize_dependent_joins(
     plan: &LogicalPlan,
     state: &mut SessionState,
+    is_distributed: bool,
     optimize: impl Fn(&LogicalPlan, &mut SessionState) -> Result<LogicalPlan>,
 ) -> Result<LogicalPlan> {
     // That of EXPLAIN is an explanation, also of what fails.
@@ -111,7 +115,14 @@ pub fn optimize_dependent_joins(
     }
     let state = RefCell::new(state);
     let optimize = |plan: &LogicalPlan| optimize(plan, &mut state.borrow_mut());
-    let joined = without_dependent_joins(explained.clone(), &optimize).and_then(|joined| {
+    let unnesting = Unnesting {
+        aliases: AliasGenerator::new(),
+        shared: Cell::new(0),
+        optimize: &optimize,
+        is_distributed,
+    };
+    let joined = unnesting.without_dependent_joins(explained.clone());
+    let joined = joined.and_then(|joined| {
         let joined = match plan {
             LogicalPlan::Explain(explain) => LogicalPlan::Explain(Explain {
                 plan: Arc::new(joined),
@@ -194,34 +205,32 @@ fn is_joined_here(subquery: &Subquery) -> Result<bool> {
     Ok(is_correlated(subquery)? || recursion_of(&subquery.subquery)?.is_some())
 }
 
-/// `plan` with joins in place of its dependent joins. Of `EXISTS`, `IN`, `ANY` and `ALL` subqueries remain
-/// that have nothing above their conditions on the query around them.
-fn without_dependent_joins(
-    plan: LogicalPlan,
-    optimize: &dyn Fn(&LogicalPlan) -> Result<LogicalPlan>,
-) -> Result<LogicalPlan> {
-    let unnesting = Unnesting {
-        aliases: AliasGenerator::new(),
-        shared: Cell::new(0),
-        numbered: RefCell::default(),
-        optimize,
-    };
-    let joined = unnesting.unnested(plan)?;
-    check_iterations(&joined, None)?;
-    Ok(joined)
-}
-
 struct Unnesting<'a> {
     aliases: AliasGenerator,
     /// How many rows are shared.
     shared: Cell<usize>,
-    /// The domains whose values have numbers.
-    numbered: RefCell<Vec<Domain>>,
     /// Optimizes what makes shared rows.
     optimize: &'a dyn Fn(&LogicalPlan) -> Result<LogicalPlan>,
+    is_distributed: bool,
+}
+
+/// Whom the subqueries of a node ask.
+struct Asked {
+    /// Rows that have the values which they ask for.
+    rows: Vec<LogicalPlan>,
+    /// Those of their domains whose values have numbers, which the inputs of the node have.
+    numbered: Vec<Domain>,
 }
 
 impl Unnesting<'_> {
+    /// `plan` with joins in place of its dependent joins. Of `EXISTS`, `IN`, `ANY` and `ALL` subqueries remain
+    /// that have nothing above their conditions on the query around them.
+    fn without_dependent_joins(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
+        let joined = self.unnested(plan)?;
+        check_iterations(&joined, None)?;
+        Ok(joined)
+    }
+
     fn unnested(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
         let unnested = plan.transform_down_with_subqueries(|node| self.node(node))?;
         with_schemas(unnested.data, &[])
@@ -265,9 +274,9 @@ impl Unnesting<'_> {
         }
         let own = node.schema().columns();
         let node = self.with_shared_inputs(node)?;
-        let node = self.with_numbers(node)?;
-        let node = self.with_conditions(node)?;
-        let node = self.with_values(node)?;
+        let (node, asked) = self.with_numbers(node)?;
+        let node = self.with_conditions(node, &asked)?;
+        let node = self.with_values(node, &asked)?;
         if node.schema().fields().len() == own.len() {
             return Ok(Transformed::yes(node));
         }
@@ -294,14 +303,14 @@ impl Unnesting<'_> {
         Ok(node.inputs().into_iter().cloned().collect())
     }
 
-    /// The domain of a subquery with these references to `inputs`.
-    fn domain(&self, inputs: &[LogicalPlan], references: Vec<Column>) -> Result<Domain> {
-        let input = inputs.iter().find(|input| has_all(input, &references));
-        match input {
-            Some(input) => match self.known(input, &references) {
-                Some(numbered) => Ok(numbered),
-                None => Domain::of(input, references, &self.aliases),
-            },
+    /// The domain of a subquery with these references.
+    fn domain(&self, asked: &Asked, references: Vec<Column>) -> Result<Domain> {
+        if let Some(numbered) = asked.numbered_of(&references) {
+            return Ok(numbered.clone());
+        }
+        let mut inputs = asked.rows.iter();
+        match inputs.find(|input| has_all(input, &references)) {
+            Some(input) => Domain::of(input, references, &self.aliases),
             None => not_impl_err!(
                 "a subquery that refers to both sides of an outer join; write it as a join"
             ),
@@ -321,8 +330,8 @@ impl Unnesting<'_> {
     }
 
     /// `node` with conditions of `EXISTS`, `IN`, `ANY` and `ALL` above all else in their subqueries.
-    fn with_conditions(&self, node: LogicalPlan) -> Result<LogicalPlan> {
-        let inputs = self.asked(&node)?;
+    fn with_conditions(&self, node: LogicalPlan, asked: &Asked) -> Result<LogicalPlan> {
+        let scope = merge_schema(&node.inputs());
         let names = NamePreserver::new(&node);
         let rewritten = node.map_expressions(|expression| {
             let name = names.save(&expression);
@@ -335,8 +344,8 @@ impl Unnesting<'_> {
                     if references.is_empty() {
                         return Ok(subquery);
                     }
-                    let domain = self.domain(&inputs, references)?;
-                    with_plan(subquery, |plan| self.with_condition(plan, &domain, &inputs))
+                    let domain = self.domain(asked, references)?;
+                    with_plan(subquery, |plan| self.with_condition(plan, &domain, &scope))
                 })
             })?;
             Ok(rewritten.update_data(|expression| name.restore(expression)))
@@ -348,10 +357,9 @@ impl Unnesting<'_> {
         &self,
         plan: LogicalPlan,
         domain: &Domain,
-        inputs: &[LogicalPlan],
+        scope: &DFSchema,
     ) -> Result<LogicalPlan> {
         let own: Vec<Column> = plan.schema().columns();
-        let scope = merge_schema(&inputs.iter().collect::<Vec<_>>());
         let pushed = self.push_down(domain, plan)?;
         let mut conditions = Vec::new();
         for (column, name) in domain.keys() {
@@ -367,7 +375,7 @@ impl Unnesting<'_> {
     }
 
     /// `node` with the values of its scalar subqueries as columns of its inputs.
-    fn with_values(&self, node: LogicalPlan) -> Result<LogicalPlan> {
+    fn with_values(&self, node: LogicalPlan, asked: &Asked) -> Result<LogicalPlan> {
         let names = NamePreserver::new(&node);
         let single = node.map_expressions(|expression| {
             let name = names.save(&expression);
@@ -394,7 +402,6 @@ impl Unnesting<'_> {
         if parts.is_empty() {
             return Ok(node);
         }
-        let asked = self.asked(&node)?;
         let is_of = |part: &Expr, input: &LogicalPlan| match part {
             Expr::ScalarSubquery(subquery) => references_of_subquery(subquery)
                 .is_ok_and(|columns| columns.iter().all(|c| input.schema().has_column(c))),
@@ -410,7 +417,7 @@ impl Unnesting<'_> {
         below(node, &parts, is_of, |mut input, parts| {
             for (part, name) in parts {
                 if let Expr::ScalarSubquery(subquery) = part {
-                    input = self.looked_up(input, subquery, name, &asked)?;
+                    input = self.looked_up(input, subquery, name, asked)?;
                 }
             }
             Ok(input)
@@ -436,7 +443,7 @@ impl Unnesting<'_> {
         input: LogicalPlan,
         subquery: &Subquery,
         name: &str,
-        asked: &[LogicalPlan],
+        asked: &Asked,
     ) -> Result<LogicalPlan> {
         let references = references_of_subquery(subquery)?;
         let value = Expr::from(subquery.subquery.schema().qualified_field(0));

@@ -8,93 +8,88 @@
 //! SELECT (SELECT sum(x) FROM unnest(t.list) AS x) FROM t
 //!
 //! SELECT s FROM t LEFT JOIN d ON d.list IS NOT DISTINCT FROM t.list LEFT JOIN (
-//!   SELECT d.number, sum(x) AS s FROM d LEFT JOIN (SELECT number, unnest(list) AS x FROM d) GROUP BY d.number
+//!   SELECT d.number, sum(x) AS s
+//!   FROM d LEFT JOIN (SELECT number, unnest(list) AS x FROM d) AS e ON e.number = d.number
+//!   GROUP BY d.number
 //! ) AS sums ON sums.number = d.number
 //! ```
 //!
-//! where `d`, which is [made once](crate::shared_rows::Shared), is
-//! `SELECT list, row_number() OVER () AS number FROM (SELECT DISTINCT list FROM t)`.
+//! where `d` is `SELECT list, row_number() OVER () AS number FROM (SELECT DISTINCT list FROM t)`, which is
+//! [made once](crate::shared_rows::Shared). Where the query is distributed it is made at each place: the numbers
+//! are those of the values in their order.
+//!
+//! A list that is referred to above what its elements are made to rows by is carried by these after all. Of its
+//! length the domain has a column.
 
+use datafusion::arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, ExprSchema, JoinType, Result};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Operator, binary_expr};
 
 use super::domain::Domain;
 use super::references::references;
-use super::{Unnesting, correlated, has_all, named};
+use super::{Asked, Unnesting, correlated, has_all, named};
+
+impl Asked {
+    /// The domain of a subquery with these references, if its values have numbers.
+    pub(super) fn numbered_of(&self, references: &[Column]) -> Option<&Domain> {
+        let mut numbered = self.numbered.iter();
+        numbered.find(|domain| {
+            let has = |(column, _)| references.contains(column);
+            domain.values().count() == references.len() && domain.values().all(has)
+        })
+    }
+}
 
 impl Unnesting<'_> {
     /// `node` with the numbers of what its subqueries are asked for as columns of its inputs, where those make
-    /// many rows of one value.
-    pub(super) fn with_numbers(&self, mut node: LogicalPlan) -> Result<LogicalPlan> {
+    /// many rows of one value; and what they are asked for.
+    pub(super) fn with_numbers(&self, mut node: LogicalPlan) -> Result<(LogicalPlan, Asked)> {
+        let mut asked = Asked {
+            rows: self.asked(&node)?,
+            numbered: Vec::new(),
+        };
         for (subquery, references) in correlated(&node)? {
-            let asked = self.asked(&node)?;
             let asking = |input: &LogicalPlan| has_all(input, &references);
-            let Some(asking) = asked.iter().position(asking) else {
+            let Some(asking) = asked.rows.iter().position(asking) else {
                 continue;
             };
-            let rows = &asked[asking];
-            let is_known = self.known(rows, &references).is_some();
+            let rows = &asked.rows[asking];
+            let is_known = asked.numbered_of(&references).is_some();
             if is_known || !multiplies(&subquery.subquery, rows.schema())? {
                 continue;
             }
-            let domain = self.numbered(rows, references)?;
+            let domain = self.numbered(Domain::of(rows, references, &self.aliases)?)?;
             let mut places = 0..;
-            node = node
-                .map_children(|input| match places.next() == Some(asking) {
-                    true => self.with_number(input, &domain).map(Transformed::yes),
-                    false => Ok(Transformed::no(input)),
-                })?
-                .data
-                .recompute_schema()?;
-            self.numbered.borrow_mut().push(domain);
+            let numbered = node.map_children(|input| match places.next() == Some(asking) {
+                true => self.with_number(input, &domain).map(Transformed::yes),
+                false => Ok(Transformed::no(input)),
+            })?;
+            node = numbered.data.recompute_schema()?;
+            asked.numbered.push(domain);
         }
-        Ok(node)
+        Ok((node, asked))
     }
 
-    /// The domain of a subquery with these references to `input`, which has the numbers of its values.
-    pub(super) fn known(&self, input: &LogicalPlan, references: &[Column]) -> Option<Domain> {
-        let all = self.numbered.borrow();
-        let mut known = all.iter().filter(|domain| {
-            let mut keys = domain.keys();
-            keys.all(|(number, _)| input.schema().has_column(number))
-        });
-        let is_of = |domain: &&Domain| {
-            let others = domain.columns().count() - domain.keys().count();
-            others == references.len()
-                && references
-                    .iter()
-                    .all(|column| domain.name_of(column).is_some())
-        };
-        known.find(is_of).cloned()
-    }
-
-    /// The values of a subquery with these references to `asked`, with numbers.
-    pub(super) fn numbered(&self, asked: &LogicalPlan, references: Vec<Column>) -> Result<Domain> {
-        let values = Domain::of(asked, references, &self.aliases)?;
-        values.numbered(&self.aliases, |values| self.made_once(values))
+    /// `domain` with numbers of its values.
+    pub(super) fn numbered(&self, domain: Domain) -> Result<Domain> {
+        let made_once = |rows| self.made_once(rows);
+        domain.numbered(&self.aliases, (!self.is_distributed).then_some(made_once))
     }
 
     /// `input` with the numbers of its values in `domain`.
     pub(super) fn with_number(&self, input: LogicalPlan, domain: &Domain) -> Result<LogicalPlan> {
         let side = domain.side(&self.aliases)?;
-        let keys: Vec<&Column> = domain.keys().map(|(number, _)| number).collect();
-        let mut columns: Vec<Expr> = input
-            .schema()
-            .columns()
-            .into_iter()
-            .map(Expr::Column)
-            .collect();
+        let own = input.schema().columns().into_iter().map(Expr::Column);
+        let mut columns: Vec<Expr> = own.collect();
         let mut conditions = Vec::new();
-        for (column, name) in domain.columns() {
+        for (column, name) in domain.values() {
+            let own = Expr::Column(column.clone());
             let value = named(name, &side)?;
-            match keys.contains(&column) {
-                true => columns.push(value.alias(&column.name)),
-                false => {
-                    let own = Expr::Column(column.clone());
-                    conditions.push(binary_expr(own, Operator::IsNotDistinctFrom, value));
-                }
-            }
+            conditions.push(binary_expr(own, Operator::IsNotDistinctFrom, value));
+        }
+        for (column, name) in domain.keys() {
+            columns.push(named(name, &side)?.alias(&column.name));
         }
         LogicalPlanBuilder::from(input)
             .join_on(side, JoinType::Left, conditions)?
@@ -103,14 +98,11 @@ impl Unnesting<'_> {
     }
 }
 
-/// Whether the rows that `subquery` makes for a value of `around` would take much more than it: the value is a
-/// list, or a text that a list is made of.
+/// Whether the rows that `subquery` makes for a value of `around` would take much more than it: the value has
+/// lists, or is a text that a list is made of.
 pub(super) fn multiplies(subquery: &LogicalPlan, around: &DFSchema) -> Result<bool> {
-    let is_nested = |column: &Column| -> Result<bool> {
-        Ok(around.field_from_column(column)?.data_type().is_nested())
-    };
     for column in references(subquery)? {
-        if around.has_column(&column) && is_nested(&column)? {
+        if around.has_column(&column) && has_lists(around.field_from_column(&column)?.data_type()) {
             return Ok(true);
         }
     }
@@ -131,4 +123,11 @@ pub(super) fn multiplies(subquery: &LogicalPlan, around: &DFSchema) -> Result<bo
         })
     })?;
     Ok(found)
+}
+
+fn has_lists(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Struct(fields) => fields.iter().any(|field| has_lists(field.data_type())),
+        other => other.is_nested(),
+    }
 }

@@ -14,8 +14,8 @@ use datafusion::functions::core::expr_fn::coalesce;
 use datafusion::functions_window::expr_fn::row_number;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::logical_plan::{
-    Distinct, DistinctOn, Filter, Join, JoinConstraint, Limit, Projection, Sort, SubqueryAlias,
-    Union, Unnest, Values, Window,
+    Aggregate, Distinct, DistinctOn, Filter, Join, JoinConstraint, Limit, Projection, Sort,
+    SubqueryAlias, Union, Unnest, Values, Window,
 };
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
@@ -34,9 +34,9 @@ pub struct PushDown<'a> {
     pub aliases: &'a AliasGenerator,
     /// What operators above want of the domain, beside its keys.
     pub wanted: Vec<String>,
-    /// The recursive queries whose recursive term it is in. The working tables of these have the columns of
-    /// the domain.
-    pub recursions: Vec<String>,
+    /// The recursive queries whose recursive term it is in, and the columns of the domain that the working tables
+    /// of these have.
+    pub recursions: Vec<(String, Vec<String>)>,
 }
 
 impl PushDown<'_> {
@@ -57,6 +57,7 @@ impl PushDown<'_> {
             }
             return LogicalPlanBuilder::from(plan).cross_join(side)?.build();
         }
+        let plan = self.with_sizes(plan)?;
         let below = self.below(&plan)?;
         match plan {
             LogicalPlan::Projection(projection) => self.projection(projection, &below),
@@ -116,14 +117,36 @@ impl PushDown<'_> {
         self.push_into(Arc::unwrap_or_clone(input)).map(Arc::new)
     }
 
+    /// `plan`, in whose own expressions columns of the domain say how long its lists are.
+    pub(super) fn with_sizes(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
+        // A key in one of them keeps its name, but not as an expression by itself.
+        if let LogicalPlan::Aggregate(aggregate) = &plan
+            && let [Expr::GroupingSet(_)] = aggregate.group_expr.as_slice()
+        {
+            return Ok(plan);
+        }
+        let names = NamePreserver::new(&plan);
+        let plan = plan.map_expressions(|expression| {
+            let name = names.save(&expression);
+            let with_sizes = name.restore(self.domain.with_sizes(expression)?);
+            Ok(Transformed::yes(with_sizes))
+        })?;
+        Ok(plan.data)
+    }
+
     /// For what is below `plan`, which may refer to the query around by itself.
     fn below(&self, plan: &LogicalPlan) -> Result<Self> {
-        let mut below = self.clone();
-        for column in own_references(plan)? {
-            let name = self.domain.name_of(&column).cloned();
-            below.wanted.extend(name);
-        }
-        Ok(below)
+        Ok(self.wanting(&own_references(plan)?))
+    }
+
+    /// If these `columns` around are wanted, too.
+    pub(super) fn wanting(&self, columns: &[Column]) -> Self {
+        let mut wanting = self.clone();
+        let names = columns
+            .iter()
+            .flat_map(|column| self.domain.name_of(column));
+        wanting.wanted.extend(names.cloned());
+        wanting
     }
 
     /// If nothing but its keys is wanted of the domain.
@@ -134,16 +157,8 @@ impl PushDown<'_> {
         }
     }
 
-    /// If all of the domain is wanted.
-    pub(super) fn of_all(&self) -> Self {
-        Self {
-            wanted: self.domain.names().cloned().collect(),
-            ..self.clone()
-        }
-    }
-
     /// What an operator has of the domain: its keys, and what is wanted beside them.
-    fn names(&self) -> impl Iterator<Item = &String> {
+    pub(super) fn names(&self) -> impl Iterator<Item = &String> {
         self.domain.names().filter(|name| {
             let mut keys = self.domain.keys();
             keys.any(|(_, key)| key == *name) || self.wanted.contains(name)
@@ -175,18 +190,24 @@ impl PushDown<'_> {
         if names.is_empty() {
             return Ok(plan);
         }
-        let keys = self.keys(plan.schema())?;
+        let mut own = plan.schema().columns();
+        // That is no column any more when functions have been found that read it.
+        own.retain(|column| column.name != Aggregate::INTERNAL_GROUPING_ID);
+        let mut columns: Vec<Expr> = own.into_iter().map(Expr::Column).collect();
         let side = self.domain.side(self.aliases)?;
-        let is_same = self.are_same(&keys, &self.keys(side.schema())?);
-        let mut columns: Vec<Expr> = plan
-            .schema()
-            .columns()
-            .into_iter()
-            .map(Expr::Column)
-            .collect();
-        for name in names {
-            columns.push(named(name, &side)?);
+        let (mut beside, mut is_same) = (Vec::new(), Vec::new());
+        for (_, key) in self.domain.keys() {
+            // Without a table's name it would be taken for that of the plan.
+            let inner = self.aliases.next("__inner");
+            beside.push(named(key, &side)?.alias(&inner));
+            let inner = Expr::Column(Column::new_unqualified(inner));
+            is_same.push(self.domain.is_same(column(key, plan.schema())?, inner));
         }
+        for name in names {
+            beside.push(named(name, &side)?.alias(name));
+            columns.push(Expr::Column(Column::new_unqualified(name)));
+        }
+        let side = LogicalPlanBuilder::from(side).project(beside)?.build()?;
         let joined = LogicalPlanBuilder::from(plan).join_on(side, JoinType::Inner, is_same)?;
         joined.project(columns)?.build()
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::Schema;
 use datafusion::catalog::cte_worktable::CteWorkTable;
 use datafusion::catalog::default_table_source::{provider_as_source, source_as_provider};
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{JoinType, Result, internal_err, not_impl_err};
 use datafusion::logical_expr::logical_plan::{
     Distinct, DistinctOn, RecursiveQuery, TableScan, TableScanBuilder,
@@ -18,6 +18,7 @@ use datafusion::logical_expr::logical_plan::{
 use datafusion::logical_expr::{Expr, GroupingSet, LogicalPlan};
 
 use super::push_down::PushDown;
+use super::references::{lateral, references};
 
 impl PushDown<'_> {
     pub(super) fn recursive_query(&self, query: RecursiveQuery) -> Result<LogicalPlan> {
@@ -34,9 +35,22 @@ impl PushDown<'_> {
                  of {name}, or asks for {name} in a subquery; write it as a join"
             );
         }
-        let first = self.of_all();
+        // An iteration has no more than what the one before has.
+        let term = Arc::unwrap_or_clone(recursive_term);
+        let recursive_term = term.transform_down(|node| match &node {
+            // What its right side refers to may be beside it.
+            LogicalPlan::Join(join) if lateral(&join.right).is_some() => {
+                Ok(Transformed::new(node, false, TreeNodeRecursion::Jump))
+            }
+            _ => self.with_sizes(node).map(Transformed::yes),
+        })?;
+        let recursive_term = Arc::new(recursive_term.data);
+        let mut columns = references(&recursive_term)?;
+        columns.extend(self.domain.sizes_of(&columns));
+        let first = self.wanting(&columns);
         let mut iteration = first.clone();
-        iteration.recursions.push(name.clone());
+        let columns = first.names().cloned().collect();
+        iteration.recursions.push((name.clone(), columns));
         let static_term = first.branch(static_term)?;
         let recursive_term = iteration.branch(recursive_term)?;
         let query = RecursiveQuery::try_new(name, static_term, recursive_term, is_distinct)?;
@@ -47,7 +61,7 @@ impl PushDown<'_> {
     pub(super) fn is_of_iteration(&self, plan: &LogicalPlan) -> Result<bool> {
         plan.exists(|node| {
             let mut names = self.recursions.iter();
-            Ok(names.any(|name| working_table(node, name).is_some()))
+            Ok(names.any(|(name, _)| working_table(node, name).is_some()))
         })
     }
 
@@ -57,14 +71,17 @@ impl PushDown<'_> {
         let projection = scan.projection.clone();
         let plan = LogicalPlan::TableScan(scan);
         let mut names = self.recursions.iter();
-        let Some(table) = names.find_map(|name| working_table(&plan, name)) else {
+        let found = names.find_map(|(name, columns)| Some((working_table(&plan, name)?, columns)));
+        let Some((table, columns)) = found else {
             return internal_err!("{name} is no working table");
         };
         let own = table.schema();
-        let domain = self.domain.fields().iter();
-        // Of an iteration the planner knows nothing.
-        let domain = domain.map(|field| Arc::new(field.as_ref().clone().with_nullable(true)));
-        let fields: Vec<_> = own.fields().iter().cloned().chain(domain).collect();
+        let mut fields: Vec<_> = own.fields().iter().cloned().collect();
+        for name in columns {
+            // Of an iteration the planner knows nothing.
+            let field = self.domain.field(name)?.as_ref().clone();
+            fields.push(Arc::new(field.with_nullable(true)));
+        }
         let projection = projection.map(|mut places| {
             places.extend(own.fields().len()..fields.len());
             places

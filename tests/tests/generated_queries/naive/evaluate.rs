@@ -396,7 +396,7 @@ impl Naive {
                 })
                 .collect()
             }
-            Self::Listed(input, two, ask) => {
+            Self::Listed(input, two, _, ask) => {
                 let rows = input.evaluate(tables).into_iter();
                 rows.filter_map(|(values, from)| {
                     let list = two.map(|column| values[column]);

@@ -278,7 +278,8 @@ impl Naive {
                     which @ 2..=3 => AskList::In(which == 2, column(random)),
                     which => AskList::Exists(which == 4, random.random_range(0..3)),
                 };
-                Self::Listed(input, [column(random), column(random)], ask)
+                let two = [column(random), column(random)];
+                Self::Listed(input, two, random.random_range(0..2) == 0, ask)
             }
             15 => {
                 let rows = random.random_range(1..5);

@@ -113,8 +113,9 @@ pub enum Naive {
     /// Two rows of each: a column and one of two others, of which a list is made. It is read in SELECT, or beside
     /// the rows.
     Unnest(Box<Naive>, usize, [usize; 2], bool),
-    /// Asks the list of two columns of a row for each; keeps those of a certain answer, or appends it.
-    Listed(Box<Naive>, [usize; 2], AskList),
+    /// Asks the list of two columns of a row for each; keeps those of a certain answer, or appends it. The list
+    /// is a column, or made where it is asked.
+    Listed(Box<Naive>, [usize; 2], bool, AskList),
     /// The first rows, in the order of all columns, of those that differ.
     Limit(Box<Naive>, usize),
     /// The first rows in the order of a column, and those that tie with the last of them.
@@ -285,14 +286,20 @@ pub enum AskList {
 }
 
 impl AskList {
-    fn kind(self) -> &'static str {
-        match self {
-            Self::Greatest => "scalar subquery of a list",
-            Self::Place(_) => "ordinality",
-            Self::In(true, _) => "in a list",
-            Self::In(false, _) => "not in a list",
-            Self::Exists(true, _) => "exists in a list",
-            Self::Exists(false, _) => "not exists in a list",
+    fn kind(self, is_column: bool) -> &'static str {
+        match (self, is_column) {
+            (Self::Greatest, false) => "scalar subquery of a list",
+            (Self::Greatest, true) => "scalar subquery of a column of lists",
+            (Self::Place(_), false) => "ordinality",
+            (Self::Place(_), true) => "ordinality in a column of lists",
+            (Self::In(true, _), false) => "in a list",
+            (Self::In(true, _), true) => "in a column of lists",
+            (Self::In(false, _), false) => "not in a list",
+            (Self::In(false, _), true) => "not in a column of lists",
+            (Self::Exists(true, _), false) => "exists in a list",
+            (Self::Exists(true, _), true) => "exists in a column of lists",
+            (Self::Exists(false, _), false) => "not exists in a list",
+            (Self::Exists(false, _), true) => "not exists in a column of lists",
         }
     }
 
@@ -329,7 +336,7 @@ pub type Tables = BTreeMap<&'static str, Vec<(i64, Vec<Value>)>>;
 
 impl Naive {
     /// How many kinds of queries [`Naive::kinds`] tells apart.
-    pub const KINDS: usize = 77;
+    pub const KINDS: usize = 83;
 
     /// The kinds of queries that this one is made of.
     pub fn kinds(&self, into: &mut BTreeSet<&'static str>) {
@@ -420,7 +427,7 @@ impl Naive {
             Self::ByPlace(input, ..) => ("window by place", &[input]),
             Self::Unnest(input, .., false) => ("unnest", &[input]),
             Self::Unnest(input, .., true) => ("unnest beside", &[input]),
-            Self::Listed(input, _, ask) => (ask.kind(), &[input]),
+            Self::Listed(input, _, is_column, ask) => (ask.kind(*is_column), &[input]),
             Self::Limit(input, _) => ("limit", &[input]),
             Self::FirstWithTies(input, ..) => ("first with ties", &[input]),
             Self::InOther(left, right, true) => ("intersect", &[left, right]),
@@ -454,7 +461,7 @@ impl Naive {
             Self::Twice(input, ..) => 2 * input.width(),
             Self::Looked(input, ..) | Self::Marked(input, ..) => input.width() + 1,
             Self::Asked(input, _, ask) => input.width() + usize::from(ask.is_value()),
-            Self::Listed(input, _, ask) => input.width() + usize::from(ask.is_value()),
+            Self::Listed(input, .., ask) => input.width() + usize::from(ask.is_value()),
             Self::Using(left, right, ..) => 1 + left.width() + right.width(),
             Self::Aggregate(_, keys, folds) | Self::GroupingSets(_, keys, _, folds) => {
                 keys.len() + folds.len()

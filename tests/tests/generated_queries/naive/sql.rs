@@ -349,8 +349,19 @@ impl Naive {
                     input.sql()
                 )
             }
-            Self::Listed(input, [first, second], ask) => {
-                let list = format!("unnest(make_array(l.c{first}, l.c{second}))");
+            Self::Listed(input, [first, second], is_column, ask) => {
+                let rows = input.sql();
+                let (list, rows) = match is_column {
+                    true => (
+                        "unnest(l.list)".to_owned(),
+                        format!(
+                            "SELECT *, make_array(c{first}, c{second}) AS list FROM ({rows}) AS q"
+                        ),
+                    ),
+                    false => (format!("unnest(make_array(l.c{first}, l.c{second}))"), rows),
+                };
+                let columns: Vec<_> = (0..input.width()).map(|c| format!("c{c}")).collect();
+                let columns = columns.join(", ");
                 let (value, condition) = match ask {
                     AskList::Greatest => (format!("SELECT max(v) FROM {list} AS v"), String::new()),
                     AskList::Place(column) => {
@@ -373,11 +384,10 @@ impl Naive {
                 };
                 match ask.is_value() {
                     true => format!(
-                        "SELECT *, ({value}) AS c{} FROM ({}) AS l",
-                        input.width(),
-                        input.sql()
+                        "SELECT {columns}, ({value}) AS c{} FROM ({rows}) AS l",
+                        input.width()
                     ),
-                    false => format!("SELECT * FROM ({}) AS l WHERE {condition}", input.sql()),
+                    false => format!("SELECT {columns} FROM ({rows}) AS l WHERE {condition}"),
                 }
             }
             Self::Unnest(input, one, [first, second], false) => {
