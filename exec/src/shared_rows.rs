@@ -38,6 +38,7 @@ use crate::batch_bytes::batch_bytes;
 #[derive(Debug, Default)]
 pub struct SharedRows {
     is_of_iteration: bool,
+    are_values: bool,
     source: Mutex<Option<Arc<dyn ExecutionPlan>>>,
     made: Mutex<Option<Making>>,
 }
@@ -58,6 +59,12 @@ impl SharedRows {
             is_of_iteration: true,
             ..Self::default()
         }
+    }
+
+    /// Rows that are what a subquery is asked for, not those that ask.
+    pub fn of_values(mut self, are_values: bool) -> Self {
+        self.are_values = are_values;
+        self
     }
 
     /// Has `source` make them, again if it has before.
@@ -208,7 +215,12 @@ impl DisplayAs for SharedRowsExec {
         } else {
             ", made elsewhere"
         };
-        write!(f, "rows={}{elsewhere}", self.number)
+        let what = if self.rows.are_values {
+            "values"
+        } else {
+            "rows"
+        };
+        write!(f, "{what}={}{elsewhere}", self.number)
     }
 }
 

@@ -30,6 +30,8 @@ pub struct Shared {
     rows: Arc<LogicalPlan>,
     /// Of whose iterations they are, if they are made in each.
     recursion: Option<String>,
+    /// Whether they are what a subquery is asked for, not those that ask.
+    are_values: bool,
     /// Whether what makes the rows is its input.
     is_made_here: bool,
 }
@@ -38,13 +40,26 @@ impl Shared {
     /// The rows of `rows` by `number`, which is that of no others in the plan around; of an iteration of the
     /// query `recursion`, if they are made in each of its recursive term.
     pub fn plan(rows: Arc<LogicalPlan>, number: usize, recursion: Option<String>) -> LogicalPlan {
-        Self {
+        let shared = Self {
             number,
             rows,
             recursion,
+            are_values: false,
             is_made_here: false,
-        }
-        .into_plan()
+        };
+        shared.into_plan()
+    }
+
+    /// The same of rows that are the values which a subquery is asked for.
+    pub fn values(rows: Arc<LogicalPlan>, number: usize, recursion: Option<String>) -> LogicalPlan {
+        let shared = Self {
+            number,
+            rows,
+            recursion,
+            are_values: true,
+            is_made_here: false,
+        };
+        shared.into_plan()
     }
 
     fn into_plan(self) -> LogicalPlan {
@@ -101,6 +116,7 @@ impl Shared {
                 number,
                 rows: Arc::clone(rows),
                 recursion: shared.recursion.clone(),
+                are_values: shared.are_values,
                 is_made_here: made.insert(number),
             };
             if Arc::ptr_eq(rows, &shared.rows) {
@@ -149,7 +165,8 @@ impl UserDefinedLogicalNodeCore for Shared {
     }
 
     fn fmt_for_explain(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "SharedRows: rows={}", self.number)
+        let what = if self.are_values { "values" } else { "rows" };
+        write!(f, "SharedRows: {what}={}", self.number)
     }
 
     fn with_exprs_and_inputs(&self, _: Vec<Expr>, mut inputs: Vec<LogicalPlan>) -> Result<Self> {
@@ -189,10 +206,11 @@ impl ExtensionPlanner for SharedRowsPlanner {
         let number = node.number;
         let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
         let rows = rows.entry(number).or_insert_with(|| {
-            Arc::new(match node.recursion {
+            let rows = match node.recursion {
                 Some(_) => SharedRows::of_iteration(),
                 None => SharedRows::default(),
-            })
+            };
+            Arc::new(rows.of_values(node.are_values))
         });
         let rows = Arc::clone(rows);
         let schema = Arc::clone(node.rows.schema().inner());

@@ -17,6 +17,9 @@ use datafusion::logical_expr::{
 use super::repeatable::repeatable;
 use super::{DOMAIN, ROWS};
 
+/// What the names of columns of numbers begin with. Schema `sys` knows them: nobody has such a key.
+const NUMBER: &str = "__number";
+
 /// The distinct values of columns of a plan, or of more rows than it has, once for each place where a
 /// subquery is pushed down to; or its very rows, for one place.
 #[derive(Debug, Clone)]
@@ -84,7 +87,7 @@ impl Domain {
         let column = |name: &String| Expr::Column(Column::new_unqualified(name));
         let named = |what| {
             let column = Column::new_unqualified(aliases.next(what));
-            (column, aliases.next("__outer"))
+            (column, aliases.next(what))
         };
         let own = self.names.iter().map(|(_, name)| column(name));
         let mut columns: Vec<Expr> = own.collect();
@@ -114,7 +117,7 @@ impl Domain {
             }
         }
         let numbers = Numbers {
-            number: named("__number"),
+            number: named(NUMBER),
             sizes,
         };
         let rows = LogicalPlanBuilder::from(self.rows).window([number])?;
@@ -173,6 +176,14 @@ impl Domain {
             None => self.names.as_slice(),
         };
         keys.iter().map(|(column, name)| (column, name))
+    }
+
+    /// What a key is called where a plan has it twice.
+    pub fn other_name(&self, aliases: &AliasGenerator) -> String {
+        aliases.next(match self.numbers {
+            Some(_) => NUMBER,
+            None => "__inner",
+        })
     }
 
     /// Their names in a subquery.

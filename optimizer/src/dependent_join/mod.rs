@@ -456,7 +456,7 @@ impl Unnesting<'_> {
             let domain = self.domain(asked, references)?;
             values = self.push_down(&domain, values)?;
             for (column, outer) in domain.keys() {
-                let inner = self.aliases.next("__inner");
+                let inner = domain.other_name(&self.aliases);
                 columns.push(named(outer, &values)?.alias(&inner));
                 let inner = Expr::Column(Column::new_unqualified(inner));
                 conditions.push(domain.is_same(Expr::Column(column.clone()), inner));

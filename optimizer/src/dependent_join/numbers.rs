@@ -18,8 +18,8 @@
 //! [made once](crate::shared_rows::Shared). Where the query is distributed it is made at each place: the numbers
 //! are those of the values in their order.
 //!
-//! A list that is referred to above what its elements are made to rows by is carried by these after all. Of its
-//! length the domain has a column.
+//! A list that an operator above reads, beside its elements, is carried by them after all; for its length the
+//! domain has a column.
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -29,6 +29,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Operator, 
 use super::domain::Domain;
 use super::references::references;
 use super::{Asked, Unnesting, correlated, has_all, named};
+use crate::shared_rows::Shared;
 
 impl Asked {
     /// The domain of a subquery with these references, if its values have numbers.
@@ -73,7 +74,7 @@ impl Unnesting<'_> {
 
     /// `domain` with numbers of its values.
     pub(super) fn numbered(&self, domain: Domain) -> Result<Domain> {
-        let made_once = |rows| self.made_once(rows);
+        let made_once = |rows| self.made_once_as(Shared::values, rows);
         domain.numbered(&self.aliases, (!self.is_distributed).then_some(made_once))
     }
 

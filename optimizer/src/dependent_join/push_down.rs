@@ -198,7 +198,7 @@ impl PushDown<'_> {
         let (mut beside, mut is_same) = (Vec::new(), Vec::new());
         for (_, key) in self.domain.keys() {
             // Without a table's name it would be taken for that of the plan.
-            let inner = self.aliases.next("__inner");
+            let inner = self.domain.other_name(self.aliases);
             beside.push(named(key, &side)?.alias(&inner));
             let inner = Expr::Column(Column::new_unqualified(inner));
             is_same.push(self.domain.is_same(column(key, plan.schema())?, inner));
@@ -525,7 +525,7 @@ impl PushDown<'_> {
         let mut columns = self.own(plan.schema());
         let mut renamed = Vec::new();
         for column in self.keys(plan.schema())? {
-            let name = self.aliases.next("__inner");
+            let name = self.domain.other_name(self.aliases);
             columns.push(column.alias(&name));
             renamed.push(Expr::Column(Column::new_unqualified(name)));
         }

@@ -129,7 +129,16 @@ impl Unnesting<'_> {
         Ok(join)
     }
 
-    pub(super) fn made_once(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
+    fn made_once(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
+        self.made_once_as(Shared::plan, plan)
+    }
+
+    /// The rows of `plan`, made at one place, as `shared` says.
+    pub(super) fn made_once_as(
+        &self,
+        shared: fn(Arc<LogicalPlan>, usize, Option<String>) -> LogicalPlan,
+        plan: LogicalPlan,
+    ) -> Result<LogicalPlan> {
         if !references(&plan)?.is_empty() {
             return refused();
         }
@@ -137,7 +146,7 @@ impl Unnesting<'_> {
         // By itself, so that it is the same at all places.
         let rows = (self.optimize)(&self.unnested(plan)?)?;
         let number = self.next_number();
-        Ok(Shared::plan(Arc::new(rows), number, recursion))
+        Ok(shared(Arc::new(rows), number, recursion))
     }
 
     /// `query` with its working table, which one place alone may read, as rows that several may.

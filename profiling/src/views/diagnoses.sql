@@ -89,8 +89,13 @@ FROM (
     'The partition got ' || CAST(round(100 * skew.share) AS BIGINT) || ' % of ' || skew.rows
       || ' rows. '
       || coalesce(
-        'About ' || CAST(round(100 * heavy.share) AS BIGINT) || ' % of all rows have the key '
-          || heavy.key || ': treat that key by itself, or, where rows are grouped, aggregate before the exchange.',
+        'About ' || CAST(round(100 * heavy.share) AS BIGINT) || ' % of all rows ' || CASE
+          WHEN skew.details LIKE '%Hash([__number_%' THEN
+            'are made of one value that a subquery is asked for, as of a long list.'
+          ELSE
+            'have the key ' || heavy.key
+              || ': treat that key by itself, or, where rows are grouped, aggregate before the exchange.'
+        END,
         'No key has many of them: choose a key with more values.'
       )
   FROM sys.data_skew AS skew

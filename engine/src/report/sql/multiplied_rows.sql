@@ -1,11 +1,11 @@
--- The scans, and rows made elsewhere, whose rows an unnest, a join or a recursive query multiplies, and what
--- operators that are not timed record by record took for them from the first such one on, up to the first that
--- captures lineage, or to the result. A join multiplies rows if it returns twice as many as the larger of its
+-- The scans, and values that subqueries are asked for, whose rows an unnest, a join or a recursive query multiplies,
+-- and what operators that are not timed record by record took for them from the first such one on, up to the first
+-- that captures lineage, or to the result. A join multiplies rows if it returns twice as many as the larger of its
 -- inputs has, a recursive query if it returns twice as many as its static term: its recursive term worked for
 -- these. `rows` is the most that any of them returned, `arriving` how many arrive where lineage is captured, or in
 -- the result.
 WITH RECURSIVE operators AS (
-  SELECT operator_id, parent_operator_id, name, captures, table_name
+  SELECT operator_id, parent_operator_id, name, details, captures, table_name
   FROM sys.operators WHERE query_id = $query_id
 ),
 work AS (
@@ -78,7 +78,10 @@ path AS (
   FROM operators AS scans
   LEFT JOIN operators AS below ON scans.operator_id = below.parent_operator_id
   WHERE below.operator_id IS NULL
-    AND (scans.table_name IS NOT NULL OR scans.name LIKE 'SharedRows%')
+    AND (
+      scans.table_name IS NOT NULL
+      OR scans.name = 'SharedRowsExec' AND scans.details LIKE 'values=%'
+    )
   UNION ALL
   SELECT
     path.scan_id, steps.operator_id, steps.name, steps.captures_above, path.height + 1,
