@@ -63,6 +63,13 @@ async fn a_query_that_was_only_counted_has_a_diagnosis_and_the_way_to_look_close
         assert!(report.contains(said), "{said}: {report}");
     }
 
+    // The number of a list is nobody's key.
+    let lists = "SELECT (SELECT count(*) FROM unnest(list) AS u(x)) FROM (SELECT \
+                 CASE WHEN value = 0 THEN range(0, 300000) ELSE range(0, 2) END AS list FROM range(0, 3)) AS q";
+    let (_, found) = diagnoses(lists).await;
+    let made = "% of all rows are made of one value that a subquery is asked for";
+    assert!(found.iter().any(|one| one.contains(made)), "{found:?}");
+
     // What changes something is not offered to be run again.
     let (_, found) = diagnoses(&format!("CREATE TABLE u AS {window}")).await;
     assert!(
