@@ -456,6 +456,26 @@ async fn windows_that_cannot_run_on_workers_run_on_one() {
     }
 }
 
+/// Their values have the numbers of their order wherever they are made: workers share no rows.
+#[tokio::test(flavor = "multi_thread")]
+async fn lists_in_subqueries_are_read_on_all_workers() {
+    let (one, three) = (filled(1).await, filled(3).await);
+    let lists = "(SELECT a, range(0, a % 5) AS list FROM t) AS l";
+    for sql in [
+        format!("SELECT count(*) FROM {lists} LEFT JOIN LATERAL unnest(l.list) AS u(x) ON x > 1"),
+        format!("SELECT sum((SELECT sum(x * a) FROM unnest(l.list) AS u(x))) FROM {lists}"),
+        format!(
+            "SELECT sum(y) FROM {lists}, \
+             LATERAL (SELECT x + a AS y FROM unnest(l.list) AS u(x) ORDER BY x DESC LIMIT 2) AS t"
+        ),
+    ] {
+        let on_all = numbers(&three, &sql).await;
+        let workers = workers_of_the_last_query(&three).await;
+        assert_eq!(on_all, numbers(&one, &sql).await, "{sql}");
+        assert!(workers.len() == 3, "{sql}: {workers:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_window_over_a_constant_runs_on_one_worker() {
     let session = filled(3).await;
