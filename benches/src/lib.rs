@@ -10,6 +10,7 @@
 //! * [`log_growth`]: how long isolation takes as the log grows
 //! * [`sampling`]: what tracing a share of the records costs
 //! * [`many_segments`]: how long a database with many segments takes to open
+//! * [`many_clients`]: small statements a second, of many connections
 //! * [`transport`]: the shuffle over QUIC against that over gRPC
 //! * [`scaling`]: what grows with the number of workers
 //!
@@ -32,6 +33,7 @@ pub mod injected_delay;
 pub mod isolation;
 pub mod ledger;
 pub mod log_growth;
+pub mod many_clients;
 pub mod many_segments;
 pub mod measure;
 pub mod overhead;

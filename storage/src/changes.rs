@@ -92,6 +92,15 @@ pub(crate) struct Effects {
     pub(crate) unpublished: Vec<Arc<SegmentMeta>>,
 }
 
+impl Effects {
+    /// Adds what a later transaction changes.
+    pub(crate) fn append(&mut self, later: Self) {
+        self.rows.extend(later.rows);
+        self.published.extend(later.published);
+        self.unpublished.extend(later.unpublished);
+    }
+}
+
 pub(crate) fn qualified(schema: &str, name: &str) -> String {
     format!("{schema}.{name}")
 }

@@ -165,6 +165,22 @@ impl StorageError {
         }
     }
 
+    /// The same error for another statement, whose changes were written together with those of
+    /// the first.
+    pub(crate) fn shared(&self) -> Self {
+        match self {
+            Self::DiskFull { path } => Self::DiskFull { path: path.clone() },
+            Self::Corrupt { path, detail } => Self::corrupt(path, detail),
+            Self::Io { path, source } => Self::Io {
+                path: path.clone(),
+                source: io::Error::new(source.kind(), source.to_string()),
+            },
+            other => Self::Internal {
+                detail: other.to_string(),
+            },
+        }
+    }
+
     pub(crate) fn corrupt(path: &Path, detail: impl fmt::Display) -> Self {
         Self::Corrupt {
             path: path.to_owned(),

@@ -17,6 +17,7 @@
 //! - `reader`: one segment's rows
 //! - [`segment_store`]: segments as an object store for DataFusion to read, and their verification
 //! - `changes`: what each change does to a snapshot and to the catalog
+//! - `commit`: commits that are written together
 //! - `catalog`: the redb file
 //! - [`disk`]: the one door to the file system; [`fault`]: the same door with injected faults
 //! - `rows`: what is in it
@@ -25,6 +26,7 @@
 
 mod catalog;
 mod changes;
+mod commit;
 pub mod compaction;
 pub mod disk;
 pub mod error;

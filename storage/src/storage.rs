@@ -11,12 +11,13 @@ use datafusion::object_store::local::LocalFileSystem;
 use parking_lot::{Mutex, RwLock};
 
 use crate::catalog::{CATALOG_FILE, Catalog, Counters, Loaded};
-use crate::changes::{Change, Effects};
+use crate::changes::Effects;
+use crate::commit::CommitQueue;
 use crate::disk::{Disk, MemoryDisk, RealDisk};
 use crate::home;
 use crate::lock::DirectoryLock;
 use crate::placement::MASTER;
-use crate::remote::{Membership, RemoteSegments, Writer};
+use crate::remote::{Membership, RemoteSegments};
 use crate::segment_store::{self, SegmentStore};
 use crate::snapshot::{Root, SegmentMeta, Snapshot, TableId, TableMeta};
 use crate::transaction::Transaction;
@@ -68,14 +69,16 @@ pub struct Storage {
 }
 
 #[derive(Debug)]
-struct Inner {
+pub(crate) struct Inner {
     on_disk: bool,
     segment_rows: u64,
     store: Arc<dyn ObjectStore>,
     url: ObjectStoreUrl,
-    snapshot: RwLock<Arc<Snapshot>>,
-    /// Held for the length of a commit.
-    catalog: Mutex<CatalogState>,
+    pub(crate) snapshot: RwLock<Arc<Snapshot>>,
+    /// Commits that wait for the catalog.
+    pub(crate) waiting: CommitQueue,
+    /// Held while a group of commits is written.
+    pub(crate) catalog: Mutex<CatalogState>,
     next_table_id: AtomicU64,
     next_segment_id: Arc<AtomicU64>,
     /// Numbers of segments below this are reserved.
@@ -83,7 +86,7 @@ struct Inner {
     /// Statements that are writing, by their number.
     running: Mutex<HashMap<u64, Running>>,
     held: Held,
-    membership: RwLock<Option<Arc<dyn Membership>>>,
+    pub(crate) membership: RwLock<Option<Arc<dyn Membership>>>,
     query_ids: Mutex<i64>,
     /// Query ids below this are reserved.
     reserved_query_ids: AtomicI64,
@@ -92,10 +95,10 @@ struct Inner {
 }
 
 #[derive(Debug)]
-struct CatalogState {
-    catalog: Catalog,
-    /// A commit that failed in such a way that it is unknown whether the file has it.
-    unresolved: Option<(Snapshot, Effects)>,
+pub(crate) struct CatalogState {
+    pub(crate) catalog: Catalog,
+    /// Commits that failed in such a way that it is unknown whether the file has them.
+    pub(crate) unresolved: Option<(Snapshot, Effects)>,
 }
 
 impl Storage {
@@ -170,6 +173,7 @@ impl Storage {
                 segment_rows,
                 url,
                 snapshot: RwLock::new(Arc::new(snapshot)),
+                waiting: CommitQueue::default(),
                 catalog: Mutex::new(CatalogState {
                     catalog,
                     unresolved: None,
@@ -281,78 +285,6 @@ impl Storage {
         self.inner.next_table_id.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Replays changes on the current state and publishes the result.
-    pub(crate) fn commit(&self, base: &Snapshot, changes: &[Change]) -> Result<Arc<Snapshot>> {
-        let inner = &*self.inner;
-        let mut state = inner.catalog.lock();
-        inner.resolve(&mut state)?;
-        let current = self.snapshot();
-        let mut next = Snapshot::clone(&current);
-        let mut effects = Effects::default();
-        for change in changes {
-            next.apply(change, &mut effects).map_err(|error| {
-                if current.version == base.version {
-                    error
-                } else {
-                    StorageError::Conflict {
-                        detail: error.to_string(),
-                    }
-                }
-            })?;
-        }
-        next.version += 1;
-        let written = state
-            .catalog
-            .write(next.version, inner.counters(), &effects.rows);
-        if let Err(error) = written {
-            tracing::warn!(%error, "commit failed, reading the catalog again");
-            let found = state
-                .catalog
-                .reopen()
-                .and_then(|()| state.catalog.version());
-            match found {
-                Ok(version) if version == next.version => {}
-                Ok(_) => return Err(error),
-                Err(_) => {
-                    // Until it is known whether the catalog has them, the files must stay.
-                    for segment in &effects.published {
-                        segment.file.set_published(true);
-                    }
-                    state.unresolved = Some((next, effects));
-                    return Err(error);
-                }
-            }
-        }
-        let (snapshot, garbage) = inner.install(next, effects);
-        drop(state);
-        drop(current);
-        drop(garbage);
-        Ok(snapshot)
-    }
-
-    /// Commits what was written on other nodes, if those are still there.
-    pub(crate) fn commit_of(
-        &self,
-        writers: &[Writer],
-        base: &Snapshot,
-        changes: &[Change],
-    ) -> Result<Arc<Snapshot>> {
-        if writers.is_empty() {
-            return self.commit(base, changes);
-        }
-        let membership = self.inner.membership.read().clone();
-        let membership = membership.ok_or_else(|| StorageError::Internal {
-            detail: "segments of workers are published, and nobody knows the workers".to_owned(),
-        })?;
-        let mut committed = None;
-        membership.while_present(writers, &mut || {
-            committed = Some(self.commit(base, changes));
-        })?;
-        committed.ok_or_else(|| StorageError::Internal {
-            detail: "all writers are there, and nothing was published".to_owned(),
-        })?
-    }
-
     /// The first of `count` numbers that no segment has had, not even one that only its owner
     /// knows.
     pub(crate) fn reserve_segment_ids(&self, count: u64) -> Result<std::ops::Range<u64>> {
@@ -384,6 +316,10 @@ impl Storage {
         &self.inner.next_segment_id
     }
 
+    pub(crate) fn inner(&self) -> &Inner {
+        &self.inner
+    }
+
     pub(crate) fn root(&self) -> &Arc<Root> {
         &self.inner.root
     }
@@ -405,7 +341,7 @@ pub(crate) fn segments_url() -> Result<ObjectStoreUrl> {
 }
 
 impl Inner {
-    fn counters(&self) -> Counters {
+    pub(crate) fn counters(&self) -> Counters {
         Counters {
             next_table_id: self.next_table_id.load(Ordering::Acquire),
             next_query_id: self.reserved_query_ids.load(Ordering::Acquire),
@@ -415,7 +351,7 @@ impl Inner {
 
     /// Makes a committed state visible. What it returns second should be dropped without locks:
     /// it may be the last reference to files.
-    fn install(&self, next: Snapshot, effects: Effects) -> (Arc<Snapshot>, Garbage) {
+    pub(crate) fn install(&self, next: Snapshot, effects: Effects) -> (Arc<Snapshot>, Garbage) {
         for segment in &effects.published {
             segment.file.set_published(true);
         }
@@ -429,7 +365,7 @@ impl Inner {
 
     /// After an I/O error: opens the catalog again and finds out what became of the commit that
     /// failed.
-    fn resolve(&self, state: &mut CatalogState) -> Result<()> {
+    pub(crate) fn resolve(&self, state: &mut CatalogState) -> Result<()> {
         if state.catalog.is_usable() && state.unresolved.is_none() {
             return Ok(());
         }
@@ -449,7 +385,7 @@ impl Inner {
 }
 
 /// The replaced snapshot, and the segments a commit was about.
-type Garbage = (Arc<Snapshot>, Effects);
+pub(crate) type Garbage = (Arc<Snapshot>, Effects);
 
 /// Creates a directory and the ancestors it lacks, durably.
 pub(crate) fn create_directory(disk: &dyn Disk, path: &Path) -> Result<()> {

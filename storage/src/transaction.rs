@@ -204,7 +204,8 @@ impl Transaction {
             return Ok(self.storage.snapshot());
         }
         let writers: Vec<Writer> = self.writers.iter().copied().collect();
-        self.storage.commit_of(&writers, &self.base, &self.changes)
+        self.storage
+            .commit(&writers, self.base.version, self.changes)
     }
 
     fn table(&self, schema: &str, name: &str) -> Result<Arc<TableMeta>> {
