@@ -19,10 +19,10 @@ use datafusion_proto::protobuf::PhysicalExprNode;
 use prost::Message;
 use serde::{Deserialize, Serialize};
 use skewer_exec::{
-    AnyValue, CarriedLatency, Exchange, FrameCapture, LatencyColumn, LineageCapture,
+    AnyValue, CarriedLatency, EscapedPattern, Exchange, FrameCapture, LatencyColumn, LineageCapture,
     MeasuredRecords, NarrowId, NumberedExec, Observed, OctetLength, OnlyValue, OutputRecordsExec,
-    PackedRecord, ProfiledExec, RowNumbers, SampledRowId, SingleValue, SoundPropertiesExec,
-    TimedEvaluationExec, TimedExpressions,
+    PackedRecord, PatternKind, ProfiledExec, Quantified, Quantifier, ReadArray, ReadTime, RowNumbers, SampledRowId, ShowTime, SingleValue,
+    SoundPropertiesExec, TimedEvaluationExec, TimedExpressions, Timezone,
 };
 
 use crate::folded::{Folding, Piece, unfolded};
@@ -137,6 +137,30 @@ const ONLY_VALUE: &[u8] = b"only";
 /// Stands for [`OctetLength`].
 const OCTET_LENGTH: &[u8] = b"octets";
 
+/// Stands for [`Timezone`].
+const TIMEZONE: &[u8] = b"zone";
+
+/// Stands for [`EscapedPattern`] of LIKE.
+const LIKE_ESCAPE: &[u8] = b"like";
+
+/// Stands for [`EscapedPattern`] of SIMILAR TO.
+const SIMILAR_ESCAPE: &[u8] = b"similar";
+
+/// Stands for [`Quantified`] by ANY.
+const ANY_OF: &[u8] = b"any of";
+
+/// Stands for [`Quantified`] by ALL.
+const ALL_OF: &[u8] = b"all of";
+
+/// Stands for [`ReadTime`].
+const READ_TIME: &[u8] = b"time";
+
+/// Stands for [`ShowTime`].
+const SHOW_TIME: &[u8] = b"show time";
+
+/// Stands for [`ReadArray`].
+const READ_ARRAY: &[u8] = b"array";
+
 /// Stands for [`PackedRecord`].
 const PACKED_RECORD: &[u8] = b"packed";
 
@@ -154,6 +178,24 @@ fn encoded_function(function: &ScalarUDF) -> Option<&'static [u8]> {
         Some(ONLY_VALUE)
     } else if function.is::<OctetLength>() {
         Some(OCTET_LENGTH)
+    } else if function.is::<Timezone>() {
+        Some(TIMEZONE)
+    } else if function.is::<ReadTime>() {
+        Some(READ_TIME)
+    } else if let Some(pattern) = function.downcast_ref::<EscapedPattern>() {
+        Some(match pattern.kind() {
+            PatternKind::Like => LIKE_ESCAPE,
+            PatternKind::Similar => SIMILAR_ESCAPE,
+        })
+    } else if let Some(quantified) = function.downcast_ref::<Quantified>() {
+        Some(match quantified.quantifier() {
+            Quantifier::Any => ANY_OF,
+            Quantifier::All => ALL_OF,
+        })
+    } else if function.is::<ShowTime>() {
+        Some(SHOW_TIME)
+    } else if function.is::<ReadArray>() {
+        Some(READ_ARRAY)
     } else if function.is::<PackedRecord>() {
         Some(PACKED_RECORD)
     } else if function.is::<NarrowId>() {
@@ -420,6 +462,15 @@ impl PhysicalExtensionCodec for SkewerCodec {
             ROW_NUMBERS => ScalarUDF::from(RowNumbers::new(recorder()?.worker_id())),
             ONLY_VALUE => ScalarUDF::from(OnlyValue::default()),
             OCTET_LENGTH => ScalarUDF::from(OctetLength::default()),
+            SHOW_TIME => ScalarUDF::from(ShowTime::default()),
+            ANY_OF => ScalarUDF::from(Quantified::new(Quantifier::Any)),
+            ALL_OF => ScalarUDF::from(Quantified::new(Quantifier::All)),
+            LIKE_ESCAPE => ScalarUDF::from(EscapedPattern::new(PatternKind::Like)),
+            SIMILAR_ESCAPE => ScalarUDF::from(EscapedPattern::new(PatternKind::Similar)),
+            // The types that they give are in the plan.
+            TIMEZONE => ScalarUDF::from(Timezone::default()),
+            READ_TIME => ScalarUDF::from(ReadTime::default()),
+            READ_ARRAY => ScalarUDF::from(ReadArray::default()),
             PACKED_RECORD => ScalarUDF::from(PackedRecord::default()),
             NARROW_ID => ScalarUDF::from(NarrowId::default()),
             _ => return not_impl_err!("function {name} is not ours"),

@@ -47,12 +47,14 @@ pub mod query_stream;
 mod record;
 pub mod report;
 mod running_table;
+mod series;
 pub mod session;
 pub mod settings;
 pub mod statements;
 mod tables_read;
 mod turns;
 mod unnested;
+mod untyped_lists;
 
 pub use cluster::{ClusterOptions, Worker, WorkerOptions};
 pub use database::{Database, DatabaseBuilder};
@@ -62,6 +64,8 @@ pub use prepared::Description;
 pub use progress::{Progress, ProgressHandle};
 pub use query_stream::QueryStream;
 pub use session::Session;
+pub use skewer_exec::read_array::{Item, read_array};
+pub use skewer_exec::zones::read_time;
 pub use skewer_profiling::{Level, LineageMode, Retention};
 pub use skewer_sql::{Piece, is_complete, split};
 

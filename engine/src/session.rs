@@ -7,14 +7,16 @@ use std::sync::{Arc, Weak};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::catalog::{EmptyCatalogProviderList, SchemaProvider};
 use datafusion::common::ScalarValue;
-use datafusion::execution::SessionStateBuilder;
+use datafusion::execution::{FunctionRegistry, SessionStateBuilder};
 use datafusion::logical_expr::{ScalarUDF, Volatility};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use parking_lot::Mutex;
-use skewer_exec::OctetLength;
+use skewer_exec::zones::UTC;
+use skewer_exec::{EscapedPattern, OctetLength, PatternKind, Quantified, Quantifier, Timezone};
 use skewer_sql::Piece;
 use skewer_storage::Snapshot;
 
+use crate::catalog::zones::zone_of;
 use crate::catalog::{CATALOG, MAIN, StatementCatalog};
 use crate::database::{Database, DatabaseInner};
 use crate::error::Error;
@@ -23,10 +25,12 @@ use crate::last_query_id::LastQueryId;
 use crate::progress::ProgressHandle;
 use crate::query_stream::QueryStream;
 use crate::report::Blame;
+use crate::series;
 use crate::settings::ProfileSettings;
 use crate::statements;
 use crate::statements::prepare::Prepared;
 use crate::unnested::NamesUnnested;
+use crate::untyped_lists::ReadsLists;
 
 /// A session: settings, registered functions and prepared statements that belong together.
 ///
@@ -99,21 +103,32 @@ impl Session {
             .with_information_schema(false);
         // Without one, TIMESTAMP WITH TIME ZONE would silently have none.
         let execution = &mut config.options_mut().execution;
-        execution.time_zone = Some("+00:00".to_owned());
+        execution.time_zone = Some(UTC.to_owned());
         // It refuses aggregates over `IS NOT TRUE`, which DataFusion 55.2 takes for never NULL in
         // logical plans only.
         execution.skip_physical_aggregate_schema_check = true;
-        let state = SessionStateBuilder::new()
+        let mut state = SessionStateBuilder::new()
             .with_config(config)
             .with_runtime_env(Arc::clone(&inner.runtime_env))
             .with_default_features()
+            .with_analyzer_rule(Arc::new(skewer_optimizer::ExplicitCasts))
             .with_optimizer_rules(skewer_optimizer::logical_rules())
             .with_physical_optimizer_rules(skewer_optimizer::physical_rules())
             .with_catalog_list(Arc::new(EmptyCatalogProviderList))
             .with_relation_planners(vec![Arc::new(NamesUnnested)])
             .build();
+        let registered = state.register_expr_planner(Arc::new(ReadsLists));
+        debug_assert!(registered.is_ok());
         let context = SessionContext::new_with_state(state);
         context.register_udf(ScalarUDF::from(OctetLength::default()));
+        context.register_udf(ScalarUDF::from(Timezone::default()));
+        for kind in [PatternKind::Like, PatternKind::Similar] {
+            context.register_udf(ScalarUDF::from(EscapedPattern::new(kind)));
+        }
+        for quantifier in [Quantifier::Any, Quantifier::All] {
+            context.register_udf(ScalarUDF::from(Quantified::new(quantifier)));
+        }
+        series::register(&context);
         for function in inner.functions.iter() {
             context.register_udf(function.as_ref().clone());
         }
@@ -232,6 +247,13 @@ impl Session {
             0 => None,
             id => Some(id),
         }
+    }
+
+    /// The zone that instants are shown in, and that times without zone are of where an instant is wanted: the
+    /// setting `timezone`.
+    pub fn time_zone(&self) -> String {
+        let config = self.inner.context.copied_config();
+        zone_of(config.options()).to_owned()
     }
 
     /// Registers a scalar function of DataFusion's, for statements of this session.

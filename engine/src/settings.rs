@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use datafusion::arrow::array::timezone::Tz;
 use datafusion::common::config::ConfigOptions;
+use skewer_exec::zones;
 use skewer_profiling::{Level, LineageMode, Retention};
 use skewer_sql::nearest;
 
@@ -216,6 +217,17 @@ pub(crate) fn set_option(
             entry.description.lines().next().unwrap_or_default().trim()
         ),
     })
+}
+
+/// A value as it is kept: zones have one spelling, and `DEFAULT` and `LOCAL` are UTC.
+pub(crate) fn spelled(name: &str, value: &str) -> String {
+    if name != "datafusion.execution.time_zone" {
+        return value.to_owned();
+    }
+    if value.eq_ignore_ascii_case("default") || value.eq_ignore_ascii_case("local") {
+        return zones::UTC.to_owned();
+    }
+    zones::canonical(value).unwrap_or_else(|| value.to_owned())
 }
 
 /// A level's name.

@@ -27,6 +27,10 @@
 //! * [`sound_properties`]: what may be concluded of the rows of an operator
 //! * [`any_value`]: the value that all rows of a group have
 //! * `octet_length`: of text and of bytes
+//! * [`quantified`]: comparisons with any or all elements of a list
+//! * [`read_array`]: PostgreSQL's array literals
+//! * [`patterns`]: patterns with an escape character, and those of SIMILAR TO
+//! * [`zones`]: instants and what the clocks of a time zone show
 //! * [`single_value`], [`only_value`]: the value of a scalar subquery that is planned as a join
 //! * [`output_records`]: the root, which says what result rows were made from
 
@@ -47,9 +51,12 @@ mod operator_memory;
 pub mod output_records;
 pub mod pacing;
 pub mod packed;
+pub mod patterns;
 pub mod position;
 pub mod preemption;
 pub mod profiled;
+pub mod quantified;
+pub mod read_array;
 mod recursion;
 pub mod row_function;
 pub mod row_numbers;
@@ -61,6 +68,7 @@ pub mod source;
 mod sparse_ids;
 pub mod timed_evaluation;
 mod traced_groups;
+pub mod zones;
 
 pub use any_value::AnyValue;
 pub use batch_bytes::batch_bytes;
@@ -75,7 +83,10 @@ pub use octet_length::OctetLength;
 pub use only_value::OnlyValue;
 pub use output_records::{Hidden, OutputRecordsExec, ResultRecords, ResultTask};
 pub use packed::PackedRecord;
+pub use patterns::{EscapedPattern, PatternKind};
 pub use profiled::{Exchange, Observed, ProfiledExec, is_exchange};
+pub use quantified::{Quantified, Quantifier};
+pub use read_array::ReadArray;
 pub use recursion::{
     CarriedState, FirstSeen, MergedState, Origin, RestartExec, RowCapture, RowState, StateRecord,
 };
@@ -87,3 +98,4 @@ pub use single_value::SingleValue;
 pub use sound_properties::SoundPropertiesExec;
 pub use source::{AggregateSource, RecordSource, ScanSource};
 pub use timed_evaluation::{LatencyColumn, MeasuredRecords, TimedEvaluationExec, TimedExpressions};
+pub use zones::{ReadTime, ShowTime, Timezone};

@@ -15,7 +15,7 @@ use datafusion::common::{DFSchema, Result};
 use datafusion::execution::SessionStateDefaults;
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator};
-use skewer_exec::OnlyValue;
+use skewer_exec::{EscapedPattern, OnlyValue, Quantified, ReadArray, ReadTime, ShowTime, Timezone};
 
 /// Names of the functions that come with DataFusion.
 static BUILT_IN: LazyLock<HashSet<String>> = LazyLock::new(|| {
@@ -31,9 +31,9 @@ pub fn is_costly(expr: &Expr, schema: &DFSchema) -> Result<bool> {
     expr.apply(|node| {
         match node {
             Expr::ScalarSubquery(_) | Expr::InSubquery(_) | Expr::Exists(_) => subquery = true,
-            Expr::ScalarFunction(function) if function.func.inner().is::<OnlyValue>() => {}
+            Expr::ScalarFunction(function) if is_of_one_size(function) => {}
             Expr::ScalarFunction(function) => {
-                costly |= !BUILT_IN.contains(function.name())
+                costly |= !is_built_in(function)
                     || returns_as_much_as_a_number_says(function)
                     || !reads_a_bounded_part(function) && !has_bounded_args(function, schema)?;
             }
@@ -56,6 +56,24 @@ pub fn is_costly(expr: &Expr, schema: &DFSchema) -> Result<bool> {
         Ok(TreeNodeRecursion::Continue)
     })?;
     Ok(costly && !subquery)
+}
+
+/// Whether a function takes as long for each record: what was a cast, or a value that is there.
+fn is_of_one_size(function: &ScalarFunction) -> bool {
+    let function = function.func.inner();
+    function.is::<OnlyValue>()
+        || function.is::<Timezone>()
+        || function.is::<ReadTime>()
+        || function.is::<ShowTime>()
+}
+
+/// Whether no user registered it.
+fn is_built_in(function: &ScalarFunction) -> bool {
+    let inner = function.func.inner();
+    inner.is::<ReadArray>()
+        || inner.is::<EscapedPattern>()
+        || inner.is::<Quantified>()
+        || BUILT_IN.contains(function.name())
 }
 
 /// Whether a built-in function reads only so much of its value as literals say, or only its

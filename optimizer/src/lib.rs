@@ -14,6 +14,7 @@
 //!   joins, where DataFusion runs them
 //! * [`with_counted_duplicates`]: INTERSECT ALL and EXCEPT ALL
 //! * [`optimize_dependent_joins`]: joins in place of correlated subqueries
+//! * [`ExplicitCasts`]: casts between times with and without zone, and of array literals
 //! * [`below`]: parts of expressions as columns of the input
 //! * [`logical_rules`], [`physical_rules`]: DataFusion's rules, without wrong conclusions
 //! * [`distribution`]: plans that run on several workers
@@ -24,6 +25,7 @@ mod counted_duplicates;
 mod dependent_join;
 mod details;
 pub mod distribution;
+mod explicit_casts;
 mod given_up;
 pub mod instrument;
 mod join_conditions;
@@ -38,6 +40,7 @@ pub mod timed_node;
 
 pub use counted_duplicates::with_counted_duplicates;
 pub use dependent_join::optimize_dependent_joins;
+pub use explicit_casts::ExplicitCasts;
 pub use plan_query::{plan_query, plan_query_on};
 pub use selected_values::with_selected_values;
 pub use sound::{logical_rules, physical_rules, with_unordered_exchanges};

@@ -43,7 +43,7 @@ pub fn array<'a>(
         |error: datafusion::common::DataFusionError| Unreadable(error.strip_backtrace());
     let values = values.map(|bytes| match bytes {
         None => ScalarValue::try_from(wanted).map_err(unreadable),
-        Some(bytes) => decode::value(bytes, kind, Format::Binary)
+        Some(bytes) => decode::value(bytes, kind, Format::Binary, "UTC")
             .map_err(|error| Unreadable(error.message))?
             .cast_to(wanted)
             .map_err(unreadable),

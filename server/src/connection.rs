@@ -191,7 +191,8 @@ async fn end_of(draining: &mut watch::Receiver<bool>) {
 impl Connection {
     fn new(client: Client, shared: Arc<Shared>) -> Self {
         let session = client.session;
-        catalog::install(&session, &client.user, client.registered.process);
+        let process = client.registered.process;
+        catalog::install(&session, &client.user, process, client.settings.shared());
         Self {
             socket: client.socket,
             session,

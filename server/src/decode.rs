@@ -1,9 +1,12 @@
 //! Values of parameters, in text and in binary.
 
+use std::sync::Arc;
+
 use datafusion::arrow::array::ArrayRef;
-use datafusion::arrow::datatypes::{DataType, IntervalMonthDayNano, IntervalUnit, TimeUnit};
+use datafusion::arrow::datatypes::{DataType, Field, IntervalMonthDayNano, IntervalUnit, TimeUnit};
 use datafusion::common::ScalarValue;
 use pgwire::api::Type;
+use skewer::{Item, read_array, read_time};
 
 use crate::encode::Format;
 use crate::encode::types::PgType;
@@ -32,20 +35,28 @@ pub(crate) fn arrow_type(kind: &Type) -> Option<DataType> {
         Type::TIMESTAMP => DataType::Timestamp(TimeUnit::Microsecond, None),
         Type::TIMESTAMPTZ => DataType::Timestamp(TimeUnit::Microsecond, Some("+00:00".into())),
         Type::INTERVAL => DataType::Interval(IntervalUnit::MonthDayNano),
-        _ => return None,
+        _ => {
+            let item = arrow_type(item_type(kind)?)?;
+            DataType::List(Arc::new(Field::new_list_field(item, true)))
+        }
     })
 }
 
-/// One value as the client sent it.
+/// One value as the client sent it; a time without zone is one of `zone`.
 ///
 /// # Errors
 /// 22P02 and 22P03 for bytes that are no such value.
-pub(crate) fn value(bytes: &[u8], kind: &Type, format: Format) -> Result<ScalarValue, SqlError> {
+pub(crate) fn value(
+    bytes: &[u8],
+    kind: &Type,
+    format: Format,
+    zone: &str,
+) -> Result<ScalarValue, SqlError> {
     match format {
         Format::Text => {
             let text = std::str::from_utf8(bytes)
                 .map_err(|_| SqlError::new("22021", "a parameter's text is not UTF-8"))?;
-            from_text(text, kind)
+            from_text(text, kind, zone)
         }
         Format::Binary => from_binary(bytes, kind),
     }
@@ -56,17 +67,25 @@ fn malformed(text: &str, kind: &Type) -> SqlError {
     SqlError::new("22P02", format!("'{shown}' is not a value of type {kind}"))
 }
 
-fn from_text(text: &str, kind: &Type) -> Result<ScalarValue, SqlError> {
-    if let Some(item) = item_type(kind) {
-        let items = array_items(text).ok_or_else(|| malformed(text, kind))?;
-        let items = items.into_iter().map(|item_text| match item_text {
-            Some(text) => from_text(&text, item),
-            None => Ok(ScalarValue::Null),
-        });
-        return list(items.collect::<Result<Vec<_>, _>>()?, item);
+fn from_text(text: &str, kind: &Type, zone: &str) -> Result<ScalarValue, SqlError> {
+    if let Some(element) = item_type(kind) {
+        let array = read_array(text).map_err(|why| {
+            let mut error = malformed(text, kind);
+            error.message = format!("{}: {why}", error.message);
+            error
+        })?;
+        return from_item(array, element, zone);
     }
     let bad = || malformed(text, kind);
     Ok(match *kind {
+        Type::TIMESTAMP => {
+            let micros = read_time(text, None, TimeUnit::Microsecond).map_err(|_| bad())?;
+            ScalarValue::TimestampMicrosecond(Some(micros), None)
+        }
+        Type::TIMESTAMPTZ => {
+            let micros = read_time(text, Some(zone), TimeUnit::Microsecond).map_err(|_| bad())?;
+            ScalarValue::TimestampMicrosecond(Some(micros), Some(zone.into()))
+        }
         Type::NUMERIC => decimal(text.trim()).ok_or_else(bad)?,
         Type::BYTEA => ScalarValue::Binary(Some(bytea(text).ok_or_else(bad)?)),
         Type::BOOL => ScalarValue::Boolean(Some(match text.trim().to_lowercase().as_str() {
@@ -105,12 +124,19 @@ fn from_binary(bytes: &[u8], kind: &Type) -> Result<ScalarValue, SqlError> {
     let i64_of = |bytes: &[u8]| fixed(bytes).map(i64::from_be_bytes).ok_or_else(bad);
     let i32_of = |bytes: &[u8]| fixed(bytes).map(i32::from_be_bytes).ok_or_else(bad);
     if let Some(item) = item_type(kind) {
-        let items = binary_items(bytes).ok_or_else(bad)?;
+        let (lengths, items) = binary_items(bytes).ok_or_else(bad)?;
         let items = items.into_iter().map(|bytes| match bytes {
             Some(bytes) => from_binary(bytes, item),
             None => Ok(ScalarValue::Null),
         });
-        return list(items.collect::<Result<Vec<_>, _>>()?, item);
+        let mut items = items.collect::<Result<Vec<_>, _>>()?;
+        // The last dimension's elements are next to each other.
+        for length in lengths.iter().skip(1).rev() {
+            let lists = items.chunks((*length).max(1));
+            let lists = lists.map(|items| list(items.to_vec(), item));
+            items = lists.collect::<Result<_, _>>()?;
+        }
+        return list(items, item);
     }
     Ok(match *kind {
         Type::BOOL => match bytes {
@@ -180,9 +206,22 @@ fn item_type(kind: &Type) -> Option<&Type> {
     }
 }
 
+fn from_item(item: Item, kind: &Type, zone: &str) -> Result<ScalarValue, SqlError> {
+    match item {
+        Item::Null => Ok(ScalarValue::Null),
+        Item::Text(text) => from_text(&text, kind, zone),
+        Item::Array(items) => {
+            let items = items.into_iter().map(|item| from_item(item, kind, zone));
+            list(items.collect::<Result<_, _>>()?, kind)
+        }
+    }
+}
+
+/// A list of values of a type, or of lists of them.
 fn list(items: Vec<ScalarValue>, item: &Type) -> Result<ScalarValue, SqlError> {
     let known = items.iter().find(|value| !value.is_null());
     let data_type = match (known, arrow_type(item)) {
+        (Some(value @ ScalarValue::List(_)), _) => value.data_type(),
         (_, Some(data_type)) => data_type,
         (Some(value), None) => value.data_type(),
         (None, None) => DataType::Utf8,
@@ -250,77 +289,45 @@ fn bytea(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// `{1,NULL,"with, comma"}` → its elements; one dimension.
-fn array_items(text: &str) -> Option<Vec<Option<String>>> {
-    let inner = text.trim().strip_prefix('{')?.strip_suffix('}')?;
-    let mut items = Vec::new();
-    if inner.trim().is_empty() {
-        return Some(items);
-    }
-    let mut item = String::new();
-    let mut was_quoted = false;
-    let mut quoted = false;
-    let mut chars = inner.chars();
-    while let Some(c) = chars.next() {
-        match c {
-            '\\' => item.push(chars.next()?),
-            '"' => {
-                quoted = !quoted;
-                was_quoted = true;
-            }
-            '{' | '}' if !quoted => return None,
-            ',' if !quoted => {
-                items.push(finished(&item, was_quoted));
-                item.clear();
-                was_quoted = false;
-            }
-            other => item.push(other),
-        }
-    }
-    if quoted {
-        return None;
-    }
-    items.push(finished(&item, was_quoted));
-    Some(items)
-}
-
-fn finished(item: &str, quoted: bool) -> Option<String> {
-    match quoted {
-        true => Some(item.to_owned()),
-        false if item.trim().eq_ignore_ascii_case("null") => None,
-        false => Some(item.trim().to_owned()),
-    }
-}
-
-/// The elements of an array of at most one dimension.
-fn binary_items(bytes: &[u8]) -> Option<Vec<Option<&[u8]>>> {
+/// How long an array is in each dimension, and its elements.
+#[expect(clippy::type_complexity, reason = "two lists, one of which has gaps")]
+fn binary_items(bytes: &[u8]) -> Option<(Vec<usize>, Vec<Option<&[u8]>>)> {
     let word = |at: usize| {
         let bytes: [u8; 4] = bytes.get(at..at + 4)?.try_into().ok()?;
         Some(i32::from_be_bytes(bytes))
     };
-    let dimensions = word(0)?;
-    if dimensions == 0 {
-        return Some(Vec::new());
-    }
-    if dimensions != 1 {
+    let dimensions = usize::try_from(word(0)?).ok()?;
+    if dimensions > MOST_DIMENSIONS {
         return None;
     }
-    let count = usize::try_from(word(12)?).ok()?;
-    let mut at = 20;
+    // Dimensions, whether there are NULLs, and the type come first; each dimension has a length and a bound.
+    let mut at = 12;
+    let mut lengths = Vec::with_capacity(dimensions);
+    for _ in 0..dimensions {
+        lengths.push(usize::try_from(word(at)?).ok()?);
+        at += 8;
+    }
     let mut items = Vec::new();
-    for _ in 0..count {
+    while at < bytes.len() {
         let length = word(at)?;
         at += 4;
         match usize::try_from(length) {
             Err(_) => items.push(None),
             Ok(length) => {
-                items.push(Some(bytes.get(at..at + length)?));
+                items.push(Some(bytes.get(at..at.checked_add(length)?)?));
                 at += length;
             }
         }
     }
-    (at == bytes.len()).then_some(items)
+    let expected = match dimensions {
+        0 => Some(0),
+        _ => lengths.iter().try_fold(1, |all: usize, one| all.checked_mul(*one)),
+    };
+    (expected == Some(items.len())).then_some((lengths, items))
 }
+
+/// As PostgreSQL has them.
+const MOST_DIMENSIONS: usize = 6;
 
 /// Texts as values of a column, for COPY; the number of the first that is none.
 pub(crate) fn column(
@@ -328,6 +335,7 @@ pub(crate) fn column(
     data_type: &DataType,
 ) -> Result<ArrayRef, (usize, SqlError)> {
     let kind = PgType::of(data_type).kind;
+    let zone = zone_of(data_type);
     let internal = |error: datafusion::common::DataFusionError| {
         (0, SqlError::new("XX000", error.strip_backtrace()))
     };
@@ -337,7 +345,7 @@ pub(crate) fn column(
             None => ScalarValue::try_from(data_type).map_err(internal)?,
             Some(text) => {
                 let bad = || (row, malformed(text, &kind));
-                let value = from_text(text, &kind).map_err(|error| (row, error))?;
+                let value = from_text(text, &kind, zone).map_err(|error| (row, error))?;
                 let value = value.cast_to(data_type).map_err(|_| bad())?;
                 if value.is_null() {
                     return Err(bad());
@@ -353,22 +361,33 @@ pub(crate) fn column(
     }
 }
 
+/// The zone that instants of a type are shown in.
+fn zone_of(data_type: &DataType) -> &str {
+    match data_type {
+        DataType::Timestamp(_, Some(zone)) => zone,
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
+            zone_of(item.data_type())
+        }
+        _ => "UTC",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn texts_are_read_as_their_types() {
-        let read = |text: &str, kind: &Type| from_text(text, kind).unwrap().to_string();
+        let read = |text: &str, kind: &Type| from_text(text, kind, "UTC").unwrap().to_string();
         assert_eq!(read("42", &Type::INT4), "42");
         assert_eq!(read("t", &Type::BOOL), "true");
         assert_eq!(read("2020-02-29", &Type::DATE), "2020-02-29");
         assert_eq!(
-            from_text("1.50", &Type::NUMERIC).unwrap().data_type(),
+            from_text("1.50", &Type::NUMERIC, "UTC").unwrap().data_type(),
             DataType::Decimal128(3, 2)
         );
         assert_eq!(
-            from_text("\\x6869", &Type::BYTEA).unwrap(),
+            from_text("\\x6869", &Type::BYTEA, "UTC").unwrap(),
             ScalarValue::Binary(Some(b"hi".to_vec()))
         );
         for (text, kind) in [
@@ -377,17 +396,36 @@ mod tests {
             ("\\xZZ", Type::BYTEA),
             ("{1", Type::INT4_ARRAY),
         ] {
-            assert_eq!(from_text(text, &kind).unwrap_err().code, "22P02", "{text}");
+            assert_eq!(from_text(text, &kind, "UTC").unwrap_err().code, "22P02", "{text}");
         }
     }
 
     #[test]
-    fn arrays_have_quotes_and_nulls() {
-        let items = array_items(r#"{a,NULL,"b, \"c\"",""}"#).unwrap();
-        let expected = [Some("a"), None, Some("b, \"c\""), Some("")];
-        assert_eq!(items, expected.map(|item| item.map(str::to_owned)));
-        assert_eq!(array_items("{}"), Some(vec![]));
-        assert_eq!(array_items("{{1},{2}}"), None);
+    fn arrays_have_quotes_nulls_and_dimensions() {
+        let read = |text: &str, kind: &Type| from_text(text, kind, "UTC").unwrap().to_string();
+        let texts = r#"{a,NULL,"b, \"c\"",""}"#;
+        assert_eq!(read(texts, &Type::TEXT_ARRAY), r#"[a, , b, "c", ]"#);
+        assert_eq!(read("{}", &Type::INT4_ARRAY), "[]");
+        assert_eq!(read("{{1,2},{3,NULL}}", &Type::INT4_ARRAY), "[[1, 2], [3, ]]");
+        let words = |words: &[i32]| words.iter().flat_map(|w| w.to_be_bytes()).collect::<Vec<_>>();
+        // Two dimensions, two by one.
+        let bytes = words(&[2, 0, 23, 2, 1, 1, 1, 4, 7, 4, 8]);
+        let read = from_binary(&bytes, &Type::INT4_ARRAY).unwrap();
+        assert_eq!(read.to_string(), "[[7], [8]]");
+        let too_few = words(&[2, 0, 23, 2, 1, 1, 1, 4, 7]);
+        assert!(from_binary(&too_few, &Type::INT4_ARRAY).is_err());
+    }
+
+    #[test]
+    fn a_time_without_zone_is_of_the_session() {
+        let read = |text: &str, kind: &Type| from_text(text, kind, "Asia/Tokyo").unwrap();
+        let zone = Some("Asia/Tokyo".into());
+        for text in ["1970-01-01 09:00:01", "1970-01-01 00:00:01Z"] {
+            let expected = ScalarValue::TimestampMicrosecond(Some(1_000_000), zone.clone());
+            assert_eq!(read(text, &Type::TIMESTAMPTZ), expected);
+        }
+        let local = ScalarValue::TimestampMicrosecond(Some(1_000_000), None);
+        assert_eq!(read("1970-01-01 00:00:01+02", &Type::TIMESTAMP), local);
     }
 
     #[test]

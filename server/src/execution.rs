@@ -16,8 +16,11 @@ use crate::copy::{Batches, CopyStatement, CopyWriter, Reader, Source};
 use crate::encode::types::PgType;
 use crate::encode::{Format, Rows};
 use crate::error::SqlError;
-use crate::statement::{Command, Tag};
+use crate::statement::{CREATE_INDEX, Command, DROP_INDEX, Tag};
 use crate::transaction::WARNING;
+
+/// What clients are told that create or drop an index.
+const NO_INDEXES: &str = "there are no indexes, and nothing was done";
 
 /// Batches of a COPY that may wait to be written.
 const WAITING: usize = 2;
@@ -82,7 +85,7 @@ impl Connection {
                 "SET".to_owned()
             }
             Command::Show { name } => {
-                let value = self.settings.get(name).unwrap_or_default().to_owned();
+                let value = self.settings.get(name).unwrap_or_default();
                 if describe {
                     self.describe_rows(&text_column(name), &[Format::Text])
                         .await?;
@@ -180,6 +183,9 @@ impl Connection {
     ) -> Result<(), Failure> {
         if tag.changes() {
             self.transaction.has_changed(sql);
+        }
+        if matches!(tag, Tag::Done(CREATE_INDEX | DROP_INDEX)) {
+            self.notice("NOTICE", "00000", NO_INDEXES).await?;
         }
         if let Some((name, value)) = zone_of(tag, sql) {
             self.parameter(name, value).await?;

@@ -181,11 +181,12 @@ impl Connection {
         }
         let codes = formats(&bind.parameter_format_codes, given)?;
         let mut values = Vec::with_capacity(given);
+        let zone = self.session.time_zone();
         let parameters = bind.parameters.iter().zip(&prepared.parameters).zip(codes);
         for (n, ((bytes, kind), format)) in parameters.enumerate() {
             values.push(match bytes {
                 None => null(kind),
-                Some(bytes) => decode::value(bytes, kind, format).map_err(|mut error| {
+                Some(bytes) => decode::value(bytes, kind, format, &zone).map_err(|mut error| {
                     error.message = format!("parameter ${}: {}", n + 1, error.message);
                     error
                 })?,

@@ -1,9 +1,11 @@
 //! What PostgreSQL's drivers set and ask for that is not the engine's.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use datafusion::sql::sqlparser::tokenizer::Token;
+use parking_lot::Mutex;
 
 use crate::error::SqlError;
 
@@ -77,10 +79,40 @@ const KNOWN: [(&str, &str, Change, bool); 26] = [
     ("transaction_read_only", "off", Change::Only("off"), false),
 ];
 
+/// Values of settings by their names.
+type Values = Arc<Mutex<BTreeMap<&'static str, String>>>;
+
+/// The settings of a connection, as the functions that it calls see them.
+#[derive(Debug, Clone)]
+pub(crate) struct SharedSettings(Values);
+
+impl SharedSettings {
+    /// The value of a setting; `None` if there is none of this name.
+    pub(crate) fn get(&self, name: &str) -> Option<String> {
+        let (name, ..) = known(name)?;
+        self.0.lock().get(name).cloned()
+    }
+
+    /// Sets a setting that means nothing here.
+    ///
+    /// # Errors
+    /// For others, which SET sets: clients would not be told, or nothing would come of it.
+    pub(crate) fn set(&self, name: &str, value: &str) -> Result<(), String> {
+        match known(name) {
+            Some((name, _, Change::Any, false)) => {
+                self.0.lock().insert(name, value.to_owned());
+                Ok(())
+            }
+            Some(_) => Err(format!("set_config does not set {name}: write SET {name} = …")),
+            None => Err(format!("there is no setting {name}")),
+        }
+    }
+}
+
 /// The settings of a connection.
 #[derive(Debug)]
 pub(crate) struct Settings {
-    values: BTreeMap<&'static str, String>,
+    values: Values,
     /// How long a statement may take.
     pub(crate) timeout: Option<Duration>,
 }
@@ -91,7 +123,7 @@ impl Default for Settings {
             .iter()
             .map(|(name, value, ..)| (*name, (*value).to_owned()));
         Self {
-            values: values.collect(),
+            values: Arc::new(Mutex::new(values.collect())),
             timeout: None,
         }
     }
@@ -121,7 +153,8 @@ impl Settings {
         match change {
             Change::Any => {}
             Change::Only(beginning) => {
-                let plain = value.to_lowercase().replace(['-', '_'], "");
+                // asyncpg sends 'utf-8' with quotes.
+                let plain = value.to_lowercase().replace(['-', '_', '\''], "");
                 if !plain.starts_with(beginning) {
                     return Err(SqlError::new(
                         "22023",
@@ -142,21 +175,27 @@ impl Settings {
                 return Err(SqlError::new("55P02", message));
             }
         }
-        self.values.insert(name, value.to_owned());
+        self.values.lock().insert(name, value.to_owned());
         Ok(reported.then(|| (spelled(name), value.to_owned())))
     }
 
     /// Who is connected; no client can change that.
     pub(crate) fn set_user(&mut self, user: &str) {
-        self.values.insert("session_authorization", user.to_owned());
+        let mut values = self.values.lock();
+        values.insert("session_authorization", user.to_owned());
     }
 
-    pub(crate) fn get(&self, name: &str) -> Option<&str> {
-        self.values.get(name).map(String::as_str)
+    pub(crate) fn get(&self, name: &str) -> Option<String> {
+        self.shared().get(name)
+    }
+
+    /// The same, for functions.
+    pub(crate) fn shared(&self) -> SharedSettings {
+        SharedSettings(Arc::clone(&self.values))
     }
 
     /// What clients are told of at the beginning.
-    pub(crate) fn reported(&self) -> impl Iterator<Item = (&'static str, &str)> {
+    pub(crate) fn reported(&self) -> impl Iterator<Item = (&'static str, String)> {
         let reported = KNOWN.iter().filter(|(.., reported)| *reported);
         reported.filter_map(|(name, ..)| Some((spelled(name), self.get(name)?)))
     }
@@ -282,6 +321,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn functions_see_settings_and_set_those_that_mean_nothing() {
+        let mut settings = Settings::default();
+        let shared = settings.shared();
+        settings.set("application_name", "x").unwrap();
+        assert_eq!(shared.get("Application_Name").as_deref(), Some("x"));
+        assert_eq!(shared.get("nothing"), None);
+        shared.set("jit", "on").unwrap();
+        assert_eq!(settings.get("jit").as_deref(), Some("on"));
+        assert!(shared.set("statement_timeout", "1").is_err());
+    }
+
+    #[test]
     fn settings_that_mean_nothing_here_are_accepted_and_others_only_as_they_are() {
         let mut settings = Settings::default();
         assert_eq!(settings.set("extra_float_digits", "3"), Ok(None));
@@ -299,6 +350,6 @@ mod tests {
         );
         settings.set("statement_timeout", "2 min").unwrap();
         assert_eq!(settings.timeout, Some(Duration::from_secs(120)));
-        assert_eq!(settings.get("extra_float_digits"), Some("3"));
+        assert_eq!(settings.get("extra_float_digits").as_deref(), Some("3"));
     }
 }

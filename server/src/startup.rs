@@ -87,8 +87,8 @@ async fn begin(socket: &mut Socket, shared: &Shared) -> Result<Option<Admitted>,
     socket
         .feed(Backend::Authentication(Authentication::Ok))
         .await?;
-    for (name, value) in settings.reported().chain([("TimeZone", zone.as_str())]) {
-        let status = ParameterStatus::new(name.to_owned(), value.to_owned());
+    for (name, value) in settings.reported().chain([("TimeZone", zone)]) {
+        let status = ParameterStatus::new(name.to_owned(), value);
         socket.feed(Backend::ParameterStatus(status)).await?;
     }
     let key = BackendKeyData::new(registered.process, registered.secret.clone());

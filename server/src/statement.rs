@@ -39,6 +39,10 @@ pub(crate) enum Command {
     Nothing { tag: &'static str },
 }
 
+/// Statements about indexes, of which there are none.
+pub(crate) const CREATE_INDEX: &str = "CREATE INDEX";
+pub(crate) const DROP_INDEX: &str = "DROP INDEX";
+
 /// How the end of a statement is told.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Tag {
@@ -167,6 +171,8 @@ impl Tag {
                 ObjectKind::View => "DROP VIEW",
                 ObjectKind::Schema => "DROP SCHEMA",
             }),
+            Statement::CreateIndex(_) => Self::Done(CREATE_INDEX),
+            Statement::DropIndex => Self::Done(DROP_INDEX),
             Statement::AlterTable(_) => Self::Done("ALTER TABLE"),
             Statement::Truncate { .. } => Self::Done("TRUNCATE TABLE"),
             Statement::Insert(_) => Self::Changed("INSERT 0"),
@@ -189,7 +195,10 @@ impl Tag {
     pub(crate) fn changes(&self) -> bool {
         match self {
             Self::Changed(_) => true,
-            Self::Done(tag) => !matches!(*tag, "SET" | "RESET" | "DEALLOCATE"),
+            Self::Done(tag) => !matches!(
+                *tag,
+                "SET" | "RESET" | "DEALLOCATE" | CREATE_INDEX | DROP_INDEX
+            ),
             // What it stands for is looked up when it runs.
             Self::Rows | Self::Look(_) | Self::Execute(_) | Self::Prepare(..) => false,
         }

@@ -19,7 +19,7 @@
 //! * [`parameters`]: which parameters a prepared statement has, and values put in their places
 //! * [`row_ids`]: `_row_id` made visible in the blocks that name it
 //! * [`using`]: joins with USING, and natural ones, said with ON
-//! * [`repeated`]: columns with the name of one before them
+//! * [`repeated`]: output columns of one name
 //! * [`nearest`](mod@nearest): "did you mean …?"
 //! * [`fingerprint`](mod@fingerprint): what statements have in common that differ only in literals
 //! * [`error`]: syntax errors that show the line

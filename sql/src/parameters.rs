@@ -1,14 +1,16 @@
 //! The parameters of a prepared statement: which there are, and values put in their places.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement as DFStatement;
 use datafusion::sql::sqlparser::ast::{
-    CastKind, DataType, Expr, Value, ValueWithSpan, VisitMut, VisitorMut,
+    BinaryOperator, CastKind, DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, LimitClause,
+    ObjectName, Query, TableFactor, Value, ValueWithSpan, VisitMut, VisitorMut,
 };
 use thiserror::Error;
 
+use crate::spell_out::{ALL_OF, ANY_OF};
 use crate::statement::Statement;
 
 /// Parameters that do not fit their statement.
@@ -94,8 +96,54 @@ fn visit_datafusion<V: VisitorMut>(
 pub struct Parameters {
     /// The highest number: there are so many values to give.
     pub count: usize,
-    /// What `CAST($n AS type)` or `$n::type` says, by number from 1.
+    /// What `CAST($n AS type)`, `$n::type`, `LIMIT $n` or `generate_series(1, $n)` says, by number from 1.
     pub casts: BTreeMap<usize, DataType>,
+}
+
+/// Says `x = $n` for `x < ANY ($n)` and `x < ALL ($n)`, so that the type of `$n` can be inferred. Gives the
+/// numbers of these parameters: they are lists of what is inferred.
+pub fn compare_elements(statement: &mut Statement) -> BTreeSet<usize> {
+    let mut elements = Elements(BTreeSet::new());
+    let _: ControlFlow<ParameterError> = visit(statement, &mut elements);
+    elements.0
+}
+
+struct Elements(BTreeSet<usize>);
+
+impl VisitorMut for Elements {
+    type Break = ParameterError;
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
+        let Expr::Function(function) = expr else {
+            return ControlFlow::Continue(());
+        };
+        let name = function.name.to_string();
+        let FunctionArguments::List(list) = &function.args else {
+            return ControlFlow::Continue(());
+        };
+        let args: Vec<&Expr> = list.args.iter().filter_map(argument).collect();
+        if let [value, _, list] = args.as_slice()
+            && (name == ANY_OF || name == ALL_OF)
+            && let Some(parameter) = placeholder(bare(list))
+        {
+            self.0.insert(number(parameter)?);
+            let compared = Expr::BinaryOp {
+                left: Box::new((*value).clone()),
+                op: BinaryOperator::Eq,
+                right: Box::new(bare(list).clone()),
+            };
+            *expr = Expr::Nested(Box::new(compared));
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// An expression without parentheses around it.
+fn bare(mut expr: &Expr) -> &Expr {
+    while let Expr::Nested(inner) = expr {
+        expr = inner;
+    }
+    expr
 }
 
 /// Which parameters a statement has.
@@ -115,8 +163,74 @@ struct Finder {
     found: Parameters,
 }
 
+impl Finder {
+    /// Notes that a parameter, if it is one, counts something.
+    fn counts(&mut self, expr: &Expr) -> ControlFlow<ParameterError> {
+        if let Some(name) = placeholder(bare(expr)) {
+            let number = number(name)?;
+            self.found
+                .casts
+                .entry(number)
+                .or_insert(DataType::BigInt(None));
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Notes parameters that are the bounds of a series of numbers.
+    fn series(&mut self, name: &ObjectName, args: &[FunctionArg]) -> ControlFlow<ParameterError> {
+        let name = name.0.last().and_then(|part| part.as_ident());
+        let is_series = name.is_some_and(|name| {
+            matches!(name.value.to_lowercase().as_str(), "generate_series" | "range")
+        });
+        let args: Vec<&Expr> = args.iter().filter_map(argument).collect();
+        let number = |arg: &&&Expr| {
+            matches!(bare(arg), Expr::Value(value) if matches!(value.value, Value::Number(..)))
+        };
+        if !is_series || args.iter().find(number).is_none() {
+            return ControlFlow::Continue(());
+        }
+        args.into_iter().try_for_each(|arg| self.counts(arg))
+    }
+}
+
+fn argument(arg: &FunctionArg) -> Option<&Expr> {
+    match arg {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr),
+        _ => None,
+    }
+}
+
 impl VisitorMut for Finder {
     type Break = ParameterError;
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
+        match &query.limit_clause {
+            Some(LimitClause::LimitOffset { limit, offset, .. }) => {
+                let offset = offset.as_ref().map(|offset| &offset.value);
+                limit
+                    .iter()
+                    .chain(offset)
+                    .try_for_each(|rows| self.counts(rows))
+            }
+            Some(LimitClause::OffsetCommaLimit { offset, limit }) => {
+                self.counts(offset)?;
+                self.counts(limit)
+            }
+            None => ControlFlow::Continue(()),
+        }
+    }
+
+    fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<Self::Break> {
+        match table {
+            TableFactor::Table {
+                name,
+                args: Some(args),
+                ..
+            } => self.series(name, &args.args),
+            TableFactor::Function { name, args, .. } => self.series(name, args),
+            _ => ControlFlow::Continue(()),
+        }
+    }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
         match expr {
@@ -125,6 +239,11 @@ impl VisitorMut for Finder {
             } => {
                 if let Some(name) = placeholder(expr) {
                     self.found.casts.insert(number(name)?, data_type.clone());
+                }
+            }
+            Expr::Function(function) => {
+                if let FunctionArguments::List(list) = &function.args {
+                    self.series(&function.name, &list.args)?;
                 }
             }
             other => {
@@ -238,6 +357,33 @@ mod tests {
         assert_eq!(parameters(&statement).unwrap().count, 1);
         let statement = parse("SELECT $0").unwrap();
         assert!(parameters(&statement).is_err());
+    }
+
+    #[test]
+    fn parameters_that_count_are_known() {
+        for sql in [
+            "SELECT a FROM t LIMIT $1 OFFSET ($2)",
+            "SELECT a FROM t FETCH FIRST $1 ROWS ONLY",
+            "SELECT * FROM generate_series(1, $1)",
+            "SELECT * FROM t, generate_series(1, $1) AS g",
+        ] {
+            let casts = parameters(&parse(sql).unwrap()).unwrap().casts;
+            assert_eq!(casts.get(&1), Some(&DataType::BigInt(None)), "{sql}");
+        }
+        let sql = "SELECT * FROM generate_series($1, $2)";
+        assert!(parameters(&parse(sql).unwrap()).unwrap().casts.is_empty());
+    }
+
+    #[test]
+    fn lists_are_inferred_by_their_elements() {
+        let mut statement = parse("SELECT a = ANY ($1), b <> ALL (($2)), c = ANY (d)").unwrap();
+        let lists = compare_elements(&mut statement);
+        assert_eq!(lists.into_iter().collect::<Vec<_>>(), [1, 2]);
+        let Statement::Query(query) = statement else {
+            panic!("{statement:?}")
+        };
+        let expected = "SELECT (a = $1), (b = $2), any_of(c, '=', d)";
+        assert_eq!(query.to_string(), expected);
     }
 
     #[test]

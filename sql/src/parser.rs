@@ -296,6 +296,11 @@ fn classify(statement: DFStatement) -> Result<Statement, String> {
             names,
             cascade,
         },
+        ast::Statement::CreateIndex(index) => Statement::CreateIndex(Box::new(index)),
+        ast::Statement::Drop {
+            object_type: ObjectType::Index,
+            ..
+        } => Statement::DropIndex,
         ast::Statement::AlterTable(alter) => Statement::AlterTable(Box::new(alter)),
         ast::Statement::Truncate(truncate) => Statement::Truncate {
             if_exists: truncate.if_exists,

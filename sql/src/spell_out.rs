@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use datafusion::sql::parser::Statement as DFStatement;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Ident, OrderByExpr, OrderByKind, Query, Select, SelectFlavor, SelectItem,
-    SetExpr, TableFactor, Value, VisitMut, VisitorMut, WildcardAdditionalOptions,
+    SetExpr, TableFactor, Value, ValueWithSpan, VisitMut, VisitorMut, WildcardAdditionalOptions,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
@@ -39,6 +39,11 @@ pub(crate) fn spell_out_statement(statement: &mut DFStatement) -> Result<(), Par
 /// * `a || b % c` is `a || (b % c)`: sqlparser has `||` bind as `%` does. In PostgreSQL
 ///   (["Operator Precedence"]) and DuckDB it binds less than all arithmetic.
 /// * `[a, b]` is `make_array(a, b)`: DataFusion finds no columns of queries around it in the former.
+/// * `a AT TIME ZONE b` is `timezone(b, a)`: DataFusion casts `a` to a time with that zone, whatever it is.
+/// * `a = ANY (b)` is `any_of(a, '=', b)`, if `b` is no subquery: DataFusion makes nothing of NULLs in it. So are
+///   ALL and LIKE ANY.
+/// * `a LIKE b ESCAPE '/'` is `a LIKE like_escape(b, '/')`: DataFusion knows no escape but the backslash.
+/// * `a SIMILAR TO b` is `a ~ similar_to_escape(b, '\\')`: DataFusion takes `b` for a regular expression.
 /// * `a IS DISTINCT FROM b AND c` is `(a IS DISTINCT FROM b) AND c`: see [`associate_distinct`].
 /// * `(a, b) = (c, d)` is `a = c AND b = d`, also in IN: see [`compare_columns`].
 /// * `FETCH FIRST 3 ROWS ONLY` is `LIMIT 3`, also with ties, and LIMIT may have subqueries: see [`say_first_rows`].
@@ -137,6 +142,16 @@ impl VisitorMut for SpellOut {
         {
             *expr = called("make_array", std::mem::take(&mut list.elem), None);
         }
+        quantify(expr);
+        escape(expr);
+        if let Expr::AtTimeZone {
+            timestamp,
+            time_zone,
+        } = expr
+        {
+            let args = [time_zone, timestamp].map(|arg| std::mem::replace(&mut **arg, number(0)));
+            *expr = called("timezone", args.into(), None);
+        }
         if let Expr::InSubquery { subquery, .. } | Expr::Subquery(subquery) = expr
             && let SetExpr::Values(_) = *subquery.body
             && let Some(columns) = columns_of(&subquery.body)
@@ -149,6 +164,111 @@ impl VisitorMut for SpellOut {
             }
         }
         ControlFlow::Continue(())
+    }
+}
+
+/// Says a comparison with the elements of a list as a function of the list.
+fn quantify(expr: &mut Expr) {
+    let taken = |expr: &mut Box<Expr>| std::mem::replace(&mut **expr, number(0));
+    let is_query = |list: &Expr| matches!(list, Expr::Subquery(_));
+    let text = |operator: &str| Expr::value(Value::SingleQuotedString(operator.to_owned()));
+    match expr {
+        Expr::AnyOp {
+            left,
+            compare_op,
+            right,
+            ..
+        } if !is_query(right) => {
+            let args = vec![taken(left), text(&compare_op.to_string()), taken(right)];
+            *expr = called(ANY_OF, args, None);
+        }
+        Expr::AllOp {
+            left,
+            compare_op,
+            right,
+        } if !is_query(right) => {
+            let args = vec![taken(left), text(&compare_op.to_string()), taken(right)];
+            *expr = called(ALL_OF, args, None);
+        }
+        Expr::Like {
+            any: true,
+            negated,
+            expr: value,
+            pattern,
+            escape_char: None,
+        } if !is_query(pattern) => {
+            let operator = if *negated { "!~~" } else { "~~" };
+            let args = vec![taken(value), text(operator), taken(pattern)];
+            *expr = called(ANY_OF, args, None);
+        }
+        Expr::ILike {
+            any: true,
+            negated,
+            expr: value,
+            pattern,
+            escape_char: None,
+        } if !is_query(pattern) => {
+            let operator = if *negated { "!~~*" } else { "~~*" };
+            let args = vec![taken(value), text(operator), taken(pattern)];
+            *expr = called(ANY_OF, args, None);
+        }
+        _ => {}
+    }
+}
+
+/// The functions of [`quantify`].
+pub(crate) const ANY_OF: &str = "any_of";
+pub(crate) const ALL_OF: &str = "all_of";
+
+/// Says a pattern with an escape character, or of SIMILAR TO, as one that DataFusion understands.
+fn escape(expr: &mut Expr) {
+    let taken = |expr: &mut Box<Expr>| std::mem::replace(&mut **expr, number(0));
+    match expr {
+        Expr::Like {
+            pattern,
+            escape_char,
+            ..
+        }
+        | Expr::ILike {
+            pattern,
+            escape_char,
+            ..
+        } => {
+            let is_usual = |escape: &ValueWithSpan| {
+                matches!(&escape.value, Value::SingleQuotedString(text) if text == "\\")
+            };
+            if let Some(escape) = escape_char.take()
+                && !is_usual(&escape)
+            {
+                let args = vec![taken(pattern), Expr::Value(escape)];
+                **pattern = called("like_escape", args, None);
+            }
+        }
+        Expr::SimilarTo {
+            negated,
+            expr: text,
+            pattern,
+            escape_char,
+        } => {
+            let usual = || Value::SingleQuotedString("\\".to_owned()).into();
+            let escape = escape_char.take().unwrap_or_else(usual);
+            let args = vec![taken(pattern), Expr::Value(escape)];
+            let text = match taken(text) {
+                operation @ (Expr::BinaryOp { .. } | Expr::UnaryOp { .. }) => {
+                    Expr::Nested(Box::new(operation))
+                }
+                other => other,
+            };
+            *expr = Expr::BinaryOp {
+                left: Box::new(text),
+                op: match negated {
+                    true => BinaryOperator::PGRegexNotMatch,
+                    false => BinaryOperator::PGRegexMatch,
+                },
+                right: Box::new(called("similar_to_escape", args, None)),
+            };
+        }
+        _ => {}
     }
 }
 

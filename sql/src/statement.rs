@@ -77,6 +77,10 @@ pub enum Statement {
         /// Whether a schema's tables and views go with it.
         cascade: bool,
     },
+    /// CREATE INDEX. There are no indexes: it is only looked at.
+    CreateIndex(Box<ast::CreateIndex>),
+    /// DROP INDEX, which finds none.
+    DropIndex,
     /// ALTER TABLE.
     AlterTable(Box<ast::AlterTable>),
     /// TRUNCATE.

@@ -29,6 +29,7 @@ use skewer_exec::IdentifiedTable;
 use skewer_sql::{CopyOptions, nearest};
 
 use super::parquet_files::ParquetFiles;
+use super::zones::{in_zone, zone_of};
 use crate::error::Error;
 
 /// How files are written.
@@ -361,6 +362,7 @@ impl FileTable {
             Some(schema) => schema,
             None => options.infer_schema(state, first).await?,
         };
+        let schema = in_zone(&schema, zone_of(state.config_options()));
         if let (FileKind::Csv, Some(null)) = (self.kind, &self.csv.null) {
             return nulls_said(urls, options, &schema, null);
         }

@@ -10,7 +10,9 @@
 //! * [`batch_rows`]: how many rows of a table a batch has
 //! * [`files`]: Parquet, CSV and JSON files as tables
 //! * [`parquet_files`]: Parquet files with the numbers of their rows
+//! * [`planned`]: a statement as DataFusion plans it
 //! * [`types`]: Arrow types by their SQL names
+//! * [`zones`]: instants in the zone of the session that reads them
 //! * [`diagnosis`]: which file was to blame when reading failed
 
 pub(crate) mod batch_rows;
@@ -20,9 +22,11 @@ pub(crate) mod files;
 pub(crate) mod names;
 pub(crate) mod native_table;
 pub(crate) mod parquet_files;
+pub(crate) mod planned;
 pub(crate) mod schemas;
 pub(crate) mod statement;
 pub(crate) mod types;
+pub(crate) mod zones;
 
 pub(crate) use names::{CATALOG, INFORMATION_SCHEMA, MAIN, Name, SYS};
 pub(crate) use statement::StatementCatalog;

@@ -25,6 +25,7 @@ use skewer_storage::{Partitioning as Placement, SegmentMeta, Storage, TableMeta}
 
 use crate::catalog::batch_rows::batch_rows;
 use crate::catalog::counted_ids::{ConsecutiveIds, CountedIds, begins};
+use crate::catalog::zones::in_zone;
 
 /// Tables of more segments are planned by their numbers of rows alone: reading a footer takes some
 /// 50 µs, and planning should not take longer than small queries.
@@ -77,17 +78,25 @@ impl NativeTable {
         self
     }
 
-    /// The table with a twin that shows its row ids, under the name that the profiler logs.
+    /// The table, whose instants are shown in `zone`.
+    fn in_zone(mut self, zone: &str) -> Self {
+        self.schema = in_zone(&self.schema, zone);
+        self
+    }
+
+    /// The table with a twin that shows its row ids, under the name that the profiler logs. Instants are shown
+    /// in `zone`.
     pub(crate) fn identified(
         table: &Arc<TableMeta>,
         storage: &Storage,
         row_ids_visible: bool,
+        zone: &str,
     ) -> IdentifiedTable {
-        let with_ids = Arc::new(Self::with_row_ids(table, storage));
+        let with_ids = Arc::new(Self::with_row_ids(table, storage).in_zone(zone));
         let inner: Arc<dyn TableProvider> = if row_ids_visible {
             Arc::clone(&with_ids) as _
         } else {
-            Arc::new(Self::new(table, storage))
+            Arc::new(Self::new(table, storage).in_zone(zone))
         };
         let log_name = format!("{}.{}", table.schema_name, table.name);
         let mut segments = table.segments.iter();

@@ -12,8 +12,6 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::parser::Statement as DFStatement;
 use datafusion::sql::sqlparser::ast::{self, Visit};
 use parking_lot::Mutex;
-use skewer_optimizer::{with_counted_duplicates, with_movable_subqueries};
-use skewer_sql::repeated::with_repeated_renamed;
 use skewer_sql::row_ids::expose_row_ids;
 use skewer_sql::using::{merge_columns, tables_of_using};
 use skewer_sql::{Statement, nearest};
@@ -23,6 +21,7 @@ use super::files::FileTable;
 use super::names::{CATALOG, INFORMATION_SCHEMA, Name, SYS, split_row_ids};
 use super::native_table::NativeTable;
 use super::schemas::Schemas;
+use super::zones::zone_of;
 use crate::error::Error;
 
 /// What one statement sees: a snapshot of the tables and views, schema `sys`, and files.
@@ -240,7 +239,7 @@ impl StatementCatalog {
         refuse_overlooked(&statement)?;
         self.prepare(&mut statement, &[]).await?;
         let state = self.planning_state();
-        Ok(planned(&state, statement).await?)
+        self.planned(&state, statement, &[]).await
     }
 
     /// Says in a statement what the planner would overlook: what columns of USING stand for, and row
@@ -270,7 +269,7 @@ impl StatementCatalog {
 
     /// The columns of what `name` stands for in FROM, if there are such: it may name a CTE. What
     /// cannot be read is for the planner to complain of.
-    async fn columns(
+    pub(super) async fn columns(
         self: &Arc<Self>,
         name: &ast::ObjectName,
         views: &[Name],
@@ -385,7 +384,8 @@ impl StatementCatalog {
         };
         Ok(Some(match self.relation(&name)? {
             Some(Relation::Table(table)) => {
-                let provider = NativeTable::identified(&table, &self.storage, row_ids);
+                let zone = zone_of(self.base.config_options());
+                let provider = NativeTable::identified(&table, &self.storage, row_ids, zone);
                 self.touched.lock().tables.push(table);
                 Arc::new(provider)
             }
@@ -441,9 +441,9 @@ impl StatementCatalog {
             .await
             .map_err(context)?;
         // Views of views plan each other: the future must be boxed.
-        let plan = Box::pin(planned(&state, statement))
+        let plan = Box::pin(self.planned(&state, statement, &below))
             .await
-            .map_err(|e| context(e.into()))?;
+            .map_err(context)?;
         let plan = rename_columns(plan, &columns)?;
         Ok(Arc::new(ViewTable::new(plan, Some(sql.to_owned()))))
     }
@@ -469,43 +469,6 @@ pub(crate) fn rename_columns(plan: LogicalPlan, columns: &[String]) -> Result<Lo
         .map(|(column, name)| Expr::Column(column).alias(name))
         .collect();
     Ok(LogicalPlanBuilder::from(plan).project(renamed)?.build()?)
-}
-
-/// The planner's plan of a statement; columns that have the name of one before them get others where it
-/// refuses those.
-async fn planned(
-    state: &SessionState,
-    statement: DFStatement,
-) -> datafusion::error::Result<LogicalPlan> {
-    let renamed = with_other_names(&statement);
-    let mut planned = Box::pin(state.statement_to_plan(statement)).await;
-    for renamed in renamed {
-        // What else is wrong is so still.
-        if planned.is_err() {
-            planned = Box::pin(state.statement_to_plan(renamed)).await;
-        }
-    }
-    with_movable_subqueries(with_counted_duplicates(planned?)?)
-}
-
-fn with_other_names(statement: &DFStatement) -> Vec<DFStatement> {
-    match statement {
-        DFStatement::Statement(statement) => {
-            let renamed = with_repeated_renamed(statement).into_iter();
-            let renamed = renamed.map(|renamed| DFStatement::Statement(Box::new(renamed)));
-            renamed.collect()
-        }
-        DFStatement::Explain(explain) => {
-            let renamed = with_other_names(&explain.statement).into_iter();
-            let renamed = renamed.map(|renamed| {
-                let mut explain = explain.clone();
-                explain.statement = Box::new(renamed);
-                DFStatement::Explain(explain)
-            });
-            renamed.collect()
-        }
-        _ => Vec::new(),
-    }
 }
 
 /// Refuses what DataFusion's planner overlooks, which would give wrong rows: it reads the whole

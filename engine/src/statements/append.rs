@@ -14,6 +14,7 @@ use skewer_storage::TableMeta;
 
 use super::copy_from::listed_columns;
 use super::{Context, Tracing};
+use crate::catalog::zones::{in_zone, zone_of};
 use crate::error::Error;
 use crate::session::Session;
 
@@ -28,7 +29,8 @@ pub(crate) fn columns(
 ) -> Result<SchemaRef, Error> {
     let table = session.catalog().writable_table(&name(table)?)?;
     let places = places(&table, columns)?;
-    Ok(schema_of(&table, &places))
+    let zone = session.context().copied_config();
+    Ok(in_zone(&schema_of(&table, &places), zone_of(zone.options())))
 }
 
 /// Appends `rows` and commits.
@@ -59,10 +61,11 @@ async fn write(
 ) -> Result<u64, Error> {
     let table = context.catalog.writable_table(&name(table)?)?;
     let places = places(&table, columns)?;
-    let relaxed = schema_of(
+    let all = schema_of(
         &table,
         &(0..table.schema.fields().len()).collect::<Vec<_>>(),
     );
+    let relaxed = in_zone(&all, zone_of(context.catalog.base().config_options()));
     let schema = SchemaRef::clone(&relaxed);
     let batches = rows.map(move |batch| {
         batch

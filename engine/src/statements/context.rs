@@ -17,6 +17,8 @@ use skewer_storage::{Snapshot, Storage, Transaction};
 
 use super::count_batch;
 use crate::catalog::StatementCatalog;
+use crate::catalog::planned::shown_rows;
+use crate::catalog::zones::zone_of;
 use crate::cluster::missing;
 use crate::error::Error;
 use crate::planning;
@@ -218,7 +220,8 @@ impl Context {
         }
         self.progress.watch(&operators);
         self.record.planned();
-        Ok(execute_stream(operators, state.task_ctx())?)
+        let rows = execute_stream(operators, state.task_ctx())?;
+        Ok(shown_rows(rows, zone_of(state.config_options())))
     }
 
     /// The workers that a statement is distributed over, if it is; this process among them if it

@@ -9,11 +9,13 @@ use datafusion::sql::sqlparser::ast::{
     self, ColumnDef, ColumnOption, FunctionArg, FunctionArgExpr, FunctionArguments, TableConstraint,
 };
 use skewer_cluster::write::has_hash;
+use skewer_sql::repeated::shown;
 use skewer_sql::{ObjectKind, nearest};
 use skewer_storage::Partitioning;
 
 use super::{Context, Outcome, as_statement};
 use crate::catalog::names::fold;
+use crate::catalog::planned::refuse_repeated;
 use crate::catalog::{StatementCatalog, types};
 use crate::error::Error;
 
@@ -74,6 +76,7 @@ pub(crate) async fn execute(
         context.catalog.check(&as_statement(query))?;
         planned_input(&context.catalog, table.clone()).await?
     };
+    refuse_repeated(input.schema().inner())?;
     let declared_not_null = |name: &str| {
         table
             .columns
@@ -84,7 +87,11 @@ pub(crate) async fn execute(
         .schema()
         .fields()
         .iter()
-        .map(|field| types::storable(field, !declared_not_null(field.name())))
+        .map(|field| {
+            let field = field.as_ref().clone();
+            let name = shown(field.name()).to_owned();
+            types::storable(&field.with_name(&name), !declared_not_null(&name))
+        })
         .collect::<Result<Vec<Field>, Error>>()?;
     let schema: SchemaRef = Arc::new(Schema::new(fields));
     let divided = partitioning(&schema, keys)?;

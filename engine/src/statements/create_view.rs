@@ -8,6 +8,7 @@ use skewer_sql::ObjectKind;
 
 use super::{Context, Outcome, as_statement};
 use crate::catalog::names::Name;
+use crate::catalog::planned::refuse_repeated;
 use crate::catalog::statement::rename_columns;
 use crate::error::Error;
 
@@ -58,7 +59,8 @@ pub(crate) async fn execute(
         .iter()
         .map(|column| crate::catalog::names::fold(&column.name))
         .collect();
-    rename_columns(plan, &columns)?;
+    let plan = rename_columns(plan, &columns)?;
+    refuse_repeated(plan.schema().inner())?;
     if refers_to(context, &view.query, &name)? {
         return Err(Error::Invalid(format!(
             "view {name} cannot be defined by itself; write its definition in place of its name"

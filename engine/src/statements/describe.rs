@@ -5,6 +5,7 @@ use datafusion::sql::sqlparser::ast::{ObjectName, Query};
 use skewer_sql::Statement;
 
 use super::{Context, Outcome, as_statement, text_batch};
+use crate::catalog::planned::shown_columns;
 use crate::catalog::types::sql_name;
 use crate::error::Error;
 
@@ -20,7 +21,7 @@ pub(crate) async fn table(context: &mut Context, name: &ObjectName) -> Result<Ou
 /// The columns of a query's result.
 pub(crate) async fn query(context: &mut Context, query: Box<Query>) -> Result<Outcome, Error> {
     let plan = context.catalog.plan(as_statement(query)).await?;
-    columns(plan.schema().as_arrow())
+    columns(&shown_columns(plan.schema().inner()))
 }
 
 fn columns(schema: &Schema) -> Result<Outcome, Error> {

@@ -19,6 +19,7 @@ mod context;
 pub(crate) mod copy_from;
 pub(crate) mod copy_to;
 pub(crate) mod create_external_table;
+pub(crate) mod create_index;
 pub(crate) mod create_table;
 pub(crate) mod create_view;
 pub(crate) mod delete;
@@ -159,6 +160,9 @@ async fn dispatch(context: &mut Context, statement: Statement) -> Result<Outcome
             names,
             cascade,
         } => drop::execute(context, kind, if_exists, &names, cascade).await,
+        Statement::CreateIndex(index) => create_index::execute(context, &index).await,
+        // There is none.
+        Statement::DropIndex => Ok(Outcome::Done),
         Statement::AlterTable(alter) => alter_table::execute(context, *alter).await,
         Statement::Truncate { if_exists, names } => {
             truncate::execute(context, if_exists, &names).await
@@ -255,6 +259,8 @@ fn tracing_of(session: &Session, catalog: &StatementCatalog, statement: &Stateme
         | Statement::DescribeQuery(_)
         | Statement::Prepare { .. }
         | Statement::Deallocate { .. }
+        | Statement::CreateIndex(_)
+        | Statement::DropIndex
         | Statement::Other(_) => Tracing::None,
         _ => Tracing::At(settings),
     }

@@ -16,6 +16,7 @@ use skewer_sql::parameters::{self, Parameters};
 
 use super::prepare::with_values;
 use super::{as_statement, execute_parsed};
+use crate::catalog::planned::shown_columns;
 use crate::catalog::types::sql_name;
 use crate::error::Error;
 use crate::prepared::Description;
@@ -82,13 +83,22 @@ async fn infer(
             None => Ok(Expr::value(Value::Placeholder(format!("${}", n + 1)))),
         });
         bind(&mut partial, &values.collect::<Result<Vec<_>, _>>()?)?;
+        let lists = parameters::compare_elements(&mut partial);
         let inferred = inferred(session, partial).await?;
         for (n, unknown) in types.iter_mut().enumerate().filter(|(_, t)| t.is_none()) {
-            *unknown = inferred.get(&format!("${}", n + 1)).cloned().flatten();
+            let found = inferred.get(&format!("${}", n + 1)).cloned().flatten();
+            *unknown = match lists.contains(&(n + 1)) {
+                true => Some(list_of(found.unwrap_or(DataType::Utf8))),
+                false => found,
+            };
         }
     }
     let types = types.into_iter().map(|t| t.unwrap_or(DataType::Utf8));
     Ok(types.collect())
+}
+
+fn list_of(item: DataType) -> DataType {
+    DataType::List(Arc::new(Field::new_list_field(item, true)))
 }
 
 /// What DataFusion finds out about placeholders. What it cannot plan without knowing types tells
@@ -142,7 +152,7 @@ async fn columns(
     Ok(match statement {
         Statement::Query(query) => {
             let plan = session.catalog().plan(as_statement(query)).await?;
-            Some(Arc::clone(plan.schema().inner()))
+            Some(shown_columns(plan.schema().inner()))
         }
         Statement::ExplainProfile(_) | Statement::ShowProfile { .. } => text(&[report::COLUMN]),
         Statement::Explain(_) => text(&["plan_type", "plan"]),
@@ -158,7 +168,7 @@ async fn columns(
                 Statement::Query(query) => {
                     let query = as_statement(query.clone());
                     let plan = session.catalog().plan(query).await?;
-                    Some(Arc::clone(plan.schema().inner()))
+                    Some(shown_columns(plan.schema().inner()))
                 }
                 _ => None,
             }

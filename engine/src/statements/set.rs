@@ -80,6 +80,8 @@ pub(crate) async fn set(session: &Session, name: &str, value: &str) -> Result<Ou
                     });
                 }
             }
+            let spelled = settings::spelled(name, value);
+            let value = spelled.as_str();
             // Tried on a copy, for a better message than DataFusion's.
             let mut copy = session.context().copied_config();
             settings::set_option(copy.options_mut(), name, value)?;

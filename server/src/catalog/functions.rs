@@ -1,9 +1,12 @@
 //! Functions of PostgreSQL's that psql and drivers call.
 
+use std::hash::{Hash, Hasher};
 use std::str::FromStr;
+use std::sync::Arc;
 
+use datafusion::arrow::array::{Array, AsArray, StringArray};
 use datafusion::arrow::datatypes::DataType;
-use datafusion::common::{Result, ScalarValue};
+use datafusion::common::{DataFusionError, Result, ScalarValue};
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature,
     Volatility,
@@ -13,7 +16,7 @@ use skewer::Session;
 
 use super::{DATABASE, MAIN, oid};
 use crate::encode::types::PgType;
-use crate::settings::SERVER_VERSION;
+use crate::settings::{SERVER_VERSION, SharedSettings};
 
 /// A function that gives the same whatever it is asked.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -145,6 +148,107 @@ pub(super) fn install(session: &Session, user: &str, process: i32) {
     );
 }
 
+/// Gives a client's session the functions that read and set the settings of its connection.
+pub(super) fn install_settings(session: &Session, settings: SharedSettings) {
+    let execution = |message: String| DataFusionError::Execution(message);
+    let shared = settings.clone();
+    session.register_udf(ScalarUDF::from(SettingFunction {
+        name: "current_setting",
+        least: 1,
+        signature: Signature::user_defined(Volatility::Volatile),
+        answer: Arc::new(move |args| {
+            let Some(name) = args.first().copied().flatten() else {
+                return Ok(None);
+            };
+            let is_missing_ok = args.get(1).copied().flatten() == Some("true");
+            match shared.get(name) {
+                None if !is_missing_ok => Err(execution(format!("there is no setting {name}"))),
+                value => Ok(value),
+            }
+        }),
+    }));
+    session.register_udf(ScalarUDF::from(SettingFunction {
+        name: "set_config",
+        least: 2,
+        signature: Signature::user_defined(Volatility::Volatile),
+        answer: Arc::new(move |args| {
+            let [Some(name), Some(value), ..] = args else {
+                return Err(execution("set_config takes a name and a value".to_owned()));
+            };
+            settings.set(name, value).map_err(execution)?;
+            Ok(Some((*value).to_owned()))
+        }),
+    }));
+}
+
+/// A function of texts, the last of which may be left out.
+struct SettingFunction {
+    name: &'static str,
+    /// How many arguments it needs.
+    least: usize,
+    signature: Signature,
+    answer: Arc<Answer>,
+}
+
+type Answer = dyn Fn(&[Option<&str>]) -> Result<Option<String>> + Send + Sync;
+
+impl std::fmt::Debug for SettingFunction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("SettingFunction").field(&self.name).finish()
+    }
+}
+
+impl PartialEq for SettingFunction {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name && Arc::ptr_eq(&self.answer, &other.answer)
+    }
+}
+
+impl Eq for SettingFunction {}
+
+impl Hash for SettingFunction {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
+    }
+}
+
+impl ScalarUDFImpl for SettingFunction {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
+        if types.len() < self.least || types.len() > self.least + 1 {
+            let message = format!("{}() takes {} arguments", self.name, self.least);
+            return Err(DataFusionError::Plan(message));
+        }
+        Ok(vec![DataType::Utf8; types.len()])
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Utf8)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let arrays = ColumnarValue::values_to_arrays(&args.args)?;
+        let texts: Vec<_> = arrays.iter().map(|array| array.as_string::<i32>()).collect();
+        let rows = arrays.first().map_or(0, |array| array.len());
+        let answers = (0..rows).map(|row| {
+            let given: Vec<Option<&str>> = texts
+                .iter()
+                .map(|texts| texts.is_valid(row).then(|| texts.value(row)))
+                .collect();
+            (self.answer)(&given)
+        });
+        let answers: StringArray = answers.collect::<Result<_>>()?;
+        Ok(ColumnarValue::Array(Arc::new(answers)))
+    }
+}
+
 /// Gives the catalog's own session what its tables are made with.
 pub(super) fn install_own(session: &Session) {
     let text = DataType::Utf8;
@@ -226,6 +330,9 @@ const TYPES: [Type; 18] = [
 
 /// A type's name in SQL.
 pub(super) fn format_type(oid: i64, modifier: i64) -> String {
+    if oid == 0 {
+        return "-".to_owned();
+    }
     let kind = u32::try_from(oid).ok().and_then(Type::from_oid);
     let Some(kind) = kind else {
         return "???".to_owned();
@@ -264,7 +371,8 @@ mod tests {
         assert_eq!(format_type(1700, ((10 << 16) | 2) + 4), "numeric(10,2)");
         assert_eq!(format_type(1016, -1), "bigint[]");
         assert_eq!(format_type(25, -1), "text");
-        assert_eq!(format_type(0, -1), "???");
+        assert_eq!(format_type(0, -1), "-");
+        assert_eq!(format_type(1, -1), "???");
     }
 
     #[test]

@@ -18,6 +18,8 @@ use datafusion::common::DataFusionError;
 use datafusion::datasource::MemTable;
 use skewer::Session;
 
+use crate::settings::SharedSettings;
+
 /// The schema's name.
 pub(crate) const PG_CATALOG: &str = "pg_catalog";
 /// The only database.
@@ -26,10 +28,11 @@ pub(crate) const DATABASE: &str = "skewer";
 pub(crate) const MAIN: &str = "main";
 
 /// Gives a session the catalog and its functions.
-pub(crate) fn install(session: &Session, user: &str, process: i32) {
+pub(crate) fn install(session: &Session, user: &str, process: i32, settings: SharedSettings) {
     let questions = session.database().session();
     functions::install_own(&questions);
     functions::install(session, user, process);
+    functions::install_settings(session, settings);
     let catalog = PgCatalog {
         questions,
         user: user.to_owned(),

@@ -5,6 +5,7 @@
 //! Skewer has not, and a join with an empty table is empty: such queries are replaced by their
 //! columns without rows.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
@@ -46,10 +47,89 @@ pub(crate) fn rewrite(sql: &str) -> String {
     };
     match statements.as_mut_slice() {
         [statement @ Statement::Query(_)] => {
+            let taken = Parameters::of(statement);
             let _: ControlFlow<()> = statement.visit(&mut Rewriter);
+            taken.keep_in(statement);
             statement.to_string()
         }
         _ => sql.to_owned(),
+    }
+}
+
+/// The parameters of a statement, and whether each is compared with a number.
+#[derive(Default)]
+struct Parameters(BTreeMap<String, bool>);
+
+impl Parameters {
+    fn of(statement: &mut Statement) -> Self {
+        let mut found = Self::default();
+        let _: ControlFlow<()> = statement.visit(&mut found);
+        found
+    }
+
+    /// What is left of a statement still takes parameters whose places are gone.
+    fn keep_in(mut self, statement: &mut Statement) {
+        let left = Self::of(statement);
+        self.0.retain(|name, _| !left.0.contains_key(name));
+        let Statement::Query(query) = statement else {
+            return;
+        };
+        if self.0.is_empty() {
+            return;
+        }
+        let columns = self.0.iter().enumerate().map(|(n, (name, is_number))| {
+            let kind = if *is_number { "BIGINT" } else { "TEXT" };
+            format!("CAST({name} AS {kind}) AS c{n}")
+        });
+        let columns = columns.collect::<Vec<_>>().join(", ");
+        let sql = format!("WITH _parameters AS (SELECT {columns}) SELECT 1");
+        let Ok(mut parsed) = Parser::parse_sql(&PostgreSqlDialect {}, &sql) else {
+            return;
+        };
+        if let Some(Statement::Query(template)) = parsed.pop()
+            && let Some(with) = template.with
+        {
+            match &mut query.with {
+                Some(own) => own.cte_tables.extend(with.cte_tables),
+                None => query.with = Some(with),
+            }
+        }
+    }
+
+    fn is_number(expr: &Expr) -> bool {
+        let name = match expr {
+            Expr::Identifier(name) => Some(name),
+            Expr::CompoundIdentifier(parts) => parts.last(),
+            _ => None,
+        };
+        name.is_some_and(|name| tables::is_number(&name.value))
+    }
+}
+
+impl VisitorMut for Parameters {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        let placeholder = |expr: &Expr| match expr {
+            Expr::Value(value) => match &value.value {
+                Value::Placeholder(name) => Some(name.clone()),
+                _ => None,
+            },
+            _ => None,
+        };
+        if let Expr::BinaryOp { left, right, .. } = expr {
+            for (one, other) in [(&*left, &*right), (&*right, &*left)] {
+                if let Some(name) = placeholder(one)
+                    && Self::is_number(other)
+                {
+                    self.0.insert(name, true);
+                }
+            }
+        }
+        if let Some(name) = placeholder(expr) {
+            self.0.entry(name).or_insert(false);
+        }
+        ControlFlow::Continue(())
     }
 }
 
@@ -176,6 +256,13 @@ fn plain_operator(operator: &BinaryOperator) -> Option<BinaryOperator> {
 fn cast(expr: &Expr, data_type: &mut ast::DataType) -> Option<Expr> {
     let name = match data_type {
         ast::DataType::Regclass => "regclass".to_owned(),
+        ast::DataType::Array(ast::ArrayElemTypeDef::SquareBracket(item, _)) => {
+            if let ast::DataType::Custom(name, _) = item.as_ref() {
+                let name = name.0.last()?.as_ident()?.value.to_lowercase();
+                **item = plain_type(&name)?;
+            }
+            return None;
+        }
         ast::DataType::Array(_) => return None,
         ast::DataType::Custom(name, _) => name.0.last()?.as_ident()?.value.to_lowercase(),
         _ => return None,
@@ -202,12 +289,18 @@ fn cast(expr: &Expr, data_type: &mut ast::DataType) -> Option<Expr> {
         }
         ("regtype", None) => call("format_type", vec![expr.clone(), number(-1)]),
         (reg, None) if REG_TYPES.contains(&reg) => to(ast::DataType::Text),
-        ("oid" | "xid", _) => to(ast::DataType::BigInt(None)),
-        ("name" | "char" | "text" | "cstring" | "aclitem", _) => to(ast::DataType::Text),
-        ("int2", _) => to(ast::DataType::SmallInt(None)),
-        ("int4", _) => to(ast::DataType::Integer(None)),
-        ("int8", _) => to(ast::DataType::BigInt(None)),
-        ("bool", _) => to(ast::DataType::Boolean),
+        (plain, _) => to(plain_type(plain)?),
+    })
+}
+
+/// The engine's type for one of PostgreSQL's own.
+fn plain_type(name: &str) -> Option<ast::DataType> {
+    Some(match name {
+        "oid" | "xid" | "int8" => ast::DataType::BigInt(None),
+        "name" | "char" | "text" | "cstring" | "aclitem" => ast::DataType::Text,
+        "int2" => ast::DataType::SmallInt(None),
+        "int4" => ast::DataType::Integer(None),
+        "bool" => ast::DataType::Boolean,
         _ => return None,
     })
 }
@@ -441,6 +534,13 @@ mod tests {
         // As JDBC asks for primary keys.
         let sql = "SELECT r.a FROM (SELECT 1 AS a, f(i.indkey) AS k FROM pg_index AS i) AS r WHERE r.a = (r.k).x";
         assert_eq!(rewrite(sql), "SELECT NULL AS a WHERE false");
+        // What is not asked for still takes its parameters.
+        let sql = "SELECT conname FROM pg_constraint WHERE conrelid = $2 AND contype = $1";
+        assert_eq!(
+            rewrite(sql),
+            "WITH _parameters AS (SELECT CAST($1 AS TEXT) AS c0, CAST($2 AS BIGINT) AS c1) \
+             SELECT NULL AS conname WHERE false"
+        );
         let sql = "SELECT count(*) FROM pg_catalog.pg_policy";
         assert_eq!(rewrite(sql), sql);
         let sql = "SELECT c.oid FROM pg_catalog.pg_class AS c LEFT JOIN pg_catalog.pg_am AS am ON am.oid = c.relam";

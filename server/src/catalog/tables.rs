@@ -187,7 +187,7 @@ const EMPTY: [(&str, &str); 34] = [
     ("pg_publication", "oid | pubname puballtables"),
     ("pg_publication_namespace", "oid pnpubid pnnspid |"),
     ("pg_publication_rel", "oid prpubid prrelid | prqual prattrs"),
-    ("pg_range", "rngtypid rngsubtype |"),
+    ("pg_range", "rngtypid rngsubtype rngmultitypid |"),
     ("pg_rewrite", "oid ev_class | rulename ev_type ev_enabled"),
     ("pg_sequence", "seqrelid seqtypid |"),
     ("pg_shdescription", "objoid classoid | description"),
@@ -211,6 +211,17 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
 /// Whether the table never has rows.
 pub(super) fn is_empty(name: &str) -> bool {
     EMPTY.iter().any(|(empty, _)| *empty == name)
+}
+
+/// Whether a column of one of the empty tables holds numbers, or has the name of one that does elsewhere.
+pub(super) fn is_number(column: &str) -> bool {
+    let numbers = |columns: &str| {
+        let (numbers, _) = columns.split_once('|').unwrap_or((columns, ""));
+        numbers.split_whitespace().any(|number| number == column)
+    };
+    column.ends_with("oid")
+        || column.ends_with("relid")
+        || EMPTY.iter().any(|(_, columns)| numbers(columns))
 }
 
 /// The query that makes a table.

@@ -12,9 +12,12 @@ pub(crate) mod types;
 use std::sync::Arc;
 
 use bytes::{BufMut, BytesMut};
-use datafusion::arrow::array::{Array, ArrayRef, RecordBatch};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::{DataType, IntervalUnit, TimeUnit};
+use datafusion::arrow::datatypes::{
+    DataType, DurationNanosecondType, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit,
+    TimeUnit,
+};
 use datafusion::arrow::error::ArrowError;
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use pgwire::messages::data::DataRow;
@@ -112,11 +115,26 @@ fn with_length(out: &mut BytesMut, write: impl FnOnce(&mut BytesMut) -> bool) {
 
 /// The same values in one of the few types that there are writers for.
 fn canonical(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+    if let DataType::Duration(_) = array.data_type() {
+        return days_and_time(array);
+    }
     match canonical_type(array.data_type()) {
         Some(data_type) if &data_type == array.data_type() => Ok(Arc::clone(array)),
         Some(data_type) => cast(array, &data_type),
         None => as_text(array),
     }
+}
+
+/// Differences of timestamps as PostgreSQL has them: days, and what is left of a day.
+fn days_and_time(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+    const DAY: i64 = 86_400_000_000_000;
+    let nanos = cast(array, &DataType::Duration(TimeUnit::Nanosecond))?;
+    let nanos = nanos.as_primitive::<DurationNanosecondType>();
+    let intervals = nanos.unary::<_, IntervalMonthDayNanoType>(|nanos| {
+        let days = i32::try_from(nanos / DAY).unwrap_or_default();
+        IntervalMonthDayNano::new(0, days, nanos % DAY)
+    });
+    Ok(Arc::new(intervals))
 }
 
 /// `None` where only the value's text is left.
@@ -134,8 +152,8 @@ fn canonical_type(data_type: &DataType) -> Option<DataType> {
         DataType::Date64 => DataType::Date32,
         DataType::Time32(_) | DataType::Time64(_) => DataType::Time64(TimeUnit::Microsecond),
         DataType::Timestamp(_, None) => DataType::Timestamp(TimeUnit::Microsecond, None),
-        DataType::Timestamp(_, Some(_)) => {
-            DataType::Timestamp(TimeUnit::Microsecond, Some("+00:00".into()))
+        DataType::Timestamp(_, Some(zone)) => {
+            DataType::Timestamp(TimeUnit::Microsecond, Some(Arc::clone(zone)))
         }
         DataType::Interval(_) | DataType::Duration(_) => {
             DataType::Interval(IntervalUnit::MonthDayNano)

@@ -3,7 +3,10 @@
 use std::fmt::Write;
 
 use bytes::{BufMut, BytesMut};
-use chrono::{DateTime, Datelike, NaiveDate, NaiveDateTime, Timelike};
+use chrono::{
+    DateTime, Datelike, NaiveDate, NaiveDateTime, Offset, TimeDelta, TimeZone, Timelike,
+};
+use datafusion::arrow::array::timezone::Tz;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray};
 use datafusion::arrow::datatypes::{
     DataType, Date32Type, Decimal128Type, Decimal256Type, Float32Type, Float64Type, Int16Type,
@@ -78,8 +81,8 @@ pub(super) fn writer(array: &ArrayRef) -> Result<Writer, ArrowError> {
         }
         DataType::Timestamp(_, zone) => {
             let values = array.as_primitive::<TimestampMicrosecondType>().clone();
-            let zone = if zone.is_some() { "+00" } else { "" };
-            Box::new(move |row, out| push(out, timestamp(values.value(row), zone)))
+            let zone: Option<Tz> = zone.as_deref().map(str::parse).transpose()?;
+            Box::new(move |row, out| push(out, timestamp(values.value(row), zone.as_ref())))
         }
         DataType::Interval(_) => {
             let values = array.as_primitive::<IntervalMonthDayNanoType>().clone();
@@ -217,11 +220,15 @@ fn clock(hours: i64, minutes: i64, seconds: i64, micros: i64) -> String {
     text
 }
 
-fn timestamp(micros: i64, zone: &str) -> String {
+/// An instant as the clocks of `zone` show it then, with what they are ahead of UTC; a local time without.
+fn timestamp(micros: i64, zone: Option<&Tz>) -> String {
     let Some(time) = DateTime::from_timestamp_micros(micros) else {
         return if micros > 0 { "infinity" } else { "-infinity" }.to_owned();
     };
-    let time: NaiveDateTime = time.naive_utc();
+    let utc: NaiveDateTime = time.naive_utc();
+    let ahead = zone.map(|zone| zone.offset_from_utc_datetime(&utc).fix().local_minus_utc());
+    let time = utc.checked_add_signed(TimeDelta::seconds(ahead.unwrap_or(0).into()));
+    let (time, zone) = (time.unwrap_or(utc), ahead.map(offset).unwrap_or_default());
     let (year, era) = year(time.year());
     let clock = clock(
         time.hour().into(),
@@ -234,6 +241,21 @@ fn timestamp(micros: i64, zone: &str) -> String {
         time.month(),
         time.day()
     )
+}
+
+/// Seconds ahead of UTC as `+02`, `-03:30` or `-04:56:02`.
+fn offset(ahead: i32) -> String {
+    let sign = if ahead < 0 { '-' } else { '+' };
+    let (hours, minutes, seconds) = (
+        ahead.abs() / 3600,
+        ahead.abs() / 60 % 60,
+        ahead.abs() % 60,
+    );
+    match (minutes, seconds) {
+        (0, 0) => format!("{sign}{hours:02}"),
+        (_, 0) => format!("{sign}{hours:02}:{minutes:02}"),
+        _ => format!("{sign}{hours:02}:{minutes:02}:{seconds:02}"),
+    }
 }
 
 /// `1 year 2 mons -3 days 04:05:06.5`.
@@ -290,9 +312,16 @@ mod tests {
 
     #[test]
     fn times_and_intervals_are_written_as_postgresql_writes_them() {
-        assert_eq!(timestamp(0, ""), "1970-01-01 00:00:00");
-        assert_eq!(timestamp(-1, "+00"), "1969-12-31 23:59:59.999999+00");
-        assert_eq!(timestamp(1_500_000, ""), "1970-01-01 00:00:01.5");
+        let zoned = |micros, zone: &str| timestamp(micros, Some(&zone.parse().unwrap()));
+        assert_eq!(timestamp(0, None), "1970-01-01 00:00:00");
+        assert_eq!(zoned(-1, "UTC"), "1969-12-31 23:59:59.999999+00");
+        assert_eq!(zoned(0, "Asia/Kolkata"), "1970-01-01 05:30:00+05:30");
+        assert_eq!(zoned(0, "America/New_York"), "1969-12-31 19:00:00-05");
+        assert_eq!(
+            zoned(-3_000_000_000_000_000, "America/New_York"),
+            "1874-12-07 13:43:58-04:56:02"
+        );
+        assert_eq!(timestamp(1_500_000, None), "1970-01-01 00:00:01.5");
         assert_eq!(date(-719_163), "0001-12-31 BC");
         let all = [
             (

@@ -23,7 +23,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use self::block::{Block, Scope};
 pub(crate) use self::join::constraint;
-use self::names::{Names, renamed};
+pub(crate) use self::names::{Names, factors, name_of, renamed, without};
 use crate::row_ids::fold;
 
 /// The constraint of a join that can have one, to be changed.

@@ -11,14 +11,14 @@ use datafusion::sql::sqlparser::ast::{
 use crate::row_ids::{excluded, fold};
 
 /// Which columns tables have, as far as that can be told without the planner.
-pub(super) struct Names<'a> {
+pub(crate) struct Names<'a> {
     columns: &'a dyn Fn(&ObjectName) -> Option<Vec<String>>,
     /// The CTEs in scope and their columns, innermost last.
-    pub(super) ctes: Vec<(String, Option<Vec<String>>)>,
+    pub(crate) ctes: Vec<(String, Option<Vec<String>>)>,
 }
 
 impl<'a> Names<'a> {
-    pub(super) fn new(columns: &'a dyn Fn(&ObjectName) -> Option<Vec<String>>) -> Self {
+    pub(crate) fn new(columns: &'a dyn Fn(&ObjectName) -> Option<Vec<String>>) -> Self {
         Self {
             columns,
             ctes: Vec::new(),
@@ -26,7 +26,7 @@ impl<'a> Names<'a> {
     }
 
     /// The columns of what a query returns.
-    pub(super) fn of_query(&self, query: &Query) -> Option<Vec<String>> {
+    pub(crate) fn of_query(&self, query: &Query) -> Option<Vec<String>> {
         // Its own CTEs are not in scope here.
         if query.with.is_some() && has_wildcard(&query.body) {
             return None;
@@ -80,7 +80,7 @@ impl<'a> Names<'a> {
         Some(columns)
     }
 
-    pub(super) fn of_factor(&self, factor: &TableFactor) -> Option<Vec<String>> {
+    pub(crate) fn of_factor(&self, factor: &TableFactor) -> Option<Vec<String>> {
         match factor {
             TableFactor::Table {
                 name,
@@ -127,7 +127,7 @@ fn has_wildcard(body: &SetExpr) -> bool {
 }
 
 /// The columns as an alias `t (a, b)` renames them; those are all where no others are known.
-pub(super) fn renamed(
+pub(crate) fn renamed(
     columns: Option<Vec<String>>,
     alias: Option<&TableAlias>,
 ) -> Option<Vec<String>> {
@@ -144,7 +144,7 @@ pub(super) fn renamed(
 }
 
 /// What a wildcard leaves of `columns`; `None` if that is for the planner to say.
-pub(super) fn without(
+pub(crate) fn without(
     columns: Vec<String>,
     options: &WildcardAdditionalOptions,
 ) -> Option<Vec<String>> {
@@ -157,7 +157,7 @@ pub(super) fn without(
 }
 
 /// The tables of FROM, those of nested joins one by one.
-pub(super) fn factors(from: &[TableWithJoins]) -> Vec<&TableFactor> {
+pub(crate) fn factors(from: &[TableWithJoins]) -> Vec<&TableFactor> {
     fn add<'f>(factor: &'f TableFactor, all: &mut Vec<&'f TableFactor>) {
         match factor {
             TableFactor::NestedJoin {
@@ -181,7 +181,7 @@ pub(super) fn factors(from: &[TableWithJoins]) -> Vec<&TableFactor> {
 }
 
 /// What a block calls a table.
-pub(super) fn name_of(factor: &TableFactor) -> Option<&Ident> {
+pub(crate) fn name_of(factor: &TableFactor) -> Option<&Ident> {
     match factor {
         TableFactor::Table { name, alias, .. } => match alias {
             Some(alias) => Some(&alias.name),

@@ -516,3 +516,108 @@ async fn a_server_that_ends_lets_statements_finish_and_takes_no_new_clients() {
         .await
         .unwrap();
 }
+
+#[tokio::test]
+async fn parameters_are_known_by_where_they_stand() {
+    let served = Served::start();
+    let client = connect(&served).await;
+    client
+        .batch_execute(
+            "CREATE TABLE crate (id BIGINT, name TEXT);
+             INSERT INTO crate VALUES (1, 'fig'), (2, 'a_b'), (3, NULL)",
+        )
+        .await
+        .unwrap();
+    for (sql, expected) in [
+        (
+            "SELECT id FROM crate WHERE name = ANY($1) LIMIT $2 OFFSET $3",
+            vec![Type::TEXT_ARRAY, Type::INT8, Type::INT8],
+        ),
+        (
+            "SELECT id FROM crate WHERE id <> ALL(($1))",
+            vec![Type::INT8_ARRAY],
+        ),
+        ("SELECT * FROM generate_series(1, $1)", vec![Type::INT8]),
+        (
+            "SELECT conname FROM pg_constraint WHERE conrelid = $1 AND contype = $2",
+            vec![Type::INT8, Type::TEXT],
+        ),
+    ] {
+        assert_eq!(client.prepare(sql).await.unwrap().params(), expected, "{sql}");
+    }
+    let ids = async |sql: &str, value: &(dyn tokio_postgres::types::ToSql + Sync)| {
+        let rows = client.query(sql, &[value]).await;
+        let rows = rows.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+        rows.iter().map(|row| row.get(0)).collect::<Vec<i64>>()
+    };
+    let any = "SELECT id FROM crate WHERE name = ANY($1)";
+    assert_eq!(ids(any, &vec![Some("fig"), Some("x"), None]).await, [1]);
+    assert_eq!(ids(any, &Vec::<String>::new()).await, [0_i64; 0]);
+    let all = "SELECT id FROM crate WHERE id <> ALL($1) ORDER BY id";
+    assert_eq!(ids(all, &vec![1_i64, 9]).await, [2, 3]);
+    let like = "SELECT id FROM crate WHERE name LIKE $1 ESCAPE '/'";
+    assert_eq!(ids(like, &"a/_%").await, [2]);
+    let limit = "SELECT id FROM crate ORDER BY id LIMIT $1";
+    assert_eq!(ids(limit, &2_i64).await, [1, 2]);
+    let series = "SELECT max(value) FROM generate_series(1, $1)";
+    assert_eq!(ids(series, &7_i64).await, [7]);
+    let constraints = "SELECT oid FROM pg_constraint WHERE conrelid = $1";
+    assert_eq!(ids(constraints, &7_i64).await, [0_i64; 0]);
+}
+
+#[tokio::test]
+async fn columns_of_one_name_are_told_by_it() {
+    let served = Served::start();
+    let client = connect(&served).await;
+    client
+        .batch_execute("CREATE TABLE crate (id BIGINT, name TEXT); INSERT INTO crate VALUES (1, 'fig')")
+        .await
+        .unwrap();
+    let sql = "SELECT id, crate.*, +id FROM crate WHERE id = $1";
+    let row = client.query_one(sql, &[&1_i64]).await.unwrap();
+    let names: Vec<&str> = row.columns().iter().map(|column| column.name()).collect();
+    assert_eq!(names, ["id", "id", "name", "id"]);
+    assert_eq!((row.get(0), row.get(1), row.get(3)), (1_i64, 1_i64, 1_i64));
+}
+
+#[tokio::test]
+async fn instants_are_shown_in_the_zone_of_the_session() {
+    let served = Served::start();
+    let client = connect(&served).await;
+    client
+        .batch_execute(
+            "SET timezone = 'America/New_York';
+             CREATE TABLE visit (at TIMESTAMPTZ);
+             INSERT INTO visit VALUES ('2024-07-01 12:00:00'), ('2024-11-03 01:30:00')",
+        )
+        .await
+        .unwrap();
+    let shown = async || {
+        let rows = client.simple_query("SELECT at FROM visit ORDER BY at").await;
+        let rows = rows.unwrap().into_iter().filter_map(|message| match message {
+            tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+            _ => None,
+        });
+        rows.collect::<Vec<String>>()
+    };
+    let expected = ["2024-07-01 12:00:00-04", "2024-11-03 01:30:00-05"];
+    assert_eq!(shown().await, expected);
+    client
+        .batch_execute("SET timezone = 'Asia/Kolkata'")
+        .await
+        .unwrap();
+    let expected = ["2024-07-01 21:30:00+05:30", "2024-11-03 12:00:00+05:30"];
+    assert_eq!(shown().await, expected);
+}
+
+#[tokio::test]
+async fn there_are_no_indexes() {
+    let served = Served::start();
+    let client = connect(&served).await;
+    client
+        .batch_execute("CREATE TABLE crate (id BIGINT); CREATE INDEX i ON crate (id); DROP INDEX i")
+        .await
+        .unwrap();
+    let unique = "CREATE UNIQUE INDEX i ON crate (id)";
+    assert_eq!(code(&client, unique).await, "0A000");
+}

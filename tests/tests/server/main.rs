@@ -1,5 +1,6 @@
 //! The server as clients see it.
 
+mod asyncpg;
 mod clients;
 mod driver;
 mod node;
