@@ -18,6 +18,7 @@ use skewer_storage::{Snapshot, Storage, StorageOptions, TableId};
 use tokio::runtime::{Handle, Runtime};
 
 use crate::budget::Budgets;
+use crate::catalog::files::place_store;
 use crate::cluster::members_table::with_cluster;
 use crate::cluster::remote_sys::RemoteTables;
 use crate::cluster::tasks_read::TasksOfQuery;
@@ -260,6 +261,7 @@ impl DatabaseBuilder {
         )?;
         runtime_env
             .register_object_store(storage.object_store_url().as_ref(), storage.object_store());
+        place_store::register(&runtime_env)?;
 
         let runtime = environment::runtime(Some(threads))?;
         let place = SegmentPlace::here(storage.clone());

@@ -5,23 +5,21 @@
 //! one until the mistake is found again.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{Array, StringArray};
 use datafusion::arrow::compute::{CastOptions, cast_with_options};
-use datafusion::arrow::csv::ReaderBuilder;
 use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::arrow::json;
 use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
+use super::files::json_file::{is_array, wrong_line};
+use super::files::json_source::{JsonDialect, Records, open};
 use super::files::{FileKind, FileTable};
 use super::statement::StatementCatalog;
 use super::types::sql_name;
 use crate::error::Error;
-
-/// Rows that are parsed at once while the failing one is looked for.
-const STRIDE: usize = 8192;
 
 impl StatementCatalog {
     /// Adds to an error about unreadable data which file, and which line of it, is to blame.
@@ -66,26 +64,17 @@ impl StatementCatalog {
         let files = self.touched().files;
         let mut only = None;
         for table in &files {
-            let Ok(listed) = table.list(self.base()).await else {
+            let Ok(listed) = table.files() else {
                 continue;
             };
-            let schema = match &table.schema {
-                Some(schema) => Some(SchemaRef::clone(schema)),
-                None => table
-                    .provider(self.base(), false)
-                    .await
-                    .ok()
-                    .map(|provider| provider.schema()),
-            };
-            for (_, meta) in listed {
-                let path = format!("/{}", meta.location);
-                if let Some(error) = check(table, schema.as_ref(), &path) {
+            // Types that were found in the files fit them; others may not.
+            let given = table.given(self.base()).await.ok().flatten();
+            let is_only = files.len() == 1 && listed.len() == 1;
+            for file in listed {
+                if let Some(error) = check(table, given.as_ref(), &file.path) {
                     return Some(error);
                 }
-                only = match only {
-                    None if files.len() == 1 => Some(path),
-                    _ => None,
-                };
+                only = only.or_else(|| is_only.then(|| file.name()));
             }
         }
         only.map(|path| Error::File {
@@ -97,7 +86,7 @@ impl StatementCatalog {
 }
 
 /// Reads one file from end to end and says where that fails.
-fn check(table: &FileTable, schema: Option<&SchemaRef>, path: &str) -> Option<Error> {
+fn check(table: &FileTable, given: Option<&SchemaRef>, path: &Path) -> Option<Error> {
     match table.kind {
         FileKind::Parquet => {
             let file = File::open(path).ok()?;
@@ -107,73 +96,56 @@ fn check(table: &FileTable, schema: Option<&SchemaRef>, path: &str) -> Option<Er
                 Ok(mut reader) => reader.find_map(|batch| batch.err().map(|e| e.to_string()))?,
                 Err(error) => error.to_string(),
             };
-            Some(Error::File {
-                path: path.to_owned(),
-                line: None,
-                message: format!("it is not a readable Parquet file: {message}"),
-            })
+            let message = format!("it is not a readable Parquet file: {message}");
+            Some(mistaken(path, None, message))
         }
-        FileKind::Csv => match schema {
-            Some(schema) => check_csv(table, schema, path),
-            None => check_width(table, path),
-        },
-        FileKind::Json => check_json(schema, path),
+        FileKind::Csv => check_csv(table, given, path),
+        FileKind::Json => check_json(given, path),
     }
 }
 
-fn check_csv(table: &FileTable, schema: &SchemaRef, path: &str) -> Option<Error> {
-    let read = |stride: usize, from: usize| {
-        let mut builder = ReaderBuilder::new(SchemaRef::clone(schema))
-            .with_header(table.csv.header)
-            .with_delimiter(table.csv.delimiter)
-            .with_quote(table.csv.quote)
-            .with_batch_size(stride)
-            // The reader adds to the end: not the largest number there is.
-            .with_bounds(from, u32::MAX as usize);
-        if let Some(escape) = table.csv.escape {
-            builder = builder.with_escape(escape);
+fn mistaken(path: &Path, line: Option<u64>, message: String) -> Error {
+    Error::File {
+        path: path.display().to_string(),
+        line,
+        message,
+    }
+}
+
+/// The first record with fields that are too many or too few, not UTF-8, or not of their types.
+fn check_csv(table: &FileTable, given: Option<&SchemaRef>, path: &Path) -> Option<Error> {
+    let mut records = table.csv.records(path, File::open(path).ok()?);
+    let mut record = csv::ByteRecord::new();
+    let mut header = table.csv.header;
+    let mut width = given.map(|schema| schema.fields().len());
+    while records.read_byte_record(&mut record).ok()? {
+        let expected = *width.get_or_insert(record.len());
+        let is_header = std::mem::take(&mut header);
+        if is_header && given.is_some() && record.len() == expected {
+            continue;
         }
-        let mut good = from;
-        let mut reader = builder.build(File::open(path).ok()?).ok()?;
-        loop {
-            match reader.next() {
-                Some(Ok(batch)) => good += batch.num_rows(),
-                Some(Err(error)) => return Some((good, error.to_string())),
-                None => return None,
+        let line = record.position().map(csv::Position::line);
+        let wrong = |message: String| Some(mistaken(path, line, message));
+        if record.len() != expected {
+            let found = record.len();
+            return wrong(format!("the row has {found} fields in place of {expected}"));
+        }
+        let mut fields = Vec::with_capacity(expected);
+        for field in &record {
+            match std::str::from_utf8(field) {
+                Ok(field) => fields.push(field),
+                Err(_) => return wrong("it is not UTF-8".to_owned()),
             }
         }
-    };
-    let header = usize::from(table.csv.header);
-    let is_wrong = |fields: &[String]| mistake(table, schema, fields).is_some();
-    let (line, fields, otherwise) = if table.csv.null.is_some() {
-        // arrow's reader does not know what stands for NULL.
-        let (line, fields) = record_at(table, path, |number, fields| {
-            number >= header && is_wrong(fields)
-        })?;
-        (line, fields, String::new())
-    } else {
-        let (good, first) = read(STRIDE, 0)?;
-        // One row at a time from the last batch that could be read.
-        let (row, message) = read(1, good).unwrap_or((good, first));
-        let (line, fields) = record_at(table, path, |number, _| number == row + header)?;
-        (line, fields, message)
-    };
-    Some(Error::File {
-        path: path.to_owned(),
-        line: Some(line),
-        message: mistake(table, schema, &fields).unwrap_or(otherwise),
-    })
+        if let Some(message) = given.and_then(|schema| mistake(table, schema, &fields)) {
+            return wrong(message);
+        }
+    }
+    None
 }
 
-/// What is wrong with the fields of a row.
-fn mistake(table: &FileTable, schema: &SchemaRef, fields: &[String]) -> Option<String> {
-    let expected = schema.fields().len();
-    if fields.len() != expected {
-        return Some(format!(
-            "the row has {} fields in place of {expected}",
-            fields.len()
-        ));
-    }
+/// Which of the fields of a row is not of its type.
+fn mistake(table: &FileTable, schema: &SchemaRef, fields: &[&str]) -> Option<String> {
     let strict = CastOptions {
         safe: false,
         ..CastOptions::default()
@@ -187,7 +159,7 @@ fn mistake(table: &FileTable, schema: &SchemaRef, fields: &[String]) -> Option<S
             None => !value.is_empty(),
         })
         .find_map(|(field, value)| {
-            let text: Arc<dyn Array> = Arc::new(StringArray::from(vec![value.as_str()]));
+            let text: Arc<dyn Array> = Arc::new(StringArray::from(vec![*value]));
             cast_with_options(&text, field.data_type(), &strict)
                 .is_err()
                 .then(|| {
@@ -200,110 +172,73 @@ fn mistake(table: &FileTable, schema: &SchemaRef, fields: &[String]) -> Option<S
         })
 }
 
-/// The first row of a CSV file that has not as many fields as the first.
-fn check_width(table: &FileTable, path: &str) -> Option<Error> {
-    let (_, first) = record_at(table, path, |record, _| record == 0)?;
-    let expected = first.len();
-    let (line, fields) = record_at(table, path, |_, fields| fields.len() != expected)?;
-    Some(Error::File {
-        path: path.to_owned(),
-        line: Some(line),
-        message: format!("the row has {} fields in place of {expected}", fields.len()),
-    })
-}
-
-/// The first record that is `wanted` by its number and fields: the line on which it begins, from
-/// 1, and its fields.
-fn record_at(
-    table: &FileTable,
-    path: &str,
-    wanted: impl Fn(usize, &[String]) -> bool,
-) -> Option<(u64, Vec<String>)> {
-    let mut reader = BufReader::new(File::open(path).ok()?);
-    let mut line = 0;
-    let mut begins = 0;
-    let mut records = 0;
-    let mut text = Vec::new();
+/// The first record that is not JSON, or that has a value that is not of its type.
+fn check_json(given: Option<&SchemaRef>, path: &Path) -> Option<Error> {
+    let dialect = JsonDialect {
+        array: is_array(path).ok()?,
+        nested_text: false,
+        checked: true,
+    };
+    if !dialect.array
+        && let Some((line, message)) = wrong_line(BufReader::new(File::open(path).ok()?))
+    {
+        return Some(mistaken(path, Some(line), message));
+    }
+    let text = Lines {
+        inner: open(path, None, dialect).ok()?,
+        line: 1,
+    };
+    let mut records = Records::new(text, SchemaRef::clone(given?), dialect, 1).ok()?;
     loop {
-        let before = text.len();
-        let read = reader.read_until(b'\n', &mut text).ok()?;
-        if read > 0 {
-            line += 1;
-            if before == 0 {
-                begins = line;
-            }
+        records.text().skip_space().ok()?;
+        let line = records.text().line;
+        if let Err(error) = records.next()? {
+            let message = error.to_string();
+            let message = message.strip_prefix("Json error: ").unwrap_or(&message);
+            return Some(mistaken(path, Some(line), message.to_owned()));
         }
-        let quotes = text.iter().filter(|b| **b == table.csv.quote).count();
-        if read > 0 && quotes % 2 == 1 {
-            continue; // the record goes on in the next line
-        }
-        let is_blank = text.iter().all(|b| matches!(b, b'\n' | b'\r'));
-        if !is_blank {
-            let fields = split_record(table, &text);
-            if wanted(records, &fields) {
-                return Some((begins, fields));
-            }
-            records += 1;
-        }
-        if read == 0 {
-            return None;
-        }
-        text.clear();
     }
 }
 
-fn split_record(table: &FileTable, text: &[u8]) -> Vec<String> {
-    let mut fields = vec![Vec::new()];
-    let mut quoted = false;
-    let mut bytes = text.iter().copied().peekable();
-    while let Some(byte) = bytes.next() {
-        if byte == table.csv.quote {
-            if quoted && bytes.peek() == Some(&byte) {
-                bytes.next();
-            } else {
-                quoted = !quoted;
-                continue;
-            }
-        } else if !quoted && byte == table.csv.delimiter {
-            fields.push(Vec::new());
-            continue;
-        } else if !quoted && matches!(byte, b'\n' | b'\r') {
-            continue;
-        }
-        if let Some(field) = fields.last_mut() {
-            field.push(byte);
-        }
-    }
-    fields
-        .into_iter()
-        .map(|field| String::from_utf8_lossy(&field).into_owned())
-        .collect()
+/// A text, and on which line of it one is.
+struct Lines<R> {
+    inner: R,
+    line: u64,
 }
 
-fn check_json(schema: Option<&SchemaRef>, path: &str) -> Option<Error> {
-    let reader = BufReader::new(File::open(path).ok()?);
-    for (number, text) in reader.split(b'\n').enumerate() {
-        let text = text.ok()?;
-        if text.iter().all(u8::is_ascii_whitespace) {
-            continue;
-        }
-        let message = match serde_json::from_slice::<serde_json::Value>(&text) {
-            Err(error) => Some(error.to_string()),
-            Ok(_) => schema.and_then(|schema| {
-                let mut decoder = json::ReaderBuilder::new(SchemaRef::clone(schema))
-                    .build_decoder()
-                    .ok()?;
-                let decoded = decoder.decode(&text).and_then(|_| decoder.flush());
-                decoded.err().map(|e| e.to_string())
-            }),
-        };
-        if let Some(message) = message {
-            return Some(Error::File {
-                path: path.to_owned(),
-                line: Some(number as u64 + 1),
-                message,
-            });
+impl<R: BufRead> Lines<R> {
+    fn skip_space(&mut self) -> std::io::Result<()> {
+        loop {
+            let bytes = self.inner.fill_buf()?;
+            let space = bytes.iter().take_while(|b| b.is_ascii_whitespace()).count();
+            if space == 0 {
+                return Ok(());
+            }
+            self.consume(space);
         }
     }
-    None
+}
+
+impl<R: BufRead> Read for Lines<R> {
+    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+        let bytes = self.fill_buf()?;
+        let length = bytes.len().min(out.len());
+        out[..length].copy_from_slice(&bytes[..length]);
+        self.consume(length);
+        Ok(length)
+    }
+}
+
+impl<R: BufRead> BufRead for Lines<R> {
+    fn fill_buf(&mut self) -> std::io::Result<&[u8]> {
+        self.inner.fill_buf()
+    }
+
+    fn consume(&mut self, length: usize) {
+        if let Ok(bytes) = self.inner.fill_buf() {
+            let read = &bytes[..length.min(bytes.len())];
+            self.line += memchr::memchr_iter(b'\n', read).count() as u64;
+        }
+        self.inner.consume(length);
+    }
 }

@@ -9,7 +9,6 @@
 //! * [`counted_ids`]: row ids that a scan counts in place of reading them
 //! * [`batch_rows`]: how many rows of a table a batch has
 //! * [`files`]: Parquet, CSV and JSON files as tables
-//! * [`parquet_files`]: Parquet files with the numbers of their rows
 //! * [`planned`]: a statement as DataFusion plans it
 //! * [`types`]: Arrow types by their SQL names
 //! * [`zones`]: instants in the zone of the session that reads them
@@ -21,7 +20,6 @@ pub(crate) mod diagnosis;
 pub(crate) mod files;
 pub(crate) mod names;
 pub(crate) mod native_table;
-pub(crate) mod parquet_files;
 pub(crate) mod planned;
 pub(crate) mod schemas;
 pub(crate) mod statement;

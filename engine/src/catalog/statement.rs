@@ -36,6 +36,8 @@ pub(crate) struct StatementCatalog {
     pub(super) extra: BTreeMap<String, Arc<dyn SchemaProvider>>,
     /// What the statement read, for [`super::diagnosis`].
     touched: Mutex<Touched>,
+    /// The files that it has opened.
+    opened: Mutex<HashMap<String, Arc<dyn TableProvider>>>,
 }
 
 /// The tables and files that a statement read.
@@ -68,6 +70,7 @@ impl StatementCatalog {
             sys,
             extra,
             touched: Mutex::default(),
+            opened: Mutex::default(),
         }
     }
 
@@ -194,9 +197,10 @@ impl StatementCatalog {
         };
         match self.relation(&name) {
             Ok(Some(Relation::Table(_))) => true,
-            Ok(Some(Relation::External(files))) => files.has_row_ids(),
+            // Files whose rows have none are asked too, to say so.
+            Ok(Some(Relation::External(_))) => true,
             Ok(Some(Relation::View(_))) => false,
-            Ok(None) | Err(_) => FileTable::named(&name.table).is_some_and(|f| f.has_row_ids()),
+            Ok(None) | Err(_) => FileTable::is_path(&name.table),
         }
     }
 
@@ -207,7 +211,7 @@ impl StatementCatalog {
             return schema.table_exist(table);
         }
         self.relation_names(&name.schema).iter().any(|n| n == table)
-            || FileTable::named(table).is_some()
+            || FileTable::is_path(table)
     }
 
     pub(crate) fn sys(&self) -> &Arc<dyn SchemaProvider> {
@@ -391,10 +395,10 @@ impl StatementCatalog {
             }
             Some(Relation::View(sql)) => self.view(&name, &sql, views).await?,
             Some(Relation::External(files)) => self.files(files, row_ids).await?,
-            None => match FileTable::named(&name.table) {
-                Some(files) => self.files(files, row_ids).await?,
-                None => return Ok(None),
-            },
+            None if FileTable::is_path(&name.table) => {
+                self.files(FileTable::named(&name.table)?, row_ids).await?
+            }
+            None => return Ok(None),
         }))
     }
 
@@ -403,10 +407,18 @@ impl StatementCatalog {
         files: FileTable,
         row_ids: bool,
     ) -> Result<Arc<dyn TableProvider>, Error> {
+        // A statement that reads files twice looks into them once.
+        let key = format!("{files:?} {row_ids}");
+        if let Some(opened) = self.opened.lock().get(&key) {
+            return Ok(Arc::clone(opened));
+        }
         let provider = files.provider(&self.base, row_ids).await;
         self.touch_file(files);
         match provider {
-            Ok(provider) => Ok(provider),
+            Ok(provider) => {
+                self.opened.lock().insert(key, Arc::clone(&provider));
+                Ok(provider)
+            }
             Err(error) => Err(self.diagnose(error).await),
         }
     }

@@ -26,8 +26,14 @@ const SAMPLE: usize = 64 << 10;
 /// CSV fields are the columns by their place, those of Parquet and JSON by their names.
 pub(crate) async fn execute(context: &mut Context, copy: CopyFrom) -> Result<Outcome, Error> {
     let table = context.catalog.writable_table(&copy.table)?;
-    let kind = kind_of(copy.options.format.as_deref(), &copy.path)?;
-    let csv = CsvDialect::from_options(kind, &copy.path, &copy.options, &[])?;
+    let kind = match (&copy.options.format, FileKind::of_path(&copy.path)) {
+        // A folder or a pattern: its files say it.
+        (None, None) if FileTable::is_path(&copy.path) && !is_file(&copy.path) => {
+            FileTable::named(&copy.path)?.kind
+        }
+        (format, _) => kind_of(format.as_deref(), &copy.path)?,
+    };
+    let csv = CsvDialect::from_options(kind, &copy.options, &[])?;
     let columns = listed_columns(&table, &copy.columns)?;
     let schema = match kind {
         FileKind::Parquet => None,
@@ -44,9 +50,7 @@ pub(crate) async fn execute(context: &mut Context, copy: CopyFrom) -> Result<Out
     };
     let files = FileTable::new(&copy.path, kind, csv, schema);
     context.catalog.touch_file(files.clone());
-    context
-        .progress
-        .expect_rows(expected_rows(&files, context).await?);
+    context.progress.expect_rows(expected_rows(&files)?);
     let provider = files.provider(context.catalog.base(), false).await?;
     let scan = LogicalPlanBuilder::scan("file", provider_as_source(provider), None)?.build()?;
     let plan = arrange(scan, &table, &columns)?;
@@ -60,6 +64,10 @@ pub(crate) async fn execute(context: &mut Context, copy: CopyFrom) -> Result<Out
     Ok(Outcome::Count(rows))
 }
 
+fn is_file(path: &str) -> bool {
+    std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file())
+}
+
 /// The kind that an option or the extension says.
 pub(crate) fn kind_of(format: Option<&str>, path: &str) -> Result<FileKind, Error> {
     match format {
@@ -68,14 +76,12 @@ pub(crate) fn kind_of(format: Option<&str>, path: &str) -> Result<FileKind, Erro
             value: format.to_owned(),
             expected: format!("it is {}", FileKind::NAMES),
         }),
-        None => FileTable::named(path)
-            .map(|files| files.kind)
-            .ok_or_else(|| {
-                Error::Invalid(format!(
-                    "the name {path} does not say how the file is written: add (FORMAT …), which is {}",
-                    FileKind::NAMES
-                ))
-            }),
+        None => FileKind::of_path(path).ok_or_else(|| {
+            Error::Invalid(format!(
+                "the name {path} does not say how the file is written: add (FORMAT …), which is {}",
+                FileKind::NAMES
+            ))
+        }),
     }
 }
 
@@ -133,18 +139,18 @@ fn arrange(scan: LogicalPlan, table: &TableMeta, columns: &[usize]) -> Result<Lo
 }
 
 /// About how many rows text files have, by the length of the first ones.
-async fn expected_rows(files: &FileTable, context: &Context) -> Result<Option<u64>, Error> {
+fn expected_rows(files: &FileTable) -> Result<Option<u64>, Error> {
     if files.kind == FileKind::Parquet {
         return Ok(None);
     }
-    let listed = files.list(context.catalog.base()).await?;
-    let bytes: u64 = listed.iter().map(|(_, meta)| meta.size).sum();
-    let Some((_, first)) = listed.first() else {
+    let listed = files.files()?;
+    let bytes: u64 = listed.iter().map(|file| file.metadata.len()).sum();
+    let Some(first) = listed.first() else {
         return Ok(None);
     };
     let mut sample = Vec::with_capacity(SAMPLE);
-    let read = File::open(format!("/{}", first.location))
-        .and_then(|file| file.take(SAMPLE as u64).read_to_end(&mut sample));
+    let read =
+        File::open(&first.path).and_then(|file| file.take(SAMPLE as u64).read_to_end(&mut sample));
     let lines = sample.iter().filter(|byte| **byte == b'\n').count();
     Ok(match read {
         Ok(read) if lines > 0 => Some(bytes * lines as u64 / read as u64),

@@ -15,13 +15,20 @@ use skewer_sql::{CopySource, CopyTo, Statement};
 
 use super::copy_from::kind_of;
 use super::{Context, Outcome, as_statement};
-use crate::catalog::files::{CsvDialect, FileKind};
+use crate::catalog::files::{CsvDialect, FileKind, is_packed};
 use crate::error::Error;
 
 /// Writes a file, which appears under its name when it is complete.
 pub(crate) async fn execute(context: &mut Context, copy: CopyTo) -> Result<Outcome, Error> {
     let kind = kind_of(copy.options.format.as_deref(), &copy.path)?;
-    let csv = CsvDialect::from_options(kind, &copy.path, &copy.options, &[])?;
+    let path = PathBuf::from(&copy.path);
+    if is_packed(&path) {
+        return Err(Error::Unsupported(format!(
+            "{} would be packed; write it without, and pack it then",
+            copy.path
+        )));
+    }
+    let csv = CsvDialect::from_options(kind, &copy.options, &[])?;
     let query = match copy.source {
         CopySource::Query(query) => query,
         CopySource::Table(name, columns) => {
@@ -39,11 +46,10 @@ pub(crate) async fn execute(context: &mut Context, copy: CopyTo) -> Result<Outco
     };
     let plan = context.catalog.plan(as_statement(query)).await?;
     let mut stream = context.stream(&plan).await?;
-    let path = PathBuf::from(&copy.path);
     let io = |error: &std::io::Error| file_error(&path, error);
     let file = Unfinished::create(&path).map_err(|e| io(&e))?;
-    let mut writer =
-        FileWriter::new(&file, kind, &csv, stream.schema()).map_err(|e| located(&path, e))?;
+    let mut writer = FileWriter::new(&file, kind, csv.delimiter_of(&path), &csv, stream.schema())
+        .map_err(|e| located(&path, e))?;
     let mut rows = 0;
     while let Some(batch) = stream.next().await {
         let batch = batch?;
@@ -52,7 +58,7 @@ pub(crate) async fn execute(context: &mut Context, copy: CopyTo) -> Result<Outco
         context.progress.add_rows(batch.num_rows() as u64);
     }
     writer.finish().map_err(|e| located(&path, e))?;
-    file.finish(&path).map_err(|e| io(&e))?;
+    file.finish().map_err(|e| io(&e))?;
     Ok(Outcome::Count(rows))
 }
 
@@ -83,7 +89,9 @@ fn located(path: &Path, error: Error) -> Error {
 
 /// A file under a name of its own, which is removed unless it is finished.
 struct Unfinished {
+    /// Where it is written; that of the target if it is no file, as `/dev/null` is none.
     path: PathBuf,
+    target: PathBuf,
     file: File,
     finished: bool,
 }
@@ -91,20 +99,44 @@ struct Unfinished {
 impl Unfinished {
     fn create(target: &Path) -> std::io::Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let mut name = target.file_name().unwrap_or_default().to_os_string();
+        // A link stays one, to the new file.
+        let target = std::fs::canonicalize(target).unwrap_or_else(|_| target.to_owned());
+        match std::fs::metadata(&target) {
+            Ok(metadata) if metadata.is_dir() => {
+                return Err(std::io::Error::new(
+                    std::io::ErrorKind::IsADirectory,
+                    "it is a folder; name a file in it",
+                ));
+            }
+            Ok(metadata) if !metadata.is_file() => {
+                return Ok(Self {
+                    file: File::options().write(true).open(&target)?,
+                    path: target.clone(),
+                    target,
+                    finished: true,
+                });
+            }
+            _ => {}
+        }
+        // Hidden, so that no folder has it, and short: the target's name may be as long as names
+        // can be.
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        name.push(format!(".{}-{number}.tmp", std::process::id()));
+        let name = format!(".skewer-{}-{number}.tmp", std::process::id());
         let path = target.with_file_name(name);
         Ok(Self {
             file: File::create(&path)?,
             path,
+            target,
             finished: false,
         })
     }
 
-    fn finish(mut self, target: &Path) -> std::io::Result<()> {
+    fn finish(mut self) -> std::io::Result<()> {
+        if self.path == self.target {
+            return Ok(());
+        }
         self.file.sync_all()?;
-        std::fs::rename(&self.path, target)?;
+        std::fs::rename(&self.path, &self.target)?;
         self.finished = true;
         Ok(())
     }
@@ -129,6 +161,7 @@ impl FileWriter {
     fn new(
         file: &Unfinished,
         kind: FileKind,
+        delimiter: u8,
         dialect: &CsvDialect,
         schema: SchemaRef,
     ) -> Result<Self, Error> {
@@ -141,7 +174,7 @@ impl FileWriter {
             FileKind::Csv => {
                 let mut builder = csv::WriterBuilder::new()
                     .with_header(dialect.header)
-                    .with_delimiter(dialect.delimiter)
+                    .with_delimiter(delimiter)
                     .with_quote(dialect.quote)
                     .with_null(dialect.null.clone().unwrap_or_default());
                 if let Some(escape) = dialect.escape {
