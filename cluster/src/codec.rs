@@ -19,10 +19,11 @@ use datafusion_proto::protobuf::PhysicalExprNode;
 use prost::Message;
 use serde::{Deserialize, Serialize};
 use skewer_exec::{
-    AnyValue, CarriedLatency, EscapedPattern, Exchange, FrameCapture, LatencyColumn, LineageCapture,
-    MeasuredRecords, NarrowId, NumberedExec, Observed, OctetLength, OnlyValue, OutputRecordsExec,
-    PackedRecord, PatternKind, ProfiledExec, Quantified, Quantifier, ReadArray, ReadTime, RowNumbers, SampledRowId, ShowTime, SingleValue,
-    SoundPropertiesExec, TimedEvaluationExec, TimedExpressions, Timezone,
+    AnyValue, CarriedLatency, EscapedPattern, Exchange, FrameCapture, LatencyColumn,
+    LineageCapture, MeasuredRecords, NarrowId, NumberedExec, Observed, OctetLength, OnlyValue,
+    OutputRecordsExec, PackedRecord, PatternKind, ProfiledExec, Quantified, Quantifier, ReadArray,
+    ReadTime, RowNumbers, Sampled, SampledRowId, ShowTime, SingleValue, SoundPropertiesExec,
+    TimedEvaluationExec, TimedExpressions, Timezone,
 };
 
 use crate::folded::{Folding, Piece, unfolded};
@@ -249,8 +250,8 @@ enum Encoded {
         fragment_id: i64,
         operator_id: i64,
         exchange: EncodedExchange,
-        /// The exchange whose keys are counted, and the columns of the keys.
-        keys: Option<(i64, Vec<usize>)>,
+        /// What keys are counted of, and the columns of the keys.
+        keys: Option<(Sampled, Vec<usize>)>,
     },
     /// [`TimedEvaluationExec`].
     TimedEvaluation {
@@ -315,7 +316,7 @@ impl SkewerCodec {
                 fragment_id: observed.fragment_id,
                 operator_id: observed.operator_id,
                 exchange: observed.exchange.into(),
-                keys: keys.map(|keys| (keys.exchange_id(), keys.columns().to_vec())),
+                keys: keys.map(|keys| (keys.of(), keys.columns().to_vec())),
             });
         }
         if let Some(outputs) = plan.downcast_ref::<OutputRecordsExec>() {
@@ -384,9 +385,8 @@ impl SkewerCodec {
                     operator_id,
                     task: place.task,
                     exchange: exchange.into(),
-                    keys: keys.map(|(exchange_id, columns)| {
-                        place.records.keys(columns, exchange_id, &place.recorder)
-                    }),
+                    keys: keys
+                        .map(|(of, columns)| place.records.keys(columns, of, &place.recorder)),
                     recorder: Arc::clone(&place.recorder),
                 };
                 // Here nothing is replaced below it any more: it passes for the operator again,

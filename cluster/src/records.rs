@@ -17,7 +17,8 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use skewer_exec::{
     AggregateSource, CapturedFrames, CapturedInput, CarriedInput, FrameCapture, Hidden, KeySample,
-    LineageCapture, OutputRecordsExec, RecordSource, ResultRecords, ResultTask, ScanSource,
+    LineageCapture, OutputRecordsExec, RecordSource, ResultRecords, ResultTask, Sampled,
+    ScanSource,
 };
 use skewer_profiling::{Recorder, Sources};
 
@@ -329,14 +330,14 @@ impl QueryRecords {
         Ok(logged.in_task(task))
     }
 
-    /// A sample of the keys in `columns` of what goes into exchange `exchange_id`.
+    /// A sample of the keys in `columns` of what goes into an exchange or a join.
     pub(crate) fn keys(
         &self,
         columns: Vec<usize>,
-        exchange_id: i64,
+        of: Sampled,
         recorder: &Arc<Recorder>,
     ) -> Arc<KeySample> {
-        let sample = Arc::new(KeySample::new(columns, exchange_id, recorder));
+        let sample = Arc::new(KeySample::new(columns, of, recorder));
         self.keys.lock().push(Arc::downgrade(&sample));
         sample
     }

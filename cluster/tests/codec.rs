@@ -36,7 +36,7 @@ use skewer_exec::{
     AggregateSource, CapturedFrames, CapturedInput, CarriedInput, CarriedLatency, Exchange,
     FrameCapture, Hidden, KeySample, LatencyColumn, LineageCapture, MeasuredRecords, NarrowId,
     NumberedExec, Observed, OutputRecordsExec, PackedRecord, ProfiledExec, RecordSource,
-    ResultRecords, ResultTask, RowNumbers, SampledRowId, ScanSource, SoundPropertiesExec,
+    ResultRecords, ResultTask, RowNumbers, Sampled, SampledRowId, ScanSource, SoundPropertiesExec,
     TimedEvaluationExec, TimedExpressions,
 };
 use skewer_profiling::{Level, Recorder, RecorderLimits};
@@ -91,6 +91,12 @@ fn there_and_back(plan: Arc<dyn ExecutionPlan>, query: &WorkerQuery) -> Arc<dyn 
     decoded(&encoded(plan), &task(query)).unwrap()
 }
 
+/// The second input of a join.
+const SAMPLED: Sampled = Sampled {
+    operator_id: 6,
+    input: Some(1),
+};
+
 fn numbered(inner: Arc<dyn ExecutionPlan>, recorder: &Arc<Recorder>) -> Observed {
     Observed {
         inner,
@@ -98,7 +104,7 @@ fn numbered(inner: Arc<dyn ExecutionPlan>, recorder: &Arc<Recorder>) -> Observed
         operator_id: 7,
         task: 0,
         exchange: Exchange::Local,
-        keys: Some(Arc::new(KeySample::new(vec![1, 0], 6, recorder))),
+        keys: Some(Arc::new(KeySample::new(vec![1, 0], SAMPLED, recorder))),
         recorder: Arc::clone(recorder),
     }
 }
@@ -119,7 +125,7 @@ fn a_numbered_operator_comes_back_observed_at_its_place_in_the_task() {
     assert_eq!(observed.exchange, Exchange::Local);
     assert_eq!(observed.recorder.worker_id(), 5);
     let keys = observed.keys.as_ref().expect("keys");
-    assert_eq!((keys.exchange_id(), keys.columns()), (6, &[1, 0][..]));
+    assert_eq!((keys.of(), keys.columns()), (SAMPLED, &[1, 0][..]));
 }
 
 #[test]

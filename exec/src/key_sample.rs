@@ -1,4 +1,4 @@
-//! Which keys an exchange hashes most, from a sample of its rows.
+//! Which keys an exchange hashes most, or most rows of a join's input have, from a sample of the rows.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,33 +8,57 @@ use datafusion::arrow::compute::{concat, take};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::arrow::error::ArrowError;
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
+use datafusion::common::JoinType;
 use datafusion::common::hash_utils::{RandomState, create_hashes};
+use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_plan::joins::{HashJoinExec, SortMergeJoinExec};
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::{ExecutionPlan, Partitioning};
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 use skewer_profiling::{KeyFrequency, Recorder};
 
 /// One row is taken of so many at first.
 const FIRST_STRIDE: usize = 64;
 
 /// With so many rows taken every other is given up, and from then on half as many are taken. Of
-/// the 1,000 to 2,000 that remain a key with a hundredth of the rows has 10 to 20: copying and
-/// counting them takes some 0.1 ms, however many rows there are.
-const MOST_SAMPLES: usize = 2048;
+/// the 2,000 to 4,000 that remain a key with a two-hundredth of the rows has 10 to 20: copying and
+/// counting them takes some 0.2 ms, however many rows there are.
+const MOST_SAMPLES: usize = 4096;
 
-/// Share of an exchange's rows from which on a key is heavy.
-const HEAVY: f64 = 0.01;
+/// Share of the rows from which on a key is heavy.
+const HEAVY: f64 = 0.005;
 
 /// A key seen less often than this in the sample may be chance.
 const SEEN_AT_LEAST: usize = 4;
 
-/// Samples the keys of all partitions that go into one exchange. Reports to the recorder when it
-/// is asked to, or else when it is dropped, with the plan.
+/// Of what keys are sampled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sampled {
+    /// The exchange or the join, by its number in `sys.operators`.
+    pub operator_id: i64,
+    /// Which input of a join it is, from 0; `None` for an exchange.
+    pub input: Option<usize>,
+}
+
+impl Sampled {
+    /// What goes into exchange `operator_id`.
+    pub fn exchange(operator_id: i64) -> Self {
+        Self {
+            operator_id,
+            input: None,
+        }
+    }
+}
+
+/// Samples the keys of all partitions that go into one exchange, or into one side of a join. Reports to
+/// the recorder when it is asked to, or else when it is dropped, with the plan.
 #[derive(Debug)]
 pub struct KeySample {
     recorder: Arc<Recorder>,
-    exchange_id: i64,
+    /// Whose rows they are.
+    of: Sampled,
     /// Indices of the key's columns.
     columns: Vec<usize>,
     sample: Mutex<Sample>,
@@ -51,26 +75,53 @@ impl KeySample {
         let Partitioning::Hash(keys, _) = exchange.partitioning() else {
             return None;
         };
-        let columns = keys
-            .iter()
-            .map(|key| Some(key.downcast_ref::<Column>()?.index()))
-            .collect::<Option<_>>()?;
-        Some(Self::new(columns, exchange_id, recorder))
+        let of = Sampled::exchange(exchange_id);
+        Some(Self::new(plain_columns(keys)?, of, recorder))
     }
 
-    /// A sample of the keys in `columns` of what goes into exchange `exchange_id`.
-    pub fn new(columns: Vec<usize>, exchange_id: i64, recorder: &Arc<Recorder>) -> Self {
+    /// A sample of the keys of what goes into `join`, operator `operator_id`, from its input 0 or 1, if the
+    /// join's rows may be more than its inputs' and its keys are plain columns.
+    pub fn of_join_input(
+        join: &dyn ExecutionPlan,
+        operator_id: i64,
+        input: usize,
+        recorder: &Arc<Recorder>,
+    ) -> Option<Self> {
+        let (on, join_type) = if let Some(join) = join.downcast_ref::<HashJoinExec>() {
+            (join.on(), *join.join_type())
+        } else {
+            let join = join.downcast_ref::<SortMergeJoinExec>()?;
+            (join.on(), join.join_type())
+        };
+        use JoinType::{Full, Inner, Left, Right};
+        if !matches!(join_type, Inner | Left | Right | Full) {
+            return None;
+        }
+        let keys = on.iter().map(|(left, right)| match input {
+            0 => left,
+            _ => right,
+        });
+        let columns = plain_columns(keys)?;
+        let of = Sampled {
+            operator_id,
+            input: Some(input),
+        };
+        (!columns.is_empty()).then(|| Self::new(columns, of, recorder))
+    }
+
+    /// A sample of the keys in `columns` of what goes into an exchange or a join.
+    pub fn new(columns: Vec<usize>, of: Sampled, recorder: &Arc<Recorder>) -> Self {
         Self {
             recorder: Arc::clone(recorder),
-            exchange_id,
+            of,
             columns,
             sample: Mutex::default(),
         }
     }
 
-    /// The exchange whose keys are counted.
-    pub fn exchange_id(&self) -> i64 {
-        self.exchange_id
+    /// Of what keys are sampled.
+    pub fn of(&self) -> Sampled {
+        self.of
     }
 
     /// Indices of the key's columns.
@@ -103,14 +154,25 @@ impl KeySample {
             let weight = rows as f64 / of as f64;
             let deviation = weight * (samples as f64 * (1.0 - share)).sqrt();
             self.recorder.key_frequency(KeyFrequency {
-                exchange_id: self.exchange_id,
+                exchange_id: self.of.operator_id,
+                input: self.of.input.map(|input| input as i64),
                 key,
                 tuples: (share * rows as f64).round() as i64,
                 error: (2.0 * deviation) as i64,
                 share,
+                worker_id: Some(self.recorder.worker_id()),
             });
         }
     }
+}
+
+/// The indices of keys that are all columns.
+fn plain_columns<'a>(
+    keys: impl IntoIterator<Item = &'a Arc<dyn PhysicalExpr>>,
+) -> Option<Vec<usize>> {
+    let keys = keys.into_iter();
+    keys.map(|key| Some(key.downcast_ref::<Column>()?.index()))
+        .collect()
 }
 
 impl Drop for KeySample {
@@ -303,7 +365,10 @@ mod tests {
         for sizes in [&[8192][..], &[1], &[7, 1, 900, 3], &[100_000]] {
             let rows = 400_000;
             let sample = sample(rows, sizes, |row| row as i64);
-            assert!((1000..=MOST_SAMPLES).contains(&sample.length), "{sizes:?}");
+            assert!(
+                (MOST_SAMPLES / 2..=MOST_SAMPLES).contains(&sample.length),
+                "{sizes:?}"
+            );
             let columns = sample.columns().unwrap();
             let taken = columns[0].as_any().downcast_ref::<Int64Array>().unwrap();
             for tenth in 0..10 {

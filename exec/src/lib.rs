@@ -76,7 +76,7 @@ pub use capture::{CapturedInput, LineageCapture};
 pub use carry::{CarriedInput, CarriedLatency, carried_of_nothing};
 pub use frames::{CapturedFrames, FrameCapture};
 pub use identity::{IdColumn, IdentifiedTable, ROW_ID, ScansIds};
-pub use key_sample::KeySample;
+pub use key_sample::{KeySample, Sampled};
 pub use narrow::NarrowId;
 pub use numbered::NumberedExec;
 pub use octet_length::OctetLength;

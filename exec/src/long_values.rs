@@ -9,11 +9,15 @@ use datafusion::arrow::datatypes::{ByteViewType, DataType};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::collect_columns;
 
-/// A value is long from this size on: below it, nothing that a function does with it takes
-/// long enough to be worth a clock reading. It is a power of two.
+/// A value is long from this size on: whatever a function does with it, that is worth a clock
+/// reading.
 const LONG: usize = 1 << 12;
 
-const _: () = assert!(LONG.is_power_of_two());
+/// A value may be worth a clock reading from this size on: it is if rows are expensive in the mean. It
+/// is a power of two.
+const LONGISH: usize = 1 << 6;
+
+const _: () = assert!(LONGISH.is_power_of_two());
 
 /// … and if it is this many times the mean of its batch.
 const TIMES_THE_MEAN: usize = 8;
@@ -38,8 +42,9 @@ impl LongValues {
         Self { columns }
     }
 
-    /// The rows, ascending, with a value far longer than the mean of its column.
-    pub fn far_longer_than_the_mean(&self, batch: &RecordBatch) -> Vec<usize> {
+    /// The rows, ascending, with a value far longer than the mean of its column, and whether that is
+    /// [`LONG`].
+    pub fn far_longer_than_the_mean(&self, batch: &RecordBatch) -> Vec<LongRow> {
         let mut rows = Vec::new();
         for column in &self.columns {
             let array = batch.column(*column).as_ref();
@@ -61,12 +66,13 @@ impl LongValues {
                 _ => {}
             }
         }
-        rows.sort_unstable();
-        rows.dedup();
+        // Of a row with several such values the longest kind comes first, and stays.
+        rows.sort_unstable_by_key(|long| (long.row, !long.is_long));
+        rows.dedup_by_key(|long| long.row);
         rows
     }
 
-    /// The length of a row's long values together; 0 if it has none.
+    /// The length of a row's values that are [`LONGISH`] together; 0 if it has none.
     pub fn length(&self, batch: &RecordBatch, row: usize) -> usize {
         let lengths = self.columns.iter().map(|column| {
             let array = batch.column(*column).as_ref();
@@ -82,16 +88,32 @@ impl LongValues {
                 _ => 0,
             }
         });
-        lengths.filter(|length| *length >= LONG).sum()
+        lengths.filter(|length| *length >= LONGISH).sum()
     }
 }
 
-fn by_offsets<O: OffsetSizeTrait>(offsets: &[O], rows: &mut Vec<usize>) {
+/// A row with a value far longer than others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LongRow {
+    /// Its place in the batch.
+    pub row: usize,
+    /// Whether it is worth a clock reading whatever rows cost.
+    pub is_long: bool,
+}
+
+impl LongRow {
+    /// A row that is worth a clock reading.
+    pub fn long(row: usize) -> Self {
+        Self { row, is_long: true }
+    }
+}
+
+fn by_offsets<O: OffsetSizeTrait>(offsets: &[O], rows: &mut Vec<LongRow>) {
     let total = match (offsets.first(), offsets.last()) {
         (Some(first), Some(last)) => (*last - *first).as_usize(),
         _ => 0,
     };
-    if total >= LONG {
+    if total >= LONGISH {
         let lengths = offsets
             .windows(2)
             .map(|pair| (pair[1] - pair[0]).as_usize());
@@ -99,14 +121,14 @@ fn by_offsets<O: OffsetSizeTrait>(offsets: &[O], rows: &mut Vec<usize>) {
     }
 }
 
-fn by_views<T: ByteViewType>(array: &GenericByteViewArray<T>, rows: &mut Vec<usize>) {
+fn by_views<T: ByteViewType>(array: &GenericByteViewArray<T>, rows: &mut Vec<LongRow>) {
     if array.data_buffers().is_empty() {
         // All are in their views, which hold 12 bytes.
         return;
     }
     // A view's low 32 bits are the length, so all views or-ed together have the highest bit of the longest.
     let bits = array.views().iter().fold(0, |bits, view| bits | view) as u32;
-    if (bits as usize) < LONG {
+    if (bits as usize) < LONGISH {
         return;
     }
     let lengths = array.lengths().map(|length| length as usize);
@@ -114,13 +136,21 @@ fn by_views<T: ByteViewType>(array: &GenericByteViewArray<T>, rows: &mut Vec<usi
     select(lengths, total, array.len(), rows);
 }
 
-fn select(lengths: impl Iterator<Item = usize>, total: usize, count: usize, rows: &mut Vec<usize>) {
-    let threshold = (TIMES_THE_MEAN * total / count.max(1)).max(LONG);
+fn select(
+    lengths: impl Iterator<Item = usize>,
+    total: usize,
+    count: usize,
+    rows: &mut Vec<LongRow>,
+) {
+    let threshold = (TIMES_THE_MEAN * total / count.max(1)).max(LONGISH);
     if total >= threshold {
         let long = lengths
             .enumerate()
             .filter(|(_, length)| *length >= threshold);
-        rows.extend(long.map(|(row, _)| row));
+        rows.extend(long.map(|(row, length)| LongRow {
+            row,
+            is_long: length >= LONG,
+        }));
     }
 }
 
@@ -143,7 +173,10 @@ mod tests {
 
     fn long_rows(array: ArrayRef) -> Vec<usize> {
         let (values, batch) = of_column(array);
-        values.far_longer_than_the_mean(&batch)
+        let rows = values.far_longer_than_the_mean(&batch).into_iter();
+        rows.filter(|long| long.is_long)
+            .map(|long| long.row)
+            .collect()
     }
 
     #[test]
@@ -169,6 +202,31 @@ mod tests {
             ];
             for array in arrays {
                 assert_eq!(long_rows(array), expected, "{length}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_value_may_be_worth_a_clock_reading_from_64_bytes_on() {
+        for (length, expected) in [(63, &[][..]), (64, &[100]), (3_000, &[100])] {
+            let mut texts = vec!["short".to_owned(); 200];
+            texts[100] = "x".repeat(length);
+            let arrays: [ArrayRef; 2] = [
+                Arc::new(StringArray::from(texts.clone())),
+                Arc::new(StringViewArray::from(texts)),
+            ];
+            for array in arrays {
+                let (values, batch) = of_column(array);
+                let found = values.far_longer_than_the_mean(&batch);
+                let expected: Vec<_> = expected
+                    .iter()
+                    .map(|row| LongRow {
+                        row: *row,
+                        is_long: false,
+                    })
+                    .collect();
+                assert_eq!(found, expected, "{length}");
+                assert_eq!(values.length(&batch, 0), 0);
             }
         }
     }

@@ -82,9 +82,12 @@ impl ScalarUDFImpl for Quantified {
             text if text.is_string() => value.clone(),
             other => return plan_err!("ANY and ALL take a list or a subquery, not {other}"),
         };
-        let common = comparison_coercion(value, &element).or_else(|| like_coercion(value, &element));
+        let common =
+            comparison_coercion(value, &element).or_else(|| like_coercion(value, &element));
         let Some(common) = common else {
-            return plan_err!("{value} cannot be compared with the elements of a list of {element}");
+            return plan_err!(
+                "{value} cannot be compared with the elements of a list of {element}"
+            );
         };
         let common = match common {
             DataType::Null => DataType::Utf8,
@@ -105,8 +108,11 @@ impl ScalarUDFImpl for Quantified {
 
     /// Of a list that is known it is IN or NOT IN, by which segments are left out.
     fn simplify(&self, args: Vec<Expr>, _: &SimplifyContext) -> Result<ExprSimplifyResult> {
-        let [value, Expr::Literal(operator, _), Expr::Literal(ScalarValue::List(list), _)] =
-            args.as_slice()
+        let [
+            value,
+            Expr::Literal(operator, _),
+            Expr::Literal(ScalarValue::List(list), _),
+        ] = args.as_slice()
         else {
             return Ok(ExprSimplifyResult::Original(args));
         };
@@ -240,7 +246,10 @@ mod tests {
         assert_eq!(of(Quantifier::Any, "=", 2), any[2..]);
         let all = [no, no, None, yes, None, None];
         assert_eq!(of(Quantifier::All, "<>", 0), all);
-        assert_eq!(of(Quantifier::All, "<=", 0), [yes, None, None, yes, None, None]);
+        assert_eq!(
+            of(Quantifier::All, "<=", 0),
+            [yes, None, None, yes, None, None]
+        );
         assert!(
             Quantified::new(Quantifier::All)
                 .compare(&values, "?", &lists)

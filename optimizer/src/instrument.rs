@@ -387,7 +387,7 @@ impl Instrumentation<'_> {
         let mut leaves = Vec::new();
         let mut children = Vec::new();
         let originals: Vec<_> = plan.children().into_iter().cloned().collect();
-        for child in originals {
+        for (input, child) in originals.into_iter().enumerate() {
             let below = Place {
                 fragment_id: match exchange {
                     true => self.fragment(Some(place.fragment_id), &child, place.tasks),
@@ -395,7 +395,9 @@ impl Instrumentation<'_> {
                 },
                 ..below
             };
-            let keys = KeySample::of_exchange(plan.as_ref(), operator_id, self.recorder);
+            let (operator, recorder) = (plan.as_ref(), self.recorder);
+            let keys = KeySample::of_exchange(operator, operator_id, recorder)
+                .or_else(|| KeySample::of_join_input(operator, operator_id, input, recorder));
             let (child, child_leaves) = self.wrap(child, below, keys)?;
             children.push(child);
             leaves.extend(child_leaves);

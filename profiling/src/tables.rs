@@ -289,21 +289,26 @@ sys_table! {
 }
 
 sys_table! {
-    /// One row per heavy key of an exchange that hashes rows to partitions: a key with at least
-    /// 1 % of its rows. Estimated from a few rows of every batch. Level `counters` and above.
+    /// One row per worker and heavy key of an exchange that hashes rows to partitions, or of an input of a
+    /// join: a key with at least 0.5 % of its rows. Estimated from a few rows of every batch. Level
+    /// `counters` and above.
     struct KeyFrequency = "key_frequencies" {
         /// The query.
         given query_id: Int,
-        /// The operator id of the exchange.
+        /// The operator id of the exchange, or of the join.
         row exchange_id: Int,
+        /// Which input of a join it is: 0 or 1; NULL for an exchange.
+        row input: OptInt,
         /// The key: its columns as text, separated by commas.
         row key: Text,
-        /// Rows with this key that went into the exchange, estimated.
+        /// Rows with this key that went into the exchange or the join, estimated.
         row tuples: Int,
         /// By how much `tuples` may be off: two standard deviations of the sample.
         row error: Int,
-        /// Share of the exchange's rows, 0 to 1, estimated.
+        /// Share of the rows of the exchange or of the input, 0 to 1, estimated.
         row share: Float,
+        /// The worker that has seen these rows.
+        row worker_id: OptInt,
     }
 }
 

@@ -321,7 +321,9 @@ fn binary_items(bytes: &[u8]) -> Option<(Vec<usize>, Vec<Option<&[u8]>>)> {
     }
     let expected = match dimensions {
         0 => Some(0),
-        _ => lengths.iter().try_fold(1, |all: usize, one| all.checked_mul(*one)),
+        _ => lengths
+            .iter()
+            .try_fold(1, |all: usize, one| all.checked_mul(*one)),
     };
     (expected == Some(items.len())).then_some((lengths, items))
 }
@@ -383,7 +385,9 @@ mod tests {
         assert_eq!(read("t", &Type::BOOL), "true");
         assert_eq!(read("2020-02-29", &Type::DATE), "2020-02-29");
         assert_eq!(
-            from_text("1.50", &Type::NUMERIC, "UTC").unwrap().data_type(),
+            from_text("1.50", &Type::NUMERIC, "UTC")
+                .unwrap()
+                .data_type(),
             DataType::Decimal128(3, 2)
         );
         assert_eq!(
@@ -396,7 +400,11 @@ mod tests {
             ("\\xZZ", Type::BYTEA),
             ("{1", Type::INT4_ARRAY),
         ] {
-            assert_eq!(from_text(text, &kind, "UTC").unwrap_err().code, "22P02", "{text}");
+            assert_eq!(
+                from_text(text, &kind, "UTC").unwrap_err().code,
+                "22P02",
+                "{text}"
+            );
         }
     }
 
@@ -406,8 +414,16 @@ mod tests {
         let texts = r#"{a,NULL,"b, \"c\"",""}"#;
         assert_eq!(read(texts, &Type::TEXT_ARRAY), r#"[a, , b, "c", ]"#);
         assert_eq!(read("{}", &Type::INT4_ARRAY), "[]");
-        assert_eq!(read("{{1,2},{3,NULL}}", &Type::INT4_ARRAY), "[[1, 2], [3, ]]");
-        let words = |words: &[i32]| words.iter().flat_map(|w| w.to_be_bytes()).collect::<Vec<_>>();
+        assert_eq!(
+            read("{{1,2},{3,NULL}}", &Type::INT4_ARRAY),
+            "[[1, 2], [3, ]]"
+        );
+        let words = |words: &[i32]| {
+            words
+                .iter()
+                .flat_map(|w| w.to_be_bytes())
+                .collect::<Vec<_>>()
+        };
         // Two dimensions, two by one.
         let bytes = words(&[2, 0, 23, 2, 1, 1, 1, 4, 7, 4, 8]);
         let read = from_binary(&bytes, &Type::INT4_ARRAY).unwrap();

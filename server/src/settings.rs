@@ -103,7 +103,9 @@ impl SharedSettings {
                 self.0.lock().insert(name, value.to_owned());
                 Ok(())
             }
-            Some(_) => Err(format!("set_config does not set {name}: write SET {name} = …")),
+            Some(_) => Err(format!(
+                "set_config does not set {name}: write SET {name} = …"
+            )),
             None => Err(format!("there is no setting {name}")),
         }
     }

@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement as DFStatement;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CastKind, DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, LimitClause,
-    ObjectName, Query, TableFactor, Value, ValueWithSpan, VisitMut, VisitorMut,
+    BinaryOperator, CastKind, DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArguments,
+    LimitClause, ObjectName, Query, TableFactor, Value, ValueWithSpan, VisitMut, VisitorMut,
 };
 use thiserror::Error;
 
@@ -180,12 +180,13 @@ impl Finder {
     fn series(&mut self, name: &ObjectName, args: &[FunctionArg]) -> ControlFlow<ParameterError> {
         let name = name.0.last().and_then(|part| part.as_ident());
         let is_series = name.is_some_and(|name| {
-            matches!(name.value.to_lowercase().as_str(), "generate_series" | "range")
+            matches!(
+                name.value.to_lowercase().as_str(),
+                "generate_series" | "range"
+            )
         });
         let args: Vec<&Expr> = args.iter().filter_map(argument).collect();
-        let number = |arg: &&&Expr| {
-            matches!(bare(arg), Expr::Value(value) if matches!(value.value, Value::Number(..)))
-        };
+        let number = |arg: &&&Expr| matches!(bare(arg), Expr::Value(value) if matches!(value.value, Value::Number(..)));
         if !is_series || args.iter().find(number).is_none() {
             return ControlFlow::Continue(());
         }

@@ -206,7 +206,10 @@ impl Teller<'_> {
         };
         let mut groups = Groups::new();
         let mut projection = Vec::with_capacity(select.projection.len());
-        for (item, columns) in std::mem::take(&mut select.projection).into_iter().zip(items) {
+        for (item, columns) in std::mem::take(&mut select.projection)
+            .into_iter()
+            .zip(items)
+        {
             let Some(columns) = columns.filter(|columns| columns.iter().any(is_repeated)) else {
                 projection.push(item);
                 continue;
@@ -283,7 +286,10 @@ impl Teller<'_> {
         let columns = without(self.names.of_factor(table)?, options)?;
         let columns = columns.into_iter().map(|column| {
             let ident = Ident::with_quote('"', &column);
-            let replaced = options.opt_replace.iter().flat_map(|replace| &replace.items);
+            let replaced = options
+                .opt_replace
+                .iter()
+                .flat_map(|replace| &replace.items);
             let mut replaced = replaced.filter(|item| fold(&item.column_name) == column);
             if let Some(item) = replaced.next() {
                 return Column {
@@ -501,7 +507,10 @@ mod tests {
             "SELECT t.a, u.a FROM t, u ORDER BY a",
         ] {
             let error = apart(sql, Nameless::Alike).unwrap_err();
-            assert!(error.starts_with("column reference a is ambiguous"), "{error}");
+            assert!(
+                error.starts_with("column reference a is ambiguous"),
+                "{error}"
+            );
         }
     }
 

@@ -234,9 +234,7 @@ fn escape(expr: &mut Expr) {
             escape_char,
             ..
         } => {
-            let is_usual = |escape: &ValueWithSpan| {
-                matches!(&escape.value, Value::SingleQuotedString(text) if text == "\\")
-            };
+            let is_usual = |escape: &ValueWithSpan| matches!(&escape.value, Value::SingleQuotedString(text) if text == "\\");
             if let Some(escape) = escape_char.take()
                 && !is_usual(&escape)
             {

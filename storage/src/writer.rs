@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use datafusion::arrow::array::{ArrayRef, AsArray, Int64Array};
 use datafusion::arrow::compute::{max, min};
-use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::datatypes::{DataType, Float16Type, Float32Type, Float64Type, SchemaRef};
 use datafusion::arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::parquet::basic::{Compression, Encoding};
@@ -183,6 +183,7 @@ impl SegmentWriter {
                 segment_ids,
                 segment_rows,
                 order: IdOrder::Unknown,
+                with_nan: Vec::new(),
                 open: None,
                 done: Vec::new(),
             })),
@@ -303,6 +304,9 @@ struct Encoder {
     segment_ids: SegmentIds,
     segment_rows: u64,
     order: IdOrder,
+    /// Columns among whose numbers is a NaN. A segment keeps no statistics of them: Parquet's leave NaN out,
+    /// and readers would skip it, or take all rows for the only other number.
+    with_nan: Vec<usize>,
     open: Option<OpenSegment>,
     done: Vec<NewSegment>,
 }
@@ -329,6 +333,7 @@ struct OpenSegment {
 impl Encoder {
     fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         self.look_at_order(ids_of(batch)?)?;
+        self.look_for_nan(batch)?;
         let mut offset = 0;
         while offset < batch.num_rows() {
             let limit = self.segment_rows;
@@ -359,6 +364,20 @@ impl Encoder {
         }
         self.order = IdOrder::Unknown;
         self.close_segment()
+    }
+
+    /// Closes the open segment if it keeps statistics of a column in which the batch has a NaN.
+    fn look_for_nan(&mut self, batch: &RecordBatch) -> Result<()> {
+        let known = self.with_nan.len();
+        for (column, array) in batch.columns().iter().enumerate() {
+            if !self.with_nan.contains(&column) && has_nan(array) {
+                self.with_nan.push(column);
+            }
+        }
+        match self.with_nan.len() == known {
+            true => Ok(()),
+            false => self.close_segment(),
+        }
     }
 
     fn finish(mut self: Box<Self>) -> Result<Vec<NewSegment>> {
@@ -394,7 +413,9 @@ impl Encoder {
                 IdOrder::Ascending { .. } => Some(row_ids::ascending(&self.physical)?),
                 IdOrder::Unknown => None,
             };
-            let properties = Some(properties(sorted_by));
+            let with_nan = self.with_nan.iter().map(|at| self.physical.field(*at));
+            let with_nan = with_nan.map(|field| field.name().as_str());
+            let properties = Some(properties(sorted_by, with_nan));
             let writer = ArrowWriter::try_new(sink, Arc::clone(&self.physical), properties)
                 .map_err(|error| write_error(&path, error))?;
             self.open = Some(OpenSegment {
@@ -494,9 +515,36 @@ fn ids_of(batch: &RecordBatch) -> Result<&Int64Array> {
         })
 }
 
-fn properties(sorted_by: Option<SortingColumn>) -> WriterProperties {
+/// Whether there is a NaN among floating-point numbers. (What is behind a NULL may look like one.)
+fn has_nan(array: &ArrayRef) -> bool {
+    match array.data_type() {
+        DataType::Float16 => {
+            let numbers = array.as_primitive::<Float16Type>();
+            numbers.values().iter().any(|number| number.is_nan())
+        }
+        DataType::Float32 => {
+            let numbers = array.as_primitive::<Float32Type>();
+            numbers.values().iter().any(|number| number.is_nan())
+        }
+        DataType::Float64 => {
+            let numbers = array.as_primitive::<Float64Type>();
+            numbers.values().iter().any(|number| number.is_nan())
+        }
+        _ => false,
+    }
+}
+
+fn properties<'a>(
+    sorted_by: Option<SortingColumn>,
+    with_nan: impl Iterator<Item = &'a str>,
+) -> WriterProperties {
     let row_id = ColumnPath::from(ROW_ID);
-    WriterProperties::builder()
+    let mut properties = WriterProperties::builder();
+    for column in with_nan {
+        let column = ColumnPath::new(vec![column.to_owned()]);
+        properties = properties.set_column_statistics_enabled(column, EnabledStatistics::None);
+    }
+    properties
         // Decodes at several times the speed of zstd; scans matter more than bytes.
         .set_compression(Compression::LZ4_RAW)
         .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))

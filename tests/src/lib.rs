@@ -1,6 +1,7 @@
 //! The whole database, tested from outside: what the suites under `tests/` share.
 //!
 //! * [`slt`]: golden scripts as sqllogictest runs them
+//! * [`sqlite`]: scripts in the dialect of SQLite's sqllogictest
 //! * [`contents`]: all tables of a database as text, to compare before and after
 //! * [`served`]: a database served in this process, for clients
 //! * [`cluster`]: a master in this process and workers in processes of their own
@@ -17,3 +18,4 @@ pub mod crash;
 pub mod delays;
 pub mod served;
 pub mod slt;
+pub mod sqlite;

@@ -140,12 +140,19 @@ pub(crate) fn shown_rows(
         let batch = batch?;
         let rows = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         let columns = batch.columns().iter().zip(shown.fields());
-        let columns = columns.map(|(column, field)| match column.data_type() == field.data_type() {
-            true => Ok(Arc::clone(column)),
-            false => cast(column, field.data_type()),
-        });
+        let columns =
+            columns.map(
+                |(column, field)| match column.data_type() == field.data_type() {
+                    true => Ok(Arc::clone(column)),
+                    false => cast(column, field.data_type()),
+                },
+            );
         let columns = columns.collect::<Result<Vec<_>, _>>()?;
-        Ok(RecordBatch::try_new_with_options(Arc::clone(&shown), columns, &rows)?)
+        Ok(RecordBatch::try_new_with_options(
+            Arc::clone(&shown),
+            columns,
+            &rows,
+        )?)
     });
     Box::pin(RecordBatchStreamAdapter::new(schema, rows))
 }

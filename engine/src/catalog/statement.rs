@@ -210,8 +210,7 @@ impl StatementCatalog {
         if let Some(schema) = self.extra.get(&name.schema) {
             return schema.table_exist(table);
         }
-        self.relation_names(&name.schema).iter().any(|n| n == table)
-            || FileTable::is_path(table)
+        self.relation_names(&name.schema).iter().any(|n| n == table) || FileTable::is_path(table)
     }
 
     pub(crate) fn sys(&self) -> &Arc<dyn SchemaProvider> {

@@ -36,6 +36,8 @@ pub(super) struct Header {
     given_up: Option<String>,
     /// Numbers of the workers whose events cannot be had.
     pub(super) lost_workers: Option<String>,
+    /// The cores that it had at most; `None` if it ran on other machines as well, or on another.
+    pub(super) cores: Option<usize>,
     /// The directory that the query was imported from.
     pub(super) imported_from: Option<String>,
     /// Tables that it read, as in the log, in whose place is another by now.
@@ -76,6 +78,8 @@ impl Header {
             events_dropped: row.sum("events_dropped"),
             given_up: row.text("given_up"),
             lost_workers: row.text("lost_workers"),
+            cores: (imported_from.is_none() && row.sum("workers_elsewhere") == 0)
+                .then(|| std::thread::available_parallelism().map_or(1, usize::from)),
             imported_from,
             replaced_tables,
             circumstances: Vec::new(),

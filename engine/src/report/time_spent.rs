@@ -31,6 +31,9 @@ const NOTABLE_LATENCY: f64 = 0.05;
 /// A result row has a hot key if its shuffle latency is so many times the mean of all result rows.
 const HOT_KEY: f64 = 1.5;
 
+/// Operators may seem to work for so many times what the cores can do, by the error of the clocks.
+const CLOCKS_DIFFER: f64 = 1.05;
+
 /// Columns that an operator's description may take within a sentence.
 const OPERATOR_WIDTH: usize = 60;
 
@@ -91,12 +94,13 @@ pub(super) enum Subject {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rule {
     DataSkew,
+    HotJoinKey,
     WrongEstimate,
 }
 
 impl Rule {
     fn of(name: &str) -> Option<Self> {
-        let rules = [Self::DataSkew, Self::WrongEstimate];
+        let rules = [Self::DataSkew, Self::HotJoinKey, Self::WrongEstimate];
         rules.into_iter().find(|rule| rule.name() == name)
     }
 
@@ -104,6 +108,7 @@ impl Rule {
     fn name(self) -> &'static str {
         match self {
             Self::DataSkew => "data skew",
+            Self::HotJoinKey => "hot join key",
             Self::WrongEstimate => "wrong estimate",
         }
     }
@@ -112,6 +117,7 @@ impl Rule {
     fn begins(self) -> &'static str {
         match self {
             Self::DataSkew => "Data skew",
+            Self::HotJoinKey => "Hot join key",
             Self::WrongEstimate => "Wrong estimate",
         }
     }
@@ -192,15 +198,7 @@ impl TimeSpent {
             );
         }
         if header.execution_ns > 0 && header.busy_ns > 0 {
-            let cores = header.busy_ns as f64 / header.execution_ns as f64;
-            self.say(
-                Subject::Operators,
-                format!(
-                    "Operators worked {} in {} of execution: {cores:.1} cores on average.",
-                    duration(header.busy_ns),
-                    duration(header.execution_ns)
-                ),
-            );
+            self.say(Subject::Operators, cores_in_use(header));
         }
     }
 
@@ -388,6 +386,33 @@ impl TimeSpent {
     }
 }
 
+/// How many cores were in use. Self times are those of a clock: a task that waits for a core while it is
+/// in an operator seems to work, so they may be more than all cores can do.
+fn cores_in_use(header: &Header) -> String {
+    let (busy, execution) = (duration(header.busy_ns), duration(header.execution_ns));
+    let cores = header.busy_ns as f64 / header.execution_ns as f64;
+    let most = header.cores.map(|cores| cores as f64);
+    match most {
+        None => format!("Operators worked {busy} in {execution} of execution."),
+        Some(most) if cores > CLOCKS_DIFFER * most => {
+            let waited = header.busy_ns - (most * header.execution_ns as f64) as i64;
+            let all = match most {
+                1.0 => "the only core".to_owned(),
+                _ => format!("all {most} cores"),
+            };
+            format!(
+                "Operators took {busy} in {execution} of execution, more than {all} can work: their \
+                 tasks waited for a core for {} of it or longer.",
+                duration(waited)
+            )
+        }
+        Some(most) => format!(
+            "Operators worked {busy} in {execution} of execution: {:.1} cores on average.",
+            cores.min(most)
+        ),
+    }
+}
+
 impl SlowestRow {
     fn is_notable(&self, header: &Header) -> bool {
         self.total_ns as f64 >= NOTABLE_LATENCY * header.query_ns() as f64
@@ -492,7 +517,37 @@ async fn uneven_tasks(
 
 #[cfg(test)]
 mod tests {
-    use super::with_counted_rows;
+    use super::super::header::Header;
+    use super::{cores_in_use, with_counted_rows};
+
+    #[test]
+    fn no_more_cores_are_in_use_than_there_are() {
+        let header = |busy_ms: i64, cores| Header {
+            busy_ns: busy_ms * 1_000_000,
+            execution_ns: 2_000_000_000,
+            cores,
+            ..Header::default()
+        };
+        let cases = [
+            (3_000, Some(2), "1.5 cores on average"),
+            (4_010, Some(2), "2.0 cores on average"),
+            (
+                7_000,
+                Some(2),
+                "more than all 2 cores can work: their tasks waited for a core for 3.00 s",
+            ),
+            (
+                3_000,
+                Some(1),
+                "more than the only core can work: their tasks waited for a core for 1.00 s",
+            ),
+            (7_000, None, "worked 7.00 s in 2.00 s of execution."),
+        ];
+        for (busy_ms, cores, expected) in cases {
+            let said = cores_in_use(&header(busy_ms, cores));
+            assert!(said.contains(expected), "{said}");
+        }
+    }
 
     #[test]
     fn numbers_of_rows_are_grouped_and_keys_are_not() {

@@ -30,7 +30,10 @@ pub(crate) fn columns(
     let table = session.catalog().writable_table(&name(table)?)?;
     let places = places(&table, columns)?;
     let zone = session.context().copied_config();
-    Ok(in_zone(&schema_of(&table, &places), zone_of(zone.options())))
+    Ok(in_zone(
+        &schema_of(&table, &places),
+        zone_of(zone.options()),
+    ))
 }
 
 /// Appends `rows` and commits.

@@ -23,7 +23,8 @@ pub(crate) async fn execute(
     };
     if let SetExpr::Select(select) = &mut *query.body {
         let columns = index.columns.iter();
-        let columns = columns.map(|column| ast::SelectItem::UnnamedExpr(column.column.expr.clone()));
+        let columns =
+            columns.map(|column| ast::SelectItem::UnnamedExpr(column.column.expr.clone()));
         select.projection = columns.collect();
         select.selection.clone_from(&index.predicate);
         if let Some(from) = select.from.first_mut()

@@ -70,6 +70,24 @@ async fn a_query_that_was_only_counted_has_a_diagnosis_and_the_way_to_look_close
     let made = "% of all rows are made of one value that a subquery is asked for";
     assert!(found.iter().any(|one| one.contains(made)), "{found:?}");
 
+    // A key of both inputs of a join makes most of its rows.
+    let channels = "(SELECT CASE WHEN value % 20 = $1 THEN 'web' ELSE 'k' || value END AS channel \
+                    FROM range(0, 20000)) AS $2";
+    let side = |place: &str, name: &str| channels.replace("$1", place).replace("$2", name);
+    let (one, other) = (side("0", "one"), side("1", "other"));
+    let join = format!("SELECT count(*) FROM {one} JOIN {other} ON one.channel = other.channel");
+    let (_, found) = diagnoses(&join).await;
+    let hot = found.iter().find(|one| one.starts_with("hot join key"));
+    let hot = hot.unwrap_or_else(|| panic!("{found:?}"));
+    assert!(hot.contains("% of them have the key web"), "{hot}");
+    let report = lines(&session, &format!("EXPLAIN PROFILE {join}")).await;
+    let report = report.join("\n");
+    assert!(report.contains("· Hot join key: operator "), "{report}");
+    // Keys that many rows of one input have multiply nothing.
+    let (_, found) = diagnoses(&join.replace("% 20 = 1 THEN", "= 1 THEN")).await;
+    let is_hot = |one: &String| one.starts_with("hot join key");
+    assert!(!found.iter().any(is_hot), "{found:?}");
+
     // What changes something is not offered to be run again.
     let (_, found) = diagnoses(&format!("CREATE TABLE u AS {window}")).await;
     assert!(

@@ -11,6 +11,10 @@
 //! evaluation. One that remembers what it has computed is fast then: what it took longer the first
 //! time than any machine stalls remains the chunk's, whose rows share it.
 //!
+//! Finding a row takes about as long again as it took the first time. Where a whole class of rows is slow,
+//! there is no time for that: chunks become as small as the mean row is worth it, down to single rows. Rows
+//! with values far longer than the others' are timed by themselves as soon as the mean row is worth it.
+//!
 //! There is no clock in here: the caller evaluates rows and says how long that took (where it can,
 //! without what [`crate::preemption`] knows to be nobody's), so tests can play any machine.
 
@@ -27,6 +31,7 @@ use skewer_profiling::Method;
 
 use self::median::RunningMedian;
 use self::search::usual_of;
+use crate::long_values::LongRow;
 
 /// A chunk's target. Two clock readings (50 ns) are lost in it; it is as long as it may be that a record
 /// that takes [`SUSPICIOUS_NS`] longer than the others makes it [`SUSPICIOUS_FACTOR`] times as long.
@@ -72,6 +77,18 @@ const VAGUE_SHARE: f64 = 0.25;
 /// Chunks are not longer than this for that, and it is known from so many evaluations of no rows.
 const LONGEST_CHUNK_NS: f64 = 100.0 * CHUNK_NS;
 const OF_NO_ROWS: usize = 3;
+
+/// What an evaluation takes beside its rows and what is fixed, about, in ns: slicing the batch, calling the
+/// expressions, reading clocks.
+const PER_EVALUATION_NS: f64 = 1_000.0;
+
+/// Smaller chunks than [`CHUNK_NS`], and rows that are timed by themselves since they are longer, may cost
+/// this share of the time of the mean row.
+const FINE_SHARE: f64 = 0.08;
+
+/// Chunks become smaller if chunks that were slow, but could not be searched for want of time, have this
+/// share of the time spent.
+const UNSEARCHED_SHARE: f64 = 0.02;
 
 /// The first chunk is one row, and each of the next ones at most this many times the one before.
 const GROWTH: usize = 4;
@@ -132,6 +149,11 @@ pub struct Pacer {
     /// Cost by the length of the latest rows with long values that were timed by themselves, in ns.
     per_length: RunningMedian,
     spent_ns: f64,
+    /// Rows that have been evaluated, for `spent_ns`.
+    rows: f64,
+    /// Of `spent_ns`, what slow chunks took that there was no time to search, or slow rows that smaller
+    /// chunks have shown.
+    unsearched_ns: f64,
     replayed_ns: f64,
     /// Of `replayed_ns` and `repeated_ns`, what has been taken by [`Pacer::take_replayed_ns`].
     accounted_ns: f64,
@@ -151,12 +173,12 @@ impl Pacer {
     /// Evaluates all of `0..rows` once, in order, and says what each row took. Fails if that fails.
     ///
     /// `alone` lists rows, ascending, that are timed by themselves (those with far more bytes
-    /// than the others). Rows are evaluated again only if `replayable`; otherwise the rows of a
-    /// slow chunk share its time.
+    /// than the others): always if they are long, else if the mean row is worth it. Rows are evaluated
+    /// again only if `replayable`; otherwise the rows of a slow chunk share its time.
     pub fn time(
         &mut self,
         rows: usize,
-        alone: &[usize],
+        alone: &[LongRow],
         replayable: bool,
         evaluator: &mut dyn EvaluateRows,
     ) -> Result<Vec<Run>> {
@@ -164,20 +186,31 @@ impl Pacer {
             self.know_fixed(evaluator);
         }
         let mut runs = Vec::new();
+        let share = alone.len() as f64 / rows.max(1) as f64;
         let mut alone = alone.iter().copied().peekable();
         let mut start = 0;
         let mut evaluations: usize = 0;
         while start < rows {
-            if alone.next_if_eq(&start).is_some() {
+            // Those that a chunk has taken in when the mean row was not worth it.
+            while alone.next_if(|long| long.row < start).is_some() {}
+            let all = self.is_worth(share);
+            while alone
+                .next_if(|long| !long.is_long && !all && long.row == start)
+                .is_some()
+            {}
+            if alone.next_if(|long| long.row == start).is_some() {
                 self.time_row(start, replayable, evaluator, &mut runs)?;
                 start += 1;
                 evaluations += 1;
                 continue;
             }
-            let limit = alone.peek().copied().unwrap_or(rows);
+            let mut ahead = alone.clone();
+            let limit = ahead.find(|long| long.is_long || all);
+            let limit = limit.map_or(rows, |long| long.row);
             let limit_of_one = limit.min(start + self.chunk_rows(CHUNK_OF_ONE_RECORD_NS));
             let end_of_one = evaluator.end_of_record(start, limit_of_one);
-            let end = limit.min(start + self.chunk_rows(CHUNK_NS));
+            let full = self.chunk_rows(CHUNK_NS).min(self.fine_rows());
+            let end = limit.min(start + full);
             let (end, is_one) = (end.max(end_of_one), end_of_one >= end);
             self.time_chunk(start..end, is_one, replayable, evaluator, &mut runs)?;
             start = end;
@@ -233,6 +266,25 @@ impl Pacer {
         since
     }
 
+    /// What the mean row took, in ns.
+    fn mean_ns(&self) -> f64 {
+        self.spent_ns / self.rows.max(1.0)
+    }
+
+    /// Whether the mean row is worth to evaluate a `share` of all rows by themselves.
+    fn is_worth(&self, share: f64) -> bool {
+        share * (PER_EVALUATION_NS + self.fixed_ns()) <= FINE_SHARE * self.mean_ns()
+    }
+
+    /// At most so many rows are a chunk, since there is no time to search slow ones.
+    fn fine_rows(&self) -> usize {
+        if self.unsearched_ns <= UNSEARCHED_SHARE * self.spent_ns {
+            return usize::MAX;
+        }
+        let worth_ns = FINE_SHARE * self.mean_ns();
+        ((PER_EVALUATION_NS + self.fixed_ns()) / worth_ns.max(0.01)).ceil() as usize
+    }
+
     /// How many rows take about `ns`.
     fn chunk_rows(&self, ns: f64) -> usize {
         // As long as little is known of their cost, few rows are risked: each may take seconds.
@@ -254,6 +306,10 @@ impl Pacer {
         let rows = chunk.len();
         if rows == 1 {
             let ns = self.time_row(chunk.start, replayable, evaluator, runs)?;
+            // In a larger chunk it would have had to be searched.
+            if self.per_row.len() > 0 && self.is_suspicious(ns, 1) {
+                self.unsearched_ns += ns;
+            }
             self.per_row.observe(ns);
             return Ok(());
         }
@@ -262,6 +318,7 @@ impl Pacer {
         let doubtful_ns = evaluator.doubtful_ns() + self.vague_ns();
         let mut of_one = (error_of_one(ns, doubtful_ns), Method::Measured);
         self.spent_ns += ns;
+        self.rows += rows as f64;
         let suspicious = self.is_suspicious(ns, rows);
         if suspicious && replayable && self.may_replay(ns) {
             match self.search(chunk.clone(), ns, evaluator) {
@@ -281,6 +338,8 @@ impl Pacer {
                 // It remembers, or does not let itself be asked again.
                 Some(_) | None => {}
             }
+        } else if suspicious && !is_one {
+            self.unsearched_ns += ns;
         }
         let each = ns / rows as f64;
         self.per_row.observe(each);
@@ -318,6 +377,7 @@ impl Pacer {
         let mut ns = self.of_rows(gross);
         let mut error_ns = error_of_one(ns, evaluator.doubtful_ns() + self.vague_ns());
         self.spent_ns += ns;
+        self.rows += 1.0;
         let mut method = Method::Measured;
         if replayable && ns > self.suspicious_ns() {
             let longest = ns > LONGER * self.longest_ns

@@ -325,7 +325,7 @@ fn rows_named_up_front_are_timed_alone_and_never_again() {
     costs[500] = 1e9;
     let mut machine = Machine::new(costs);
     let runs = Pacer::default()
-        .time(1_000, &[500], true, &mut machine)
+        .time(1_000, &[LongRow::long(500)], true, &mut machine)
         .unwrap();
     assert_eq!(machine.kept, (0..1_000).collect::<Vec<_>>());
     assert_eq!(machine.replayed[500], 0);
@@ -352,7 +352,7 @@ fn where_rows_differ_by_nature_a_stall_does_not_make_one_the_longest() {
         _ => 80e3,
     };
     for (stall, at) in [(2e6, 2_000), (2e6, 3_900), (15e6, 3_900), (40e6, 2_500)] {
-        for alone in [vec![], (0..4_000).step_by(8).collect()] {
+        for alone in [vec![], (0..4_000).step_by(8).map(LongRow::long).collect()] {
             let mut machine = Machine::new((0..4_000).map(cost).collect());
             machine.stalls = vec![(at, stall)];
             let runs = Pacer::default()
@@ -373,7 +373,7 @@ fn where_rows_differ_by_nature_no_stall_is_anyone_s_however_many_there_are() {
         150 => 5.2e6,
         _ => -100e3 * (1.0 - ((row * 619) % 2_103) as f64 / 2_103.0).ln(),
     };
-    for alone in [vec![], (0..2_103).step_by(7).collect()] {
+    for alone in [vec![], (0..2_103).step_by(7).map(LongRow::long).collect()] {
         let mut machine = Machine::new((0..2_103).map(cost).collect());
         machine.stalls = (200..4_000).step_by(80).map(|at| (at, 5e6)).collect();
         let runs = Pacer::default()
@@ -538,4 +538,80 @@ fn what_is_fixed_makes_no_chunk_longer_than_a_limit_and_repeating_it_is_accounte
         "{taken} of {repeated}"
     );
     assert_eq!(pacer.take_replayed_ns(), 0.0);
+}
+
+/// A class of rows, every `period` th, that are slower than the others by far.
+fn class(rows: usize, period: usize, slow: f64, others: f64) -> Vec<f64> {
+    let cost = |row: usize| match row % period {
+        0 => slow,
+        _ => others,
+    };
+    (0..rows).map(cost).collect()
+}
+
+/// What the slow rows and the others took in the mean.
+fn means(latencies: &[f64], period: usize) -> (f64, f64) {
+    let mean = |is_slow: bool| {
+        let rows = (0..latencies.len()).filter(|row| row.is_multiple_of(period) == is_slow);
+        let rows: Vec<f64> = rows.map(|row| latencies[row]).collect();
+        rows.iter().sum::<f64>() / rows.len() as f64
+    };
+    (mean(true), mean(false))
+}
+
+#[test]
+fn a_class_of_slow_rows_that_cannot_all_be_searched_has_its_time() {
+    // There are so many that to find each of them again would take as long as the query.
+    for (period, slow, others) in [(60, 3e6, 6_000.0), (600, 3e6, 10_000.0), (20, 400e3, 500.0)] {
+        let mut machine = Machine::new(class(60_000, period, slow, others));
+        let latencies = latencies(&time(&mut machine));
+        let once: f64 = machine.costs.iter().sum();
+        let (of_slow, of_others) = means(&latencies, period);
+        assert!(
+            (of_slow / slow - 1.0).abs() < 0.15,
+            "one in {period}: {of_slow} of {slow}, others {of_others}"
+        );
+        assert!(of_slow > 100.0 * of_others, "{of_slow}, {of_others}");
+        let again = machine.waited_ns;
+        assert!(again < 0.1 * once + REPLAY_FLOOR_NS, "{again} of {once}");
+        // A chunk of a few rows is worth it; a row by itself would not be.
+        let allowed = FINE_SHARE * once / PER_EVALUATION_NS + once / CHUNK_NS + 2_000.0;
+        let evaluations = machine.evaluations as f64;
+        assert!(evaluations < allowed, "{evaluations}, not {allowed}");
+    }
+}
+
+#[test]
+fn a_class_of_long_rows_has_its_time_whatever_the_others_take() {
+    // The mean row is too cheap for small chunks.
+    let (period, slow, others) = (600, 1e6, 300.0);
+    let mut machine = Machine::new(class(300_000, period, slow, others));
+    let alone: Vec<LongRow> = (0..300_000)
+        .step_by(period)
+        .map(|row| LongRow {
+            row,
+            is_long: false,
+        })
+        .collect();
+    let runs = Pacer::default().time(300_000, &alone, true, &mut machine);
+    let latencies = latencies(&runs.unwrap());
+    assert_eq!(machine.kept, (0..300_000).collect::<Vec<_>>());
+    let (of_slow, of_others) = means(&latencies, period);
+    assert!((of_slow / slow - 1.0).abs() < 0.05, "{of_slow}");
+    assert!(of_slow > 100.0 * of_others, "{of_slow}, {of_others}");
+}
+
+#[test]
+fn rows_that_are_longer_but_cost_as_little_are_not_timed_by_themselves() {
+    let mut machine = Machine::new(vec![20.0; 100_000]);
+    let alone: Vec<LongRow> = (0..100_000)
+        .step_by(10)
+        .map(|row| LongRow {
+            row,
+            is_long: false,
+        })
+        .collect();
+    let runs = Pacer::default().time(100_000, &alone, true, &mut machine);
+    assert_eq!(latencies(&runs.unwrap()).len(), 100_000);
+    assert!(machine.evaluations < 200, "{}", machine.evaluations);
 }

@@ -22,7 +22,7 @@ use super::found::rows_found_by;
 use super::{LatencyColumn, TimedExpressions, Timing, leaves_rows_out};
 use crate::batch_bytes::estimated_array_bytes;
 use crate::confirm::confirm_slow_rows;
-use crate::long_values::LongValues;
+use crate::long_values::{LongRow, LongValues};
 use crate::narrow::widened;
 use crate::pacing::{EvaluateRows, Pacer, Run, error_of_one};
 use crate::packed::{self, Records};
@@ -94,7 +94,10 @@ impl Evaluation {
                 let alone = self.long_values.far_longer_than_the_mean(batch);
                 self.in_chunks(batch, &alone, true)?
             }
-            Timing::OneByOne => self.in_chunks(batch, &(0..rows).collect::<Vec<_>>(), false)?,
+            Timing::OneByOne => {
+                let all: Vec<LongRow> = (0..rows).map(LongRow::long).collect();
+                self.in_chunks(batch, &all, false)?
+            }
         };
         let started = Instant::now();
         self.log(batch, &runs)?;
@@ -198,7 +201,7 @@ impl Evaluation {
     fn in_chunks(
         &mut self,
         batch: &RecordBatch,
-        alone: &[usize],
+        alone: &[LongRow],
         replayable: bool,
     ) -> Result<(Vec<Piece>, Vec<Run>)> {
         let ids = self.timed.records.iter();

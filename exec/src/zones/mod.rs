@@ -52,7 +52,9 @@ pub fn canonical(name: &str) -> Option<String> {
         })
         .collect();
     let spelled = [name.to_owned(), name.to_ascii_uppercase(), capitalized];
-    let mut known = spelled.into_iter().filter(|name| name.parse::<Tz>().is_ok());
+    let mut known = spelled
+        .into_iter()
+        .filter(|name| name.parse::<Tz>().is_ok());
     known.next()
 }
 

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use datafusion::arrow::array::timezone::Tz;
-use datafusion::arrow::array::{
-    ArrayRef, ArrowPrimitiveType, AsArray, Int64Array, PrimitiveArray,
-};
+use datafusion::arrow::array::{ArrayRef, ArrowPrimitiveType, AsArray, Int64Array, PrimitiveArray};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Int64Type, TimeUnit};
 use datafusion::common::config::ConfigOptions;

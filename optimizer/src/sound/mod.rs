@@ -8,6 +8,7 @@
 //! * [`subqueries`]: of subqueries in conditions
 //! * [`marks`]: of subqueries in values
 //! * [`null_equality`]: of NULLs that are equal to each other
+//! * [`nan`]: of numbers among which is a NaN
 //! * [`pull_up`]: of what correlated subqueries are made of
 //! * [`sort_keys`]: of what rows were sorted by
 //! * [`shortcuts`]: of aggregates without a look at all rows
@@ -17,6 +18,7 @@ mod dependencies;
 mod guard;
 mod join_filters;
 mod marks;
+mod nan;
 mod null_equality;
 mod offsets;
 mod properties;
@@ -46,6 +48,7 @@ use datafusion::physical_optimizer::topk_aggregation::TopKAggregation;
 
 use dependencies::{Decide, Guarded, keep_distinct, keep_groups, keep_joins, keep_sort_keys};
 use join_filters::{SoundJoinFilters, SoundProjections};
+use nan::SoundPruning;
 use null_equality::{keep_apart, keep_conditions};
 use offsets::SoundSorts;
 pub use properties::with_unordered_exchanges;
@@ -112,5 +115,6 @@ pub fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     }
     rules.insert(0, Arc::new(SoundGroups));
     rules.insert(0, Arc::new(SoundJoinFilters));
+    rules.push(Arc::new(SoundPruning));
     rules
 }

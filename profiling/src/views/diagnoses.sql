@@ -104,11 +104,49 @@ FROM (
       query_id, exchange_id, max(share) AS share,
       first_value(key ORDER BY share DESC, key) AS key
     FROM sys.key_frequencies
+    WHERE input IS NULL
     GROUP BY query_id, exchange_id
   ) AS heavy ON skew.query_id = heavy.query_id AND skew.operator_id = heavy.exchange_id
   WHERE (skew.name LIKE '%Repartition%' OR skew.name LIKE '%Shuffle%')
     AND skew.details LIKE '%Hash%' AND skew.rows >= 100000
     AND skew.max_rows * (skew.partitions - 1) >= 3 * (skew.rows - skew.max_rows)
+
+  UNION ALL
+  -- A key that many rows of both inputs of a join have: it makes as many rows as the product.
+  SELECT
+    hot.query_id, 'hot join key', 'warning',
+    'operator ' || hot.operator_id || ' ' || hot.name,
+    'SELECT * FROM sys.key_frequencies WHERE query_id = ' || hot.query_id || ' AND exchange_id = '
+      || hot.operator_id || ' ORDER BY tuples DESC',
+    CAST(NULL AS BIGINT),
+    'The join makes ' || hot.rows_out || ' rows of ' || hot.rows_in || ' rows. About '
+      || CAST(round(100 * least(hot.product / hot.rows_out, 1.0)) AS BIGINT) || ' % of them have the key '
+      || hot.key || ', which many rows of both inputs have: aggregate before the join, or treat that key '
+      || 'by itself.'
+  FROM (
+    SELECT
+      joins.query_id, joins.operator_id, joins.name, joins.rows_in, joins.rows_out, keys.key, keys.product,
+      row_number() OVER (
+        PARTITION BY joins.query_id, joins.operator_id ORDER BY keys.product DESC, keys.key
+      ) AS place
+    FROM sys.operator_contribution AS joins
+    JOIN (
+      -- Each worker joins what it has seen of both.
+      SELECT
+        one.query_id, one.exchange_id, one.key,
+        sum(CAST(one.tuples AS DOUBLE) * other.tuples) AS product
+      FROM sys.key_frequencies AS one
+      JOIN sys.key_frequencies AS other
+        ON one.query_id = other.query_id AND one.exchange_id = other.exchange_id
+          AND one.worker_id = other.worker_id AND one.key = other.key
+      WHERE one.input = 0 AND other.input = 1
+      GROUP BY one.query_id, one.exchange_id, one.key
+    ) AS keys ON joins.query_id = keys.query_id AND joins.operator_id = keys.exchange_id
+    WHERE joins.rows_out >= 100000 AND joins.rows_out >= 2 * joins.rows_in
+  ) AS hot
+  -- Rows that do not match make far fewer rows than that: their key is NULL, or another condition leaves
+  -- them out.
+  WHERE hot.place = 1 AND hot.product BETWEEN 0.2 * hot.rows_out AND 1.5 * hot.rows_out
 
   UNION ALL
   SELECT

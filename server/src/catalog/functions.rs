@@ -235,7 +235,10 @@ impl ScalarUDFImpl for SettingFunction {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let arrays = ColumnarValue::values_to_arrays(&args.args)?;
-        let texts: Vec<_> = arrays.iter().map(|array| array.as_string::<i32>()).collect();
+        let texts: Vec<_> = arrays
+            .iter()
+            .map(|array| array.as_string::<i32>())
+            .collect();
         let rows = arrays.first().map_or(0, |array| array.len());
         let answers = (0..rows).map(|row| {
             let given: Vec<Option<&str>> = texts

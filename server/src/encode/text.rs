@@ -3,9 +3,7 @@
 use std::fmt::Write;
 
 use bytes::{BufMut, BytesMut};
-use chrono::{
-    DateTime, Datelike, NaiveDate, NaiveDateTime, Offset, TimeDelta, TimeZone, Timelike,
-};
+use chrono::{DateTime, Datelike, NaiveDate, NaiveDateTime, Offset, TimeDelta, TimeZone, Timelike};
 use datafusion::arrow::array::timezone::Tz;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray};
 use datafusion::arrow::datatypes::{
@@ -246,11 +244,7 @@ fn timestamp(micros: i64, zone: Option<&Tz>) -> String {
 /// Seconds ahead of UTC as `+02`, `-03:30` or `-04:56:02`.
 fn offset(ahead: i32) -> String {
     let sign = if ahead < 0 { '-' } else { '+' };
-    let (hours, minutes, seconds) = (
-        ahead.abs() / 3600,
-        ahead.abs() / 60 % 60,
-        ahead.abs() % 60,
-    );
+    let (hours, minutes, seconds) = (ahead.abs() / 3600, ahead.abs() / 60 % 60, ahead.abs() % 60);
     match (minutes, seconds) {
         (0, 0) => format!("{sign}{hours:02}"),
         (_, 0) => format!("{sign}{hours:02}:{minutes:02}"),

@@ -41,6 +41,12 @@ pub async fn session(database: &Database, level: Level, skip_partial: bool) -> S
             session.sql(sql).await.unwrap();
         }
     }
+    register(&session);
+    session
+}
+
+/// Gives the session the function of one row that queries call.
+pub fn register(session: &Session) {
     session.register_row_udf(
         "same",
         vec![DataType::Int64],
@@ -48,7 +54,6 @@ pub async fn session(database: &Database, level: Level, skip_partial: bool) -> S
         Volatility::Immutable,
         |row| Ok(row[0].clone()),
     );
-    session
 }
 
 /// The same, whose scans filter rows themselves, also by what joins learn at run time.

@@ -6,6 +6,7 @@
 //! - [`cases`]: the cases of a test, and the sessions that run them
 //! - [`generator`]: queries with everything
 //! - [`same_results`]: they return the same at every level
+//! - [`extremes`]: values at the ends of their types, under every setting
 //! - [`frames`]: window frames of these
 //! - [`naive`]: queries that a naive evaluator understands, and the evaluator
 //! - [`lineage`]: their lineage is what it says
@@ -13,6 +14,7 @@
 
 mod cases;
 mod closure;
+mod extremes;
 mod frames;
 mod generator;
 mod lineage;

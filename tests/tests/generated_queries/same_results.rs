@@ -12,7 +12,7 @@ use crate::generator::Generator;
 
 /// Tables `t(a, b, f, s)` and `u(a, d, s)` of several segments, with NULLs, duplicates and
 /// numbers whose sums are exact in any order.
-async fn tables(database: &Database) {
+pub async fn tables(database: &Database) {
     let session = database.session();
     session
         .sql("CREATE TABLE t (a BIGINT, b BIGINT, f DOUBLE, s VARCHAR)")

@@ -543,7 +543,11 @@ async fn parameters_are_known_by_where_they_stand() {
             vec![Type::INT8, Type::TEXT],
         ),
     ] {
-        assert_eq!(client.prepare(sql).await.unwrap().params(), expected, "{sql}");
+        assert_eq!(
+            client.prepare(sql).await.unwrap().params(),
+            expected,
+            "{sql}"
+        );
     }
     let ids = async |sql: &str, value: &(dyn tokio_postgres::types::ToSql + Sync)| {
         let rows = client.query(sql, &[value]).await;
@@ -570,7 +574,9 @@ async fn columns_of_one_name_are_told_by_it() {
     let served = Served::start();
     let client = connect(&served).await;
     client
-        .batch_execute("CREATE TABLE crate (id BIGINT, name TEXT); INSERT INTO crate VALUES (1, 'fig')")
+        .batch_execute(
+            "CREATE TABLE crate (id BIGINT, name TEXT); INSERT INTO crate VALUES (1, 'fig')",
+        )
         .await
         .unwrap();
     let sql = "SELECT id, crate.*, +id FROM crate WHERE id = $1";
@@ -593,11 +599,16 @@ async fn instants_are_shown_in_the_zone_of_the_session() {
         .await
         .unwrap();
     let shown = async || {
-        let rows = client.simple_query("SELECT at FROM visit ORDER BY at").await;
-        let rows = rows.unwrap().into_iter().filter_map(|message| match message {
-            tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
-            _ => None,
-        });
+        let rows = client
+            .simple_query("SELECT at FROM visit ORDER BY at")
+            .await;
+        let rows = rows
+            .unwrap()
+            .into_iter()
+            .filter_map(|message| match message {
+                tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+                _ => None,
+            });
         rows.collect::<Vec<String>>()
     };
     let expected = ["2024-07-01 12:00:00-04", "2024-11-03 01:30:00-05"];

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef};
 use datafusion::common::config::TableParquetOptions;
+use datafusion::common::stats::Precision;
 use datafusion::common::{ColumnStatistics, Statistics};
 use datafusion::datasource::file_format::FileFormat;
 use datafusion::datasource::file_format::parquet::ParquetFormat;
@@ -167,6 +168,13 @@ pub(super) fn statistics_of(file: &Schema, known: &Statistics, table: &Schema) -
             Some((place, own)) if own.data_type() == field.data_type() => {
                 if let Some(known) = known.column_statistics.get(place) {
                     *column = known.clone();
+                }
+                // Parquet leaves NaN out of bounds, and DataFusion 55.2 takes a column whose
+                // bounds are equal for a constant.
+                if field.data_type().is_floating() {
+                    column.min_value = Precision::Absent;
+                    column.max_value = Precision::Absent;
+                    column.sum_value = Precision::Absent;
                 }
             }
             Some(_) => {}

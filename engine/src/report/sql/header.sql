@@ -6,7 +6,8 @@ SELECT
   coalesce(work.busy_ns, 0) AS busy_ns, coalesce(overhead.time_ns, 0) AS recording_ns,
   coalesce(overhead.events_dropped, 0) AS events_dropped,
   overhead.given_up,
-  lost.workers AS lost_workers, queries.imported_from, queries.tables_read
+  lost.workers AS lost_workers, coalesce(elsewhere.workers, 0) AS workers_elsewhere,
+  queries.imported_from, queries.tables_read
 FROM sys.queries AS queries
 LEFT JOIN (
   SELECT query_id, sum(self_ns) AS busy_ns
@@ -28,4 +29,8 @@ LEFT JOIN (
   WHERE workers.query_id = $query_id AND (workers.state = 'lost' OR now.state = 'lost')
   GROUP BY workers.query_id
 ) AS lost ON queries.query_id = lost.query_id
+LEFT JOIN (
+  SELECT query_id, count(*) AS workers
+  FROM sys.workers WHERE query_id = $query_id AND address <> 'in process' GROUP BY query_id
+) AS elsewhere ON queries.query_id = elsewhere.query_id
 WHERE queries.query_id = $query_id
