@@ -178,7 +178,7 @@ fn quantify(expr: &mut Expr) {
             compare_op,
             right,
             ..
-        } if !is_query(right) => {
+        } if !is_query(right.as_ref()) => {
             let args = vec![taken(left), text(&compare_op.to_string()), taken(right)];
             *expr = called(ANY_OF, args, None);
         }
@@ -186,7 +186,7 @@ fn quantify(expr: &mut Expr) {
             left,
             compare_op,
             right,
-        } if !is_query(right) => {
+        } if !is_query(right.as_ref()) => {
             let args = vec![taken(left), text(&compare_op.to_string()), taken(right)];
             *expr = called(ALL_OF, args, None);
         }
@@ -196,7 +196,7 @@ fn quantify(expr: &mut Expr) {
             expr: value,
             pattern,
             escape_char: None,
-        } if !is_query(pattern) => {
+        } if !is_query(pattern.as_ref()) => {
             let operator = if *negated { "!~~" } else { "~~" };
             let args = vec![taken(value), text(operator), taken(pattern)];
             *expr = called(ANY_OF, args, None);
@@ -207,7 +207,7 @@ fn quantify(expr: &mut Expr) {
             expr: value,
             pattern,
             escape_char: None,
-        } if !is_query(pattern) => {
+        } if !is_query(pattern.as_ref()) => {
             let operator = if *negated { "!~~*" } else { "~~*" };
             let args = vec![taken(value), text(operator), taken(pattern)];
             *expr = called(ANY_OF, args, None);

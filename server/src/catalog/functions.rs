@@ -156,7 +156,7 @@ pub(super) fn install_settings(session: &Session, settings: SharedSettings) {
         name: "current_setting",
         least: 1,
         signature: Signature::user_defined(Volatility::Volatile),
-        answer: Arc::new(move |args| {
+        answer: Arc::new(move |args: &[Option<&str>]| {
             let Some(name) = args.first().copied().flatten() else {
                 return Ok(None);
             };
@@ -171,7 +171,7 @@ pub(super) fn install_settings(session: &Session, settings: SharedSettings) {
         name: "set_config",
         least: 2,
         signature: Signature::user_defined(Volatility::Volatile),
-        answer: Arc::new(move |args| {
+        answer: Arc::new(move |args: &[Option<&str>]| {
             let [Some(name), Some(value), ..] = args else {
                 return Err(execution("set_config takes a name and a value".to_owned()));
             };
