@@ -19,7 +19,7 @@ use datafusion_proto::protobuf::PhysicalExprNode;
 use prost::Message;
 use serde::{Deserialize, Serialize};
 use skewer_exec::{
-    AnyValue, CarriedLatency, EscapedPattern, Exchange, FrameCapture, LatencyColumn,
+    AddInterval, AnyValue, CarriedLatency, EscapedPattern, Exchange, FrameCapture, LatencyColumn,
     LineageCapture, MeasuredRecords, NarrowId, NumberedExec, Observed, OctetLength, OnlyValue,
     OutputRecordsExec, PackedRecord, PatternKind, ProfiledExec, Quantified, Quantifier, ReadArray,
     ReadTime, RowNumbers, Sampled, SampledRowId, ShowTime, SingleValue, SoundPropertiesExec,
@@ -159,6 +159,9 @@ const READ_TIME: &[u8] = b"time";
 /// Stands for [`ShowTime`].
 const SHOW_TIME: &[u8] = b"show time";
 
+/// Stands for [`AddInterval`].
+const ADD_INTERVAL: &[u8] = b"add interval";
+
 /// Stands for [`ReadArray`].
 const READ_ARRAY: &[u8] = b"array";
 
@@ -195,6 +198,8 @@ fn encoded_function(function: &ScalarUDF) -> Option<&'static [u8]> {
         })
     } else if function.is::<ShowTime>() {
         Some(SHOW_TIME)
+    } else if function.is::<AddInterval>() {
+        Some(ADD_INTERVAL)
     } else if function.is::<ReadArray>() {
         Some(READ_ARRAY)
     } else if function.is::<PackedRecord>() {
@@ -463,6 +468,7 @@ impl PhysicalExtensionCodec for SkewerCodec {
             ONLY_VALUE => ScalarUDF::from(OnlyValue::default()),
             OCTET_LENGTH => ScalarUDF::from(OctetLength::default()),
             SHOW_TIME => ScalarUDF::from(ShowTime::default()),
+            ADD_INTERVAL => ScalarUDF::from(AddInterval::default()),
             ANY_OF => ScalarUDF::from(Quantified::new(Quantifier::Any)),
             ALL_OF => ScalarUDF::from(Quantified::new(Quantifier::All)),
             LIKE_ESCAPE => ScalarUDF::from(EscapedPattern::new(PatternKind::Like)),

@@ -98,4 +98,4 @@ pub use single_value::SingleValue;
 pub use sound_properties::SoundPropertiesExec;
 pub use source::{AggregateSource, RecordSource, ScanSource};
 pub use timed_evaluation::{LatencyColumn, MeasuredRecords, TimedEvaluationExec, TimedExpressions};
-pub use zones::{ReadTime, ShowTime, Timezone};
+pub use zones::{AddInterval, ReadTime, ShowTime, Timezone};

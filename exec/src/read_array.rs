@@ -11,7 +11,7 @@ use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::common::utils::take_function_args;
 use datafusion::common::{Result, ScalarValue, exec_datafusion_err, exec_err};
 use datafusion::logical_expr::{
-    ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, TypeSignature, Volatility,
+    ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
 };
 
 /// The scalar function `read_array(text) → TEXT[]…`: the texts in an array as PostgreSQL writes it, as
@@ -32,10 +32,8 @@ impl ReadArray {
         for _ in 0..dimensions {
             arrays = DataType::List(Arc::new(Field::new_list_field(arrays, true)));
         }
-        let text = [DataType::Utf8, DataType::LargeUtf8, DataType::Utf8View];
-        let signatures = text.map(|text| TypeSignature::Exact(vec![text, DataType::Boolean]));
         Self {
-            signature: Signature::one_of(signatures.to_vec(), Volatility::Immutable),
+            signature: Signature::any(2, Volatility::Immutable),
             arrays,
         }
     }

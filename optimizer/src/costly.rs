@@ -15,7 +15,7 @@ use datafusion::common::{DFSchema, Result};
 use datafusion::execution::SessionStateDefaults;
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator};
-use skewer_exec::{EscapedPattern, OnlyValue, Quantified, ReadArray, ReadTime, ShowTime, Timezone};
+use skewer_exec::{AddInterval, EscapedPattern, OnlyValue, Quantified, ReadArray, ReadTime, ShowTime, Timezone};
 
 /// Names of the functions that come with DataFusion.
 static BUILT_IN: LazyLock<HashSet<String>> = LazyLock::new(|| {
@@ -65,6 +65,7 @@ fn is_of_one_size(function: &ScalarFunction) -> bool {
         || function.is::<Timezone>()
         || function.is::<ReadTime>()
         || function.is::<ShowTime>()
+        || function.is::<AddInterval>()
 }
 
 /// Whether no user registered it.

@@ -27,7 +27,7 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 use skewer_exec::read_array::dimensions;
 use skewer_exec::zones::UTC;
-use skewer_exec::{ReadArray, ReadTime, ShowTime, Timezone};
+use skewer_exec::{AddInterval, ReadArray, ReadTime, ShowTime, Timezone};
 
 /// See the [module](self). It follows the coercion of types, whose casts it sees.
 #[derive(Debug)]
@@ -72,10 +72,14 @@ fn explicit(node: LogicalPlan, session: &str) -> Result<Transformed<LogicalPlan>
     }
 }
 
-/// A difference, or a cast from or to a type that matters.
+/// A sum, a number as a timestamp, or a cast from or to a type that matters.
 fn may_concern(part: &Expr) -> bool {
-    if let Expr::BinaryExpr(BinaryExpr { op, .. }) = part {
-        return *op == Operator::Minus;
+    match part {
+        Expr::BinaryExpr(BinaryExpr { op, .. }) => {
+            return matches!(op, Operator::Plus | Operator::Minus);
+        }
+        Expr::ScalarFunction(function) => return number_unit(function.func.name()).is_some(),
+        _ => {}
     }
     let (Expr::Cast(Cast { field, .. }) | Expr::TryCast(TryCast { field, .. })) = part else {
         return false;
@@ -93,27 +97,87 @@ fn may_concern(part: &Expr) -> bool {
     ) || dimensions(field.data_type()) > 0
 }
 
-/// What a cast means, or a difference: Arrow subtracts times with and without zone as the numbers that they are.
+/// Of times with and without zone Arrow subtracts the numbers that they are. What is added to an instant it refuses
+/// if the zone's clocks skip or repeat what comes of it.
+fn sum(operation: BinaryExpr, scope: &DFSchema, session: &str) -> Result<Transformed<Expr>> {
+    // Parameters of lambda functions are not in scope.
+    let types = operation.left.get_type(scope).ok();
+    let types = types.zip(operation.right.get_type(scope).ok());
+    let Some(types) = types else {
+        return Ok(Transformed::no(Expr::BinaryExpr(operation)));
+    };
+    let BinaryExpr { left, op, right } = operation;
+    let later = |time: Expr, interval: Expr| -> Result<Transformed<Expr>> {
+        let args = vec![time, interval, lit(session)];
+        Ok(Transformed::yes(called(AddInterval::default(), args)))
+    };
+    let (left, right, is_mixed) = match types {
+        (DataType::Timestamp(_, Some(_)), DataType::Interval(_)) if !is_utc(session) => {
+            return match op {
+                Operator::Plus => later(*left, *right),
+                _ => later(*left, Expr::Negative(right)),
+            };
+        }
+        (DataType::Interval(_), DataType::Timestamp(_, Some(_)))
+            if !is_utc(session) && op == Operator::Plus =>
+        {
+            return later(*right, *left);
+        }
+        (DataType::Timestamp(unit, None), DataType::Timestamp(_, Some(_))) => {
+            let from = DataType::Timestamp(unit, None);
+            (Box::new(instants(*left, &from, unit, session)), right, true)
+        }
+        (DataType::Timestamp(_, Some(_)), DataType::Timestamp(unit, None)) => {
+            let from = DataType::Timestamp(unit, None);
+            (left, Box::new(instants(*right, &from, unit, session)), true)
+        }
+        _ => (left, right, false),
+    };
+    let operation = Expr::BinaryExpr(BinaryExpr::new(left, op, right));
+    Ok(Transformed::new_transformed(operation, is_mixed))
+}
+
+/// `to_timestamp` and its like take a whole number for seconds, or less, since 1970 in UTC; DataFusion 55.2 takes it
+/// for a local time.
+fn to_instant(
+    function: ScalarFunction,
+    scope: &DFSchema,
+    session: &str,
+) -> Result<Transformed<Expr>> {
+    let unit = number_unit(function.func.name());
+    let (Some(unit), [number]) = (unit, function.args.as_slice()) else {
+        return Ok(Transformed::no(Expr::ScalarFunction(function)));
+    };
+    if is_utc(session) || !number.get_type(scope)?.is_integer() {
+        return Ok(Transformed::no(Expr::ScalarFunction(function)));
+    }
+    let from = DataType::Timestamp(unit, Some(UTC.into()));
+    let number = cast_to(number.clone(), &DataType::Null, from.clone());
+    let to = Expr::ScalarFunction(function).get_type(scope)?;
+    Ok(Transformed::yes(cast_to(number, &from, to)))
+}
+
+/// What a function that makes timestamps takes numbers for.
+fn number_unit(function: &str) -> Option<TimeUnit> {
+    match function {
+        "to_timestamp" | "to_timestamp_seconds" => Some(TimeUnit::Second),
+        "to_timestamp_millis" => Some(TimeUnit::Millisecond),
+        "to_timestamp_micros" => Some(TimeUnit::Microsecond),
+        "to_timestamp_nanos" => Some(TimeUnit::Nanosecond),
+        _ => None,
+    }
+}
+
+/// What a cast means, or a sum, or a number as a timestamp.
 fn said(part: Expr, scope: &DFSchema, session: &str) -> Result<Transformed<Expr>> {
     if !may_concern(&part) {
         return Ok(Transformed::no(part));
     }
-    if let Expr::BinaryExpr(BinaryExpr { left, op, right }) = part {
-        let types = (left.get_type(scope)?, right.get_type(scope)?);
-        let (left, right, is_mixed) = match types {
-            (DataType::Timestamp(unit, None), DataType::Timestamp(_, Some(_))) => {
-                let from = DataType::Timestamp(unit, None);
-                (Box::new(instants(*left, &from, unit, session)), right, true)
-            }
-            (DataType::Timestamp(_, Some(_)), DataType::Timestamp(unit, None)) => {
-                let from = DataType::Timestamp(unit, None);
-                (left, Box::new(instants(*right, &from, unit, session)), true)
-            }
-            _ => (left, right, false),
-        };
-        let difference = Expr::BinaryExpr(BinaryExpr::new(left, op, right));
-        return Ok(Transformed::new_transformed(difference, is_mixed));
-    }
+    let part = match part {
+        Expr::BinaryExpr(operation) => return sum(operation, scope, session),
+        Expr::ScalarFunction(function) => return to_instant(function, scope, session),
+        cast => cast,
+    };
     let (value, to, is_try) = match part {
         Expr::Cast(Cast { expr, field }) => (*expr, field, false),
         Expr::TryCast(TryCast { expr, field }) => (*expr, field, true),
@@ -123,7 +187,9 @@ fn said(part: Expr, scope: &DFSchema, session: &str) -> Result<Transformed<Expr>
         true => Expr::TryCast(TryCast::new_from_field(Box::new(value), Arc::clone(&to))),
         false => Expr::Cast(Cast::new_from_field(Box::new(value), Arc::clone(&to))),
     };
-    let from = value.get_type(scope)?;
+    let Ok(from) = value.get_type(scope) else {
+        return Ok(Transformed::no(cast(value)));
+    };
     let utc = is_utc(session);
     let said = match (&from, to.data_type()) {
         (text, list) if is_text(text) && dimensions(list) > 0 => {

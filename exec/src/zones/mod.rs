@@ -1,12 +1,14 @@
 //! Instants and what the clocks of a time zone show.
 //!
 //! * [`Timezone`]: the function `timezone(zone, time)`, which is `time AT TIME ZONE zone`
+//! * [`AddInterval`]: instants some months, days and hours later
 //! * [`ReadTime`]: texts as instants and as local times; [`ShowTime`]: these as texts
 //!
 //! Arrow's casts refuse local times that a zone skips or repeats, and from an instant to a local time they
 //! give the time of UTC (apache/datafusion issues 13212, 25095 and 25166). These functions follow PostgreSQL:
 //! a skipped time is read with the offset before the change, a repeated one with the offset after it.
 
+mod add_interval;
 mod read_time;
 mod show_time;
 mod timezone;
@@ -16,6 +18,7 @@ use datafusion::arrow::array::timezone::Tz;
 use datafusion::arrow::datatypes::TimeUnit;
 use datafusion::common::{Result, exec_datafusion_err};
 
+pub use add_interval::AddInterval;
 pub use read_time::{ReadTime, read_time};
 pub use show_time::ShowTime;
 pub use timezone::Timezone;

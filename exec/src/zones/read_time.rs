@@ -12,7 +12,7 @@ use datafusion::arrow::error::ArrowError;
 use datafusion::common::utils::take_function_args;
 use datafusion::common::{Result, ScalarValue, exec_err};
 use datafusion::logical_expr::{
-    ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, TypeSignature, Volatility,
+    ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
 };
 
 use super::{UTC, instant, per_second, zone};
@@ -33,10 +33,8 @@ pub struct ReadTime {
 impl ReadTime {
     /// The function that gives times of a type, which is a timestamp of any unit.
     pub fn new(times: DataType) -> Self {
-        let text = [DataType::Utf8, DataType::LargeUtf8, DataType::Utf8View];
-        let signatures = text.map(|text| TypeSignature::Exact(vec![text, DataType::Utf8]));
         Self {
-            signature: Signature::one_of(signatures.to_vec(), Volatility::Immutable),
+            signature: Signature::any(2, Volatility::Immutable),
             times,
         }
     }
