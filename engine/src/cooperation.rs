@@ -6,6 +6,8 @@
 //! condition; a function may take a second per batch. So scans, and operators that return more
 //! rows than they read, yield by the clock ([`QUANTUM`]), and joins get their input in slices
 //! that take no longer than [`SLICE`].
+//!
+//! Joins become such that spill here, too: this sees each plan where it runs.
 
 use std::any::Any;
 use std::fmt;
@@ -34,6 +36,8 @@ use datafusion::physical_plan::{
 };
 use futures::Stream;
 use skewer_cluster::is_exchange_between_workers;
+use skewer_exec::profiled::replace_operator;
+use skewer_exec::spilling_join::{self, SpillingJoinExec};
 use skewer_net::TaskEnd;
 
 /// A task that has run for this long yields. The clock is read once a batch.
@@ -75,11 +79,24 @@ pub(crate) fn cooperative(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn Execut
             })
         })
         .collect::<Result<_>>()?;
-    let plan = replace_children_if_necessary(plan, children)?;
+    let mut plan = replace_children_if_necessary(plan, children)?;
+    if spilling_join::spills(plan.as_ref()) {
+        plan = replace_operator(plan, |join| {
+            Ok(Arc::new(SpillingJoinExec::new(join, in_slices)?))
+        })?;
+    }
     Ok(match returns_more_than_it_reads(plan.as_ref()) {
         true => Arc::new(PacedExec::new(plan, false)),
         false => plan,
     })
+}
+
+/// The same rows, for a join to probe with: their stream yields, and cuts batches into slices.
+fn in_slices(
+    rows: SendableRecordBatchStream,
+    context: &TaskContext,
+) -> SendableRecordBatchStream {
+    Box::pin(PacedStream::new(rows, true, context))
 }
 
 /// The input of which a join takes a batch and does not return before it is done with it, unless
@@ -177,13 +194,8 @@ impl ExecutionPlan for PacedExec {
         partition: usize,
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
-        let end = context.session_config().get_extension::<TaskEnd>();
-        Ok(Box::pin(PacedStream {
-            inner: self.inner.execute(partition, context)?,
-            end,
-            running_since: None,
-            slices: self.slices.then(Slices::default),
-        }))
+        let rows = self.inner.execute(partition, Arc::clone(&context))?;
+        Ok(Box::pin(PacedStream::new(rows, self.slices, &context)))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {
@@ -224,6 +236,17 @@ struct PacedStream {
     /// When the task last yielded, as far as this stream knows.
     running_since: Option<Instant>,
     slices: Option<Slices>,
+}
+
+impl PacedStream {
+    fn new(inner: SendableRecordBatchStream, slices: bool, context: &TaskContext) -> Self {
+        Self {
+            inner,
+            end: context.session_config().get_extension::<TaskEnd>(),
+            running_since: None,
+            slices: slices.then(Slices::default),
+        }
+    }
 }
 
 impl Stream for PacedStream {

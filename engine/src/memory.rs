@@ -8,12 +8,10 @@ use datafusion::execution::memory_pool::{
     MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation,
 };
 use parking_lot::Mutex;
+use skewer_exec::spilling_join;
 
 /// How the error begins that tells of the limit.
 pub(crate) const LIMIT_REACHED: &str = "the memory limit of ";
-
-/// The build side of a hash join, as it registers itself: it cannot spill.
-const HASH_JOIN: &str = "HashJoinInput";
 
 /// Each output of an exchange within a process, as it registers itself.
 const EXCHANGE: &str = "RepartitionExec[";
@@ -49,7 +47,8 @@ pub(crate) enum RaisedBy {
 /// A memory pool whose limit can be changed while queries run.
 ///
 /// Below the limit, operators that can spill get an equal share each of what those that cannot
-/// spill leave, as in DataFusion's `FairSpillPool`. Exchanges have one share together: each has as
+/// spill leave, as in DataFusion's `FairSpillPool`. A join's build side spills while it is collected, and
+/// holds what it has until the join is done: it gets no more than it leaves to others. Exchanges have one share together: each has as
 /// many outputs as all workers together have partitions, and holds few batches. What takes as much as
 /// it gets, and can do with less, does not get all, so that who comes late can begin. After the limit was lowered, nothing is taken
 /// from anybody: operators spill, or fail, when they ask for more.
@@ -94,6 +93,8 @@ enum Kind {
     CannotSpill,
     /// The same, but that it leaves some.
     Merge,
+    /// It leaves as much as it takes.
+    Build,
 }
 
 impl Kind {
@@ -101,6 +102,7 @@ impl Kind {
         let name = consumer.name();
         match consumer.can_spill() {
             true if name.starts_with(EXCHANGE) => Self::Exchange,
+            true if name.starts_with(spilling_join::CONSUMER) => Self::Build,
             true => Self::Spills,
             false if name.starts_with(MERGE_JOIN) => Self::Spills,
             false if name.starts_with(SORT_MERGE) => Self::Merge,
@@ -144,6 +146,11 @@ impl State {
             Kind::Spills => share.max(little.min(all)),
             Kind::Exchange => share.saturating_sub(self.exchanged) + reservation.size(),
             Kind::CannotSpill => all,
+            Kind::Build => {
+                let others = held - reservation.size();
+                let leaves_as_much = (held + free) / 2;
+                leaves_as_much.saturating_sub(others).max(little.min(all))
+            }
             Kind::Merge => {
                 let there_is = spill_available + self.merged;
                 let merges = there_is - there_is / LEFT_BY_MERGES;
@@ -164,7 +171,7 @@ impl State {
         match Kind::of(consumer) {
             Kind::Spills => change(&mut self.spillers),
             Kind::Exchange => change(&mut self.outputs),
-            Kind::CannotSpill | Kind::Merge => {}
+            Kind::CannotSpill | Kind::Merge | Kind::Build => {}
         }
     }
 
@@ -176,7 +183,7 @@ impl State {
                 change(&mut self.spillable);
                 change(&mut self.exchanged);
             }
-            Kind::CannotSpill => change(&mut self.unspillable),
+            Kind::CannotSpill | Kind::Build => change(&mut self.unspillable),
             Kind::Merge => {
                 change(&mut self.unspillable);
                 change(&mut self.merged);
@@ -221,12 +228,7 @@ impl State {
                 format!("; start the worker with --memory-limit '{enough}' to raise it")
             }
         });
-        if name.starts_with(HASH_JOIN) {
-            text.push_str(
-                ", or join by sorting, which spills to disk, with \
-                 SET datafusion.optimizer.prefer_hash_join = false",
-            );
-        } else if name.starts_with(SORT) {
+        if name.starts_with(SORT) {
             text.push_str(
                 ", or let each sort set aside less than 10 MiB with \
                  SET datafusion.execution.sort_spill_reservation_bytes",
@@ -350,6 +352,36 @@ mod tests {
     }
 
     #[test]
+    fn a_build_side_leaves_as_much_as_it_takes() {
+        let pool: Arc<dyn MemoryPool> = Arc::new(MemoryBudget::new(Some(160), RaisedBy::Setting));
+        let build = |number| {
+            let name = format!("{}[{number}]", spilling_join::CONSUMER);
+            reservation(&pool, &name, true)
+        };
+        let (one, two, three) = (build(0), build(1), build(2));
+        one.try_grow(80).unwrap();
+        assert!(one.try_grow(1).is_err());
+        two.try_grow(40).unwrap();
+        assert!(two.try_grow(1).is_err());
+        // It takes part in no shares.
+        let sort = reservation(&pool, "sort", true);
+        sort.try_grow(36).unwrap();
+        // A little may anybody have.
+        three.try_grow(4).unwrap();
+        assert!(three.try_grow(1).is_err());
+        sort.shrink(16);
+        three.try_grow(6).unwrap();
+        assert!(three.try_grow(1).is_err());
+        // All that one has counts, in however many reservations.
+        drop(sort);
+        let filter = three.new_empty();
+        filter.try_grow(10).unwrap();
+        assert!(filter.try_grow(1).is_err());
+        drop((one, two, three, filter));
+        assert_eq!(pool.reserved(), 0);
+    }
+
+    #[test]
     fn exchanges_have_one_share_however_many_outputs_they_have() {
         let pool: Arc<dyn MemoryPool> = Arc::new(MemoryBudget::new(Some(100), RaisedBy::Setting));
         let sort = reservation(&pool, "ExternalSorter[0]", true);
@@ -462,16 +494,15 @@ mod tests {
             Arc::new(MemoryBudget::new(Some(2 << 20), RaisedBy::Setting));
         let sort = reservation(&pool, "sort", true);
         sort.try_grow(3 << 19).unwrap();
-        let join = reservation(&pool, "HashJoinInput", false);
-        join.try_grow(1 << 10).unwrap();
-        let Err(DataFusionError::ResourcesExhausted(text)) = join.try_grow(1 << 20) else {
+        let groups = reservation(&pool, "AggregateStream[0]", false);
+        groups.try_grow(1 << 10).unwrap();
+        let Err(DataFusionError::ResourcesExhausted(text)) = groups.try_grow(1 << 20) else {
             panic!("the limit is not kept");
         };
         assert_eq!(
             text,
-            "the memory limit of 2 MiB is reached: HashJoinInput holds 1 KiB and needs 1 MiB more, \
-             while sort holds 1.5 MiB; raise it with SET memory_limit = '4 MiB', or join by \
-             sorting, which spills to disk, with SET datafusion.optimizer.prefer_hash_join = false"
+            "the memory limit of 2 MiB is reached: AggregateStream[0] holds 1 KiB and needs 1 MiB \
+             more, while sort holds 1.5 MiB; raise it with SET memory_limit = '4 MiB'"
         );
     }
 

@@ -21,6 +21,7 @@
 //! * [`row_function`]: scalar functions of one row, which time each call
 //! * [`recursion`]: records of recursive queries
 //! * [`row_numbers`]: numbers that tell the rows of a query apart
+//! * [`spilling_join`]: joins whose build side may be larger than memory
 //! * [`shared_rows`]: rows that several places of a plan read, made once
 //! * [`sample`]: choosing the base records that are traced; `sparse_ids`: columns of their ids
 //! * `traced_groups`: which groups have a traced record, and when they are too many
@@ -66,6 +67,7 @@ pub mod single_value;
 pub mod sound_properties;
 pub mod source;
 mod sparse_ids;
+pub mod spilling_join;
 pub mod timed_evaluation;
 mod traced_groups;
 pub mod zones;

@@ -288,6 +288,21 @@ impl ExecutionPlan for ProfiledExec {
     }
 }
 
+/// `plan` with another operator that does the work of its own; if it is observed, the other is.
+///
+/// # Errors
+/// Those of `replace`.
+pub fn replace_operator(
+    plan: Arc<dyn ExecutionPlan>,
+    replace: impl FnOnce(Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let any: &dyn Any = plan.as_ref();
+    match any.downcast_ref::<ProfiledExec>() {
+        Some(profiled) => Ok(profiled.around(replace(Arc::clone(&profiled.observed.inner))?)),
+        None => replace(plan),
+    }
+}
+
 /// What a stream returned last, and when.
 #[derive(Debug, Clone, Copy)]
 enum Returned {

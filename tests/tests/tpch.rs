@@ -284,6 +284,49 @@ async fn agree_when_distributed(one: Database, three: Database, workers: &str, s
     }
 }
 
+/// Of the limit under which joins spill, in bytes at scale factor 1. DuckDB runs the queries in it.
+const MEMORY: f64 = 1e8;
+
+/// Some batches of all columns take what they take at any scale.
+const LEAST_MEMORY: f64 = 4e6;
+
+#[tokio::test]
+async fn tpch_queries_give_the_same_with_little_memory() {
+    let builder = || Database::builder().worker_threads(2);
+    let (much, little) = (builder().build().unwrap(), builder().build().unwrap());
+    let scale = scale_or(SCALE / 4.0);
+    let [much, little] = &imported(&[much, little], scale).await[..] else {
+        panic!("two sessions");
+    };
+    run(much, "SET profile.level = 'off'").await;
+    let memory = (MEMORY * scale).max(LEAST_MEMORY);
+    run(little, &format!("SET memory_limit = '{memory}'")).await;
+    let mut spilled = Vec::new();
+    for number in 1..=22 {
+        let (before, query, after) = statements(much, number);
+        for sql in &before {
+            run(much, sql).await;
+            run(little, sql).await;
+        }
+        let expected = answer(much, &query).await;
+        let given = answer(little, &query).await;
+        assert_eq!(expected, given, "query {number}");
+        let joins = "SELECT count(*) FROM sys.operator_stats s \
+                     JOIN sys.operators o USING (query_id, operator_id) \
+                     WHERE query_id = last_query_id() AND name = 'HashJoinExec' \
+                     AND s.spilled_bytes > 0";
+        let (_, joins) = run(little, joins).await;
+        if lines(&joins).unwrap() != ["0"] {
+            spilled.push(number);
+        }
+        for sql in &after {
+            run(much, sql).await;
+            run(little, sql).await;
+        }
+    }
+    assert!(spilled.len() >= 3, "joins spilled in queries {spilled:?} only");
+}
+
 #[tokio::test]
 async fn tpch_queries_give_the_same_at_every_level() {
     let database = Database::builder().worker_threads(2).build().unwrap();

@@ -82,6 +82,58 @@ async fn most_were_distributed(database: &Database) {
     assert!(rows > 100, "only {rows} of 200 were distributed");
 }
 
+/// So little that most joins put a part of their rows on disk, and what cannot fails.
+const LITTLE_MEMORY: &str = "SET memory_limit = '48KB'";
+
+#[tokio::test]
+async fn a_query_returns_with_little_memory_what_it_returns_with_much() {
+    let much = Database::builder().worker_threads(3).build().unwrap();
+    let little = Database::builder().worker_threads(3).build().unwrap();
+    tables(&much).await;
+    tables(&little).await;
+    let plain = session(&much, Level::Off, false).await;
+    let records = session(&little, Level::Records, false).await;
+    let counters = session(&little, Level::Counters, false).await;
+    // Each sort would set aside more than there is.
+    for session in [&records, &counters] {
+        let no_reserve = "SET datafusion.execution.sort_spill_reservation_bytes = 0";
+        session.sql(no_reserve).await.unwrap();
+    }
+    records.sql(LITTLE_MEMORY).await.unwrap();
+    let (mut same, mut refused) = (0, 0);
+    for (number, (case, random)) in cases(100).enumerate() {
+        let (sql, order) = Generator::new(random).query();
+        let Ok((_, mut expected, _)) = run(&plain, &sql).await else {
+            continue;
+        };
+        let session = [&records, &counters][number % 2];
+        match run(session, &sql).await {
+            Ok((_, mut found, _)) => {
+                if order.is_none() {
+                    expected.sort();
+                    found.sort();
+                }
+                assert_eq!(expected, found, "{case}:\n{sql}");
+                same += 1;
+            }
+            Err(error) if error.contains("the memory limit of ") => {
+                assert!(!error.contains("HashJoin"), "{case}: {error}\n{sql}");
+                refused += 1;
+            }
+            Err(error) => panic!("{case}, only with little memory: {error}\n{sql}"),
+        }
+    }
+    records.sql("RESET memory_limit").await.unwrap();
+    let spilled = "SELECT count(DISTINCT s.query_id) FROM sys.operator_stats s \
+                   JOIN sys.operators o USING (query_id, operator_id) \
+                   WHERE o.name = 'HashJoinExec' AND s.spilled_bytes > 0";
+    let (_, rows, _) = run(&little.session(), spilled).await.unwrap();
+    let spilled: u64 = rows[0].parse().unwrap();
+    eprintln!("{same} {refused} {spilled}");
+    assert!(spilled > 20, "only {spilled} queries had joins that spilled");
+    assert!(same > 2 * refused, "{same} queries ran, {refused} did not");
+}
+
 /// Queries return in `database` at every level what they return in `reference`, which has the
 /// same tables, unprofiled.
 async fn every_level_agrees(reference: &Database, database: &Database, queries: u64) {
