@@ -92,10 +92,7 @@ pub(crate) fn cooperative(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn Execut
 }
 
 /// The same rows, for a join to probe with: their stream yields, and cuts batches into slices.
-fn in_slices(
-    rows: SendableRecordBatchStream,
-    context: &TaskContext,
-) -> SendableRecordBatchStream {
+fn in_slices(rows: SendableRecordBatchStream, context: &TaskContext) -> SendableRecordBatchStream {
     Box::pin(PacedStream::new(rows, true, context))
 }
 

@@ -284,7 +284,7 @@ async fn agree_when_distributed(one: Database, three: Database, workers: &str, s
     }
 }
 
-/// Of the limit under which joins spill, in bytes at scale factor 1. DuckDB runs the queries in it.
+/// The limit under which joins spill, in bytes at scale factor 1.
 const MEMORY: f64 = 1e8;
 
 /// Some batches of all columns take what they take at any scale.
@@ -324,7 +324,10 @@ async fn tpch_queries_give_the_same_with_little_memory() {
             run(little, sql).await;
         }
     }
-    assert!(spilled.len() >= 3, "joins spilled in queries {spilled:?} only");
+    assert!(
+        spilled.len() >= 3,
+        "joins spilled in queries {spilled:?} only"
+    );
 }
 
 #[tokio::test]

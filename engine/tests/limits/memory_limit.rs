@@ -73,16 +73,14 @@ async fn wide_tables(session: &Session) {
     }
 }
 
-/// What joins wrote to temporary files in the last query.
-async fn spilled_by_joins(session: &Session) -> i64 {
-    let spilled = "SELECT coalesce(sum(s.spilled_bytes), 0) FROM sys.operator_stats s \
+/// Whether joins wrote to temporary files in the last query.
+async fn joins_spilled(session: &Session) -> bool {
+    let spilled = "SELECT coalesce(sum(s.spilled_bytes), 0) > 0 FROM sys.operator_stats s \
                    JOIN sys.operators o USING (query_id, operator_id) \
                    WHERE query_id = last_query_id() AND o.name LIKE '%JoinExec'";
     let batches = run(session, spilled).await.unwrap();
-    match ScalarValue::try_from_array(batches[0].column(0), 0).unwrap() {
-        ScalarValue::Int64(Some(bytes)) => bytes,
-        other => panic!("{other:?}"),
-    }
+    let spilled = ScalarValue::try_from_array(batches[0].column(0), 0).unwrap();
+    spilled == ScalarValue::Boolean(Some(true))
 }
 
 #[tokio::test]
@@ -94,15 +92,12 @@ async fn a_hash_join_beyond_the_limit_spills() {
         "SELECT count(*), max(a_text || b_text) FROM a JOIN b ON a.k = b.k",
         "SELECT count(*), count(b_text), max(a_text) FROM a LEFT JOIN b ON a.k = b.k + 1000",
         "SELECT count(*), max(a_text), max(b_text) FROM a FULL JOIN b ON a.k = b.k + 1000",
-        "SELECT count(*), max(a_text) FROM a WHERE EXISTS (SELECT FROM b WHERE b.k = a.k + 7)",
+        "SELECT count(*), max(a_text) FROM a WHERE EXISTS (SELECT 1 FROM b WHERE b.k = a.k + 7)",
         "SELECT count(*), max(a_text) FROM a WHERE k NOT IN (SELECT k + 100000 FROM b)",
-        // One key.
-        "SELECT count(*), sum(a.k) FROM a JOIN (SELECT * FROM b WHERE k % 500 = 0) b \
-         ON a.k % 500 + length(a_text) % 1 = b.k % 500",
     ];
     for join in joins {
         let expected = run(&session, join).await.unwrap();
-        assert_eq!(spilled_by_joins(&session).await, 0, "{join}");
+        assert!(!joins_spilled(&session).await, "{join}");
         run(&session, "SET memory_limit = '10MB'").await.unwrap();
         for level in ["counters", "records"] {
             run(&session, &format!("SET profile.level = '{level}'"))
@@ -110,7 +105,7 @@ async fn a_hash_join_beyond_the_limit_spills() {
                 .unwrap();
             let found = run(&session, join).await.unwrap();
             assert_eq!(found, expected, "{join}");
-            assert!(spilled_by_joins(&session).await > 0, "{join} at {level}");
+            assert!(joins_spilled(&session).await, "{join} at {level}");
         }
         run(&session, "RESET ALL").await.unwrap();
     }
@@ -120,10 +115,10 @@ async fn a_hash_join_beyond_the_limit_spills() {
 async fn joins_without_equal_columns_beyond_the_limit_spill() {
     let db = Database::builder().worker_threads(3).build().unwrap();
     let session = db.session();
-    for (name, rows) in [("a", 3000), ("b", 4000)] {
+    for (name, rows) in [("a", 1500), ("b", 2000)] {
         let create = format!(
             "CREATE TABLE {name} AS \
-             SELECT value AS k, repeat('x', 300) || value AS {name}_text FROM range({rows})"
+             SELECT value AS k, repeat('x', 600) || value AS {name}_text FROM range({rows})"
         );
         run(&session, &create).await.unwrap();
     }
@@ -131,7 +126,7 @@ async fn joins_without_equal_columns_beyond_the_limit_spill() {
     let joins = [
         "SELECT count(*), count(b_text), min(a_text) FROM a LEFT JOIN b ON a.k > b.k + 1000",
         "SELECT count(*), count(b_text), min(a_text) FROM a FULL JOIN b ON a.k > b.k + 1000",
-        "SELECT count(*), min(a_text) FROM a WHERE EXISTS (SELECT FROM b WHERE b.k > a.k + 3500)",
+        "SELECT count(*), min(a_text) FROM a WHERE EXISTS (SELECT 1 FROM b WHERE b.k > a.k + 1500)",
         "SELECT count(*), min(a_text), max(b_text) FROM a, b",
     ];
     for join in joins {
@@ -139,7 +134,7 @@ async fn joins_without_equal_columns_beyond_the_limit_spill() {
         run(&session, "SET memory_limit = '1MB'").await.unwrap();
         let found = run(&session, join).await.unwrap();
         assert_eq!(found, expected, "{join}");
-        assert!(spilled_by_joins(&session).await > 0, "{join}");
+        assert!(joins_spilled(&session).await, "{join}");
         run(&session, "RESET memory_limit").await.unwrap();
     }
 }

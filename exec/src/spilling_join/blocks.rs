@@ -176,7 +176,9 @@ impl Blocks {
         };
         let mode = PartitionMode::Partitioned;
         let inputs = self.spec.part(kind, mode, schema, 1, columns)?;
-        inputs.left.put(0, in_memory(&self.spec.build_schema, block));
+        inputs
+            .left
+            .put(0, in_memory(&self.spec.build_schema, block));
         let mut probe = (self.probe)();
         if self.marks() {
             probe = with_numbers(&self.schema, probe);
@@ -196,7 +198,8 @@ impl Blocks {
         for number in numbers.iter().flatten() {
             let number = number as usize;
             if self.matched.len() <= number {
-                self.matched.append_n(number + 1 - self.matched.len(), false);
+                self.matched
+                    .append_n(number + 1 - self.matched.len(), false);
             }
             self.matched.set_bit(number, true);
         }

@@ -34,7 +34,11 @@ impl Leaf {
     }
 
     /// Of rows with this schema, ordered by one of their columns.
-    pub(super) fn new(schema: SchemaRef, partitions: usize, ordered_by: Option<usize>) -> Arc<Self> {
+    pub(super) fn new(
+        schema: SchemaRef,
+        partitions: usize,
+        ordered_by: Option<usize>,
+    ) -> Arc<Self> {
         let key = ordered_by.map(|column| {
             let name = schema.field(column).name();
             let key: Arc<dyn PhysicalExpr> = Arc::new(Column::new(name, column));
@@ -103,11 +107,7 @@ impl ExecutionPlan for Leaf {
         Ok(self)
     }
 
-    fn execute(
-        &self,
-        partition: usize,
-        _: Arc<TaskContext>,
-    ) -> Result<SendableRecordBatchStream> {
+    fn execute(&self, partition: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let mut streams = self.streams.lock();
         let stream = streams.get_mut(partition).and_then(Option::take);
         stream.ok_or_else(|| internal_datafusion_err!("the rows of a join are not there yet"))

@@ -25,7 +25,6 @@ mod spec;
 #[cfg(test)]
 mod tests;
 
-
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
@@ -44,8 +43,8 @@ use datafusion::physical_plan::{
 };
 use parking_lot::Mutex;
 
-use driver::{Driver, Stage, building};
 pub use driver::CONSUMER;
+use driver::{Driver, Stage, building};
 pub use spec::Pace;
 use spec::{Inputs, Spec};
 

@@ -192,9 +192,10 @@ impl Spec {
         let join = match self.plan.downcast_ref::<HashJoinExec>() {
             // It counts for the plan node.
             Some(join) => join.builder().with_new_children(children)?.build_exec()?,
-            None if self.plan.is::<CrossJoinExec>() => {
-                Arc::new(CrossJoinExec::new(Arc::clone(&left) as _, Arc::clone(&right) as _))
-            }
+            None if self.plan.is::<CrossJoinExec>() => Arc::new(CrossJoinExec::new(
+                Arc::clone(&left) as _,
+                Arc::clone(&right) as _,
+            )),
             None => {
                 let columns = self.columns.clone();
                 self.nested_loop(self.kind, children, columns)?

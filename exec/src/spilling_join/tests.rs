@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::array::{
-    ArrayRef, Int64Array, RecordBatch, StringArray, StringViewArray,
-};
+use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray, StringViewArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::common::{JoinSide, JoinType, NullEquality, Result};
@@ -16,12 +14,12 @@ use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::expressions::{BinaryExpr, Column};
 use datafusion::physical_expr::{LexOrdering, Partitioning, PhysicalSortExpr};
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::utils::{ColumnIndex, JoinFilter};
 use datafusion::physical_plan::joins::{
     CrossJoinExec, HashJoinExec, NestedLoopJoinExecBuilder, PartitionMode,
 };
 use datafusion::physical_plan::repartition::RepartitionExec;
-use datafusion::physical_plan::ExecutionPlan;
 use futures::{StreamExt, TryStreamExt};
 
 use super::SpillingJoinExec;
@@ -60,7 +58,10 @@ fn side(name: &str, keys: &[Option<i64>]) -> Vec<RecordBatch> {
         let texts = numbers
             .iter()
             .map(|n| (n % 7 != 0).then(|| format!("{name} number {n}, which is not short")));
-        let kinds: StringArray = numbers.iter().map(|n| Some(format!("kind {}", n % 3))).collect();
+        let kinds: StringArray = numbers
+            .iter()
+            .map(|n| Some(format!("kind {}", n % 3)))
+            .collect();
         let schema = schema(name);
         let kind = datafusion::arrow::compute::cast(&kinds, schema.field(3).data_type());
         let columns: Vec<ArrayRef> = vec![
@@ -167,7 +168,10 @@ impl Case {
     fn hash_join(&self) -> HashJoinExec {
         let (left, right) = (schema("build"), schema("probe"));
         let build = side("build", &keys(self.build, 0, self.nulls));
-        let probe = side("probe", &keys(self.probe, 7, self.nulls && !self.null_aware));
+        let probe = side(
+            "probe",
+            &keys(self.probe, 7, self.nulls && !self.null_aware),
+        );
         let mut left_plan: Arc<dyn ExecutionPlan> =
             MemorySourceConfig::try_new_exec(&[build], Arc::clone(&left), None).unwrap();
         let partitions: Vec<Vec<RecordBatch>> = match self.mode {
@@ -250,7 +254,7 @@ impl Case {
             rows.sort();
             rows
         };
-        for memory in [1, 3_000, 30_000, 10_000_000] {
+        for memory in [1, 3_000, 10_000_000] {
             let (rows, spilled) = self.run(Some(memory)).await.unwrap();
             match memory {
                 _ if self.build == "none" => assert_eq!(spilled, 0, "{self:?} in {memory}"),
@@ -264,7 +268,9 @@ impl Case {
             } else if self.ordered {
                 let numbers = |rows: &Vec<Vec<String>>| -> Vec<Vec<i64>> {
                     let number = |row: &String| row.split('|').rev().nth(2)?.parse().ok();
-                    let numbers = rows.iter().map(|rows| rows.iter().filter_map(number).collect());
+                    let numbers = rows
+                        .iter()
+                        .map(|rows| rows.iter().filter_map(number).collect());
                     numbers.collect()
                 };
                 assert_eq!(numbers(&rows), numbers(&expected), "{self:?} in {memory}");
@@ -294,19 +300,22 @@ fn lines(batch: &RecordBatch) -> Vec<String> {
 async fn every_kind_of_join_returns_the_same_from_disk() {
     for kind in KINDS {
         for mode in [PartitionMode::Partitioned, PartitionMode::CollectLeft] {
-            for (build, probe) in [("many", "skewed"), ("skewed", "many"), ("one", "one")] {
-                for (filtered, nulls_are_equal) in [(false, false), (true, false), (true, true)] {
-                    let case = Case {
-                        kind,
-                        mode,
-                        build,
-                        probe,
-                        filtered,
-                        nulls_are_equal,
-                        ..Case::default()
-                    };
-                    case.check().await;
-                }
+            for (build, probe, filtered, nulls_are_equal) in [
+                ("many", "skewed", false, false),
+                ("skewed", "many", true, false),
+                ("skewed", "skewed", false, true),
+                ("one", "one", true, true),
+            ] {
+                let case = Case {
+                    kind,
+                    mode,
+                    build,
+                    probe,
+                    filtered,
+                    nulls_are_equal,
+                    ..Case::default()
+                };
+                case.check().await;
             }
         }
     }
@@ -426,13 +435,18 @@ async fn nothing_is_outside_a_list_with_null() {
     let plan = case.hash_join();
     let right: Arc<dyn ExecutionPlan> =
         MemorySourceConfig::try_new_exec(&[with_null], schema("probe"), None).unwrap();
-    let plan = plan.builder().with_new_children(vec![Arc::clone(plan.left()), right]);
+    let plan = plan
+        .builder()
+        .with_new_children(vec![Arc::clone(plan.left()), right]);
     let join = SpillingJoinExec::new(plan.unwrap().build_exec().unwrap(), |rows, _| rows).unwrap();
     let pool = Arc::new(GreedyMemoryPool::new(6_000));
     let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool).build_arc();
     let context = TaskContext::default().with_runtime(runtime.unwrap());
     let rows = join.execute(0, Arc::new(context)).unwrap();
-    let rows: usize = rows.map(|batch| batch.unwrap().num_rows()).fold(0, |a, b| async move { a + b }).await;
+    let rows: usize = rows
+        .map(|batch| batch.unwrap().num_rows())
+        .fold(0, |a, b| async move { a + b })
+        .await;
     assert_eq!(rows, 0);
     assert!(join.metrics().unwrap().spilled_bytes().unwrap() > 0);
 }
