@@ -7,7 +7,8 @@ SELECT
   coalesce(work.busy_ns, 0) AS busy_ns, coalesce(overhead.time_ns, 0) AS recording_ns,
   coalesce(overhead.events_dropped, 0) AS events_dropped,
   overhead.given_up,
-  lost.workers AS lost_workers, queries.imported_from, queries.tables_read
+  lost.workers AS lost_workers, coalesce(elsewhere.workers, 0) AS workers_elsewhere,
+  queries.imported_from, queries.tables_read
 FROM sys.queries AS queries
 LEFT JOIN (
   SELECT query_id, sum(self_ns) AS busy_ns
@@ -29,6 +30,10 @@ LEFT JOIN (
   WHERE workers.query_id = 12 AND (workers.state = 'lost' OR now.state = 'lost')
   GROUP BY workers.query_id
 ) AS lost ON queries.query_id = lost.query_id
+LEFT JOIN (
+  SELECT query_id, count(*) AS workers
+  FROM sys.workers WHERE query_id = 12 AND address <> 'in process' GROUP BY query_id
+) AS elsewhere ON queries.query_id = elsewhere.query_id
 WHERE queries.query_id = 12;
 
 -- # The plan
@@ -85,7 +90,7 @@ LIMIT 1;
 -- What is conspicuous about exchanges and joins. (What else sys.diagnoses finds is told from elsewhere.)
 SELECT rule, subject, advice, evidence_sql
 FROM sys.diagnoses
-WHERE query_id = 12 AND rule IN ('data skew', 'wrong estimate')
+WHERE query_id = 12 AND rule IN ('data skew', 'hot join key', 'wrong estimate')
 ORDER BY rule, subject LIMIT 4;
 
 -- # Expensive inputs
