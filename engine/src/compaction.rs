@@ -9,6 +9,7 @@ use datafusion::physical_plan::execute_stream;
 use parking_lot::Mutex;
 use skewer_cluster::Workers;
 use skewer_cluster::write::SegmentPlace;
+use skewer_exec::scheduling::{Cancellation, RunningQuery};
 use skewer_profiling::{Level, Recorder, RecorderLimits, SysTables};
 use skewer_storage::{Storage, StorageError, TableId};
 use tokio::sync::mpsc;
@@ -102,6 +103,7 @@ struct Remote {
     state: SessionState,
     place: Arc<SegmentPlace>,
     sys: Arc<SysTables>,
+    query: Arc<RunningQuery>,
 }
 
 impl Remote {
@@ -120,6 +122,7 @@ impl Remote {
             state,
             place: Arc::clone(&database.place),
             sys: Arc::clone(&database.sys),
+            query: database.scheduler.query(Cancellation::default()),
         })
     }
 
@@ -152,6 +155,7 @@ impl Remote {
             storage.object_store_url(),
             &recorder,
             &ProgressHandle::default(),
+            &self.query,
         )?;
         let (plan, _) = on.rewriting(&state, &table, chosen, None, false).await?;
         let stream = execute_stream(plan, state.task_ctx())?;

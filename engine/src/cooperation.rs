@@ -4,8 +4,11 @@
 //! DataFusion's scans yield after 128 batches, which can be minutes: a join compares each batch
 //! with all rows of its other input, and returns nothing meanwhile if no pair fulfils its
 //! condition; a function may take a second per batch. So scans, and operators that return more
-//! rows than they read, yield by the clock ([`QUANTUM`]), and joins get their input in slices
-//! that take no longer than [`SLICE`].
+//! rows than they read, yield by the clock ([`QUANTUM`]), and joins, operators that call functions and
+//! those that unnest lists get their input in [`Slices`] that take no longer than they should.
+//!
+//! Where a stream is polled by a task, it is polled when its query may use a processor
+//! ([`skewer_exec::scheduling`]).
 //!
 //! Joins become such that spill here, too: this sees each plan where it runs.
 
@@ -35,30 +38,46 @@ use datafusion::physical_plan::{
     ReplaceChildrenOptions,
 };
 use futures::Stream;
-use skewer_cluster::is_exchange_between_workers;
+use skewer_cluster::{PrepareTask, is_exchange_between_workers};
 use skewer_exec::profiled::replace_operator;
-use skewer_exec::spilling_join::{self, SpillingJoinExec};
+use skewer_exec::scheduling::{
+    Cancellation, IsOver, RunningQuery, ScheduledStream, Scheduler, is_cancelled, poll_time,
+    task_time,
+};
+use skewer_exec::slices::{Slices, Target};
+use skewer_exec::spilling_join::{self, Pace, SpillingJoinExec};
+use skewer_exec::{TimedEvaluationExec, is_exchange};
 use skewer_net::TaskEnd;
+use skewer_optimizer::evaluates_costly;
+
 
 /// A task that has run for this long yields. The clock is read once a batch.
 const QUANTUM: Duration = Duration::from_millis(10);
 
-/// A join should be done with a slice of its input after this time: what is cancelled ends within
-/// 200 ms then.
-const SLICE: Duration = Duration::from_millis(150);
-
-/// Rows of the first slice, before anything is known of their cost: a nested loop join compares
-/// each with all rows of its other input.
-const FIRST_SLICE: usize = 1;
-
-/// Slices grow by this factor as long as they take less than [`SLICE`] divided by it.
-const GROWTH: u32 = 8;
-
-/// The same plan, whose tasks yield in time.
+/// The same plan, whose tasks yield in time and use the processors as `query` may.
 ///
 /// # Errors
 /// Those of putting other children into an operator.
-pub(crate) fn cooperative(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+pub(crate) fn cooperative(
+    plan: Arc<dyn ExecutionPlan>,
+    query: &Arc<RunningQuery>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let plan = yielding(plan, query)?;
+    Ok(Arc::new(PacedExec::new(plan, query, None)))
+}
+
+/// [`cooperative`] for tasks of queries that another process plans. A task is a query of its own to
+/// `scheduler`, and is over when it is told so.
+pub(crate) fn of_tasks(scheduler: &Arc<Scheduler>) -> PrepareTask {
+    let scheduler = Arc::clone(scheduler);
+    Arc::new(move |plan| cooperative(plan, &scheduler.query(Cancellation::default())))
+}
+
+/// The same plan, whose operators yield in time.
+fn yielding(
+    plan: Arc<dyn ExecutionPlan>,
+    query: &Arc<RunningQuery>,
+) -> Result<Arc<dyn ExecutionPlan>> {
     // What is below is sent to workers, which make it yield when they have it.
     if is_exchange_between_workers(&plan) {
         return Ok(plan);
@@ -66,15 +85,20 @@ pub(crate) fn cooperative(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn Execut
     let probe = probe_input(plan.as_ref());
     let children: Vec<_> = plan.children().into_iter().cloned().collect();
     if children.is_empty() {
-        return Ok(Arc::new(PacedExec::new(plan, false)));
+        return Ok(Arc::new(PacedExec::new(plan, query, None)));
     }
     let children = children
         .into_iter()
         .enumerate()
         .map(|(n, child)| {
-            let child = cooperative(child)?;
-            Ok(match Some(n) == probe {
-                true => Arc::new(PacedExec::new(child, true)) as _,
+            let slices = match Some(n) == probe {
+                true => Some(Target::Join),
+                false => slices_of(plan.as_ref(), &child),
+            };
+            let child = yielding(child, query)?;
+            // An exchange polls its inputs in tasks of their own.
+            Ok(match slices.is_some() || is_exchange(plan.as_ref()) {
+                true => Arc::new(PacedExec::new(child, query, slices)) as _,
                 false => child,
             })
         })
@@ -82,18 +106,32 @@ pub(crate) fn cooperative(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn Execut
     let mut plan = replace_children_if_necessary(plan, children)?;
     if spilling_join::spills(plan.as_ref()) {
         plan = replace_operator(plan, |join| {
-            Ok(Arc::new(SpillingJoinExec::new(join, in_slices)?))
+            Ok(Arc::new(SpillingJoinExec::new(join, in_slices(query))?))
         })?;
     }
     Ok(match returns_more_than_it_reads(plan.as_ref()) {
-        true => Arc::new(PacedExec::new(plan, false)),
+        true => Arc::new(PacedExec::new(plan, query, None)),
         false => plan,
     })
 }
 
-/// The same rows, for a join to probe with: their stream yields, and cuts batches into slices.
-fn in_slices(rows: SendableRecordBatchStream, context: &TaskContext) -> SendableRecordBatchStream {
-    Box::pin(PacedStream::new(rows, true, context))
+/// Has the stream that a spilling join probes with yield, and cuts its batches into slices.
+fn in_slices(query: &Arc<RunningQuery>) -> Pace {
+    let query = Arc::clone(query);
+    Arc::new(move |rows, context| {
+        let slices = Some(Target::Join);
+        Box::pin(PacedStream::new(rows, &query, slices, context))
+    })
+}
+
+/// How `plan` gets the rows of an input that is no join's probe side: in slices, if it evaluates on them
+/// what may take long.
+fn slices_of(plan: &dyn ExecutionPlan, input: &Arc<dyn ExecutionPlan>) -> Option<Target> {
+    if plan.is::<TimedEvaluationExec>() {
+        return Some(Target::Timed);
+    }
+    let costly = plan.is::<UnnestExec>() || evaluates_costly(plan, &input.schema());
+    costly.then_some(Target::Function)
 }
 
 /// The input of which a join takes a batch and does not return before it is done with it, unless
@@ -120,18 +158,27 @@ fn returns_more_than_it_reads(plan: &dyn ExecutionPlan) -> bool {
 #[derive(Debug)]
 struct PacedExec {
     inner: Arc<dyn ExecutionPlan>,
-    /// Whether batches are cut into slices according to the time that they take.
-    slices: bool,
+    query: Arc<RunningQuery>,
+    /// How batches are cut into slices according to the time that they take, if they are.
+    slices: Option<Target>,
 }
 
 impl PacedExec {
-    fn new(inner: Arc<dyn ExecutionPlan>, slices: bool) -> Self {
-        Self { inner, slices }
+    fn new(
+        inner: Arc<dyn ExecutionPlan>,
+        query: &Arc<RunningQuery>,
+        slices: Option<Target>,
+    ) -> Self {
+        Self {
+            inner,
+            query: Arc::clone(query),
+            slices,
+        }
     }
 
     /// The same after a change of its plan node.
     fn around(&self, inner: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
-        Arc::new(Self::new(inner, self.slices))
+        Arc::new(Self::new(inner, &self.query, self.slices))
     }
 }
 
@@ -192,7 +239,8 @@ impl ExecutionPlan for PacedExec {
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
         let rows = self.inner.execute(partition, Arc::clone(&context))?;
-        Ok(Box::pin(PacedStream::new(rows, self.slices, &context)))
+        let paced = PacedStream::new(rows, &self.query, self.slices, &context);
+        Ok(Box::pin(paced))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {
@@ -227,21 +275,23 @@ impl ExecutionPlan for PacedExec {
 
 struct PacedStream {
     inner: SendableRecordBatchStream,
-    /// Of a task on a worker, whether it is over: then the stream ends with an error that nobody
-    /// reads.
-    end: Option<Arc<TaskEnd>>,
-    /// When the task last yielded, as far as this stream knows.
-    running_since: Option<Instant>,
+    scheduled: ScheduledStream,
     slices: Option<Slices>,
 }
 
 impl PacedStream {
-    fn new(inner: SendableRecordBatchStream, slices: bool, context: &TaskContext) -> Self {
+    fn new(
+        inner: SendableRecordBatchStream,
+        query: &Arc<RunningQuery>,
+        slices: Option<Target>,
+        context: &TaskContext,
+    ) -> Self {
+        let end = context.session_config().get_extension::<TaskEnd>();
+        let is_over = end.map(|end| -> IsOver { Arc::new(move || end.is_over()) });
         Self {
             inner,
-            end: context.session_config().get_extension::<TaskEnd>(),
-            running_since: None,
-            slices: slices.then(Slices::default),
+            scheduled: ScheduledStream::new(Arc::clone(query), is_over),
+            slices: slices.map(Slices::new),
         }
     }
 }
@@ -250,132 +300,47 @@ impl Stream for PacedStream {
     type Item = Result<RecordBatch>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let this = &mut *self;
-        if this.end.as_ref().is_some_and(|end| end.is_over()) {
-            return Poll::Ready(Some(exec_err!("the query is over")));
-        }
-        let now = Instant::now();
-        if let Some(slices) = &mut this.slices {
-            slices.asked_again(now);
-        }
-        if now.duration_since(*this.running_since.get_or_insert(now)) >= QUANTUM {
-            this.running_since = Some(now);
-            cx.waker().wake_by_ref();
-            return Poll::Pending;
-        }
-        let Some(slices) = &mut this.slices else {
-            return this.inner.as_mut().poll_next(cx);
-        };
-        if slices.rest.is_none() {
-            match ready!(this.inner.as_mut().poll_next(cx)) {
-                Some(Ok(batch)) => slices.rest = Some(batch),
-                end => return Poll::Ready(end),
-            }
-        }
-        Poll::Ready(slices.next().map(Ok))
+        let Self {
+            inner,
+            scheduled,
+            slices,
+        } = &mut *self;
+        scheduled.poll(cx, |cx| poll_paced(inner, slices.as_mut(), cx))
     }
+}
+
+/// Polls `inner`, unless the task has run for long enough or its query is over: then the stream ends with
+/// an error that nobody reads.
+fn poll_paced(
+    inner: &mut SendableRecordBatchStream,
+    mut slices: Option<&mut Slices>,
+    cx: &mut Context<'_>,
+) -> Poll<Option<Result<RecordBatch>>> {
+    if is_cancelled() {
+        return Poll::Ready(Some(exec_err!("the query is over")));
+    }
+    let now = Instant::now();
+    if let Some(slices) = &mut slices {
+        slices.asked_again(task_time(now));
+    }
+    if poll_time(now) >= QUANTUM {
+        cx.waker().wake_by_ref();
+        return Poll::Pending;
+    }
+    let Some(slices) = slices else {
+        return inner.as_mut().poll_next(cx);
+    };
+    if slices.is_empty() {
+        match ready!(inner.as_mut().poll_next(cx)) {
+            Some(Ok(batch)) => slices.take(batch),
+            end => return Poll::Ready(end),
+        }
+    }
+    Poll::Ready(slices.next(task_time(Instant::now())).map(Ok))
 }
 
 impl RecordBatchStream for PacedStream {
     fn schema(&self) -> SchemaRef {
         self.inner.schema()
-    }
-}
-
-/// Cuts batches into slices that take about [`SLICE`] each, or leaves them whole.
-#[derive(Debug)]
-struct Slices {
-    /// What is left of a batch.
-    rest: Option<RecordBatch>,
-    /// Rows of the next slice, at most.
-    rows: usize,
-    /// When the last slice was given, and its rows.
-    given: Option<(Instant, usize)>,
-}
-
-impl Default for Slices {
-    fn default() -> Self {
-        Self {
-            rest: None,
-            rows: FIRST_SLICE,
-            given: None,
-        }
-    }
-}
-
-impl Slices {
-    /// The consumer is done with the last slice.
-    fn asked_again(&mut self, now: Instant) {
-        let Some((at, rows)) = self.given.take() else {
-            return;
-        };
-        let took = now.duration_since(at);
-        if took > SLICE {
-            let share = SLICE.as_secs_f64() / took.as_secs_f64();
-            self.rows = ((rows as f64 * share) as usize).max(1);
-        } else if took * GROWTH < SLICE {
-            self.rows = self.rows.max(rows.saturating_mul(GROWTH as usize));
-        }
-    }
-
-    fn next(&mut self) -> Option<RecordBatch> {
-        let batch = self.rest.take()?;
-        let rows = batch.num_rows().min(self.rows);
-        self.given = Some((Instant::now(), rows));
-        if rows == batch.num_rows() {
-            return Some(batch);
-        }
-        self.rest = Some(batch.slice(rows, batch.num_rows() - rows));
-        Some(batch.slice(0, rows))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use datafusion::arrow::array::{ArrayRef, Int64Array};
-
-    use super::*;
-
-    fn batch(rows: i64) -> RecordBatch {
-        let column: ArrayRef = Arc::new(Int64Array::from_iter_values(0..rows));
-        RecordBatch::try_from_iter([("n", column)]).unwrap()
-    }
-
-    /// Rows of the slices of a batch whose slices take `time`.
-    fn slices(rows: i64, time: impl Fn(usize) -> Duration) -> Vec<usize> {
-        let mut slices = Slices {
-            rest: Some(batch(rows)),
-            ..Slices::default()
-        };
-        let mut lengths = vec![];
-        while let Some(slice) = slices.next() {
-            lengths.push(slice.num_rows());
-            let (given, rows) = slices.given.unwrap();
-            slices.asked_again(given + time(rows));
-        }
-        lengths
-    }
-
-    #[test]
-    fn slices_grow_as_long_as_they_are_quick() {
-        assert_eq!(
-            slices(20_000, |_| Duration::from_micros(10)),
-            [1, 8, 64, 512, 4096, 15319]
-        );
-        assert_eq!(slices(10, |_| Duration::ZERO), [1, 8, 1]);
-    }
-
-    #[test]
-    fn slices_take_no_longer_than_they_should() {
-        let slow = |rows| Duration::from_millis(10 * rows as u64);
-        let mut expected = [8; 26];
-        (expected[0], expected[25]) = (1, 7);
-        assert_eq!(slices(200, slow), expected);
-        let slower = |rows| Duration::from_secs(rows as u64);
-        assert_eq!(slices(4, slower), [1, 1, 1, 1]);
-        let well = |rows| Duration::from_micros(250 * rows as u64);
-        assert_eq!(slices(1500, well), [1, 8, 64, 512, 512, 403]);
-        let in_the_end_slow = |rows| Duration::from_micros(200 * (rows * rows) as u64);
-        assert_eq!(slices(90, in_the_end_slow), [1, 8, 64, 11, 6]);
     }
 }

@@ -11,14 +11,16 @@ use datafusion::execution::runtime_env::RuntimeEnv;
 use parking_lot::Mutex;
 use skewer_cluster::Workers;
 use skewer_cluster::write::SegmentPlace;
+use skewer_exec::scheduling::{Cancellation, Scheduler};
 use skewer_net::LostWorker;
 use skewer_net::identity::NodeId;
 use skewer_profiling::{Retention, SysTables};
 use skewer_storage::{Snapshot, Storage, StorageOptions, TableId};
-use tokio::runtime::{Handle, Runtime};
+use tokio::runtime::{EnterGuard, Handle, Runtime};
 
 use crate::budget::Budgets;
 use crate::catalog::files::place_store;
+use crate::cancellation;
 use crate::cluster::members_table::with_cluster;
 use crate::cluster::remote_sys::RemoteTables;
 use crate::cluster::tasks_read::TasksOfQuery;
@@ -90,6 +92,8 @@ pub(crate) struct DatabaseInner {
     /// What RESET goes back to.
     pub(crate) opened_retention: Retention,
     pub(crate) threads: usize,
+    /// Who uses the processors.
+    pub(crate) scheduler: Arc<Scheduler>,
     /// What every session has.
     pub(crate) functions: Functions,
     /// How many statements run queries at once, and which.
@@ -264,6 +268,7 @@ impl DatabaseBuilder {
         place_store::register(&runtime_env)?;
 
         let runtime = environment::runtime(Some(threads))?;
+        let scheduler = Scheduler::new(threads);
         let place = SegmentPlace::here(storage.clone());
         let distribution = match (self.cluster, self.workers) {
             (Some(cluster), _) => {
@@ -275,6 +280,7 @@ impl DatabaseBuilder {
                     &self.functions,
                     &place,
                     &sys,
+                    &scheduler,
                 )?;
                 sys.set_remote(Arc::new(RemoteTables(Arc::downgrade(master.inner()))));
                 Distribution::Cluster(master)
@@ -300,6 +306,7 @@ impl DatabaseBuilder {
                 retention: Mutex::new(self.retention),
                 opened_retention: self.retention,
                 threads,
+                scheduler,
                 functions: self.functions,
                 turns: Turns::new(turns),
                 opened_turns: turns,
@@ -390,24 +397,37 @@ impl Database {
         &self.inner
     }
 
+    /// What is spawned until the result is dropped runs on the database's threads.
+    pub(crate) fn enter(&self) -> EnterGuard<'_> {
+        self.inner.handle.enter()
+    }
+
     /// Runs `future` on the database's threads; dropping the result cancels it.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         future: impl Future<Output = Result<T, Error>> + Send + 'static,
     ) -> Result<T, Error> {
-        struct AbortOnDrop(tokio::task::AbortHandle);
+        struct AbortOnDrop(tokio::task::AbortHandle, Option<Cancellation>);
         impl Drop for AbortOnDrop {
             fn drop(&mut self) {
+                if let Some(cancellation) = &self.1 {
+                    cancellation.cancel();
+                }
                 self.0.abort();
             }
         }
         let running = Arc::clone(&self.inner.running);
+        let cancellation = Cancellation::default();
+        let future = cancellation::scope(cancellation.clone(), future);
         let task = self.inner.handle.spawn(async move {
             let _running = running;
             future.await
         });
-        let _guard = AbortOnDrop(task.abort_handle());
-        match task.await {
+        let mut guard = AbortOnDrop(task.abort_handle(), Some(cancellation));
+        let ended = task.await;
+        // What it began may go on, as the query of a stream does.
+        guard.1 = None;
+        match ended {
             Ok(result) => result,
             Err(error) if error.is_cancelled() => Err(Error::Cancelled),
             Err(error) => Err(match error.try_into_panic() {

@@ -27,10 +27,15 @@ pub(crate) fn threads(asked: Option<usize>) -> usize {
 /// seconds, and connections would end since nobody answers, and nobody would hear who cancels a query.
 const EVENT_INTERVAL: u32 = 1;
 
-/// Threads that run statements and tasks.
+/// Threads beyond twice as many as compute: a poll of a task may take seconds, as a function of one row may,
+/// and keeps its thread for as long.
+const SPARE: usize = 8;
+
+/// Threads that run statements and tasks: more than may run queries for long
+/// ([`skewer_exec::scheduling`]), so that some are left for statements that begin and for whoever cancels.
 pub(crate) fn runtime(asked: Option<usize>) -> Result<Runtime, Error> {
     tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(threads(asked))
+        .worker_threads(2 * threads(asked) + SPARE)
         .thread_name(THREAD)
         .thread_stack_size(STACK)
         .event_interval(EVENT_INTERVAL)

@@ -15,7 +15,9 @@
 //! * [`error`]: what can go wrong
 //! * `catalog`: what names mean to one statement
 //! * [`statements`]: one file per statement
-//! * `planning`: from a logical plan to operators, `cooperation`: operators that can be cancelled
+//! * `planning`: from a logical plan to operators, `cooperation`: operators that can be cancelled, and share
+//!   the processors, `cancellation`: how they are told
+//! * `folding`: optimizing without keeping others waiting
 //! * [`cluster`]: a database over several processes
 //! * `environment`: threads, memory and temporary files, `memory`: the limit of what operators hold
 //! * `turns`: how many statements run queries at once, `running_table`: which, as a table,
@@ -28,6 +30,7 @@
 //! * `unnested`: names of the columns of `unnest` in FROM
 
 mod budget;
+mod cancellation;
 mod catalog;
 pub mod cluster;
 mod compaction;
@@ -35,6 +38,7 @@ mod cooperation;
 pub mod database;
 mod environment;
 pub mod error;
+mod folding;
 pub mod functions;
 mod kept_snapshots;
 mod last_query_id;

@@ -10,17 +10,19 @@ use datafusion::physical_plan::ExecutionPlan;
 use skewer_cluster::write::SegmentPlace;
 use skewer_cluster::{Distributed, PrepareTask, Workers};
 use skewer_exec::SharedRowsExec;
+use skewer_exec::scheduling::RunningQuery;
 use skewer_profiling::{Recorder, SysTables};
 
 use crate::cooperation::cooperative;
 use crate::progress::ProgressHandle;
 
 /// Plans a query whose operators record into `recorder` at its level, and whose tasks can be
-/// cancelled: for several workers if the session is theirs and the query can be distributed.
+/// cancelled and share the processors as `query`: for several workers if the session is theirs and the query can be distributed.
 pub(crate) async fn plan_query(
     optimized: &LogicalPlan,
     state: &SessionState,
     recorder: &Arc<Recorder>,
+    query: &Arc<RunningQuery>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let plan = match Distributed::of(state.config()) {
         Some(distributed) => {
@@ -29,12 +31,12 @@ pub(crate) async fn plan_query(
         }
         None => skewer_optimizer::plan_query(optimized, state, recorder).await?,
     };
-    let plan = cooperative(plan)?;
+    let plan = cooperative(plan, query)?;
     SharedRowsExec::link(&plan)?;
     Ok(plan)
 }
 
-/// The session of one query for `workers`, whose tasks `progress` watches. What they write here
+/// The session of one query for `workers`, whose tasks `progress` watches and that are tasks of `query`. What they write here
 /// goes to `place`, what they read of schema `sys` here is in `sys`.
 pub(crate) fn on_workers(
     workers: &Workers,
@@ -44,10 +46,11 @@ pub(crate) fn on_workers(
     store: ObjectStoreUrl,
     recorder: &Arc<Recorder>,
     progress: &ProgressHandle,
+    query: &Arc<RunningQuery>,
 ) -> Result<SessionState> {
-    let progress = progress.clone();
+    let (progress, query) = (progress.clone(), Arc::clone(query));
     let prepare: PrepareTask = Arc::new(move |plan| {
-        let plan = cooperative(plan)?;
+        let plan = cooperative(plan, &query)?;
         progress.watch_task(&plan);
         Ok(plan)
     });

@@ -11,6 +11,8 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::{EmptyRecordBatchStream, SendableRecordBatchStream};
 use futures::{FutureExt, Stream, StreamExt};
+use parking_lot::Mutex;
+use skewer_exec::scheduling::{Cancellation, RunningQuery};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
@@ -68,10 +70,16 @@ enum Source {
         /// The result has come to its end, or to an error.
         ended: bool,
         task: AbortHandle,
+        cancellation: Cancellation,
+        record: SharedRecord,
         /// The query runs on the threads of its database, which live as long as this.
-        _session: Session,
+        session: Session,
     },
 }
+
+/// The record of a query, until it has ended: whoever cancels the query ends it, since its task may be in a
+/// call that takes seconds.
+type SharedRecord = Arc<Mutex<Option<StatementRecord>>>;
 
 /// What the task of a query hands over. A task that breaks off has not said that it is at its end.
 #[derive(Debug)]
@@ -136,6 +144,7 @@ impl QueryStream {
             catalog,
             record,
             progress,
+            running: query,
             turn,
             again,
         } = context;
@@ -143,9 +152,12 @@ impl QueryStream {
         let query_id = Arc::new(AtomicI64::new(record.traced_id().unwrap_or(0)));
         let (sender, batches) = mpsc::channel(BUFFERED_BATCHES);
         let counted = Arc::clone(&session.database_inner().running);
+        let cancellation = query.cancellation().clone();
+        let record = Arc::new(Mutex::new(Some(record)));
         let running = Running {
             stream,
-            record,
+            query,
+            record: Arc::clone(&record),
             progress: progress.clone(),
             catalog,
             again: again.map(|plan| Again {
@@ -167,21 +179,24 @@ impl QueryStream {
                 batches,
                 ended: false,
                 task: task.abort_handle(),
-                _session: session,
+                cancellation,
+                record,
+                session,
             },
         }
     }
 }
 
 /// A query that runs. When its task is aborted the fields go in their order: first the stream,
-/// whose operators then hand over what they recorded, and the record last.
+/// whose operators then hand over what they recorded, and the record last, if nobody has ended it.
 struct Running {
     stream: SendableRecordBatchStream,
+    query: Arc<RunningQuery>,
     progress: ProgressHandle,
     catalog: Arc<StatementCatalog>,
     /// How to run it once more, as long as it has returned no row.
     again: Option<Again>,
-    record: StatementRecord,
+    record: SharedRecord,
     turn: Option<Turn>,
 }
 
@@ -207,13 +222,20 @@ impl Running {
         self.stream = Box::pin(EmptyRecordBatchStream::new(self.stream.schema()));
         let database = session.database_inner();
         database.settled(name).await;
-        let record = self.record.anew(database.storage.next_query_id());
+        let anew = self.record.lock().as_ref().map(|record| {
+            let query_id = database.storage.next_query_id();
+            record.anew(query_id)
+        });
+        let Some(record) = anew else {
+            return Err(Error::Cancelled);
+        };
         let traced = record.traced_id().unwrap_or(0);
         let mut context = Context {
             session: session.clone(),
             catalog: Arc::clone(&self.catalog),
             record,
             progress: self.progress.clone(),
+            running: Arc::clone(&self.query),
             turn: None,
             again: None,
         };
@@ -221,8 +243,10 @@ impl Running {
         if started.is_ok() {
             context.keep_snapshot();
         }
-        let first = std::mem::replace(&mut self.record, context.record);
-        first.finish(Err(&error)).await;
+        let first = self.record.lock().replace(context.record);
+        if let Some(first) = first {
+            first.finish(Err(&error)).await;
+        }
         again.query_id.store(traced, Ordering::Release);
         self.stream = started?;
         Ok(())
@@ -239,6 +263,7 @@ async fn drive(mut running: Running, sender: mpsc::Sender<Result<Part, Error>>) 
     };
     let Running {
         stream,
+        query: _,
         progress,
         catalog,
         record,
@@ -249,7 +274,10 @@ async fn drive(mut running: Running, sender: mpsc::Sender<Result<Part, Error>>) 
     drop(turn);
     progress.finish();
     drop(catalog);
-    record.finish(outcome.as_ref().copied()).await;
+    let record = record.lock().take();
+    if let Some(record) = record {
+        record.finish(outcome.as_ref().copied()).await;
+    }
     // Nobody listens to a cancelled query.
     let _ = sender.send(outcome.map(|()| Part::End)).await;
 }
@@ -264,11 +292,17 @@ async fn hand_over(
             Some(Ok(batch)) => {
                 let rows = batch.num_rows() as u64;
                 running.again = None;
-                running.record.add_rows(rows);
+                if let Some(record) = running.record.lock().as_mut() {
+                    record.add_rows(rows);
+                }
                 running.progress.add_rows(rows);
                 if sender.send(Ok(Part::Batch(batch))).await.is_err() {
                     return Err(Error::Cancelled);
                 }
+            }
+            // The error is that it has been cancelled.
+            Some(Err(_)) if running.query.cancellation().is_cancelled() => {
+                return Err(Error::Cancelled);
             }
             Some(Err(error)) => {
                 let error = running.catalog.diagnose(error.into()).await;
@@ -306,8 +340,20 @@ impl Stream for QueryStream {
 
 impl Drop for QueryStream {
     fn drop(&mut self) {
-        if let Source::Running { task, .. } = &self.source {
+        if let Source::Running {
+            task,
+            cancellation,
+            record,
+            session,
+            ..
+        } = &self.source
+        {
+            cancellation.cancel();
             task.abort();
+            // It ends as cancelled.
+            let record = record.lock().take();
+            let _within = session.database().enter();
+            drop(record);
         }
     }
 }

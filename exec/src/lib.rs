@@ -7,6 +7,7 @@
 //! * [`position`]: which operator is being executed on this thread
 //! * [`packed`]: a record's id and latency in one column, for rows that are repeated
 //! * [`profiled`]: counting and timing the calls of any operator
+//! * `stream_totals`: what these add up to, also while a call is under way
 //! * `operator_memory`: what operators tell of their memory
 //! * [`numbered`]: the same in plans that are sent to workers
 //! * [`key_sample`]: which keys an exchange hashes most
@@ -18,6 +19,8 @@
 //! * `confirm`: the same of rows that functions have timed one by one
 //! * [`preemption`]: time that passed while other threads had the processor
 //! * [`long_values`]: rows worth timing by themselves
+//! * [`interruptible`]: functions that end when their query is cancelled
+//! * [`slices`]: batches cut into slices that do not take too long
 //! * [`row_function`]: scalar functions of one row, which time each call
 //! * [`recursion`]: records of recursive queries
 //! * [`row_numbers`]: numbers that tell the rows of a query apart
@@ -25,6 +28,7 @@
 //! * [`shared_rows`]: rows that several places of a plan read, made once
 //! * [`sample`]: choosing the base records that are traced; `sparse_ids`: columns of their ids
 //! * `traced_groups`: which groups have a traced record, and when they are too many
+//! * [`scheduling`]: who uses the processors, and who need not compute any more
 //! * [`sound_properties`]: what may be concluded of the rows of an operator
 //! * [`any_value`]: the value that all rows of a group have
 //! * `octet_length`: of text and of bytes
@@ -42,6 +46,7 @@ pub mod carry;
 mod confirm;
 pub mod frames;
 pub mod identity;
+pub mod interruptible;
 pub mod key_sample;
 pub mod long_values;
 pub mod narrow;
@@ -62,12 +67,15 @@ mod recursion;
 pub mod row_function;
 pub mod row_numbers;
 pub mod sample;
+pub mod scheduling;
 pub mod shared_rows;
 pub mod single_value;
+pub mod slices;
 pub mod sound_properties;
 pub mod source;
 mod sparse_ids;
 pub mod spilling_join;
+mod stream_totals;
 pub mod timed_evaluation;
 mod traced_groups;
 pub mod zones;
@@ -78,6 +86,7 @@ pub use capture::{CapturedInput, LineageCapture};
 pub use carry::{CarriedInput, CarriedLatency, carried_of_nothing};
 pub use frames::{CapturedFrames, FrameCapture};
 pub use identity::{IdColumn, IdentifiedTable, ROW_ID, ScansIds};
+pub use interruptible::Interruptible;
 pub use key_sample::{KeySample, Sampled};
 pub use narrow::NarrowId;
 pub use numbered::NumberedExec;

@@ -6,6 +6,7 @@
 //! a task of its own: there the nesting starts anew, and so does the fragment.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use skewer_profiling::ticks::Ticks;
@@ -33,13 +34,21 @@ pub struct Inside {
     pub rows: u64,
 }
 
+/// Learns of the calls inside a call while that is under way.
+pub trait InnerCalls: Send + Sync {
+    /// One begins.
+    fn inner_began(&self, at: Ticks);
+    /// It has ended; all that have ended add up to `inside`.
+    fn inner_ended(&self, inside: Inside);
+}
+
 /// A call that is under way.
-#[derive(Debug, Clone, Copy)]
 struct Call {
     position: Position,
     inside: Inside,
     began: Ticks,
     stream: StreamTime,
+    observer: Option<Arc<dyn InnerCalls>>,
 }
 
 /// A stream of an operator, one partition's, and what it has taken before the call under way.
@@ -83,12 +92,14 @@ pub(crate) fn here() -> Position {
 /// The innermost operator's stream: its number, and the ticks that the operator has spent in itself
 /// until now. 0 and 0 outside every instrumented operator.
 pub fn own_ticks() -> (u64, u64) {
-    let Some(call) = STACK.with_borrow(|stack| stack.last().copied()) else {
-        return (0, 0);
-    };
-    let in_this_call = Ticks::now().since(call.began);
-    let own = call.stream.own_before + in_this_call.saturating_sub(call.inside.ticks);
-    (call.stream.number, own)
+    STACK.with_borrow(|stack| {
+        let Some(call) = stack.last() else {
+            return (0, 0);
+        };
+        let in_this_call = Ticks::now().since(call.began);
+        let own = call.stream.own_before + in_this_call.saturating_sub(call.inside.ticks);
+        (call.stream.number, own)
+    })
 }
 
 /// A position being inside of which is left when this is dropped, also by a panic.
@@ -99,12 +110,36 @@ pub struct Entered {
 
 /// Enters `position` on this thread with a call of `stream` that began at `began`.
 pub fn enter(position: Position, began: Ticks, stream: StreamTime) -> Entered {
+    enter_call(position, began, stream, None)
+}
+
+/// The same; `observer` learns of the calls inside the call.
+pub fn enter_observed(
+    position: Position,
+    began: Ticks,
+    stream: StreamTime,
+    observer: Arc<dyn InnerCalls>,
+) -> Entered {
+    enter_call(position, began, stream, Some(observer))
+}
+
+fn enter_call(
+    position: Position,
+    began: Ticks,
+    stream: StreamTime,
+    observer: Option<Arc<dyn InnerCalls>>,
+) -> Entered {
     STACK.with_borrow_mut(|stack| {
+        let caller = stack.last().and_then(|caller| caller.observer.as_ref());
+        if let Some(caller) = caller {
+            caller.inner_began(began);
+        }
         stack.push(Call {
             position,
             inside: Inside::default(),
             began,
             stream,
+            observer,
         });
         Entered { depth: stack.len() }
     })
@@ -115,12 +150,10 @@ impl Entered {
     /// Returns what the calls inside it added up to.
     pub fn leave(self, ticks: u64, rows: u64) -> Inside {
         STACK.with_borrow_mut(|stack| {
-            let Some(Call {
-                position, inside, ..
-            }) = stack.get(self.depth - 1).copied()
-            else {
+            let Some(call) = stack.get(self.depth - 1) else {
                 return Inside::default();
             };
+            let (position, inside) = (call.position, call.inside);
             let caller = self.depth.checked_sub(2).and_then(|i| stack.get_mut(i));
             if let Some(caller) = caller {
                 let outer = &mut caller.inside;
@@ -131,6 +164,9 @@ impl Entered {
                     ticks
                 };
                 outer.rows += rows;
+                if let Some(observer) = &caller.observer {
+                    observer.inner_ended(*outer);
+                }
             }
             inside
         })

@@ -22,13 +22,14 @@ use datafusion::physical_plan::{
 };
 use futures::Stream;
 use skewer_profiling::ticks::Ticks;
-use skewer_profiling::{Level, OpenStream, OperatorCall, OperatorStats, Recorder, TuplesSent};
+use skewer_profiling::{Level, OpenStream, OperatorCall, Recorder, TuplesSent};
 
 use crate::batch_bytes::{batch_bytes, estimated_batch_bytes};
 use crate::key_sample::KeySample;
 use crate::operator_memory::{OpenMemory, Streams};
 use crate::position::{self, Position, StreamTime};
 use crate::shared_rows::SharedRowsExec;
+use crate::stream_totals::{StreamTotals, Totals};
 
 /// Calls kept by a stream before it hands them to the recorder: about 3 MB.
 const CALLS_PER_FLUSH: usize = 65_536;
@@ -120,6 +121,16 @@ impl Observed {
         let elapsed = Ticks::now().since(started);
         let inside = entered.leave(elapsed, 0);
         let calls_are_kept = self.recorder.level() >= Level::Calls;
+        let totals = Totals {
+            total: elapsed.saturating_sub(inside.in_other_fragments),
+            own: elapsed.saturating_sub(inside.ticks),
+            ..Totals::default()
+        };
+        let is_exchange = self.exchange != Exchange::None;
+        let totals = StreamTotals::new(position, is_exchange, totals);
+        let totals = Arc::new(totals);
+        self.recorder
+            .stream_began(time.number, Arc::clone(&totals) as _);
         Ok(Box::pin(ProfiledStream {
             stream,
             memory: Streams::opened(streams, &self.inner),
@@ -132,11 +143,7 @@ impl Observed {
             calls_are_kept,
             calls: Vec::new(),
             sent: Vec::new(),
-            totals: Totals {
-                total: elapsed.saturating_sub(inside.in_other_fragments),
-                own: elapsed.saturating_sub(inside.ticks),
-                ..Totals::default()
-            },
+            totals,
             returned: None,
             _open: self.recorder.open_stream(),
         }))
@@ -312,21 +319,6 @@ enum Returned {
     Batch(Ticks),
 }
 
-/// Sums over the calls; times in ticks.
-#[derive(Debug, Default)]
-struct Totals {
-    calls: i64,
-    rows_in: i64,
-    rows_out: i64,
-    bytes_out: i64,
-    own: u64,
-    total: u64,
-    input_wait: u64,
-    output_wait: u64,
-    first_call: Option<Ticks>,
-    last_call: Option<Ticks>,
-}
-
 /// A call, before its ticks are times.
 #[derive(Debug, Clone, Copy)]
 struct Call {
@@ -359,7 +351,7 @@ struct ProfiledStream {
     calls_are_kept: bool,
     calls: Vec<Call>,
     sent: Vec<Sent>,
-    totals: Totals,
+    totals: Arc<StreamTotals>,
     returned: Option<Returned>,
     /// Dropped last, when all has been reported.
     _open: OpenStream,
@@ -409,45 +401,33 @@ impl Stream for ProfiledStream {
         let budget = ready!(tokio::task::coop::poll_proceed(cx));
         let this = &mut *self;
         let started = Ticks::now();
-        match this.returned {
-            Some(Returned::Pending(at)) => {
-                this.totals.input_wait += started.since(at);
-            }
-            Some(Returned::Batch(at)) => {
-                this.totals.output_wait += started.since(at);
-            }
-            None => {}
-        }
-        this.time.own_before = this.totals.own;
-        let entered = position::enter(this.position, started, this.time);
+        let (input_wait, output_wait) = match this.returned {
+            Some(Returned::Pending(at)) => (started.since(at), 0),
+            Some(Returned::Batch(at)) => (0, started.since(at)),
+            None => (0, 0),
+        };
+        this.time.own_before = this.totals.begin(started, input_wait, output_wait);
+        let observer = Arc::clone(&this.totals) as _;
+        let entered = position::enter_observed(this.position, started, this.time, observer);
         let polled = this.stream.as_mut().poll_next(cx);
         let ended = Ticks::now();
         if polled.is_ready() {
             budget.made_progress();
         }
-        let elapsed = ended.since(started);
         let rows = match &polled {
             Poll::Ready(Some(Ok(batch))) => batch.num_rows(),
             _ => 0,
         };
-        let inside = entered.leave(elapsed, rows as u64);
-        let totals = &mut this.totals;
-        totals.calls += 1;
-        totals.rows_in += inside.rows as i64;
-        totals.rows_out += rows as i64;
-        totals.total += elapsed.saturating_sub(inside.in_other_fragments);
-        totals.own += elapsed.saturating_sub(inside.ticks);
-        totals.first_call.get_or_insert(started);
-        totals.last_call = Some(ended);
+        let inside = entered.leave(ended.since(started), rows as u64);
+        let mut bytes = 0;
         if let Poll::Ready(Some(Ok(batch))) = &polled {
-            let bytes = match this.exchange {
+            bytes = match this.exchange {
                 Exchange::None => estimated_batch_bytes(batch),
                 Exchange::Local | Exchange::BetweenWorkers => batch_bytes(batch),
             } as i64;
             if let Some(keys) = &this.keys {
                 keys.observe(batch);
             }
-            totals.bytes_out += bytes;
             if this.exchange == Exchange::Local && this.calls_are_kept {
                 this.sent.push(Sent {
                     at: ended,
@@ -456,6 +436,8 @@ impl Stream for ProfiledStream {
                 });
             }
         }
+        this.totals
+            .end((started, ended), inside, rows as i64, bytes);
         if this.calls_are_kept {
             this.calls.push(Call {
                 started,
@@ -487,7 +469,7 @@ impl RecordBatchStream for ProfiledStream {
 impl Drop for ProfiledStream {
     /// Reports what happened, also if the consumer stopped early or the query failed.
     fn drop(&mut self) {
-        let totals = std::mem::take(&mut self.totals);
+        let totals = self.totals.until_now();
         let position = self.position;
         if let Some(at) = totals.last_call
             && self.exchange == Exchange::Local
@@ -499,28 +481,8 @@ impl Drop for ProfiledStream {
                 bytes: totals.bytes_out,
             });
         }
-        let scale = self.recorder.scale();
-        self.recorder.operator_stats(OperatorStats {
-            fragment_id: position.fragment_id,
-            operator_id: position.operator_id,
-            partition: position.partition,
-            calls: totals.calls,
-            // An exchange reads its input in other tasks: what comes out of it went into it.
-            rows_in: match self.exchange {
-                Exchange::None => totals.rows_in,
-                Exchange::Local | Exchange::BetweenWorkers => totals.rows_out,
-            },
-            rows_out: totals.rows_out,
-            bytes_out: totals.bytes_out,
-            self_ns: scale.ns(totals.own),
-            total_ns: scale.ns(totals.total),
-            input_wait_ns: scale.ns(totals.input_wait),
-            output_wait_ns: scale.ns(totals.output_wait),
-            peak_memory_bytes: 0,
-            spilled_bytes: 0,
-            first_call_at: totals.first_call.map(|at| scale.wall_ns(at)),
-            last_call_at: totals.last_call.map(|at| scale.wall_ns(at)),
-        });
+        let stats = self.totals.stats(self.recorder.scale());
+        self.recorder.stream_ended(self.time.number, stats);
         if let Some(memory) = &self.memory {
             memory.closed(self.own_partition, position, &self.recorder);
         }

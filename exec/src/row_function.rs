@@ -11,6 +11,8 @@ use datafusion::logical_expr::{
 };
 use skewer_profiling::ticks::Stopwatch;
 
+use crate::scheduling::check_cancelled;
+
 /// A function of one row's arguments.
 pub type RowClosure = dyn Fn(&[ScalarValue]) -> Result<ScalarValue> + Send + Sync;
 
@@ -120,6 +122,8 @@ impl ScalarUDFImpl for RowFunction {
         let mut results = Vec::with_capacity(rows);
         let mut row_args = Vec::with_capacity(args.args.len());
         for row in 0..rows {
+            // A row may take seconds.
+            check_cancelled()?;
             row_args.clear();
             for arg in &args.args {
                 row_args.push(match arg {

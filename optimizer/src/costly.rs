@@ -23,6 +23,11 @@ static BUILT_IN: LazyLock<HashSet<String>> = LazyLock::new(|| {
     functions.iter().map(|f| f.name().to_owned()).collect()
 });
 
+/// Whether a function of this name comes with DataFusion.
+pub(crate) fn is_built_in(name: &str) -> bool {
+    BUILT_IN.contains(name)
+}
+
 /// Whether `expr`, over rows of `schema`, is worth timing. Expressions that contain a subquery
 /// are not: their plan is not the row's work.
 pub fn is_costly(expr: &Expr, schema: &DFSchema) -> Result<bool> {
@@ -136,7 +141,8 @@ fn is_bounded(expr: &Expr, schema: &DFSchema) -> Result<bool> {
     })
 }
 
-fn varies_in_size(data_type: &DataType) -> bool {
+/// Whether one value of a type can be far longer than another.
+pub(crate) fn varies_in_size(data_type: &DataType) -> bool {
     !(data_type.is_primitive()
         || matches!(
             data_type,

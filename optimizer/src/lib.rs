@@ -5,6 +5,8 @@
 //! * [`plan_query`](plan_query()): the entry: a plan for each profile level
 //! * [`lineage`]: the logical rewrite that carries record ids and latencies
 //! * [`costly`]: which expressions are worth timing
+//! * [`evaluates_costly`]: which operators evaluate what may take long for a row
+//! * `interruptible_calls`: functions that end when their query is cancelled
 //! * [`timed_node`]: the logical node of a timed evaluation, and its planning
 //! * `shared_rows`: the logical node of rows that several places read, and its planning
 //! * [`instrument`]: numbering and wrapping physical operators
@@ -21,6 +23,7 @@
 
 mod below;
 pub mod costly;
+mod costly_operators;
 mod counted_duplicates;
 mod dependent_join;
 mod details;
@@ -28,6 +31,7 @@ pub mod distribution;
 mod explicit_casts;
 mod given_up;
 pub mod instrument;
+mod interruptible_calls;
 mod join_conditions;
 pub mod lineage;
 mod plan_query;
@@ -38,9 +42,11 @@ mod sorted_subqueries;
 mod sound;
 pub mod timed_node;
 
+pub use costly_operators::evaluates_costly;
 pub use counted_duplicates::with_counted_duplicates;
 pub use dependent_join::optimize_dependent_joins;
 pub use explicit_casts::ExplicitCasts;
+pub use interruptible_calls::interruptible;
 pub use plan_query::{plan_query, plan_query_on};
 pub use selected_values::with_selected_values;
 pub use sound::{logical_rules, physical_rules, with_unordered_exchanges};

@@ -18,6 +18,7 @@ use skewer_profiling::{Level, LineageMode, Recorder, Sources};
 use crate::distribution::Distribution;
 use crate::given_up::{given_up, has_shortcuts};
 use crate::instrument::{Known, instrument, instrument_cut};
+use crate::interruptible_calls::with_interruptible_calls;
 use crate::lineage::{LineageRewrite, TrackedPlan, TrackedRecord};
 use crate::shared_rows::SharedRowsPlanner;
 use crate::timed_node::TimedEvaluationPlanner;
@@ -69,7 +70,8 @@ async fn unprofiled(
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let shared = Arc::new(SharedRowsPlanner::default());
     let planner = DefaultPhysicalPlanner::with_extension_planners(vec![shared]);
-    planner.create_physical_plan(optimized, state).await
+    let plan = with_interruptible_calls(optimized.clone())?;
+    planner.create_physical_plan(&plan, state).await
 }
 
 async fn distribute(
@@ -168,6 +170,7 @@ async fn plan_with_records(
         }),
         Arc::new(SharedRowsPlanner::default()),
     ]);
+    tracked.plan = with_interruptible_calls(tracked.plan)?;
     let plan = planner.create_physical_plan(&tracked.plan, state).await?;
     let plan = match rewrite.nests_recursions {
         true => RestartExec::on_inner_queries(plan)?,

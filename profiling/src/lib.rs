@@ -84,7 +84,7 @@ pub use latencies::Latencies;
 pub use level::{Level, LevelError};
 pub use lineage_mode::{LineageMode, LineageModeError};
 pub use placed::{PlacedScan, ScanDescription};
-pub use recorder::{OpenStream, Recorder, RecorderLimits};
+pub use recorder::{OpenStream, Recorder, RecorderLimits, UnfinishedStream};
 pub use remote::{FinishRequest, RemoteSys, RemoteSysError};
 pub use retention::Retention;
 pub use runs::{consecutive_numbers, equal_to_first};

@@ -83,6 +83,8 @@ pub struct Recorder {
     started: Option<Baseline>,
     finished: AtomicBool,
     events: Mutex<Events>,
+    /// The streams that have not ended, by their numbers.
+    unfinished: Mutex<HashMap<u64, Arc<dyn UnfinishedStream>>>,
     /// Edges that wait for others of their kind.
     pending: Mutex<PendingEdges>,
     /// The recorders of other workers of this process.
@@ -96,6 +98,12 @@ pub struct Recorder {
 /// Held for as long as a stream of an operator may hand something over.
 #[derive(Debug, Clone, Default)]
 pub struct OpenStream(Arc<()>);
+
+/// A stream of an operator that has not ended, of which others may ask what it did so far.
+pub trait UnfinishedStream: std::fmt::Debug + Send + Sync {
+    /// The totals of its calls, with the part of the call under way that is over.
+    fn so_far(&self, scale: Scale) -> OperatorStats;
+}
 
 /// The events of a query, in the order in which they were handed over.
 #[derive(Debug, Default)]
@@ -217,6 +225,7 @@ impl Recorder {
             started: (level > Level::Off).then(Baseline::now),
             finished: AtomicBool::new(false),
             events: Mutex::default(),
+            unfinished: Mutex::default(),
             pending: Mutex::default(),
             workers: Mutex::default(),
             streams: OpenStream::default(),
@@ -258,6 +267,7 @@ impl Recorder {
             started: None,
             finished: AtomicBool::new(false),
             events: Mutex::default(),
+            unfinished: Mutex::default(),
             pending: Mutex::default(),
             workers: Mutex::default(),
             streams: OpenStream::default(),
@@ -284,6 +294,19 @@ impl Recorder {
     /// be kept for longer than they run.
     pub fn open_streams(&self) -> usize {
         Arc::strong_count(&self.streams.0) - 1
+    }
+
+    /// A stream with a number begins. Its totals count even if it has not ended when the query does.
+    pub fn stream_began(&self, number: u64, stream: Arc<dyn UnfinishedStream>) {
+        self.unfinished.lock().insert(number, stream);
+    }
+
+    /// A stream has ended, with these totals. They are not recorded if the query has ended before.
+    pub fn stream_ended(&self, number: u64, stats: OperatorStats) {
+        let mut unfinished = self.unfinished.lock();
+        if unfinished.remove(&number).is_some() {
+            self.operator_stats(stats);
+        }
     }
 
     /// What ticks are in nanoseconds: the same for all events of the query on this worker.
@@ -526,6 +549,11 @@ impl Recorder {
         {
             metrics::finish(self, started);
         }
+        let mut unfinished = self.unfinished.lock();
+        for (_, stream) in unfinished.drain() {
+            self.operator_stats(stream.so_far(self.scale()));
+        }
+        drop(unfinished);
         let pending = self.pending.lock().take();
         self.seal(pending);
         std::mem::take(&mut self.events.lock())

@@ -12,6 +12,7 @@ use datafusion::execution::{SessionState, SessionStateBuilder};
 use parking_lot::Mutex;
 use skewer_cluster::write::SegmentPlace;
 use skewer_cluster::{NodeOptions, NodeTasks, Workers};
+use skewer_exec::scheduling::Scheduler;
 use skewer_net::identity::{ClusterDirectory, NodeId, PeerIdentity, Revocations, Trust};
 use skewer_net::{CallHandler, NetError, Node, PeerAddress, Services};
 use skewer_profiling::SysTables;
@@ -23,7 +24,7 @@ use super::members::{Arrival, Member, Members};
 use super::options::ClusterOptions;
 use super::remote_reads::RemoteReads;
 use super::{VERSION, watching};
-use crate::cooperation::cooperative;
+use crate::cooperation::of_tasks;
 use crate::functions::Functions;
 
 /// How long a worker that registers may take to be seen by its lifeline: it has been answered
@@ -63,18 +64,25 @@ pub(crate) struct Inner {
     owns: Mutex<Option<(u64, bool)>>,
 }
 
-/// A session with the functions that tasks have, on every node: SQL's and `functions`.
+/// A session with the functions that tasks have, on every node: SQL's and `functions`. They end when their query
+/// does, which the planner of the query sees to elsewhere.
 pub(crate) fn task_session(environment: &Arc<RuntimeEnv>, functions: &Functions) -> SessionState {
     let mut builder = SessionStateBuilder::new()
         .with_runtime_env(Arc::clone(environment))
         .with_default_features();
     let all = builder.scalar_functions().get_or_insert_default();
     all.extend(functions.iter().map(Arc::clone));
+    for function in all {
+        if let Some(interruptible) = skewer_optimizer::interruptible(function) {
+            *function = Arc::new(interruptible);
+        }
+    }
     builder.build()
 }
 
 impl Master {
-    /// Listens, and lets workers register, which need the program's `functions`. Must be called
+    /// Listens, and lets workers register, which need the program's `functions`. Tasks that run here use the
+    /// processors as `scheduler` says. Must be called
     /// within the runtime that it is to live in.
     pub(crate) fn start(
         options: ClusterOptions,
@@ -83,6 +91,7 @@ impl Master {
         functions: &Functions,
         place: &Arc<SegmentPlace>,
         sys: &Arc<SysTables>,
+        scheduler: &Arc<Scheduler>,
     ) -> Result<Self, NetError> {
         let directory = ClusterDirectory::open(&options.directory)?;
         let authority = directory.authority()?;
@@ -107,7 +116,7 @@ impl Master {
             query_of_task: None,
             // It is the one who knows.
             members: watch::Sender::new(u64::MAX).subscribe(),
-            prepare: Arc::new(cooperative),
+            prepare: of_tasks(scheduler),
             watch: None,
             extend: Arc::new(move |config| {
                 config.set_extension(Arc::clone(&place));

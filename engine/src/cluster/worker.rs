@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use skewer_cluster::queries::WorkerQueries;
 use skewer_cluster::write::{RowIds, SegmentPlace};
 use skewer_cluster::{NodeOptions, NodeTasks};
+use skewer_exec::scheduling::Scheduler;
 use skewer_net::identity::{
     Clock, Credentials, IdentityError, JoinToken, NodeId, PeerIdentity, Revocations, SystemClock,
     Trust, random_number,
@@ -31,7 +32,7 @@ use super::master::{external, resolve, task_session};
 use super::registration::Registration;
 use super::roster::Roster;
 use super::tasks_read::TasksRead;
-use crate::cooperation::cooperative;
+use crate::cooperation::of_tasks;
 use crate::environment;
 use crate::error::Error;
 use crate::functions::Functions;
@@ -220,7 +221,7 @@ impl Worker {
             let members = watch::Sender::new(0);
             let row_ids = Arc::new(FarRowIds(node.clone()));
             let place = SegmentPlace::home(home.clone(), incarnation, row_ids);
-            let of_tasks = Arc::clone(&queries);
+            let queries_of_tasks = Arc::clone(&queries);
             let sys_of_tasks = Arc::clone(&sys);
             let tasks_read: Arc<TasksRead> = Arc::default();
             let read = Arc::clone(&tasks_read);
@@ -228,9 +229,9 @@ impl Worker {
                 node: own.node,
                 quic: node.resolver(),
                 session: task_session(&environment, &options.functions),
-                query_of_task: Some(Arc::new(move |profile| of_tasks.of_task(profile))),
+                query_of_task: Some(Arc::new(move |profile| queries_of_tasks.of_task(profile))),
                 members: members.subscribe(),
-                prepare: Arc::new(cooperative),
+                prepare: of_tasks(&Scheduler::new(environment::threads(options.threads))),
                 watch: Some(Arc::new(move |profile, plan| {
                     read.watch(profile.query_id, plan);
                 })),

@@ -10,6 +10,7 @@ use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream, execut
 use datafusion::sql::parser::Statement as DFStatement;
 use futures::StreamExt;
 use skewer_cluster::{CollectMetrics, Workers};
+use skewer_exec::scheduling::RunningQuery;
 use skewer_optimizer::optimize_dependent_joins;
 use skewer_optimizer::scalar_subquery::optimize_with_joins;
 use skewer_profiling::Level;
@@ -19,8 +20,10 @@ use super::count_batch;
 use crate::catalog::StatementCatalog;
 use crate::catalog::planned::shown_rows;
 use crate::catalog::zones::zone_of;
+use crate::cancellation::cancellation;
 use crate::cluster::missing;
 use crate::error::Error;
+use crate::folding;
 use crate::planning;
 use crate::progress::ProgressHandle;
 use crate::query_stream::QueryStream;
@@ -35,6 +38,8 @@ pub(crate) struct Context {
     pub(crate) catalog: Arc<StatementCatalog>,
     pub(crate) record: StatementRecord,
     pub(crate) progress: ProgressHandle,
+    /// How its tasks share the processors, and whether it has been cancelled.
+    pub(crate) running: Arc<RunningQuery>,
     /// Held as long as it runs, by statements that run queries.
     pub(crate) turn: Option<Turn>,
     /// The query, if it may be run once more when it loses a worker.
@@ -105,6 +110,7 @@ impl Context {
             catalog,
             record,
             progress,
+            running: database.scheduler.query(cancellation()),
             turn: None,
             again: None,
         }
@@ -202,19 +208,19 @@ impl Context {
         }
         // Workers cannot evaluate a subquery first, and its rows are in the lineage.
         let with_joins = workers.is_some() || self.record.recorder().level() == Level::Records;
-        let optimized =
-            optimize_dependent_joins(plan, &mut state, workers.is_some(), |plan, state| {
-                match with_joins {
-                    true => optimize_with_joins(plan, state),
-                    false => state.optimize(plan),
-                }
-            })?;
+        let on_workers = workers.is_some();
+        let optimized = folding::optimized(plan, || {
+            optimize_dependent_joins(plan, &mut state, on_workers, |plan, state| match with_joins {
+                true => optimize_with_joins(plan, state),
+                false => state.optimize(plan),
+            })
+        })??;
         let database = self.session.database_inner();
         missing::check(&optimized, self.catalog.snapshot(), |worker| {
             database.lost(worker)
         })?;
         self.record.reads(&self.catalog.touched().tables);
-        let operators = planning::plan_query(&optimized, &state, self.record.recorder()).await?;
+        let operators = planning::plan_query(&optimized, &state, self.record.recorder(), &self.running).await?;
         if let Some(workers) = &workers {
             self.runs_on(workers, &operators);
         }
@@ -253,13 +259,23 @@ impl Context {
         let (place, sys) = (&database.place, &database.sys);
         let progress = &self.progress;
         Ok(planning::on_workers(
-            workers, state, place, sys, store, recorder, progress,
+            workers,
+            state,
+            place,
+            sys,
+            store,
+            recorder,
+            progress,
+            &self.running,
         )?)
     }
 
     /// Ends the statement with an error; gives what is to be said of it.
     pub(crate) async fn fail(self, error: Error) -> Error {
-        let error = self.catalog.diagnose(error).await;
+        let error = match self.running.cancellation().is_cancelled() {
+            true => Error::Cancelled,
+            false => self.catalog.diagnose(error).await,
+        };
         self.progress.finish();
         self.record.finish(Err(&error)).await;
         error

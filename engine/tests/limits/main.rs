@@ -2,6 +2,7 @@
 //! of its sample.
 
 mod cancellation;
+mod cancelled_profile;
 mod memory_limit;
 mod profile_budget;
 mod sample_rate;

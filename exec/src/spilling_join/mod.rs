@@ -87,7 +87,7 @@ impl SpillingJoinExec {
 
     /// The same around another plan node.
     fn around(&self, plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(Arc::new(Self::new(plan, self.spec.pace)?))
+        Ok(Arc::new(Self::new(plan, Arc::clone(&self.spec.pace))?))
     }
 
     /// The build side of a partition, and what it is joined with.

@@ -15,7 +15,8 @@ use super::keys::Keys;
 use super::leaf::Leaf;
 
 /// Makes a stream of rows that a join probes with yield in time.
-pub type Pace = fn(SendableRecordBatchStream, &TaskContext) -> SendableRecordBatchStream;
+pub type Pace =
+    Arc<dyn Fn(SendableRecordBatchStream, &TaskContext) -> SendableRecordBatchStream + Send + Sync>;
 
 /// The name of a column with numbers of probe rows.
 const NUMBER: &str = "skewer.probe_row";

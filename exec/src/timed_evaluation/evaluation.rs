@@ -22,6 +22,7 @@ use super::found::rows_found_by;
 use super::{LatencyColumn, TimedExpressions, Timing, leaves_rows_out};
 use crate::batch_bytes::estimated_array_bytes;
 use crate::confirm::confirm_slow_rows;
+use crate::interruptible::Interruptible;
 use crate::long_values::{LongRow, LongValues};
 use crate::narrow::widened;
 use crate::pacing::{EvaluateRows, Pacer, Run, error_of_one};
@@ -29,6 +30,7 @@ use crate::packed::{self, Records};
 use crate::position;
 use crate::preemption::OwnTime;
 use crate::row_function::with_row_times;
+use crate::scheduling::check_cancelled;
 
 /// Chunks are put together again until they took this long, and then handed on: copying values
 /// that were expensive to make is wasted, while very small batches cost the operators above.
@@ -300,8 +302,9 @@ fn can_take_none(expressions: &[(Arc<dyn PhysicalExpr>, String)]) -> bool {
             .collect()
     });
     let is_other = |function: &ScalarFunctionExpr| {
-        let known = KNOWN.get(function.fun().name());
-        known.is_none_or(|known| known.as_ref() != function.fun())
+        let function = Interruptible::interrupted(function.fun());
+        let known = KNOWN.get(function.name());
+        known.is_none_or(|known| known.as_ref() != function)
     };
     expressions.iter().all(|(expression, _)| {
         let other = expression.exists(|node| {
@@ -368,6 +371,7 @@ struct BatchEvaluator<'a> {
 
 impl EvaluateRows for BatchEvaluator<'_> {
     fn evaluate(&mut self, rows: Range<usize>, keep: bool) -> Result<f64> {
+        check_cancelled()?;
         let slice = self.batch.slice(rows.start, rows.len());
         let started = Stopwatch::start();
         let values = values_of(self.expressions, &slice)?;

@@ -3,6 +3,7 @@
 mod asyncpg;
 mod clients;
 mod driver;
+mod fairness;
 mod node;
 mod psql;
 mod psycopg;
