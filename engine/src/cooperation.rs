@@ -50,7 +50,6 @@ use skewer_exec::{TimedEvaluationExec, is_exchange};
 use skewer_net::TaskEnd;
 use skewer_optimizer::evaluates_costly;
 
-
 /// A task that has run for this long yields. The clock is read once a batch.
 const QUANTUM: Duration = Duration::from_millis(10);
 

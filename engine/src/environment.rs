@@ -34,6 +34,7 @@ const SPARE: usize = 8;
 /// Threads that run statements and tasks: more than may run queries for long
 /// ([`skewer_exec::scheduling`]), so that some are left for statements that begin and for whoever cancels.
 pub(crate) fn runtime(asked: Option<usize>) -> Result<Runtime, Error> {
+    skewer_exec::scheduling::inherit_queries();
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2 * threads(asked) + SPARE)
         .thread_name(THREAD)

@@ -250,10 +250,7 @@ impl ScalarUDFImpl for Interruptible {
         self.function.coerce_types(arg_types)
     }
 
-    fn struct_field_mapping(
-        &self,
-        literals: &[Option<ScalarValue>],
-    ) -> Option<StructFieldMapping> {
+    fn struct_field_mapping(&self, literals: &[Option<ScalarValue>]) -> Option<StructFieldMapping> {
         self.function.struct_field_mapping(literals)
     }
 
@@ -293,7 +290,10 @@ mod tests {
     fn it_returns_what_the_function_returns() {
         let length = Interruptible::of(&character_length()).unwrap();
         assert_eq!(length.name(), "character_length");
-        assert_eq!(Interruptible::interrupted(&length), character_length().as_ref());
+        assert_eq!(
+            Interruptible::interrupted(&length),
+            character_length().as_ref()
+        );
         assert!(Interruptible::of(&length).is_none());
         let lengths: Vec<_> = (0..1_000).map(|row| (row * 37) % 500).collect();
         let texts = lengths.iter().map(|length| "x".repeat(*length as usize));
@@ -307,7 +307,10 @@ mod tests {
         }
         let one = ColumnarValue::Scalar(ScalarValue::from("four"));
         let found = call(&length, vec![one], 7).unwrap();
-        assert!(matches!(found, ColumnarValue::Scalar(ScalarValue::Int32(Some(4)))));
+        assert!(matches!(
+            found,
+            ColumnarValue::Scalar(ScalarValue::Int32(Some(4)))
+        ));
         let none = ColumnarValue::Array(texts.slice(0, 0));
         let found = call(&length, vec![none], 0).unwrap();
         assert_eq!(found.into_array(0).unwrap().len(), 0);

@@ -11,8 +11,9 @@
 //!
 //! So one query never runs on more threads than there are processors, which would disturb what the profiler
 //! measures. While a task is polled its thread knows the query: what takes long asks [`check_cancelled`] and
-//! [`poll_time`].
+//! [`poll_time`]. Tasks that operators spawn meanwhile belong to the query, too ([`inherit_queries`]).
 
+use std::any::Any;
 use std::cell::RefCell;
 use std::fmt;
 use std::pin::Pin;
@@ -21,7 +22,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
+use datafusion::common::runtime::{JoinSetTracer, set_join_set_tracer};
 use datafusion::common::{Result, exec_err};
+use futures::FutureExt;
+use futures::future::{BoxFuture, poll_fn};
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 use tokio::task::coop::unconstrained;
 use tokio::time::timeout;
@@ -235,6 +239,42 @@ thread_local! {
     static CURRENT: RefCell<Option<Current>> = const { RefCell::new(None) };
 }
 
+/// Has tasks that DataFusion's operators spawn belong to the query of the task that spawns them: a sort, for
+/// example, sorts each batch in one. It does nothing in a program that has set a
+/// [tracer](JoinSetTracer) of its own, of which there can be one in a process.
+pub fn inherit_queries() {
+    // That it is there already is as good.
+    let _ = set_join_set_tracer(&InheritQueries);
+}
+
+struct InheritQueries;
+
+impl JoinSetTracer for InheritQueries {
+    fn trace_future(
+        &self,
+        mut task: BoxFuture<'static, Box<dyn Any + Send>>,
+    ) -> BoxFuture<'static, Box<dyn Any + Send>> {
+        let current = CURRENT.with_borrow(|current| {
+            let current = current.as_ref()?;
+            let query = Arc::clone(&current.query);
+            Some(ScheduledStream::new(query, current.is_over.clone()))
+        });
+        match current {
+            Some(mut scheduled) => {
+                poll_fn(move |cx| scheduled.poll(cx, |cx| task.poll_unpin(cx))).boxed()
+            }
+            None => task,
+        }
+    }
+
+    fn trace_block(
+        &self,
+        block: Box<dyn FnOnce() -> Box<dyn Any + Send> + Send>,
+    ) -> Box<dyn FnOnce() -> Box<dyn Any + Send> + Send> {
+        block
+    }
+}
+
 /// Whether nobody wants what this thread computes.
 pub fn is_cancelled() -> bool {
     CURRENT.with_borrow(|current| {
@@ -275,8 +315,9 @@ pub fn task_time(now: Instant) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use std::future::poll_fn;
     use std::task::Waker;
+
+    use datafusion::common::runtime::JoinSet;
 
     use super::*;
 
@@ -351,6 +392,28 @@ mod tests {
         let mut part = ScheduledStream::new(query, Some(over));
         let polled = part.poll(cx, |_| Poll::Ready(is_cancelled()));
         assert_eq!(polled, Poll::Ready(true));
+    }
+
+    #[tokio::test]
+    async fn tasks_that_are_spawned_belong_to_the_query() {
+        inherit_queries();
+        let cancellation = Cancellation::default();
+        let query = Scheduler::new(1).query(cancellation.clone());
+        let cx = &mut Context::from_waker(Waker::noop());
+        let mut tasks = JoinSet::new();
+        let polled = stream(&query).poll(cx, |_| {
+            tasks.spawn(async { check_cancelled().is_err() });
+            Poll::Ready(())
+        });
+        assert_eq!(polled, Poll::Ready(()));
+        cancellation.cancel();
+        tasks.spawn(async { check_cancelled().is_err() });
+        let mut known = vec![];
+        while let Some(task) = tasks.join_next().await {
+            known.push(task.unwrap());
+        }
+        known.sort_unstable();
+        assert_eq!(known, [false, true]);
     }
 
     #[test]

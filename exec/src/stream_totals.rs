@@ -207,7 +207,13 @@ mod tests {
         let ended = Ticks::now();
         let inside = inner_call.leave(ended.since(began), 7);
         inner.end((began, ended), inside, 7, 70);
-        assert_eq!((outer.stats(Scale::now()).rows_in, inner.stats(Scale::now()).rows_out), (7, 7));
+        assert_eq!(
+            (
+                outer.stats(Scale::now()).rows_in,
+                inner.stats(Scale::now()).rows_out
+            ),
+            (7, 7)
+        );
         outer_call.leave(0, 0);
     }
 }

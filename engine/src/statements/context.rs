@@ -17,10 +17,10 @@ use skewer_profiling::Level;
 use skewer_storage::{Snapshot, Storage, Transaction};
 
 use super::count_batch;
+use crate::cancellation::cancellation;
 use crate::catalog::StatementCatalog;
 use crate::catalog::planned::shown_rows;
 use crate::catalog::zones::zone_of;
-use crate::cancellation::cancellation;
 use crate::cluster::missing;
 use crate::error::Error;
 use crate::folding;
@@ -209,18 +209,22 @@ impl Context {
         // Workers cannot evaluate a subquery first, and its rows are in the lineage.
         let with_joins = workers.is_some() || self.record.recorder().level() == Level::Records;
         let on_workers = workers.is_some();
-        let optimized = folding::optimized(plan, || {
-            optimize_dependent_joins(plan, &mut state, on_workers, |plan, state| match with_joins {
-                true => optimize_with_joins(plan, state),
-                false => state.optimize(plan),
-            })
-        })??;
+        let optimized =
+            folding::optimized(plan, || {
+                optimize_dependent_joins(plan, &mut state, on_workers, |plan, state| {
+                    match with_joins {
+                        true => optimize_with_joins(plan, state),
+                        false => state.optimize(plan),
+                    }
+                })
+            })??;
         let database = self.session.database_inner();
         missing::check(&optimized, self.catalog.snapshot(), |worker| {
             database.lost(worker)
         })?;
         self.record.reads(&self.catalog.touched().tables);
-        let operators = planning::plan_query(&optimized, &state, self.record.recorder(), &self.running).await?;
+        let operators =
+            planning::plan_query(&optimized, &state, self.record.recorder(), &self.running).await?;
         if let Some(workers) = &workers {
             self.runs_on(workers, &operators);
         }

@@ -63,7 +63,9 @@ async fn rows(session: &Session, sql: &str) -> Vec<Vec<String>> {
             .map(|column| cast(column, &DataType::Utf8).unwrap())
             .collect::<Vec<_>>();
         for row in 0..batch.num_rows() {
-            let values = texts.iter().map(|text| text.as_string::<i32>().value(row).to_owned());
+            let values = texts
+                .iter()
+                .map(|text| text.as_string::<i32>().value(row).to_owned());
             rows.push(values.collect());
         }
     }
@@ -116,14 +118,20 @@ async fn a_call_under_way_counts_when_its_query_is_cancelled() {
             while gate.calls.load(Ordering::SeqCst) == 0 {
                 let waited = tokio::time::timeout(Duration::from_millis(5), stream.next()).await;
                 assert!(waited.is_err(), "{sql} ended at level {level}");
-                assert!(begun.elapsed() < PATIENCE, "{sql} did not begin at level {level}");
+                assert!(
+                    begun.elapsed() < PATIENCE,
+                    "{sql} did not begin at level {level}"
+                );
             }
             drop(stream);
             // While the call goes on.
             let (query_id, status) = recorded(&session).await;
             assert_eq!(status, "cancelled", "{sql} at level {level}");
             let (details, self_ns) = blamed(&session, &query_id).await;
-            assert!(details.contains("stuck"), "{sql} at level {level}: {details}");
+            assert!(
+                details.contains("stuck"),
+                "{sql} at level {level}: {details}"
+            );
             assert!(self_ns > 0, "{sql} at level {level}");
             let report = rows(&session, &format!("SHOW PROFILE {query_id}")).await;
             let report = report.concat().join("\n");
@@ -146,7 +154,10 @@ async fn what_was_done_until_an_error_counts() {
     let (query_id, status) = recorded(&session).await;
     assert_eq!(status, "failed");
     let (details, self_ns) = blamed(&session, &query_id).await;
-    assert!(details.contains("stuck") && self_ns > 0, "{details}: {self_ns}");
+    assert!(
+        details.contains("stuck") && self_ns > 0,
+        "{details}: {self_ns}"
+    );
     let report = rows(&session, &format!("SHOW PROFILE {query_id}")).await;
     let report = report.concat().join("\n");
     assert!(report.contains("The query failed"), "{report}");

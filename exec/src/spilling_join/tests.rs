@@ -223,7 +223,7 @@ impl Case {
         }
         let runtime = runtime.build_arc()?;
         let context = Arc::new(TaskContext::default().with_runtime(Arc::clone(&runtime)));
-        let join = SpillingJoinExec::new(self.plan(), |rows, _| rows)?;
+        let join = SpillingJoinExec::new(self.plan(), Arc::new(|rows, _| rows))?;
         let schema = join.schema();
         let partitions = join.properties().partitioning.partition_count();
         let streams: Vec<_> = (0..partitions)
@@ -438,7 +438,7 @@ async fn nothing_is_outside_a_list_with_null() {
     let plan = plan
         .builder()
         .with_new_children(vec![Arc::clone(plan.left()), right]);
-    let join = SpillingJoinExec::new(plan.unwrap().build_exec().unwrap(), |rows, _| rows).unwrap();
+    let join = SpillingJoinExec::new(plan.unwrap().build_exec().unwrap(), Arc::new(|rows, _| rows)).unwrap();
     let pool = Arc::new(GreedyMemoryPool::new(6_000));
     let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool).build_arc();
     let context = TaskContext::default().with_runtime(runtime.unwrap());
@@ -475,7 +475,7 @@ async fn a_full_directory_for_temporary_files_is_an_error() {
         mode: PartitionMode::CollectLeft,
         ..Case::default()
     };
-    let join = SpillingJoinExec::new(case.plan(), |rows, _| rows).unwrap();
+    let join = SpillingJoinExec::new(case.plan(), Arc::new(|rows, _| rows)).unwrap();
     let rows: Result<Vec<RecordBatch>> = join.execute(0, context).unwrap().try_collect().await;
     let error = rows.unwrap_err().to_string();
     assert!(error.contains("max_temp_directory_size"), "{error}");
@@ -494,7 +494,7 @@ async fn a_join_that_is_dropped_leaves_nothing_behind() {
         probe: "one",
         ..Case::default()
     };
-    let join = SpillingJoinExec::new(case.plan(), |rows, _| rows).unwrap();
+    let join = SpillingJoinExec::new(case.plan(), Arc::new(|rows, _| rows)).unwrap();
     let streams: Vec<_> = (0..PARTITIONS)
         .map(|partition| join.execute(partition, Arc::clone(&context)).unwrap())
         .collect();
