@@ -48,7 +48,8 @@ pub(crate) enum RaisedBy {
 ///
 /// Below the limit, operators that can spill get an equal share each of what those that cannot
 /// spill leave, as in DataFusion's `FairSpillPool`. A join's build side spills while it is collected, and
-/// holds what it has until the join is done: it gets no more than it leaves to others. Exchanges have one share together: each has as
+/// holds what it has until the join is done: it gets no more than it leaves to others, but a little in any
+/// case. Exchanges have one share together: each has as
 /// many outputs as all workers together have partitions, and holds few batches. What takes as much as
 /// it gets, and can do with less, does not get all, so that who comes late can begin. After the limit was lowered, nothing is taken
 /// from anybody: operators spill, or fail, when they ask for more.
@@ -149,7 +150,8 @@ impl State {
             Kind::Build => {
                 let others = held - reservation.size();
                 let leaves_as_much = (held + free) / 2;
-                leaves_as_much.saturating_sub(others).max(little.min(all))
+                // Those that share give way: without anything a join would take forever.
+                leaves_as_much.saturating_sub(others).max(little)
             }
             Kind::Merge => {
                 let there_is = spill_available + self.merged;
@@ -366,16 +368,18 @@ mod tests {
         // It takes part in no shares.
         let sort = reservation(&pool, "sort", true);
         sort.try_grow(36).unwrap();
-        // A little may anybody have.
-        three.try_grow(4).unwrap();
+        // A little it gets all the same, and others give way.
+        three.try_grow(10).unwrap();
         assert!(three.try_grow(1).is_err());
-        sort.shrink(16);
-        three.try_grow(6).unwrap();
+        assert!(sort.try_grow(1).is_err());
+        drop(sort);
+        three.try_grow(10).unwrap();
         assert!(three.try_grow(1).is_err());
         // All that one has counts, in however many reservations.
-        drop(sort);
         let filter = three.new_empty();
-        filter.try_grow(10).unwrap();
+        assert!(filter.try_grow(1).is_err());
+        three.shrink(5);
+        filter.try_grow(5).unwrap();
         assert!(filter.try_grow(1).is_err());
         drop((one, two, three, filter));
         assert_eq!(pool.reserved(), 0);
