@@ -28,7 +28,7 @@ use super::runs::Runs;
 use super::spec::{Inputs, Spec};
 
 /// How a build side registers for memory. It can spill until a hash table is made of it.
-pub const CONSUMER: &str = "HashJoinBuild";
+pub const CONSUMER: &str = "JoinBuild";
 
 /// After so many splits a part is joined in blocks.
 const DEPTHS: usize = 6;
