@@ -93,8 +93,11 @@ impl KeySample {
             let join = join.downcast_ref::<SortMergeJoinExec>()?;
             (join.on(), join.join_type())
         };
-        use JoinType::{Full, Inner, Left, Right};
-        if !matches!(join_type, Inner | Left | Right | Full) {
+        let multiplies = matches!(
+            join_type,
+            JoinType::Inner | JoinType::Left | JoinType::Right | JoinType::Full
+        );
+        if !multiplies {
             return None;
         }
         let keys = on.iter().map(|(left, right)| match input {
