@@ -60,7 +60,7 @@ fn unpruned(node: &dyn ExecutionPlan) -> Option<Arc<dyn ExecutionPlan>> {
     }
     let source = config.file_source().downcast_ref::<ParquetSource>()?;
     let schema = source.table_schema().table_schema();
-    if !may_hold_for_nan(source.predicate()?, schema) {
+    if !may_hold_for_nan(&source.filter()?, schema) {
         return None;
     }
     let mut options = source.table_parquet_options().clone();
