@@ -26,7 +26,7 @@ use url::Url;
 use crate::codec::encode_plan;
 use crate::profile::{ProfileError, QueryProfile};
 use crate::sent::counted;
-use crate::task::{TaskPlace, WorkerQuery};
+use crate::task::{TaskPlace, WorkerQuery, one_batch_per_spill_file};
 use crate::workers::{QueryTasks, Reach, Workers};
 use crate::write::SegmentPlace;
 
@@ -119,6 +119,7 @@ impl WorkerSessionBuilder for TaskSessions {
         // Options and codecs of the query, extensions of the task.
         let mut of_query = self.query.state.config().clone();
         *config.options_mut() = std::mem::take(of_query.options_mut());
+        one_batch_per_spill_file(config.options_mut());
         if let Some(place) = of_query.get_extension::<SegmentPlace>() {
             config.set_extension(place);
         }

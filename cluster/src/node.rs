@@ -42,7 +42,7 @@ use crate::codec::encode_plan;
 use crate::local::{LocalChannel, reach_itself_through_its_channel, unknown_profile};
 use crate::profile::QueryProfile;
 use crate::sent::counted;
-use crate::task::{TaskPlace, WorkerQuery};
+use crate::task::{TaskPlace, WorkerQuery, one_batch_per_spill_file};
 use crate::workers::{PrepareTask, QueryTasks, Reach, WorkerAt, Workers};
 
 /// The options of a query's session that are not the usual ones, as JSON.
@@ -333,6 +333,7 @@ impl WorkerSessionBuilder for TaskSessions {
             .get_extension::<DistributedTaskContext>()
             .map_or(0, |task| task.task_index);
         set_options(&task.headers, config.options_mut())?;
+        one_batch_per_spill_file(config.options_mut());
         reach_itself_through_its_channel(&mut config)?;
         let members = task.headers.get(&MEMBERS);
         let members = members.and_then(|version| version.to_str().ok()?.parse().ok());

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use datafusion::common::config::{ConfigNonZeroUsize, ConfigOptions};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionConfig;
 use datafusion_distributed::{DistributedExt, NetworkBoundaryExt};
@@ -96,5 +97,17 @@ impl TaskPlace {
     /// The number of the exchange through which a stage is read.
     pub fn exchange_of(&self, stage: usize) -> Option<i64> {
         self.exchanges.lock().get(&stage).copied()
+    }
+}
+
+/// Makes exchanges of DataFusion's write each batch that they spill to a file of its own.
+///
+/// What a task sends to others goes through a `RepartitionExec` that `datafusion-distributed` puts on top of
+/// the task's plan, out of our reach. It waits for ever when it has two files to which batches are still
+/// appended ([datafusion#24883](https://github.com/apache/datafusion/issues/24883)). Files of one batch are
+/// complete when the reader is told of the batch.
+pub(crate) fn one_batch_per_spill_file(options: &mut ConfigOptions) {
+    if let Ok(bytes) = ConfigNonZeroUsize::try_new(1) {
+        options.execution.max_spill_file_size_bytes = bytes;
     }
 }

@@ -46,14 +46,15 @@ use skewer_exec::scheduling::{
 };
 use skewer_exec::slices::{Slices, Target};
 use skewer_exec::spilling_join::{self, Pace, SpillingJoinExec};
-use skewer_exec::{TimedEvaluationExec, is_exchange};
+use skewer_exec::{TimedEvaluationExec, is_exchange, with_own_exchange};
 use skewer_net::TaskEnd;
 use skewer_optimizer::evaluates_costly;
 
 /// A task that has run for this long yields. The clock is read once a batch.
 const QUANTUM: Duration = Duration::from_millis(10);
 
-/// The same plan, whose tasks yield in time and use the processors as `query` may.
+/// The same plan, whose tasks yield in time and use the processors as `query` may, and whose exchanges
+/// are [Skewer's own](skewer_exec::exchange).
 ///
 /// # Errors
 /// Those of putting other children into an operator.
@@ -102,7 +103,7 @@ fn yielding(
             })
         })
         .collect::<Result<_>>()?;
-    let mut plan = replace_children_if_necessary(plan, children)?;
+    let mut plan = with_own_exchange(replace_children_if_necessary(plan, children)?);
     if spilling_join::spills(plan.as_ref()) {
         plan = replace_operator(plan, |join| {
             Ok(Arc::new(SpillingJoinExec::new(join, in_slices(query))?))

@@ -10,6 +10,7 @@
 //! * `stream_totals`: what these add up to, also while a call is under way
 //! * `operator_memory`: what operators tell of their memory
 //! * [`numbered`]: the same in plans that are sent to workers
+//! * [`exchange`]: exchanges that spill without waiting for each other
 //! * [`key_sample`]: which keys an exchange hashes most
 //! * [`capture`]: the aggregate function that logs which records went into which group
 //! * [`frames`]: the window function that makes a record of the rows in each row's frame
@@ -44,6 +45,7 @@ mod batch_bytes;
 pub mod capture;
 pub mod carry;
 mod confirm;
+pub mod exchange;
 pub mod frames;
 pub mod identity;
 pub mod interruptible;
@@ -84,6 +86,7 @@ pub use any_value::AnyValue;
 pub use batch_bytes::batch_bytes;
 pub use capture::{CapturedInput, LineageCapture};
 pub use carry::{CarriedInput, CarriedLatency, carried_of_nothing};
+pub use exchange::{ExchangeExec, with_own_exchange};
 pub use frames::{CapturedFrames, FrameCapture};
 pub use identity::{IdColumn, IdentifiedTable, ROW_ID, ScansIds};
 pub use interruptible::Interruptible;

@@ -199,7 +199,7 @@ impl ProfiledExec {
     }
 
     /// The same operator after a change of its plan node.
-    fn around(&self, inner: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+    pub(crate) fn around(&self, inner: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
         Arc::new(Self::observing(self.observed.around(inner)))
     }
 }
