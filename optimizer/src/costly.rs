@@ -14,7 +14,7 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result};
 use datafusion::execution::SessionStateDefaults;
 use datafusion::logical_expr::expr::ScalarFunction;
-use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator};
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, ScalarUDF};
 use skewer_exec::{AddInterval, EscapedPattern, OnlyValue, Quantified, ReadArray, ReadTime, ShowTime, Timezone};
 
 /// Names of the functions that come with DataFusion.
@@ -23,9 +23,13 @@ static BUILT_IN: LazyLock<HashSet<String>> = LazyLock::new(|| {
     functions.iter().map(|f| f.name().to_owned()).collect()
 });
 
-/// Whether a function of this name comes with DataFusion.
-pub(crate) fn is_built_in(name: &str) -> bool {
-    BUILT_IN.contains(name)
+/// Whether a function comes with the database: no user registered it.
+pub(crate) fn is_built_in(function: &ScalarUDF) -> bool {
+    let inner = function.inner();
+    inner.is::<ReadArray>()
+        || inner.is::<EscapedPattern>()
+        || inner.is::<Quantified>()
+        || BUILT_IN.contains(function.name())
 }
 
 /// Whether `expr`, over rows of `schema`, is worth timing. Expressions that contain a subquery
@@ -38,7 +42,7 @@ pub fn is_costly(expr: &Expr, schema: &DFSchema) -> Result<bool> {
             Expr::ScalarSubquery(_) | Expr::InSubquery(_) | Expr::Exists(_) => subquery = true,
             Expr::ScalarFunction(function) if is_of_one_size(function) => {}
             Expr::ScalarFunction(function) => {
-                costly |= !is_built_in(function)
+                costly |= !is_built_in(&function.func)
                     || returns_as_much_as_a_number_says(function)
                     || !reads_a_bounded_part(function) && !has_bounded_args(function, schema)?;
             }
@@ -71,15 +75,6 @@ fn is_of_one_size(function: &ScalarFunction) -> bool {
         || function.is::<ReadTime>()
         || function.is::<ShowTime>()
         || function.is::<AddInterval>()
-}
-
-/// Whether no user registered it.
-fn is_built_in(function: &ScalarFunction) -> bool {
-    let inner = function.func.inner();
-    inner.is::<ReadArray>()
-        || inner.is::<EscapedPattern>()
-        || inner.is::<Quantified>()
-        || BUILT_IN.contains(function.name())
 }
 
 /// Whether a built-in function reads only so much of its value as literals say, or only its

@@ -12,8 +12,8 @@ use datafusion::physical_expr::expressions::{BinaryExpr, LikeExpr};
 use datafusion::physical_expr::{HigherOrderFunctionExpr, PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_plan::ExecutionPlan;
 use skewer_exec::{
-    CarriedState, FirstSeen, NarrowId, OctetLength, OnlyValue, PackedRecord, RowCapture,
-    RowNumbers, SampledRowId,
+    AddInterval, CarriedState, FirstSeen, NarrowId, OctetLength, OnlyValue, PackedRecord, ReadTime,
+    RowCapture, RowNumbers, SampledRowId, ShowTime, Timezone,
 };
 
 use crate::costly::{is_built_in, varies_in_size};
@@ -61,15 +61,19 @@ fn is_costly(expression: &Arc<dyn PhysicalExpr>, input: &Schema) -> bool {
 /// Whether a function is one of those that come with Skewer, which take about the same for each row.
 pub(crate) fn is_own(function: &ScalarUDF) -> bool {
     let inner = function.inner();
-    inner.is::<CarriedState>()
+    inner.is::<AddInterval>()
+        || inner.is::<CarriedState>()
         || inner.is::<FirstSeen>()
         || inner.is::<NarrowId>()
         || inner.is::<OctetLength>()
         || inner.is::<OnlyValue>()
         || inner.is::<PackedRecord>()
+        || inner.is::<ReadTime>()
         || inner.is::<RowCapture>()
         || inner.is::<RowNumbers>()
         || inner.is::<SampledRowId>()
+        || inner.is::<ShowTime>()
+        || inner.is::<Timezone>()
 }
 
 fn may_take_long(function: &ScalarFunctionExpr, input: &Schema) -> bool {
@@ -81,7 +85,7 @@ fn may_take_long(function: &ScalarFunctionExpr, input: &Schema) -> bool {
         let data_type = argument.data_type(input);
         data_type.map_or(true, |data_type| varies_in_size(&data_type))
     };
-    !is_built_in(function.fun().name())
+    !is_built_in(function.fun())
         || varies_in_size(function.return_type())
         || function.args().iter().any(varies)
 }

@@ -60,7 +60,7 @@ fn call(expression: Expr, schema: &DFSchema) -> Transformed<Expr> {
         data_type.map_or(true, |data_type| varies_in_size(&data_type))
     };
     let may_take_long =
-        !is_built_in(call.name()) || call.args.iter().any(varies) || varies(&expression);
+        !is_built_in(&call.func) || call.args.iter().any(varies) || varies(&expression);
     match interruptible(&call.func).filter(|_| may_take_long) {
         Some(function) => Transformed::yes(Expr::ScalarFunction(ScalarFunction {
             func: Arc::new(function),
