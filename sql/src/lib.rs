@@ -10,6 +10,7 @@
 //! * [`explain_profile`], [`export_profile`], [`copy`], [`settings`], `rebalance`: the grammar of our
 //!   own statements
 //! * `spell_out`: what DataFusion would read otherwise than PostgreSQL and DuckDB do
+//! * [`described`]: DESCRIBE in FROM
 //! * `distinct_from`: how strongly IS DISTINCT FROM binds
 //! * `first_rows`: FETCH FIRST, with ties, and subqueries in LIMIT, said with plain LIMIT and ranks
 //! * [`from_functions`]: functions in FROM, of columns beside them, and the names of their columns
@@ -28,6 +29,7 @@
 
 mod calls;
 pub mod copy;
+pub mod described;
 mod distinct_from;
 pub mod error;
 pub mod explain_profile;

@@ -5,14 +5,14 @@ use datafusion::sql::sqlparser::ast::{self, DescribeAlias, ObjectType, SchemaNam
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::ParserError;
-use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan};
+use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 
 use crate::error::SyntaxError;
 use crate::explain_profile::ExplainProfile;
 use crate::place::{offset, text_from};
 use crate::spell_out::spell_out_statement;
 use crate::statement::{ObjectKind, Statement};
-use crate::{copy, explain_profile, export_profile, rebalance, settings};
+use crate::{copy, described, explain_profile, export_profile, rebalance, settings};
 
 /// Expressions nested deeper than this are refused before they overflow a stack.
 const DEEPEST: usize = 100;
@@ -44,7 +44,16 @@ pub fn parse(sql: &str) -> Result<Statement, SyntaxError> {
 }
 
 fn parser_of(sql: &str) -> Result<DFParser<'static>, SyntaxError> {
-    DFParserBuilder::new(sql)
+    let parser = match described::may_describe(sql) {
+        false => DFParserBuilder::new(sql),
+        true => {
+            let tokens = Tokenizer::new(&GenericDialect {}, sql)
+                .tokenize_with_location()
+                .map_err(|e| SyntaxError::from_parser(sql, e.into()))?;
+            DFParserBuilder::new(described::mark(tokens))
+        }
+    };
+    parser
         .with_dialect(&GenericDialect {})
         .with_recursion_limit(DEEPEST)
         .build()

@@ -14,7 +14,7 @@ use datafusion::sql::sqlparser::ast::{self, Visit};
 use parking_lot::Mutex;
 use skewer_sql::row_ids::expose_row_ids;
 use skewer_sql::using::{merge_columns, tables_of_using};
-use skewer_sql::{Statement, nearest};
+use skewer_sql::{Statement, described, nearest};
 use skewer_storage::{Snapshot, Storage, TableMeta};
 
 use super::files::FileTable;
@@ -23,6 +23,7 @@ use super::native_table::NativeTable;
 use super::schemas::Schemas;
 use super::zones::zone_of;
 use crate::error::Error;
+use crate::statements::describe::as_query;
 
 /// What one statement sees: a snapshot of the tables and views, schema `sys`, and files.
 #[derive(Debug)]
@@ -259,6 +260,7 @@ impl StatementCatalog {
             DFStatement::Statement(statement) => &mut **statement,
             _ => return Ok(()),
         };
+        Box::pin(self.describe(statement, views)).await?;
         let mut columns = HashMap::new();
         for table in tables_of_using(statement) {
             if let Some(names) = self.columns(&table, views).await {
@@ -267,6 +269,25 @@ impl StatementCatalog {
         }
         merge_columns(statement, &|name| columns.get(name).cloned()).map_err(Error::Invalid)?;
         expose_row_ids(statement, &|name| self.has_row_ids(name));
+        Ok(())
+    }
+
+    /// Puts descriptions in the places of queries in FROM that are to be described.
+    async fn describe(
+        self: &Arc<Self>,
+        statement: &mut ast::Statement,
+        views: &[Name],
+    ) -> Result<(), Error> {
+        let mut descriptions = Vec::new();
+        for query in described::take(statement) {
+            let query = ast::Statement::Query(Box::new(query));
+            let mut query = DFStatement::Statement(Box::new(query));
+            Box::pin(self.prepare(&mut query, views)).await?;
+            let state = self.state_below(views.to_vec());
+            let plan = Box::pin(planned(&state, query)).await?;
+            descriptions.push(as_query(plan.schema().as_arrow())?);
+        }
+        described::put(statement, descriptions);
         Ok(())
     }
 
