@@ -224,7 +224,7 @@ pub(crate) fn wrong_line(mut text: impl BufRead) -> Option<(u64, String)> {
             continue;
         }
         let mut seen = Seen::default();
-        let mut record = serde_json::Deserializer::from_slice(&line);
+        let mut record = serde_json::Deserializer::from_slice(line.trim_ascii_end());
         let result = Record(&mut seen)
             .deserialize(&mut record)
             .and_then(|()| record.end());

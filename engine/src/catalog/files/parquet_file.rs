@@ -127,6 +127,13 @@ pub(super) fn union(files: &[Located], schemas: &[&SchemaRef]) -> Result<Vec<Fie
     Ok(columns.collect())
 }
 
+/// Whether values of a file keep what they are as those of a declared type. A fraction would lose its
+/// part behind the point as an integer, without a word.
+pub(super) fn fits(found: &DataType, declared: &DataType) -> bool {
+    let is_text = found.is_string() && declared.is_string();
+    is_text || common(found, declared).as_ref() == Some(declared)
+}
+
 /// The type that values of both types fit.
 fn common(a: &DataType, b: &DataType) -> Option<DataType> {
     match (a, b) {

@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::FileExt;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use async_trait::async_trait;
@@ -44,7 +45,7 @@ pub(crate) fn store_url() -> std::result::Result<ObjectStoreUrl, DataFusionError
 
 /// Lets queries of `environment` read files.
 pub(crate) fn register(environment: &RuntimeEnv) -> std::result::Result<(), DataFusionError> {
-    environment.register_object_store(store_url()?.as_ref(), std::sync::Arc::new(PlaceStore));
+    environment.register_object_store(store_url()?.as_ref(), Arc::new(PlaceStore));
     Ok(())
 }
 
@@ -104,22 +105,13 @@ pub(crate) fn unescaped(text: &str) -> Cow<'_, [u8]> {
 
 /// A file as the store describes it.
 pub(crate) fn meta(path: &Path, metadata: &std::fs::Metadata) -> Result<ObjectMeta> {
-    let modified = metadata.modified().unwrap_or(UNIX_EPOCH);
-    let since = modified.duration_since(UNIX_EPOCH).unwrap_or_default();
     Ok(ObjectMeta {
         location: location(path)?,
-        last_modified: chrono_time(since),
+        last_modified: metadata.modified().unwrap_or(UNIX_EPOCH).into(),
         size: metadata.len(),
         e_tag: None,
         version: None,
     })
-}
-
-fn chrono_time<T: Default + std::ops::Add<std::time::Duration, Output = T>>(
-    since: std::time::Duration,
-) -> T {
-    // The default of a time is the beginning of 1970.
-    T::default() + since
 }
 
 fn failed(path: &Path, error: io::Error) -> Error {

@@ -21,6 +21,7 @@ use super::partitions::Partitions;
 use super::passes::{self, Pass};
 use super::scan::{FilesTable, Format, Layout, Origin, ScanFile};
 use super::{FileKind, FileTable, csv_file, json_file, parquet_file, place_store};
+use crate::catalog::types::sql_name;
 use crate::catalog::zones::{in_zone, zone_of};
 use crate::error::Error;
 
@@ -86,11 +87,26 @@ impl FileTable {
                 let names: Vec<&str> = names.collect();
                 for field in given.fields() {
                     let name = field.name();
-                    if !names.contains(&name.as_str()) && partitions.place(name).is_none() {
-                        return Err(unreadable(
-                            &self.path(),
-                            &format!("there is no column {name}; there are {}", names.join(", ")),
-                        ));
+                    let wrong = |message: &str| Err(unreadable(&self.path(), message));
+                    match found.iter().find(|found| found.name() == name) {
+                        _ if partitions.place(name).is_some() => {}
+                        Some(found)
+                            if !parquet_file::fits(found.data_type(), field.data_type()) =>
+                        {
+                            return wrong(&format!(
+                                "column {name} is {} in the files, which {} cannot hold; declare it \
+                                 so, and CAST it in a query",
+                                sql_name(found.data_type()),
+                                sql_name(field.data_type())
+                            ));
+                        }
+                        Some(_) => {}
+                        None => {
+                            return wrong(&format!(
+                                "there is no column {name}; there are {}",
+                                names.join(", ")
+                            ));
+                        }
                     }
                 }
                 given.fields().iter().map(|f| f.as_ref().clone()).collect()
@@ -160,7 +176,7 @@ impl FileTable {
                 newlines_in_values: Some(true),
                 ..CsvOptions::default()
             };
-            let mut layout = builder.layout(Format::Csv(options), &header);
+            let mut layout = builder.layout(Format::Csv(Box::new(options)), &header);
             layout.batch_rows = batch_rows(shape.longest);
             add(
                 &mut layouts,
