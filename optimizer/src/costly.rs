@@ -15,7 +15,9 @@ use datafusion::common::{DFSchema, Result};
 use datafusion::execution::SessionStateDefaults;
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, ScalarUDF};
-use skewer_exec::{AddInterval, EscapedPattern, OnlyValue, Quantified, ReadArray, ReadTime, ShowTime, Timezone};
+use skewer_exec::{
+    AddInterval, EscapedPattern, OnlyValue, Quantified, ReadArray, ReadTime, ShowTime, Timezone,
+};
 
 /// Names of the functions that come with DataFusion.
 static BUILT_IN: LazyLock<HashSet<String>> = LazyLock::new(|| {

@@ -1,8 +1,9 @@
 //! The extended protocol: Parse, Bind, Describe, Execute, Close, Sync.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::ScalarValue;
 use futures::SinkExt;
 use pgwire::api::Type;
@@ -15,6 +16,7 @@ use pgwire::messages::extendedquery::{
 use pgwire::messages::response::EmptyQueryResponse;
 use skewer::QueryStream;
 
+use crate::catalog::rewrite::oid_parameters;
 use crate::connection::{Connection, Failure};
 use crate::decode;
 use crate::encode::Format;
@@ -146,9 +148,10 @@ impl Connection {
             }
             _ => return Ok((Vec::new(), None)),
         };
-        let known = declared
-            .iter()
-            .map(|kind| kind.as_ref().and_then(decode::arrow_type));
+        let known = declared.iter().map(|kind| match kind {
+            Some(Type::NUMERIC) => Some(DataType::Decimal128(38, 10)),
+            kind => kind.as_ref().and_then(decode::arrow_type),
+        });
         let described = self
             .session
             .describe(text, &known.collect::<Vec<_>>())
@@ -159,9 +162,16 @@ impl Connection {
             found
         })?;
         let inferred = described.parameters.iter().enumerate();
+        let oids = match text == sql {
+            true => BTreeMap::new(),
+            false => oid_parameters(sql),
+        };
         let parameters = inferred.map(|(n, data_type)| match declared.get(n) {
             Some(Some(kind)) => kind.clone(),
-            _ => PgType::of(data_type).kind,
+            _ => match oids.get(&(n + 1)) {
+                Some(kind) => kind.clone(),
+                None => PgType::of(data_type).kind,
+            },
         });
         let columns = match command {
             // They are those of its FETCHes.

@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement as DFStatement;
+use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CastKind, DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArguments,
-    LimitClause, ObjectName, Query, TableFactor, Value, ValueWithSpan, VisitMut, VisitorMut,
+    BinaryOperator, CaseWhen, CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr,
+    FunctionArguments, LimitClause, ObjectName, Query, TableFactor, Value, ValueWithSpan, VisitMut,
+    VisitorMut,
 };
 use thiserror::Error;
 
@@ -100,8 +102,9 @@ pub struct Parameters {
     pub casts: BTreeMap<usize, DataType>,
 }
 
-/// Says `x = $n` for `x < ANY ($n)` and `x < ALL ($n)`, so that the type of `$n` can be inferred. Gives the
-/// numbers of these parameters: they are lists of what is inferred.
+/// Says `x = $n` for `x < ANY ($n)` and `x < ALL ($n)`, and beside `coalesce(x, $n)`, `CASE … THEN x ELSE $n END` and
+/// their like, so that the type of `$n` can be inferred. Gives the numbers of the parameters of ANY and ALL: they are
+/// lists of what is inferred.
 pub fn compare_elements(statement: &mut Statement) -> BTreeSet<usize> {
     let mut elements = Elements(BTreeSet::new());
     let _: ControlFlow<ParameterError> = visit(statement, &mut elements);
@@ -114,6 +117,24 @@ impl VisitorMut for Elements {
     type Break = ParameterError;
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
+        let mut beside: Vec<&mut Expr> = match expr {
+            Expr::Function(function) => values_beside(function),
+            Expr::Case {
+                conditions,
+                else_result,
+                ..
+            } => {
+                let results = conditions.iter_mut().map(|when| &mut when.result);
+                results.chain(else_result.as_deref_mut()).collect()
+            }
+            _ => Vec::new(),
+        };
+        let compared = compared(&mut beside);
+        if !compared.is_empty() {
+            let value = std::mem::replace(expr, Expr::value(Value::Null));
+            *expr = when_all(compared, value);
+            return ControlFlow::Continue(());
+        }
         let Expr::Function(function) = expr else {
             return ControlFlow::Continue(());
         };
@@ -135,6 +156,63 @@ impl VisitorMut for Elements {
             *expr = Expr::Nested(Box::new(compared));
         }
         ControlFlow::Continue(())
+    }
+}
+
+/// The arguments of a function that are all of the type of its result.
+fn values_beside(function: &mut Function) -> Vec<&mut Expr> {
+    let name = function.name.to_string().to_lowercase();
+    let FunctionArguments::List(list) = &mut function.args else {
+        return Vec::new();
+    };
+    if !matches!(
+        name.as_str(),
+        "coalesce" | "nullif" | "greatest" | "least" | "ifnull" | "nvl"
+    ) {
+        return Vec::new();
+    }
+    let values = list.args.iter_mut().filter_map(|arg| match arg {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr),
+        _ => None,
+    });
+    values.collect()
+}
+
+/// Puts a value that is none in the places of parameters beside it; gives the comparisons with them.
+fn compared(beside: &mut [&mut Expr]) -> Vec<Expr> {
+    let known = beside
+        .iter()
+        .find(|value| placeholder(bare(value)).is_none());
+    let Some(known) = known.map(|value| (**value).clone()) else {
+        return Vec::new();
+    };
+    let parameters = beside
+        .iter_mut()
+        .filter(|value| placeholder(bare(value)).is_some());
+    let compared = parameters.map(|parameter| Expr::BinaryOp {
+        left: Box::new(Expr::Nested(Box::new(known.clone()))),
+        op: BinaryOperator::Eq,
+        right: Box::new(bare(&std::mem::replace(&mut **parameter, known.clone())).clone()),
+    });
+    compared.collect()
+}
+
+/// `CASE WHEN a = $1 AND b = $2 THEN value END`.
+fn when_all(conditions: Vec<Expr>, value: Expr) -> Expr {
+    let all = conditions.into_iter().reduce(|all, one| Expr::BinaryOp {
+        left: Box::new(all),
+        op: BinaryOperator::And,
+        right: Box::new(one),
+    });
+    Expr::Case {
+        case_token: AttachedToken::empty(),
+        end_token: AttachedToken::empty(),
+        operand: None,
+        conditions: vec![CaseWhen {
+            condition: all.unwrap_or_else(|| Expr::value(Value::Boolean(true))),
+            result: value,
+        }],
+        else_result: None,
     }
 }
 
@@ -385,6 +463,28 @@ mod tests {
         };
         let expected = "SELECT (a = $1), (b = $2), any_of(c, '=', d)";
         assert_eq!(query.to_string(), expected);
+    }
+
+    #[test]
+    fn values_are_inferred_by_those_beside_them() {
+        for (sql, expected) in [
+            (
+                "SELECT coalesce($1, a, $2)",
+                "SELECT CASE WHEN (a) = $1 AND (a) = $2 THEN coalesce(a, a, a) END",
+            ),
+            (
+                "SELECT CASE WHEN b THEN $1 ELSE a END",
+                "SELECT CASE WHEN (a) = $1 THEN CASE WHEN b THEN a ELSE a END END",
+            ),
+            ("SELECT coalesce($1, $2)", "SELECT coalesce($1, $2)"),
+        ] {
+            let mut statement = parse(sql).unwrap();
+            compare_elements(&mut statement);
+            let Statement::Query(query) = statement else {
+                panic!("{statement:?}")
+            };
+            assert_eq!(query.to_string(), expected);
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::common::ScalarValue;
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::Statement as DFStatement;
 use datafusion::sql::sqlparser::ast::{self, CastKind, Expr, Value};
 use datafusion::sql::sqlparser::dialect::GenericDialect;
@@ -152,7 +153,7 @@ async fn columns(
     Ok(match statement {
         Statement::Query(query) => {
             let plan = session.catalog().plan(as_statement(query)).await?;
-            Some(shown_columns(plan.schema().inner()))
+            Some(result_columns(session, plan))
         }
         Statement::ExplainProfile(_) | Statement::ShowProfile { .. } => text(&[report::COLUMN]),
         Statement::Explain(_) => text(&["plan_type", "plan"]),
@@ -168,7 +169,7 @@ async fn columns(
                 Statement::Query(query) => {
                     let query = as_statement(query.clone());
                     let plan = session.catalog().plan(query).await?;
-                    Some(shown_columns(plan.schema().inner()))
+                    Some(result_columns(session, plan))
                 }
                 _ => None,
             }
@@ -193,6 +194,20 @@ async fn columns(
         }
         _ => None,
     })
+}
+
+/// The columns of a plan's result when it runs: until types are coerced, a CASE has the type of its first value.
+/// What cannot be coerced is for running to say.
+fn result_columns(session: &Session, plan: LogicalPlan) -> SchemaRef {
+    let state = session.catalog().planning_state();
+    let planned = Arc::clone(plan.schema().inner());
+    let coerced = state
+        .analyzer()
+        .execute_and_check(plan, state.config_options(), |_, _| {});
+    match coerced {
+        Ok(plan) => shown_columns(plan.schema().inner()),
+        Err(_) => shown_columns(&planned),
+    }
 }
 
 /// Whether the tables are there that a statement names.

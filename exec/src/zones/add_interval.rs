@@ -47,9 +47,11 @@ impl ScalarUDFImpl for AddInterval {
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         match types {
-            [instants @ DataType::Timestamp(_, Some(_)), DataType::Interval(_), _] => {
-                Ok(instants.clone())
-            }
+            [
+                instants @ DataType::Timestamp(_, Some(_)),
+                DataType::Interval(_),
+                _,
+            ] => Ok(instants.clone()),
             other => plan_err!("add_interval() of {other:?}"),
         }
     }

@@ -17,6 +17,8 @@ use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::Token;
 
+use pgwire::api::Type;
+
 use super::{MAIN, PG_CATALOG, oid, tables};
 
 /// Whether a statement with this token may be about PostgreSQL's catalog.
@@ -54,6 +56,40 @@ pub(crate) fn rewrite(sql: &str) -> String {
         }
         _ => sql.to_owned(),
     }
+}
+
+/// The parameters, by number from 1, that a statement casts to `oid` or `oid[]`: to the engine these are other types,
+/// and a client may know how to send no others.
+pub(crate) fn oid_parameters(sql: &str) -> BTreeMap<usize, Type> {
+    struct Casts(BTreeMap<usize, Type>);
+    impl ast::Visitor for Casts {
+        type Break = ();
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            let Expr::Cast {
+                expr, data_type, ..
+            } = expr
+            else {
+                return ControlFlow::Continue(());
+            };
+            let kind = match data_type.to_string().to_lowercase().as_str() {
+                "oid" | "pg_catalog.oid" => Type::OID,
+                "oid[]" | "pg_catalog.oid[]" => Type::OID_ARRAY,
+                _ => return ControlFlow::Continue(()),
+            };
+            if let Expr::Value(value) = expr.as_ref()
+                && let Value::Placeholder(name) = &value.value
+                && let Some(number) = name.strip_prefix('$').and_then(|n| n.parse().ok())
+            {
+                self.0.insert(number, kind);
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let mut casts = Casts(BTreeMap::new());
+    if let Ok(statements) = Parser::parse_sql(&PostgreSqlDialect {}, sql) {
+        let _: ControlFlow<()> = ast::Visit::visit(&statements, &mut casts);
+    }
+    casts.0
 }
 
 /// The parameters of a statement, and whether each is compared with a number.
@@ -540,6 +576,12 @@ mod tests {
             rewrite(sql),
             "WITH _parameters AS (SELECT CAST($1 AS TEXT) AS c0, CAST($2 AS BIGINT) AS c1) \
              SELECT NULL AS conname WHERE false"
+        );
+        let sql = "SELECT typname FROM pg_type WHERE oid = any($2::oid[]) OR typelem = $1::oid";
+        let expected = [(1, Type::OID), (2, Type::OID_ARRAY)];
+        assert_eq!(oid_parameters(sql), BTreeMap::from(expected));
+        assert!(
+            rewrite(sql).contains("CAST($2 AS BIGINT[])") || rewrite(sql).contains("$2::BIGINT[]")
         );
         let sql = "SELECT count(*) FROM pg_catalog.pg_policy";
         assert_eq!(rewrite(sql), sql);
