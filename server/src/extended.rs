@@ -16,7 +16,7 @@ use pgwire::messages::extendedquery::{
 use pgwire::messages::response::EmptyQueryResponse;
 use skewer::QueryStream;
 
-use crate::catalog::rewrite::oid_parameters;
+use crate::catalog::parameters::oid_parameters;
 use crate::connection::{Connection, Failure};
 use crate::decode;
 use crate::encode::Format;

@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn days_are_days_of_the_clock() {
-        let zone = super::zone("America/New_York").unwrap();
+        let zone = zone("America/New_York").unwrap();
         let seconds = |text: &str| {
             DateTime::parse_from_rfc3339(text)
                 .unwrap()

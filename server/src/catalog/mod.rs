@@ -7,6 +7,7 @@
 
 mod functions;
 pub(crate) mod oid;
+pub(crate) mod parameters;
 pub(crate) mod rewrite;
 mod tables;
 
