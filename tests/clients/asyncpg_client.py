@@ -58,12 +58,12 @@ async def parameters_stand_in_any_statement():
     ]:
         found = [row[0] for row in await client.fetch(query, *values)]
         assert found == expected, (query, found)
-    await client.execute("CREATE TABLE copy AS SELECT * FROM crate WHERE id < $1", 3)
-    assert await client.execute("UPDATE copy SET name = $1, due = $2 WHERE id = $3", "z", ROWS[2][2], 2) == "UPDATE 1"
-    assert await client.fetchrow("SELECT name, due FROM copy WHERE id = 2") == ("z", ROWS[2][2])
-    assert await client.execute("DELETE FROM copy WHERE name = ANY($1)", ["z"]) == "DELETE 1"
-    assert await client.execute("INSERT INTO copy (id) SELECT id FROM crate WHERE id >= $1", 2) == "INSERT 0 2"
-    plan = await client.fetch("EXPLAIN SELECT * FROM copy WHERE id = $1", 2)
+    await client.execute("CREATE TABLE taken AS SELECT * FROM crate WHERE id < $1", 3)
+    assert await client.execute("UPDATE taken SET name = $1, due = $2 WHERE id = $3", "z", ROWS[2][2], 2) == "UPDATE 1"
+    assert tuple(await client.fetchrow("SELECT name, due FROM taken WHERE id = 2")) == ("z", ROWS[2][2])
+    assert await client.execute("DELETE FROM taken WHERE name = ANY($1)", ["z"]) == "DELETE 1"
+    assert await client.execute("INSERT INTO taken (id) SELECT id FROM crate WHERE id >= $1", 2) == "INSERT 0 2"
+    plan = await client.fetch("EXPLAIN SELECT * FROM taken WHERE id = $1", 2)
     assert plan, plan
     await client.close()
 

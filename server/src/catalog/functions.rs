@@ -99,6 +99,8 @@ pub(super) fn install(session: &Session, user: &str, process: i32) {
         ("current_schema", text(MAIN)),
         ("current_schemas", ScalarValue::List(schemas)),
         ("current_user", text(user)),
+        // Pools ask for it: there are no such locks.
+        ("pg_advisory_unlock_all", text("")),
         ("pg_backend_pid", ScalarValue::from(process)),
         ("pg_encoding_to_char", text("UTF8")),
         ("pg_function_is_visible", ScalarValue::from(true)),
