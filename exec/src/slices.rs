@@ -160,8 +160,11 @@ pub fn rows_within<'a>(
     limits: Limits,
 ) -> (usize, usize) {
     let mut rows = rows.min(limits.rows);
+    // Most batches are within the limits: what a column has is asked for once then.
+    let (mut most, first) = (0, rows);
     for column in columns.clone() {
-        if bytes_of(column, rows) > limits.bytes {
+        let bytes = bytes_of(column, rows);
+        if bytes > limits.bytes && rows > 1 {
             let (mut fits, mut too_many) = (1, rows);
             while fits + 1 < too_many {
                 let middle = fits.midpoint(too_many);
@@ -171,10 +174,15 @@ pub fn rows_within<'a>(
                 }
             }
             rows = fits;
+        } else {
+            most = most.max(bytes);
         }
     }
-    let most = columns.map(|column| bytes_of(column, rows)).max();
-    (rows, most.unwrap_or(0))
+    if rows != first {
+        let bytes = columns.map(|column| bytes_of(column, rows));
+        most = bytes.max().unwrap_or(0);
+    }
+    (rows, most)
 }
 
 /// The bytes of the first rows of a column whose values vary in size; 0 of others.
@@ -186,7 +194,7 @@ fn bytes_of(column: &dyn Array, rows: usize) -> usize {
     fn of_views<T: ByteViewType>(array: &GenericByteViewArray<T>, rows: usize) -> usize {
         // The lower half of a view is the value's length.
         let views = array.views()[..rows].iter();
-        views.map(|view| *view as u32 as usize).sum()
+        views.fold(0, |bytes, view| bytes + *view as u32 as usize)
     }
     fn of_lists<O: OffsetSizeTrait>(array: &GenericListArray<O>, rows: usize) -> usize {
         let offsets = array.value_offsets();
