@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use datafusion::common::{DataFusionError, Result, internal_err, not_impl_err};
 use datafusion::execution::TaskContext;
-use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
+use datafusion::logical_expr::{AggregateUDF, ScalarUDF, WindowUDF};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion_distributed::{DistributedCodec, MaybeEncoded};
 use datafusion_proto::bytes::physical_plan_to_bytes_with_proto_converter;
@@ -19,11 +19,11 @@ use datafusion_proto::protobuf::PhysicalExprNode;
 use prost::Message;
 use serde::{Deserialize, Serialize};
 use skewer_exec::{
-    AddInterval, AnyValue, CarriedLatency, EscapedPattern, Exchange, FrameCapture, LatencyColumn,
-    LineageCapture, MeasuredRecords, NarrowId, NumberedExec, Observed, OctetLength, OnlyValue,
-    OutputRecordsExec, PackedRecord, PatternKind, ProfiledExec, Quantified, Quantifier, ReadArray,
-    ReadTime, RowNumbers, Sampled, SampledRowId, ShowTime, SingleValue, SoundPropertiesExec,
-    TimedEvaluationExec, TimedExpressions, Timezone,
+    AddInterval, AnyValue, Arithmetic, CarriedLatency, CheckedSum, Conversion, EscapedPattern, Exchange,
+    FrameCapture, LatencyColumn, LineageCapture, MeasuredRecords, NarrowId, NumberedExec, Observed,
+    OctetLength, OnlyValue, Operation, OutputRecordsExec, PackedRecord, PatternKind, ProfiledExec,
+    Quantified, Quantifier, ReadArray, ReadTime, RoundedAverage, RowNumbers, Sampled, SampledRowId, Shift,
+    ShowTime, SingleValue, SoundPropertiesExec, TimedEvaluationExec, TimedExpressions, Timezone,
 };
 
 use crate::folded::{Folding, Piece, unfolded};
@@ -124,6 +124,13 @@ impl PhysicalExtensionCodec for WithoutOurFunctions {
         }
         DistributedCodec.try_encode_udaf(function, bytes)
     }
+
+    fn try_encode_udwf(&self, function: &WindowUDF, bytes: &mut Vec<u8>) -> Result<()> {
+        if function.inner().is::<Shift>() {
+            return not_impl_err!("{} is not its own", function.name());
+        }
+        DistributedCodec.try_encode_udwf(function, bytes)
+    }
 }
 
 /// Stands for [`SampledRowId`].
@@ -171,10 +178,27 @@ const PACKED_RECORD: &[u8] = b"packed";
 /// Stands for [`NarrowId`].
 const NARROW_ID: &[u8] = b"narrow";
 
+/// Stands for an [`Arithmetic`], before its operation.
+const ARITHMETIC: &[u8] = b"arithmetic";
+
+/// Stands for a [`Conversion`], before the name of its type.
+const CAST: &[u8] = b"cast ";
+
+/// The same for one that tries.
+const TRY_CAST: &[u8] = b"try cast ";
+
 /// What stands for `function`, if it is one of ours.
-fn encoded_function(function: &ScalarUDF) -> Option<&'static [u8]> {
+fn encoded_function(function: &ScalarUDF) -> Option<Vec<u8>> {
     let function = function.inner();
-    if function.is::<SampledRowId>() {
+    if let Some(arithmetic) = function.downcast_ref::<Arithmetic>() {
+        let operation = postcard::to_stdvec(&arithmetic.operation()).ok()?;
+        return Some([ARITHMETIC, &operation].concat());
+    }
+    if let Some(conversion) = function.downcast_ref::<Conversion>() {
+        let kind = if conversion.tries() { TRY_CAST } else { CAST };
+        return Some([kind, conversion.to().to_string().as_bytes()].concat());
+    }
+    let name = if function.is::<SampledRowId>() {
         Some(SAMPLED_ROW_ID)
     } else if function.is::<RowNumbers>() {
         Some(ROW_NUMBERS)
@@ -208,7 +232,8 @@ fn encoded_function(function: &ScalarUDF) -> Option<&'static [u8]> {
         Some(NARROW_ID)
     } else {
         None
-    }
+    };
+    name.map(<[u8]>::to_vec)
 }
 
 /// An aggregate function, without its name.
@@ -224,6 +249,10 @@ enum EncodedAggregate {
     SingleValue,
     /// [`AnyValue`].
     AnyValue,
+    /// [`CheckedSum`].
+    Sum,
+    /// [`RoundedAverage`].
+    Average,
 }
 
 impl EncodedAggregate {
@@ -242,6 +271,12 @@ impl EncodedAggregate {
         }
         if inner.is::<SingleValue>() {
             return Some(Self::SingleValue);
+        }
+        if inner.is::<CheckedSum>() {
+            return Some(Self::Sum);
+        }
+        if inner.is::<RoundedAverage>() {
+            return Some(Self::Average);
         }
         inner.is::<AnyValue>().then_some(Self::AnyValue)
     }
@@ -479,6 +514,13 @@ impl PhysicalExtensionCodec for SkewerCodec {
             READ_ARRAY => ScalarUDF::from(ReadArray::default()),
             PACKED_RECORD => ScalarUDF::from(PackedRecord::default()),
             NARROW_ID => ScalarUDF::from(NarrowId::default()),
+            bytes if bytes.starts_with(CAST) => conversion(&bytes[CAST.len()..], false)?,
+            bytes if bytes.starts_with(TRY_CAST) => conversion(&bytes[TRY_CAST.len()..], true)?,
+            bytes if bytes.starts_with(ARITHMETIC) => {
+                let operation: Operation =
+                    postcard::from_bytes(&bytes[ARITHMETIC.len()..]).map_err(external)?;
+                ScalarUDF::from(Arithmetic::new(operation))
+            }
             _ => return not_impl_err!("function {name} is not ours"),
         };
         Ok(Arc::new(function))
@@ -496,6 +538,8 @@ impl PhysicalExtensionCodec for SkewerCodec {
         let function = match encoded {
             EncodedAggregate::SingleValue => AggregateUDF::from(SingleValue::default()),
             EncodedAggregate::AnyValue => AggregateUDF::from(AnyValue::default()),
+            EncodedAggregate::Sum => AggregateUDF::from(CheckedSum::default()),
+            EncodedAggregate::Average => AggregateUDF::from(RoundedAverage::default()),
             EncodedAggregate::Capture(capture) => {
                 let place = self.place()?;
                 return place.records.capture(name, capture, &place.recorder);
@@ -513,7 +557,34 @@ impl PhysicalExtensionCodec for SkewerCodec {
         };
         Ok(Arc::new(function))
     }
+
+    fn try_encode_udwf(&self, function: &WindowUDF, bytes: &mut Vec<u8>) -> Result<()> {
+        if let Some(shift) = function.inner().downcast_ref::<Shift>() {
+            bytes.extend(if shift.is_lead() { LEAD } else { LAG });
+        }
+        Ok(())
+    }
+
+    fn try_decode_udwf(&self, name: &str, bytes: &[u8]) -> Result<Arc<WindowUDF>> {
+        let function = match bytes {
+            LEAD => Shift::lead(),
+            LAG => Shift::lag(),
+            _ => return not_impl_err!("window function {name} is not ours"),
+        };
+        Ok(Arc::new(WindowUDF::from(function)))
+    }
 }
+
+fn conversion(to: &[u8], tries: bool) -> Result<ScalarUDF> {
+    let to = String::from_utf8_lossy(to).parse()?;
+    Ok(ScalarUDF::from(Conversion::new(to, tries)))
+}
+
+/// Stands for the [`Shift`] that is `lead`.
+const LEAD: &[u8] = b"lead";
+
+/// Stands for the [`Shift`] that is `lag`.
+const LAG: &[u8] = b"lag";
 
 fn encoded(operator: &Encoded) -> Result<Vec<u8>> {
     postcard::to_stdvec(operator).map_err(external)

@@ -33,11 +33,11 @@ use datafusion_proto::physical_plan::DeduplicatingProtoConverter;
 use skewer_cluster::codec::{SkewerCodec, encode_plan};
 use skewer_cluster::{TaskPlace, WorkerQuery};
 use skewer_exec::{
-    AggregateSource, CapturedFrames, CapturedInput, CarriedInput, CarriedLatency, Exchange,
-    FrameCapture, Hidden, KeySample, LatencyColumn, LineageCapture, MeasuredRecords, NarrowId,
-    NumberedExec, Observed, OutputRecordsExec, PackedRecord, ProfiledExec, RecordSource,
-    ResultRecords, ResultTask, RowNumbers, Sampled, SampledRowId, ScanSource, SoundPropertiesExec,
-    TimedEvaluationExec, TimedExpressions,
+    AggregateSource, Arithmetic, CapturedFrames, CapturedInput, CarriedInput, CarriedLatency,
+    Conversion, Exchange, FrameCapture, Hidden, KeySample, LatencyColumn, LineageCapture,
+    MeasuredRecords, NarrowId, NumberedExec, Observed, Operation, OutputRecordsExec, PackedRecord,
+    ProfiledExec, RecordSource, ResultRecords, ResultTask, RowNumbers, Sampled, SampledRowId, ScanSource,
+    SoundPropertiesExec, TimedEvaluationExec, TimedExpressions,
 };
 use skewer_profiling::{Level, Recorder, RecorderLimits};
 
@@ -527,6 +527,26 @@ fn ids_are_made_narrow_where_it_runs() {
     let function = ScalarUDF::from(NarrowId::default());
     let call = function_there(function, &["id"], &on_worker());
     assert!(inner(&call).is::<NarrowId>());
+}
+
+#[test]
+fn operators_and_casts_are_the_same_where_they_run() {
+    for operation in [Operation::Add, Operation::Xor] {
+        let function = ScalarUDF::from(Arithmetic::new(operation));
+        let call = function_there(function, &["id", "id"], &on_worker());
+        let arithmetic = inner(&call).downcast_ref::<Arithmetic>().expect("ours");
+        assert_eq!(arithmetic.operation(), operation);
+    }
+    for (to, tries) in [
+        (DataType::Decimal128(5, 1), false),
+        (DataType::Int16, true),
+        (DataType::UInt8, false),
+    ] {
+        let function = ScalarUDF::from(Conversion::new(to.clone(), tries));
+        let call = function_there(function, &["id"], &on_worker());
+        let conversion = inner(&call).downcast_ref::<Conversion>().expect("ours");
+        assert_eq!((conversion.to(), conversion.tries()), (&to, tries));
+    }
 }
 
 #[test]

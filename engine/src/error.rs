@@ -156,6 +156,10 @@ pub enum Error {
     #[error("{0}")]
     InvalidCast(String),
 
+    /// A number that does not fit into its type, as of a sum.
+    #[error("{0}")]
+    OutOfRange(String),
+
     /// A division by zero.
     #[error("division by zero")]
     DivisionByZero,
@@ -463,8 +467,8 @@ impl Error {
             ArrowError::CastError(text) => Self::InvalidCast(text.clone()),
             ArrowError::ComputeError(text)
             | ArrowError::InvalidArgumentError(text)
-            | ArrowError::SchemaError(text)
-            | ArrowError::ArithmeticOverflow(text) => Self::Execution(text.clone()),
+            | ArrowError::SchemaError(text) => Self::Execution(text.clone()),
+            ArrowError::ArithmeticOverflow(text) => Self::OutOfRange(text.clone()),
             ArrowError::DivideByZero => Self::DivisionByZero,
             ArrowError::ParquetError(text) => Self::unreadable(text.clone()),
             other => Self::Execution(other.to_string()),

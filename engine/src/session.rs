@@ -8,11 +8,15 @@ use datafusion::arrow::datatypes::DataType;
 use datafusion::catalog::{EmptyCatalogProviderList, SchemaProvider};
 use datafusion::common::ScalarValue;
 use datafusion::execution::{FunctionRegistry, SessionStateBuilder};
-use datafusion::logical_expr::{ScalarUDF, Volatility};
+use datafusion::logical_expr::{AggregateUDF, ScalarUDF, Volatility, WindowUDF};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use parking_lot::Mutex;
 use skewer_exec::zones::UTC;
-use skewer_exec::{EscapedPattern, OctetLength, PatternKind, Quantified, Quantifier, Timezone};
+use skewer_exec::{
+    CheckedSum, EscapedPattern, OctetLength, PatternKind, Quantified, Quantifier, RoundedAverage, Shift,
+    Timezone,
+};
+use skewer_optimizer::{ArithmeticPlanner, CheckArithmetic};
 use skewer_sql::Piece;
 use skewer_storage::Snapshot;
 
@@ -110,12 +114,14 @@ impl Session {
         let mut state = SessionStateBuilder::new()
             .with_config(config)
             .with_runtime_env(Arc::clone(&inner.runtime_env))
+            .with_expr_planners(vec![Arc::new(ArithmeticPlanner)])
             .with_default_features()
             .with_analyzer_rule(Arc::new(skewer_optimizer::ExplicitCasts))
             .with_optimizer_rules(skewer_optimizer::logical_rules())
             .with_physical_optimizer_rules(skewer_optimizer::physical_rules())
             .with_catalog_list(Arc::new(EmptyCatalogProviderList))
             .with_relation_planners(vec![Arc::new(NamesUnnested)])
+            .with_analyzer_rule(Arc::new(CheckArithmetic))
             .build();
         let registered = state.register_expr_planner(Arc::new(ReadsLists));
         debug_assert!(registered.is_ok());
@@ -129,6 +135,10 @@ impl Session {
             context.register_udf(ScalarUDF::from(Quantified::new(quantifier)));
         }
         series::register(&context);
+        context.register_udaf(AggregateUDF::from(CheckedSum::default()));
+        context.register_udaf(AggregateUDF::from(RoundedAverage::default()));
+        context.register_udwf(WindowUDF::from(Shift::lead()));
+        context.register_udwf(WindowUDF::from(Shift::lag()));
         for function in inner.functions.iter() {
             context.register_udf(function.as_ref().clone());
         }

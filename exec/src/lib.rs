@@ -32,6 +32,9 @@
 //! * [`scheduling`]: who uses the processors, and who need not compute any more
 //! * [`sound_properties`]: what may be concluded of the rows of an operator
 //! * [`any_value`]: the value that all rows of a group have
+//! * [`arithmetic`], [`totals`]: operators, sums and averages that are right or errors
+//! * [`conversion`]: casts of numbers that lose something
+//! * [`shift`]: `lead` and `lag`
 //! * `octet_length`: of text and of bytes
 //! * [`quantified`]: comparisons with any or all elements of a list
 //! * [`read_array`]: PostgreSQL's array literals
@@ -41,10 +44,12 @@
 //! * [`output_records`]: the root, which says what result rows were made from
 
 pub mod any_value;
+pub mod arithmetic;
 mod batch_bytes;
 pub mod capture;
 pub mod carry;
 mod confirm;
+pub mod conversion;
 pub mod exchange;
 pub mod frames;
 pub mod identity;
@@ -71,6 +76,7 @@ pub mod row_numbers;
 pub mod sample;
 pub mod scheduling;
 pub mod shared_rows;
+pub mod shift;
 pub mod single_value;
 pub mod slices;
 pub mod sound_properties;
@@ -79,13 +85,16 @@ mod sparse_ids;
 pub mod spilling_join;
 mod stream_totals;
 pub mod timed_evaluation;
+pub mod totals;
 mod traced_groups;
 pub mod zones;
 
 pub use any_value::AnyValue;
+pub use arithmetic::{Arithmetic, Operation};
 pub use batch_bytes::batch_bytes;
 pub use capture::{CapturedInput, LineageCapture};
 pub use carry::{CarriedInput, CarriedLatency, carried_of_nothing};
+pub use conversion::Conversion;
 pub use exchange::{ExchangeExec, with_own_exchange};
 pub use frames::{CapturedFrames, FrameCapture};
 pub use identity::{IdColumn, IdentifiedTable, ROW_ID, ScansIds};
@@ -108,8 +117,11 @@ pub use row_function::{RowClosure, RowFunction};
 pub use row_numbers::RowNumbers;
 pub use sample::SampledRowId;
 pub use shared_rows::{SharedRows, SharedRowsExec};
+pub use shift::Shift;
 pub use single_value::SingleValue;
 pub use sound_properties::SoundPropertiesExec;
 pub use source::{AggregateSource, RecordSource, ScanSource};
 pub use timed_evaluation::{LatencyColumn, MeasuredRecords, TimedEvaluationExec, TimedExpressions};
+pub use totals::average::RoundedAverage;
+pub use totals::sum::CheckedSum;
 pub use zones::{AddInterval, ReadTime, ShowTime, Timezone};

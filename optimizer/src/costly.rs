@@ -16,7 +16,8 @@ use datafusion::execution::SessionStateDefaults;
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, ScalarUDF};
 use skewer_exec::{
-    AddInterval, EscapedPattern, OnlyValue, Quantified, ReadArray, ReadTime, ShowTime, Timezone,
+    AddInterval, Arithmetic, Conversion, EscapedPattern, OnlyValue, Quantified, ReadArray, ReadTime,
+    ShowTime, Timezone,
 };
 
 /// Names of the functions that come with DataFusion.
@@ -69,10 +70,13 @@ pub fn is_costly(expr: &Expr, schema: &DFSchema) -> Result<bool> {
     Ok(costly && !subquery)
 }
 
-/// Whether a function takes as long for each record: what was a cast, or a value that is there.
+/// Whether a function takes as long for each record: what was an operator or a cast, or a value that
+/// is there.
 fn is_of_one_size(function: &ScalarFunction) -> bool {
     let function = function.func.inner();
     function.is::<OnlyValue>()
+        || function.is::<Arithmetic>()
+        || function.is::<Conversion>()
         || function.is::<Timezone>()
         || function.is::<ReadTime>()
         || function.is::<ShowTime>()

@@ -12,7 +12,7 @@ use datafusion::physical_expr::expressions::{BinaryExpr, LikeExpr};
 use datafusion::physical_expr::{HigherOrderFunctionExpr, PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_plan::ExecutionPlan;
 use skewer_exec::{
-    AddInterval, CarriedState, FirstSeen, NarrowId, OctetLength, OnlyValue, PackedRecord, ReadTime,
+    AddInterval, Arithmetic, CarriedState, Conversion, FirstSeen, NarrowId, OctetLength, OnlyValue, PackedRecord, ReadTime,
     RowCapture, RowNumbers, SampledRowId, ShowTime, Timezone,
 };
 
@@ -62,7 +62,9 @@ fn is_costly(expression: &Arc<dyn PhysicalExpr>, input: &Schema) -> bool {
 pub(crate) fn is_own(function: &ScalarUDF) -> bool {
     let inner = function.inner();
     inner.is::<AddInterval>()
+        || inner.is::<Arithmetic>()
         || inner.is::<CarriedState>()
+        || inner.is::<Conversion>()
         || inner.is::<FirstSeen>()
         || inner.is::<NarrowId>()
         || inner.is::<OctetLength>()

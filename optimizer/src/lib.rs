@@ -19,6 +19,7 @@
 //! * [`ExplicitCasts`]: casts between times with and without zone, and of array literals
 //! * [`below`]: parts of expressions as columns of the input
 //! * [`logical_rules`], [`physical_rules`]: DataFusion's rules, without wrong conclusions
+//! * [`ArithmeticPlanner`], [`CheckArithmetic`]: operators whose results are right or errors
 //! * [`distribution`]: plans that run on several workers
 
 mod below;
@@ -49,7 +50,9 @@ pub use explicit_casts::ExplicitCasts;
 pub use interruptible_calls::interruptible;
 pub use plan_query::{plan_query, plan_query_on};
 pub use selected_values::with_selected_values;
-pub use sound::{logical_rules, physical_rules, with_unordered_exchanges};
+pub use sound::{
+    ArithmeticPlanner, CheckArithmetic, logical_rules, physical_rules, with_unordered_exchanges,
+};
 
 use datafusion::common::Result;
 use datafusion::common::tree_node::TreeNode;

@@ -200,6 +200,7 @@ fn code(error: &Error) -> &'static str {
         Error::Invalid(_) => "42804",
         Error::Execution(_) => "22000",
         Error::InvalidCast(_) => "22P02",
+        Error::OutOfRange(_) => "22003",
         Error::DivisionByZero => "22012",
         Error::File { line: Some(_), .. } => "22P04",
         Error::File { path, .. } if !Path::new(path).exists() => "58P01",

@@ -39,22 +39,56 @@ pub fn optimize_without_inputs(
     config: &ConfigOptions,
     hides: impl Fn(&Arc<dyn ExecutionPlan>) -> Result<bool>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
-    let guarded = plan.transform_up(|plan| {
-        if !hides(&plan)? {
-            return Ok(Transformed::no(plan));
-        }
-        let inputs = plan.children().into_iter().map(|input| {
-            Arc::new(Guard {
-                input: Arc::clone(input),
-                names: HashSet::new(),
-            }) as _
-        });
-        let inputs = inputs.collect();
-        Ok(Transformed::yes(replace_children_if_necessary(
-            plan, inputs,
-        )?))
+    let guarded = plan.transform_up(|plan| match hides(&plan)? {
+        true => with_guarded_inputs(plan, |_| HashSet::new()),
+        false => Ok(Transformed::no(plan)),
     })?;
     optimize(rule, guarded, config)
+}
+
+/// Runs `rule` while filters that refer to `above` of an operator do not pass it, and no filter of an operator for
+/// which `keeps` says so reaches its inputs.
+pub fn optimize_with_filters_kept(
+    rule: &dyn PhysicalOptimizerRule,
+    plan: Arc<dyn ExecutionPlan>,
+    config: &ConfigOptions,
+    above: impl Fn(&Arc<dyn ExecutionPlan>) -> Option<HashSet<String>>,
+    keeps: impl Fn(&Arc<dyn ExecutionPlan>) -> bool,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let columns = |input: &Arc<dyn ExecutionPlan>| -> HashSet<String> {
+        let schema = input.schema();
+        let names = schema.fields().iter().map(|field| field.name().clone());
+        names.collect()
+    };
+    let guarded = plan.transform_up(|plan| {
+        let names = above(&plan);
+        let plan = match keeps(&plan) {
+            true => with_guarded_inputs(plan, columns)?,
+            false => Transformed::no(plan),
+        };
+        Ok(match names {
+            Some(names) => Transformed::yes(Arc::new(Guard {
+                input: plan.data,
+                names,
+            }) as _),
+            None => plan,
+        })
+    })?;
+    optimize(rule, guarded, config)
+}
+
+fn with_guarded_inputs(
+    plan: Arc<dyn ExecutionPlan>,
+    names: impl Fn(&Arc<dyn ExecutionPlan>) -> HashSet<String>,
+) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
+    let inputs = plan.children().into_iter().map(|input| {
+        Arc::new(Guard {
+            names: names(input),
+            input: Arc::clone(input),
+        }) as _
+    });
+    let inputs = inputs.collect();
+    replace_children_if_necessary(plan, inputs).map(Transformed::yes)
 }
 
 /// Runs `rule` and takes the guards away.

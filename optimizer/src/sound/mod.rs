@@ -12,10 +12,16 @@
 //! * [`pull_up`]: of what correlated subqueries are made of
 //! * [`sort_keys`]: of what rows were sorted by
 //! * [`shortcuts`]: of aggregates without a look at all rows
+//! * [`group_limits`]: of groups of which only some are asked for
+//! * [`arithmetic`]: of results that do not fit
+//! * [`in_lists`]: of values in lists
 //! * [`guard`]: how an operator is kept from a rule
 
+mod arithmetic;
 mod dependencies;
+mod group_limits;
 mod guard;
+mod in_lists;
 mod join_filters;
 mod marks;
 mod nan;
@@ -36,6 +42,7 @@ use datafusion::optimizer::eliminate_join::EliminateJoin;
 use datafusion::optimizer::extract_equijoin_predicate::ExtractEquijoinPredicate;
 use datafusion::optimizer::optimize_projections::OptimizeProjections;
 use datafusion::optimizer::replace_distinct_aggregate::ReplaceDistinctWithAggregate;
+use datafusion::optimizer::simplify_expressions::SimplifyExpressions;
 use datafusion::optimizer::{Optimizer, OptimizerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::aggregate_statistics::AggregateStatistics;
@@ -46,7 +53,10 @@ use datafusion::physical_optimizer::projection_pushdown::ProjectionPushdown;
 use datafusion::physical_optimizer::sanity_checker::SanityCheckPlan;
 use datafusion::physical_optimizer::topk_aggregation::TopKAggregation;
 
+pub use arithmetic::{ArithmeticPlanner, CheckArithmetic};
 use dependencies::{Decide, Guarded, keep_distinct, keep_groups, keep_joins, keep_sort_keys};
+use group_limits::SoundGroupLimits;
+use in_lists::keep_nulls;
 use join_filters::{SoundJoinFilters, SoundProjections};
 use nan::SoundPruning;
 use null_equality::{keep_apart, keep_conditions};
@@ -64,7 +74,8 @@ pub use subqueries::{has_subqueries, has_subquery, subquery_of};
 /// apart or repeats the rows of `unnest`, or NULLs and rows in the conditions that subqueries are, or takes
 /// NULLs for equal.
 pub fn logical_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
-    let guards: [(&dyn OptimizerRule, Decide); 6] = [
+    let guards: [(&dyn OptimizerRule, Decide); 7] = [
+        (&SimplifyExpressions::new(), keep_nulls),
         (&EliminateCrossJoin::new(), keep_apart),
         (&EliminateDuplicatedExpr::new(), keep_sort_keys),
         (&OptimizeProjections::new(), keep_groups),
@@ -116,5 +127,6 @@ pub fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     rules.insert(0, Arc::new(SoundGroups));
     rules.insert(0, Arc::new(SoundJoinFilters));
     rules.push(Arc::new(SoundPruning));
+    rules.push(Arc::new(SoundGroupLimits));
     rules
 }

@@ -150,6 +150,7 @@ async fn errors_have_their_codes_and_places_and_the_session_goes_on() {
         ("INSERT INTO t VALUES (DATE '2020-01-01', 'x')", "42804"),
         ("SELECT CAST(v AS INT) FROM t", "22P02"),
         ("SELECT 1 / 0", "22012"),
+        ("SELECT 9223372036854775807 + length(v) FROM t", "22003"),
         ("CREATE TABLE t (a INT)", "42P07"),
         ("SELECT * FROM nowhere.t", "3F000"),
         ("EXECUTE nothing", "26000"),
