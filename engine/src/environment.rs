@@ -9,9 +9,6 @@ use tokio::runtime::Runtime;
 use crate::error::Error;
 use crate::memory::{MemoryBudget, RaisedBy};
 
-/// Planning recurses over expressions: in debug builds a deep one needs more than the usual 2 MiB.
-const STACK: usize = 16 << 20;
-
 /// How the threads are called.
 pub(crate) const THREAD: &str = "skewer-worker";
 
@@ -38,7 +35,7 @@ pub(crate) fn runtime(asked: Option<usize>) -> Result<Runtime, Error> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2 * threads(asked) + SPARE)
         .thread_name(THREAD)
-        .thread_stack_size(STACK)
+        .thread_stack_size(skewer_sql::deep::STACK)
         .event_interval(EVENT_INTERVAL)
         .enable_all()
         .build()

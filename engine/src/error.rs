@@ -7,10 +7,11 @@ use datafusion::common::{DataFusionError, SchemaError};
 use datafusion::object_store;
 use datafusion::parquet::errors::ParquetError;
 use skewer_cluster::write::WriteError;
-use skewer_net::{FailureClass, LostWorker, NetError, RemoteFailure};
+use skewer_net::{FailureClass, LostWorker, NetError, Panic, RemoteFailure};
 use skewer_sql::{ObjectKind, SyntaxError, did_you_mean, nearest};
 use skewer_storage::{Object, StorageError};
 use thiserror::Error as ThisError;
+use tokio::task::JoinError;
 
 use crate::memory::LIMIT_REACHED;
 
@@ -257,7 +258,22 @@ fn file_and_line(path: &str, line: Option<u64>) -> String {
 impl Error {
     /// An operator, or a function that one calls, has panicked.
     pub(crate) fn panicked(panic: &(dyn std::any::Any + Send)) -> Self {
-        Self::Internal(format!("panic: {}", skewer_net::panic_text(panic)))
+        Self::from_panic(Panic::of(panic))
+    }
+
+    fn from_panic(panic: Panic) -> Self {
+        match panic {
+            Panic::TooLarge(text) => Self::Execution(text),
+            Panic::Bug(text) => Self::Internal(text),
+        }
+    }
+
+    fn from_join(error: &JoinError) -> Self {
+        match Panic::of_task(error) {
+            Some(panic) => Self::from_panic(panic),
+            None if error.is_cancelled() => Self::Cancelled,
+            None => Self::Internal(error.to_string()),
+        }
     }
 
     /// Carries this error through DataFusion, to come out of [`Error::from`] unchanged.
@@ -293,15 +309,20 @@ impl Error {
                 Self::from_planning(text)
             }
             DataFusionError::SchemaError(inner, _) => Self::from_schema(inner),
-            DataFusionError::Execution(text) => Self::Execution(text.clone()),
+            DataFusionError::Execution(text) => Self::Execution(plain(text)),
             DataFusionError::Internal(text) if text.starts_with(NOT_RECURSIVE) => {
                 Self::Unsupported(
                     "a recursive query that names itself in subqueries alone; name it in FROM, too"
                         .to_owned(),
                 )
             }
-            DataFusionError::ExecutionJoin(inner) if inner.is_cancelled() => Self::Cancelled,
-            DataFusionError::ExecutionJoin(inner) => Self::Internal(inner.to_string()),
+            DataFusionError::ExecutionJoin(inner) => Self::from_join(inner),
+            DataFusionError::Internal(text) if text.contains(NO_SIGNATURE) => {
+                Self::Invalid(without_attempts(text))
+            }
+            DataFusionError::Internal(text) if WRONG_TYPES.iter().any(|one| text.contains(one)) => {
+                Self::Invalid(plain(text))
+            }
             DataFusionError::ResourcesExhausted(text) if text.starts_with(LIMIT_REACHED) => {
                 Self::OutOfMemory(text.clone())
             }
@@ -324,7 +345,7 @@ impl Error {
                 suggestions: nearest(name, suggested),
             })
         };
-        unknown_function().unwrap_or_else(|| Self::Invalid(text.to_owned()))
+        unknown_function().unwrap_or_else(|| Self::Invalid(plain(text)))
     }
 
     fn from_schema(error: &SchemaError) -> Self {
@@ -366,6 +387,8 @@ impl Error {
             Self::from_net(inner)
         } else if let Some(inner) = error.downcast_ref::<RemoteFailure>() {
             Self::from_remote(inner)
+        } else if let Some(inner) = error.downcast_ref::<JoinError>() {
+            Self::from_join(inner)
         } else if let Some(inner) = error.downcast_ref::<ArrowError>() {
             Self::from_arrow(inner)
         } else if let Some(inner) = error.downcast_ref::<ParquetError>() {
@@ -538,12 +561,60 @@ const NO_JOIN: &str = "Correlated scalar subquery can only be used in ";
 const CORRELATED: &str = "this correlated subquery; write it as a join";
 
 /// What DataFusion says of wrong arguments, without its attempt at each signature, which it calls
-/// an internal error: the function as it was called and the candidates remain.
+/// an internal error: the function as it was called and the candidates remain, or the first attempt.
 fn without_attempts(text: &str) -> String {
-    match text.find("No function matches") {
-        Some(from) => text[from..].to_owned(),
-        None => text.to_owned(),
+    if let Some(from) = text.find("No function matches") {
+        return text[from..].to_owned();
     }
+    let Some((function, attempts)) = text.split_once(NO_SIGNATURE) else {
+        return text.to_owned();
+    };
+    let first = attempts.split(",Error ").next().unwrap_or(attempts);
+    format!("{function} does not take these arguments: {}", plain(first))
+}
+
+/// How DataFusion begins to tell of arguments and types that do not go together, which it calls internal errors
+/// where it has not looked at them before.
+const WRONG_TYPES: [&str; 9] = [
+    "Coercion from ",
+    "DISTINCT aggregate should have exactly one argument",
+    "Expected a Map type",
+    "Failed to coerce types",
+    "Min/Max accumulator not implemented",
+    "Nth value indices are 1 based",
+    "Unavailable default cast",
+    "Unsupported data type",
+    "could not cast array of type",
+];
+
+/// What errors say of themselves that are within others.
+const KINDS: [&str; 4] = [
+    "Error during planning: ",
+    "Execution error: ",
+    "Internal error: ",
+    "Optimizer rule 'simplify_expressions' failed\ncaused by\n",
+];
+
+/// What DataFusion says of a mistake, without the kinds of the errors that it is within.
+fn plain(text: &str) -> String {
+    let mut text = match text.find(".\nThis issue was likely caused by a bug in DataFusion") {
+        Some(end) => text[..end].to_owned(),
+        None => text.to_owned(),
+    };
+    if let Some((_, why)) = text
+        .strip_prefix("Assertion failed: ")
+        .and_then(|assertion| assertion.split_once(": "))
+    {
+        // What follows is "left: 2, right: 1): why", where values were compared.
+        let why = why.rsplit_once("): ").map_or(why, |(_, why)| why);
+        text = why.to_owned();
+    }
+    for kind in KINDS {
+        if text.contains(kind) {
+            text = text.replace(kind, "");
+        }
+    }
+    text
 }
 
 /// A subquery that could not be made a join comes to the operators as an expression.

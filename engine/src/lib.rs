@@ -70,6 +70,7 @@ pub use query_stream::QueryStream;
 pub use session::Session;
 pub use skewer_exec::read_array::{Item, read_array};
 pub use skewer_exec::zones::read_time;
+pub use skewer_net::log_panics;
 pub use skewer_profiling::{Level, LineageMode, Retention};
 pub use skewer_sql::{Piece, is_complete, split};
 

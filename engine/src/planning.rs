@@ -1,5 +1,7 @@
 //! From an optimised logical plan to operators.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
 
 use datafusion::common::Result;
@@ -9,8 +11,9 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
 use skewer_cluster::write::SegmentPlace;
 use skewer_cluster::{Distributed, PrepareTask, Workers};
-use skewer_exec::SharedRowsExec;
 use skewer_exec::scheduling::RunningQuery;
+use skewer_exec::{SharedRowsExec, planning};
+use skewer_optimizer::distribution::Distribution;
 use skewer_profiling::{Recorder, SysTables};
 
 use crate::cooperation::cooperative;
@@ -24,13 +27,11 @@ pub(crate) async fn plan_query(
     recorder: &Arc<Recorder>,
     query: &Arc<RunningQuery>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
-    let plan = match Distributed::of(state.config()) {
-        Some(distributed) => {
-            let on = Some(&distributed as _);
-            skewer_optimizer::plan_query_on(optimized, state, recorder, on).await?
-        }
-        None => skewer_optimizer::plan_query(optimized, state, recorder).await?,
-    };
+    let distributed = Distributed::of(state.config());
+    let on = distributed.as_ref().map(|on| on as &dyn Distribution);
+    let planned = skewer_optimizer::plan_query_on(optimized, state, recorder, on);
+    let mut planned = pin!(planned);
+    let plan = poll_fn(|context| planning(|| planned.as_mut().poll(context))).await?;
     let plan = cooperative(plan, query)?;
     SharedRowsExec::link(&plan)?;
     Ok(plan)

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use skewer_exec::zones::UTC;
 use skewer_exec::{
     CheckedSum, EscapedPattern, OctetLength, PatternKind, Quantified, Quantifier, RoundedAverage, Shift,
-    Timezone,
+    SizedFunction, Timezone,
 };
 use skewer_optimizer::{ArithmeticPlanner, CheckArithmetic};
 use skewer_sql::Piece;
@@ -126,6 +126,9 @@ impl Session {
         let registered = state.register_expr_planner(Arc::new(ReadsLists));
         debug_assert!(registered.is_ok());
         let context = SessionContext::new_with_state(state);
+        for function in SizedFunction::all(context.state().scalar_functions().values()) {
+            context.register_udf(function.as_ref().clone());
+        }
         context.register_udf(ScalarUDF::from(OctetLength::default()));
         context.register_udf(ScalarUDF::from(Timezone::default()));
         for kind in [PatternKind::Like, PatternKind::Similar] {

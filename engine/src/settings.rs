@@ -167,6 +167,12 @@ pub(crate) fn unknown(name: &str, options: &ConfigOptions) -> Error {
     }
 }
 
+/// Options of DataFusion's that memory and tasks are made by, and how large they may be.
+const MOST: [(&str, u128); 2] = [
+    ("datafusion.execution.batch_size", 1 << 20),
+    ("datafusion.execution.target_partitions", 4096),
+];
+
 /// Sets one of DataFusion's options.
 pub(crate) fn set_option(
     options: &mut ConfigOptions,
@@ -206,6 +212,15 @@ pub(crate) fn set_option(
             name: name.to_owned(),
             value: value.to_owned(),
             expected: "it is a time zone, as 'Europe/Oslo', 'UTC' or '+02:00'".to_owned(),
+        });
+    }
+    if let Some((_, most)) = MOST.iter().find(|(limited, _)| *limited == name)
+        && value.trim().parse().is_ok_and(|value: u128| value > *most)
+    {
+        return Err(Error::InvalidValue {
+            name: name.to_owned(),
+            value: value.to_owned(),
+            expected: format!("it is at most {most}"),
         });
     }
     options.set(name, value).map_err(|_| Error::InvalidValue {

@@ -3,6 +3,7 @@
 //! Dependencies go down only: this crate knows [`skewer_profiling`], nothing above it.
 //!
 //! * [`identity`]: tables whose rows have ids
+//! * `sized`: functions whose results may be as large as one likes, with an end
 //! * [`source`]: where the records that an operator sees come from
 //! * [`position`]: which operator is being executed on this thread
 //! * [`packed`]: a record's id and latency in one column, for rows that are repeated
@@ -79,6 +80,7 @@ pub mod shared_rows;
 pub mod shift;
 pub mod single_value;
 pub mod slices;
+mod sized;
 pub mod sound_properties;
 pub mod source;
 mod sparse_ids;
@@ -119,6 +121,7 @@ pub use sample::SampledRowId;
 pub use shared_rows::{SharedRows, SharedRowsExec};
 pub use shift::Shift;
 pub use single_value::SingleValue;
+pub use sized::{SizedFunction, planning};
 pub use sound_properties::SoundPropertiesExec;
 pub use source::{AggregateSource, RecordSource, ScanSource};
 pub use timed_evaluation::{LatencyColumn, MeasuredRecords, TimedEvaluationExec, TimedExpressions};

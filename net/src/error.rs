@@ -127,12 +127,3 @@ impl From<NetError> for DataFusionError {
         }
     }
 }
-
-/// What a panic said.
-pub fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
-    match (panic.downcast_ref::<String>(), panic.downcast_ref::<&str>()) {
-        (Some(text), _) => text,
-        (_, Some(text)) => text,
-        _ => "of unknown cause",
-    }
-}

@@ -54,10 +54,12 @@
 pub mod error;
 pub mod frame;
 pub mod identity;
+mod panics;
 pub mod transport;
 
-pub use error::{NetError, panic_text};
+pub use error::NetError;
 pub use frame::{FailureClass, LostWorker, RemoteFailure};
+pub use panics::{Panic, log_panics, panic_text};
 pub use transport::{
     CallHandler, Lifeline, Lifelines, NetOptions, Node, PeerAddress, QuicResolver, RunningTask,
     Services, TaskEnd, Watched, join, node_of_url, pauses, worker_url,

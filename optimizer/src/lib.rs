@@ -51,7 +51,8 @@ pub use interruptible_calls::interruptible;
 pub use plan_query::{plan_query, plan_query_on};
 pub use selected_values::with_selected_values;
 pub use sound::{
-    ArithmeticPlanner, CheckArithmetic, logical_rules, physical_rules, with_unordered_exchanges,
+    ArithmeticPlanner, CheckArithmetic, flat_source, logical_rules, physical_rules,
+    with_unordered_exchanges,
 };
 
 use datafusion::common::Result;

@@ -66,6 +66,12 @@ impl Command {
     /// # Errors
     /// Syntax errors, with their place in `sql`; what PostgreSQL has and Skewer has not.
     pub(crate) fn parse(sql: &str) -> Result<Self, SqlError> {
+        // The threads of connections have small stacks.
+        let read = skewer_sql::deep::guarded(sql, || Self::read(sql));
+        read.map_err(|error| SqlError::of(&error.into(), sql))?
+    }
+
+    fn read(sql: &str) -> Result<Self, SqlError> {
         let words = Words::of(sql);
         match words.first_two() {
             ("BEGIN", _) | ("START", "TRANSACTION") => Ok(Self::Begin),

@@ -42,10 +42,6 @@ fn begin(format: LogFormat) {
         LogFormat::Text => log.with_ansi(false).init(),
         LogFormat::Json => log.json().flatten_event(true).init(),
     }
-    // A panic ends one connection or statement, and is an event of the log as others are.
-    std::panic::set_hook(Box::new(|panic| {
-        tracing::error!(%panic, "a bug, or a message that nobody should send");
-    }));
 }
 
 /// SIGTERM and SIGINT.

@@ -54,6 +54,8 @@ use shell::{Flow, Shell};
 use terminal::Terminal;
 
 fn main() -> ExitCode {
+    // A panic ends one connection or statement, which says so.
+    skewer::log_panics();
     let mut arguments = Arguments::read();
     match &arguments.command {
         Some(Command::Worker(_)) => {

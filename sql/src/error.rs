@@ -6,6 +6,12 @@ use datafusion::common::DataFusionError;
 use datafusion::sql::sqlparser::parser::ParserError;
 use datafusion::sql::sqlparser::tokenizer::Location;
 
+use crate::deep::DEEPEST;
+
+/// Of lines with more characters, as programs write them, so many are shown on each side of a mistake.
+const LONG_LINE: usize = 500;
+const AROUND: usize = 60;
+
 /// Text that is not a statement, with the place where it stops being one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SyntaxError {
@@ -35,19 +41,32 @@ impl SyntaxError {
         }
     }
 
-    /// The line, indented, and below it a caret under the mistake.
+    /// The line, indented, and below it a caret under the mistake; of a long line what is around the mistake.
     pub fn marked(&self) -> String {
         // Tabs stay tabs, so that the caret stands under its character on any terminal.
         let before = (self.column as usize).saturating_sub(1);
-        let mut indent: String = self
-            .source_line
+        let length = self.source_line.chars().count();
+        let skipped = match length > LONG_LINE {
+            true => before.saturating_sub(AROUND),
+            false => 0,
+        };
+        let shown = match length > LONG_LINE {
+            true => 2 * AROUND,
+            false => length,
+        };
+        let dots = |are: bool| if are { "…" } else { "" };
+        let (left, right) = (dots(skipped > 0), dots(skipped + shown < length));
+        let line: String = self.source_line.chars().skip(skipped).take(shown).collect();
+        let before = (before - skipped) + left.chars().count();
+        let mut indent: String = left
             .chars()
+            .chain(line.chars())
             .take(before)
             .map(|c| if c == '\t' { '\t' } else { ' ' })
             .collect();
         let missing = before.saturating_sub(indent.chars().count());
         indent.extend(std::iter::repeat_n(' ', missing));
-        format!("  {}\n  {indent}^", self.source_line)
+        format!("  {left}{line}{right}\n  {indent}^")
     }
 
     /// What sqlparser said about `sql`.
@@ -60,7 +79,10 @@ impl SyntaxError {
             ParserError::RecursionLimitExceeded => Self::at(
                 sql,
                 Location { line: 0, column: 0 },
-                "the statement is nested too deeply",
+                format!(
+                    "more than {DEEPEST} expressions, queries and tables are within each other, and no more are \
+                     planned"
+                ),
             ),
         }
     }
@@ -145,5 +167,23 @@ mod tests {
     fn an_unterminated_string_is_placed_where_it_begins() {
         let error = parse("SELECT 'abc").unwrap_err();
         assert_eq!((error.line, error.column), (1, 8), "{error}");
+    }
+
+    #[test]
+    fn of_a_long_line_what_is_around_the_mistake_is_shown() {
+        let sql = format!("SELECT {}", "1 + ".repeat(1_000));
+        let shown = parse(&sql).unwrap_err().marked();
+        let lines: Vec<_> = shown.lines().collect();
+        assert!(
+            lines[0].starts_with("  …") && lines[0].chars().count() < 130,
+            "{shown}"
+        );
+        let caret = lines[1].find('^').unwrap();
+        assert!(
+            caret >= 60 && caret <= lines[0].chars().count() + 1,
+            "{shown}"
+        );
+        let short = "SELECT 1 FROM t WHERE";
+        assert!(parse(short).unwrap_err().marked().contains(short));
     }
 }

@@ -11,6 +11,7 @@
 //!   own statements
 //! * `spell_out`: what DataFusion would read otherwise than PostgreSQL and DuckDB do
 //! * [`described`]: DESCRIBE in FROM
+//! * [`deep`]: statements that nest deeply
 //! * `distinct_from`: how strongly IS DISTINCT FROM binds
 //! * `first_rows`: FETCH FIRST, with ties, and subqueries in LIMIT, said with plain LIMIT and ranks
 //! * [`from_functions`]: functions in FROM, of columns beside them, and the names of their columns
@@ -30,6 +31,7 @@
 mod calls;
 pub mod copy;
 pub mod described;
+pub mod deep;
 mod distinct_from;
 pub mod error;
 pub mod explain_profile;
@@ -59,6 +61,6 @@ pub use explain_profile::{ExplainProfile, ProfileFormat, Without};
 pub use export_profile::ExportFormat;
 pub use fingerprint::fingerprint;
 pub use nearest::{did_you_mean, nearest};
-pub use parser::parse;
+pub use parser::{is_readable, parse};
 pub use split::{Piece, is_complete, split};
 pub use statement::{ObjectKind, Statement};

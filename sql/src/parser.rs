@@ -2,11 +2,12 @@
 
 use datafusion::sql::parser::{DFParser, DFParserBuilder, Statement as DFStatement};
 use datafusion::sql::sqlparser::ast::{self, DescribeAlias, ObjectType, SchemaName};
-use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::ParserError;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 
+use crate::deep::dialect::BoundedDialect;
+use crate::deep::{DEEPEST, guarded};
 use crate::error::SyntaxError;
 use crate::explain_profile::ExplainProfile;
 use crate::place::{offset, text_from};
@@ -14,8 +15,8 @@ use crate::spell_out::spell_out_statement;
 use crate::statement::{ObjectKind, Statement};
 use crate::{copy, described, explain_profile, export_profile, rebalance, settings};
 
-/// Expressions nested deeper than this are refused before they overflow a stack.
-const DEEPEST: usize = 100;
+/// How often the parser may call itself: a table in parentheses is one of our levels and two of its own.
+const RECURSION: usize = 2 * DEEPEST;
 
 /// Parses exactly one statement; a semicolon may follow it.
 ///
@@ -28,7 +29,37 @@ const DEEPEST: usize = 100;
 /// assert_eq!((error.line, error.column), (1, 1));
 /// ```
 pub fn parse(sql: &str) -> Result<Statement, SyntaxError> {
-    let mut parser = parser_of(sql)?;
+    guarded(sql, || {
+        let dialect = BoundedDialect::of(sql.len());
+        let parsed = parse_bounded(sql, &dialect);
+        match dialect.is_exhausted() {
+            true => Err(SyntaxError::at(
+                sql,
+                Location { line: 0, column: 0 },
+                "there is a mistake within calls that are within each other",
+            )),
+            false => parsed,
+        }
+    })?
+}
+
+/// Whether a parser can read the text without reading parts of it again and again.
+pub fn is_readable(sql: &str) -> bool {
+    let read = || {
+        let dialect = BoundedDialect::of(sql.len());
+        // Whether it is a statement the caller's parser says.
+        let parsed = parser_of(sql, &dialect).and_then(|mut parser| {
+            let parsed = parser.parse_statement();
+            parsed.map_err(|error| SyntaxError::from_datafusion(sql, error))
+        });
+        drop(parsed);
+        !dialect.is_exhausted()
+    };
+    guarded(sql, read).unwrap_or(false)
+}
+
+fn parse_bounded(sql: &str, dialect: &BoundedDialect) -> Result<Statement, SyntaxError> {
+    let mut parser = parser_of(sql, dialect)?;
     while parser.parser.consume_token(&Token::SemiColon) {}
     let first = parser.parser.peek_token();
     if first.token == Token::EOF {
@@ -38,24 +69,24 @@ pub fn parse(sql: &str) -> Result<Statement, SyntaxError> {
             "there is no statement",
         ));
     }
-    let statement = parse_statement(sql, &mut parser)?;
+    let statement = parse_statement(sql, &mut parser, dialect)?;
     must_end(sql, &mut parser)?;
     Ok(statement)
 }
 
-fn parser_of(sql: &str) -> Result<DFParser<'static>, SyntaxError> {
+fn parser_of<'a>(sql: &str, dialect: &'a BoundedDialect) -> Result<DFParser<'a>, SyntaxError> {
     let parser = match described::may_describe(sql) {
         false => DFParserBuilder::new(sql),
         true => {
-            let tokens = Tokenizer::new(&GenericDialect {}, sql)
+            let tokens = Tokenizer::new(dialect, sql)
                 .tokenize_with_location()
                 .map_err(|e| SyntaxError::from_parser(sql, e.into()))?;
             DFParserBuilder::new(described::mark(tokens))
         }
     };
     parser
-        .with_dialect(&GenericDialect {})
-        .with_recursion_limit(DEEPEST)
+        .with_dialect(dialect)
+        .with_recursion_limit(RECURSION)
         .build()
         .map_err(|e| SyntaxError::from_datafusion(sql, e))
 }
@@ -71,7 +102,11 @@ fn must_end(sql: &str, parser: &mut DFParser<'_>) -> Result<(), SyntaxError> {
     Ok(())
 }
 
-fn parse_statement(sql: &str, parser: &mut DFParser<'_>) -> Result<Statement, SyntaxError> {
+fn parse_statement(
+    sql: &str,
+    parser: &mut DFParser<'_>,
+    dialect: &BoundedDialect,
+) -> Result<Statement, SyntaxError> {
     let ours = |e: ParserError| SyntaxError::from_parser(sql, e);
     let first = parser.parser.peek_token();
     let keyword = match &first.token {
@@ -100,7 +135,7 @@ fn parse_statement(sql: &str, parser: &mut DFParser<'_>) -> Result<Statement, Sy
             parser.parser.next_token();
             parser.parser.next_token();
             let mut explain = explain_profile::parse_options(parser).map_err(ours)?;
-            parse_profiled(sql, parser, &mut explain)?;
+            parse_profiled(sql, parser, &mut explain, dialect)?;
             Ok(Statement::ExplainProfile(explain))
         }
         _ if word_at(parser, 0) == "REBALANCE" => {
@@ -130,32 +165,37 @@ fn parse_profiled(
     sql: &str,
     parser: &mut DFParser<'_>,
     explain: &mut ExplainProfile,
+    dialect: &BoundedDialect,
 ) -> Result<(), SyntaxError> {
     let ours = |e: ParserError| SyntaxError::from_parser(sql, e);
     let start = parser.parser.peek_token().span.start;
     let Some(clauses) = explain_profile::find_without(sql, start) else {
         explain.sql = text_from(sql, start);
-        *explain.statement = parse_runnable(sql, parser)?;
+        *explain.statement = parse_runnable(sql, parser, dialect)?;
         return Ok(());
     };
     // Of the clauses sqlparser would make a table's alias: it gets the text before them.
     let before = &sql[..offset(sql, clauses)];
-    let mut inner = parser_of(before)?;
+    let mut inner = parser_of(before, dialect)?;
     skip_to(&mut inner, start);
     explain.sql = text_from(before, start);
-    *explain.statement = parse_runnable(before, &mut inner)?;
+    *explain.statement = parse_runnable(before, &mut inner, dialect)?;
     must_end(before, &mut inner)?;
     skip_to(parser, clauses);
     explain.without = explain_profile::parse_without(sql, parser).map_err(ours)?;
     Ok(())
 }
 
-fn parse_runnable(sql: &str, parser: &mut DFParser<'_>) -> Result<Statement, SyntaxError> {
+fn parse_runnable(
+    sql: &str,
+    parser: &mut DFParser<'_>,
+    dialect: &BoundedDialect,
+) -> Result<Statement, SyntaxError> {
     let ours = |e: ParserError| SyntaxError::from_parser(sql, e);
     match word_at(parser, 0).as_str() {
         "QUERY" => explain_profile::parse_recorded(parser).map_err(ours),
         "DIFF" => explain_profile::parse_diff(parser).map_err(ours),
-        _ => parse_statement(sql, parser),
+        _ => parse_statement(sql, parser, dialect),
     }
 }
 

@@ -15,6 +15,17 @@ pub(crate) fn offset(sql: &str, place: Location) -> usize {
     line + from
 }
 
+/// The place of a byte of the text.
+pub(crate) fn place(sql: &str, byte: usize) -> Location {
+    let before = String::from_utf8_lossy(&sql.as_bytes()[..byte]);
+    let line = before.matches('\n').count() + 1;
+    let last = before.rsplit('\n').next().unwrap_or_default();
+    Location {
+        line: line as u64,
+        column: last.chars().count() as u64 + 1,
+    }
+}
+
 /// The text from a place on, without the semicolon at its end.
 pub(crate) fn text_from(sql: &str, place: Location) -> String {
     let rest = &sql[offset(sql, place)..];

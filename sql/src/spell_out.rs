@@ -11,6 +11,8 @@ use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 
 use crate::calls::called;
+use crate::deep::DEEPEST;
+use crate::deep::balance::balance;
 use crate::distinct_from::associate_distinct;
 use crate::first_rows::say_first_rows;
 use crate::from_functions::{is_function, read_functions, refers};
@@ -51,12 +53,14 @@ pub(crate) fn spell_out_statement(statement: &mut DFStatement) -> Result<(), Par
 ///   see [`read_functions`].
 /// * A query of a `WITH` may have the name of one further out, which DataFusion refuses.
 /// * A union of `WITH RECURSIVE` may have ORDER BY, LIMIT and OFFSET, which DataFusion leaves out.
+/// * Long chains of AND, OR and UNION are flat trees: see [`balance`].
 ///
 /// # Errors
-/// Those of [`compare_columns`], [`say_first_rows`] and [`read_functions`], and the last if the query is recursive.
+/// That it is too deep, those of [`compare_columns`], [`say_first_rows`] and [`read_functions`], and the last if the query is recursive.
 ///
 /// ["Operator Precedence"]: https://www.postgresql.org/docs/current/sql-syntax-lexical.html
 pub(crate) fn spell_out(node: &mut impl VisitMut) -> Result<(), ParserError> {
+    balance(node, DEEPEST)?;
     let mut spell_out = SpellOut::default();
     if let ControlFlow::Break(error) = node.visit(&mut spell_out) {
         return Err(error);

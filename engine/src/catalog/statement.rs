@@ -20,6 +20,7 @@ use skewer_storage::{Snapshot, Storage, TableMeta};
 use super::files::FileTable;
 use super::names::{CATALOG, INFORMATION_SCHEMA, Name, SYS, split_row_ids};
 use super::native_table::NativeTable;
+use super::planned::shown_columns;
 use super::schemas::Schemas;
 use super::zones::zone_of;
 use crate::error::Error;
@@ -284,8 +285,8 @@ impl StatementCatalog {
             let mut query = DFStatement::Statement(Box::new(query));
             Box::pin(self.prepare(&mut query, views)).await?;
             let state = self.state_below(views.to_vec());
-            let plan = Box::pin(planned(&state, query)).await?;
-            descriptions.push(as_query(plan.schema().as_arrow())?);
+            let plan = Box::pin(self.planned(&state, query, views)).await?;
+            descriptions.push(as_query(&shown_columns(&Arc::new(plan.schema().as_arrow().clone())))?);
         }
         described::put(statement, descriptions);
         Ok(())

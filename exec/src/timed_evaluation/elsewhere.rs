@@ -12,6 +12,9 @@ use tokio::runtime::Handle;
 
 use crate::preemption::OwnTime;
 
+/// Bytes of stack, as the threads of the database have: expressions may be deep.
+const STACK: usize = 256 << 20;
+
 /// The expressions' values for the rows of a batch.
 pub(super) fn values_of(
     expressions: &[(Arc<dyn PhysicalExpr>, String)],
@@ -52,8 +55,9 @@ impl Elsewhere {
                 }
             }
         };
-        let name = "slow record".to_owned();
-        let thread = std::thread::Builder::new().name(name).spawn(evaluate);
+        let name = "skewer-slow-row".to_owned();
+        let builder = std::thread::Builder::new().name(name).stack_size(STACK);
+        let thread = builder.spawn(evaluate);
         thread.is_ok().then_some(Self { questions, answers })
     }
 
@@ -70,7 +74,7 @@ impl Elsewhere {
             Ok(answer) => answer.map(Some),
             Err(RecvTimeoutError::Timeout) => Ok(None),
             Err(RecvTimeoutError::Disconnected) => {
-                exec_err!("a function panicked when it was called again")
+                exec_err!("a function broke off when it was called again")
             }
         }
     }

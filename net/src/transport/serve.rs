@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use datafusion::arrow::array::RecordBatch;
-use datafusion::common::{DataFusionError, Result, internal_datafusion_err};
+use datafusion::common::{DataFusionError, Result, exec_datafusion_err, internal_datafusion_err};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion_distributed::{
     CoordinatorToWorkerMsg, ExecuteTaskRequest, ProducerHead, SetPlanRequest, TaskKey, Worker,
@@ -20,13 +20,14 @@ use super::peers::Peer;
 use super::services::Services;
 use super::stream::{Inbound, Outbound, SendError, Unwanted, Whose};
 use super::task_end::{RunningTask, TaskEnd};
-use crate::error::{NetError, panic_text};
+use crate::error::NetError;
 use crate::frame::body::{Reader, Writer};
 use crate::frame::{
     BatchEncoder, FrameError, FrameKind, RemoteFailure, Request, codec, coordinator, encode,
 };
 use crate::identity::node::Holder;
 use crate::identity::{PeerIdentity, TokenHash};
+use crate::panics::Panic;
 
 /// Answers one stream. It is read where packets are moved; what it asks for is done where queries
 /// run, unless the answer has to be prompt.
@@ -391,8 +392,10 @@ async fn start(
 }
 
 fn panicked<T>(panic: Box<dyn std::any::Any + Send>) -> Result<T> {
-    let text = panic_text(panic.as_ref());
-    Err(internal_datafusion_err!("panic: {text}"))
+    Err(match Panic::of(panic.as_ref()) {
+        Panic::TooLarge(text) => exec_datafusion_err!("{text}"),
+        Panic::Bug(text) => internal_datafusion_err!("{text}"),
+    })
 }
 
 /// Asks a node a question with a short answer.

@@ -50,6 +50,8 @@ use datafusion::logical_expr::logical_plan::{Explain, Filter, SubqueryAlias};
 use datafusion::logical_expr::utils::{conjunction, merge_schema, split_conjunction};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Subquery, lit};
 
+use skewer_exec::planning;
+
 use self::domain::Domain;
 use self::lateral::is_lateral;
 pub use self::lateral::{without_lone_lateral, without_subquery};
@@ -92,6 +94,8 @@ pub fn optimize_dependent_joins(
     is_distributed: bool,
     optimize: impl Fn(&LogicalPlan, &mut SessionState) -> Result<LogicalPlan>,
 ) -> Result<LogicalPlan> {
+    let optimize =
+        |plan: &LogicalPlan, state: &mut SessionState| planning(|| optimize(plan, state));
     // That of EXPLAIN is an explanation, also of what fails.
     let explained = match plan {
         LogicalPlan::Explain(explain) => explain.plan.as_ref(),

@@ -1,5 +1,7 @@
 //! DataFusion's rules, without what they conclude wrongly.
 //!
+//! * [`arguments`]: of arguments that functions are not made for
+//! * [`chains`]: of chains of AND, which are no wrong conclusion but a slow one
 //! * [`dependencies`]: of columns that seem to determine others
 //! * [`properties`]: of the order and the constants of rows
 //! * [`offsets`]: of rows that are skipped
@@ -17,7 +19,9 @@
 //! * [`in_lists`]: of values in lists
 //! * [`guard`]: how an operator is kept from a rule
 
+mod arguments;
 mod arithmetic;
+mod chains;
 mod dependencies;
 mod group_limits;
 mod guard;
@@ -41,6 +45,7 @@ use datafusion::optimizer::eliminate_duplicated_expr::EliminateDuplicatedExpr;
 use datafusion::optimizer::eliminate_join::EliminateJoin;
 use datafusion::optimizer::extract_equijoin_predicate::ExtractEquijoinPredicate;
 use datafusion::optimizer::optimize_projections::OptimizeProjections;
+use datafusion::optimizer::push_down_filter::PushDownFilter;
 use datafusion::optimizer::replace_distinct_aggregate::ReplaceDistinctWithAggregate;
 use datafusion::optimizer::simplify_expressions::SimplifyExpressions;
 use datafusion::optimizer::{Optimizer, OptimizerRule};
@@ -53,7 +58,10 @@ use datafusion::physical_optimizer::projection_pushdown::ProjectionPushdown;
 use datafusion::physical_optimizer::sanity_checker::SanityCheckPlan;
 use datafusion::physical_optimizer::topk_aggregation::TopKAggregation;
 
+use arguments::SoundArguments;
 pub use arithmetic::{ArithmeticPlanner, CheckArithmetic};
+pub use chains::flat_source;
+use chains::{FlatChains, FlatConditions};
 use dependencies::{Decide, Guarded, keep_distinct, keep_groups, keep_joins, keep_sort_keys};
 use group_limits::SoundGroupLimits;
 use in_lists::keep_nulls;
@@ -94,7 +102,13 @@ pub fn logical_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
         }
     }
     rules.insert(0, Arc::new(SoundSubqueries));
+    rules.insert(0, Arc::new(SoundArguments));
     rules.push(Arc::new(SoundSortKeys));
+    let pushdown = PushDownFilter::new();
+    if let Some(at) = rules.iter().position(|rule| rule.name() == pushdown.name()) {
+        rules.insert(at + 1, Arc::new(FlatChains));
+    }
+    rules.push(Arc::new(FlatChains));
     rules
 }
 
@@ -124,6 +138,7 @@ pub fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
             *rule = Arc::new(SoundPushdown(pushdown()));
         }
     }
+    rules.push(Arc::new(FlatConditions));
     rules.insert(0, Arc::new(SoundGroups));
     rules.insert(0, Arc::new(SoundJoinFilters));
     rules.push(Arc::new(SoundPruning));

@@ -41,6 +41,9 @@ const REG_TYPES: [&str; 7] = [
 
 /// The statement as the engine understands it; what is no query stays as it is.
 pub(crate) fn rewrite(sql: &str) -> String {
+    if !skewer_sql::is_readable(sql) {
+        return sql.to_owned();
+    }
     let Ok(mut statements) = Parser::parse_sql(&PostgreSqlDialect {}, sql) else {
         // The engine's parser says it better.
         return sql.to_owned();

@@ -46,6 +46,7 @@ use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use datafusion::physical_plan::{DisplayFormatType, SortOrderPushdownResult};
 use datafusion_datasource::morsel::Morselizer;
 use skewer_exec::{ROW_ID, SampledRowId};
+use skewer_optimizer::flat_source;
 
 pub(crate) use self::consecutive::{ConsecutiveIds, begins};
 use self::morsels::{CountingMorselizer, NumberedRows};
@@ -110,11 +111,12 @@ impl CountedIds {
         }
     }
 
-    /// With the batch size.
+    /// With the batch size, and a condition that is not deep.
     fn sized(&self, source: &Arc<dyn FileSource>) -> Arc<dyn FileSource> {
+        let source = flat_source(source).unwrap_or_else(|| Arc::clone(source));
         match self.batch_size {
             Some(batch_size) => source.with_batch_size(batch_size),
-            None => Arc::clone(source),
+            None => source,
         }
     }
 

@@ -1,0 +1,168 @@
+//! Functions whose results may be as large as their arguments say.
+//!
+//! `repeat('abc', 9223372036854775807)` is a text that no machine has. Some of DataFusion 55.2's functions ask
+//! for the memory all the same, which ends the process, or write more bytes than the offsets of an array count,
+//! which panics. So these are asked first how large the result of a batch will be.
+
+mod sizes;
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::{DataType, FieldRef};
+use datafusion::common::{Result, exec_err};
+use datafusion::config::ConfigOptions;
+use datafusion::logical_expr::interval_arithmetic::Interval;
+use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
+use datafusion::logical_expr::sort_properties::{ExprProperties, SortProperties};
+use datafusion::logical_expr::{
+    ColumnarValue, Documentation, Expr, ExpressionPlacement, ReturnFieldArgs, ScalarFunctionArgs,
+    ScalarUDF, ScalarUDFImpl, Signature,
+};
+
+use self::sizes::Sizes;
+
+/// So many bytes the result of a batch may have: as many as the offsets of texts and lists count.
+const LARGEST: u128 = i32::MAX as u128;
+
+/// Results of constants that are larger are made when the query runs, by whoever needs them: a plan is copied
+/// again and again while it is made.
+const LARGEST_FOLDED: u128 = 1 << 16;
+
+thread_local! {
+    /// Whether this thread makes a plan.
+    static PLANS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Makes a part of a plan: constants that would be large are left as calls.
+pub fn planning<T>(plan: impl FnOnce() -> T) -> T {
+    struct Before(bool);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            PLANS.set(self.0);
+        }
+    }
+    let _before = Before(PLANS.replace(true));
+    plan()
+}
+
+/// A function of DataFusion's that refuses what is too large.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub struct SizedFunction {
+    function: Arc<ScalarUDF>,
+    sizes: Sizes,
+}
+
+impl SizedFunction {
+    /// Of `functions` the ones whose results may be as large as one likes, each with an end.
+    pub fn all<'a>(functions: impl IntoIterator<Item = &'a Arc<ScalarUDF>>) -> Vec<Arc<ScalarUDF>> {
+        let sized = functions.into_iter().filter_map(Self::of);
+        sized.map(Arc::new).collect()
+    }
+
+    fn of(function: &Arc<ScalarUDF>) -> Option<ScalarUDF> {
+        let sizes = Sizes::of(function.name())?;
+        let function = Arc::clone(function);
+        Some(ScalarUDF::from(Self { function, sizes }))
+    }
+
+    fn inner(&self) -> &dyn ScalarUDFImpl {
+        self.function.inner().as_ref()
+    }
+}
+
+impl ScalarUDFImpl for SizedFunction {
+    fn name(&self) -> &str {
+        self.inner().name()
+    }
+
+    fn aliases(&self) -> &[String] {
+        self.inner().aliases()
+    }
+
+    fn schema_name(&self, args: &[Expr]) -> Result<String> {
+        self.inner().schema_name(args)
+    }
+
+    fn signature(&self) -> &Signature {
+        self.inner().signature()
+    }
+
+    fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
+        self.inner().return_type(arguments)
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        self.inner().return_field_from_args(args)
+    }
+
+    fn with_updated_config(&self, config: &ConfigOptions) -> Option<ScalarUDF> {
+        let function = Arc::new(self.inner().with_updated_config(config)?);
+        let sizes = self.sizes;
+        Some(ScalarUDF::from(Self { function, sizes }))
+    }
+
+    fn is_strict(&self) -> bool {
+        self.inner().is_strict()
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let bytes = self.sizes.bytes(&args.args, args.number_rows);
+        if bytes > LARGEST {
+            return exec_err!(
+                "{} would make {} of {bytes} bytes from {} rows, and a batch of rows holds {LARGEST} at most",
+                self.name(),
+                self.sizes.what(),
+                args.number_rows
+            );
+        }
+        if bytes > LARGEST_FOLDED && PLANS.get() {
+            return exec_err!("{} would make a large constant", self.name());
+        }
+        self.inner().invoke_with_args(args)
+    }
+
+    fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
+        self.inner().simplify(args, info)
+    }
+
+    fn short_circuits(&self) -> bool {
+        self.inner().short_circuits()
+    }
+
+    fn evaluate_bounds(&self, input: &[&Interval]) -> Result<Interval> {
+        self.inner().evaluate_bounds(input)
+    }
+
+    fn propagate_constraints(
+        &self,
+        interval: &Interval,
+        inputs: &[&Interval],
+    ) -> Result<Option<Vec<Interval>>> {
+        self.inner().propagate_constraints(interval, inputs)
+    }
+
+    fn output_ordering(&self, inputs: &[ExprProperties]) -> Result<SortProperties> {
+        self.inner().output_ordering(inputs)
+    }
+
+    fn preserves_lex_ordering(&self, inputs: &[ExprProperties]) -> Result<bool> {
+        self.inner().preserves_lex_ordering(inputs)
+    }
+
+    fn strictly_order_preserving(&self, inputs: &[ExprProperties]) -> Result<bool> {
+        self.inner().strictly_order_preserving(inputs)
+    }
+
+    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
+        self.inner().coerce_types(types)
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        self.inner().documentation()
+    }
+
+    fn placement(&self, args: &[ExpressionPlacement]) -> ExpressionPlacement {
+        self.inner().placement(args)
+    }
+}

@@ -1,0 +1,51 @@
+//! Statements that nest deeply, as programs write them.
+//!
+//! Whoever walks over a tree recurses: the parser, DataFusion's planner and optimizer, expressions that are
+//! evaluated, even a tree that is dropped. A statement that nests too deeply would overflow a stack, which ends
+//! the process. So none is deeper than [`DEEPEST`], [`DEEPEST_CALLS`] and [`DEEPEST_SUBQUERIES`], for which [`STACK`] bytes of stack suffice:
+//!
+//! * [`nesting`]: what brackets and chains of operators would nest too deeply is refused before it is parsed
+//! * [`dialect`]: a text that the parser would read again and again is refused
+//! * [`balance`]: long chains of AND, OR and UNION become flat trees, and what is too deep all the same is
+//!   refused
+
+pub(crate) mod balance;
+pub(crate) mod dialect;
+mod nesting;
+
+use self::nesting::too_deep;
+use crate::error::SyntaxError;
+use crate::place::place;
+
+/// How many expressions, queries and tables may be within each other, counting each operator of a chain.
+pub const DEEPEST: usize = 6_000;
+
+/// How many calls of functions, NOT and signs may be within each other: DataFusion's planner asks each for its
+/// type and name, and each asks what is in it, so planning takes the cube of that.
+pub const DEEPEST_CALLS: usize = 500;
+
+/// How many subqueries may be within the expressions of each other: DataFusion 55.2 checks each as often as the
+/// one around it, twice. Those in FROM are not meant.
+pub const DEEPEST_SUBQUERIES: usize = 16;
+
+/// Bytes of stack that threads need which plan and run statements. Stacks are memory only as far as they
+/// were in use.
+pub const STACK: usize = 256 << 20;
+
+/// Bytes of stack that a text may take per byte, as `((((` does, and any text.
+const STACK_PER_BYTE: usize = 8 << 10;
+const STACK_AT_LEAST: usize = 1 << 20;
+
+/// Runs `read`, which parses `sql` and may look at the tree, but does not return it, on a stack that is large
+/// enough.
+///
+/// # Errors
+/// If the text nests too deeply to be parsed.
+pub fn guarded<T>(sql: &str, read: impl FnOnce() -> T) -> Result<T, SyntaxError> {
+    if let Some((what, byte)) = too_deep(sql) {
+        return Err(SyntaxError::at(sql, place(sql, byte), what.to_string()));
+    }
+    let needed = STACK_AT_LEAST + sql.len().saturating_mul(STACK_PER_BYTE);
+    let needed = needed.min(STACK);
+    Ok(stacker::maybe_grow(needed, needed, read))
+}
