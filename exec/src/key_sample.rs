@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use skewer_profiling::{KeyFrequency, Recorder};
 
 /// One row is taken of so many at first.
-const FIRST_STRIDE: usize = 64;
+const FIRST_STRIDE: usize = 8;
 
 /// With so many rows taken every other is given up, and from then on half as many are taken. Of
 /// the 2,000 to 4,000 that remain a key with a two-hundredth of the rows has 10 to 20: copying and
@@ -393,7 +393,7 @@ mod tests {
 
     #[test]
     fn few_rows_have_no_heavy_keys_by_chance() {
-        let sample = sample(100, &[100], |_| 1);
+        let sample = sample(16, &[16], |_| 1);
         assert_eq!(sample.length, 2);
         assert_eq!(sample.heavy_keys().unwrap(), []);
     }

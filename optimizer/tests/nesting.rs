@@ -194,10 +194,10 @@ async fn a_hot_key_of_an_exchange_is_found_with_its_share() {
     let sql = "SELECT CAST(key AS BIGINT), tuples, error, exchange_id FROM sys.key_frequencies \
          WHERE input IS NULL ORDER BY tuples DESC";
     let keys = integers(&context, sql).await;
-    assert_eq!(keys.len(), 1, "{keys:?}");
     let truth = (0..6_000).filter(|i| i % 31 < 16).count() as i64;
     assert_eq!(keys[0][0], 5000);
     assert!(keys[0][2] < truth, "{keys:?}");
+    assert!(keys[1..].iter().all(|key| key[1] < truth / 10), "{keys:?}");
     assert!(
         (keys[0][1] - truth).abs() <= 2 * keys[0][2],
         "{keys:?}, not {truth}"
@@ -212,9 +212,8 @@ async fn a_hot_key_of_an_exchange_is_found_with_its_share() {
     // So is that of the join's input, which has the same rows.
     let sql = "SELECT CAST(k.key AS BIGINT), k.tuples, k.error, k.input, k.worker_id \
          FROM sys.key_frequencies k JOIN sys.operators o ON o.operator_id = k.exchange_id \
-         WHERE o.name LIKE '%Join%' AND k.input IS NOT NULL";
+         WHERE o.name LIKE '%Join%' AND k.input IS NOT NULL ORDER BY k.tuples DESC";
     let keys = integers(&context, sql).await;
-    assert_eq!(keys.len(), 1, "{keys:?}");
     assert_eq!(keys[0][0], 5000);
     assert!(
         (keys[0][1] - truth).abs() <= 2 * keys[0][2],

@@ -146,7 +146,7 @@ FROM (
   ) AS hot
   -- Rows that do not match make far fewer rows than that: their key is NULL, or another condition leaves
   -- them out.
-  WHERE hot.place = 1 AND hot.product BETWEEN 0.2 * hot.rows_out AND 1.5 * hot.rows_out
+  WHERE hot.place = 1 AND hot.product BETWEEN 0.2 * hot.rows_out AND 2 * hot.rows_out
 
   UNION ALL
   SELECT
