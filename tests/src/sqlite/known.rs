@@ -44,14 +44,23 @@ const ERRORS: &[(&str, &str, &str)] = &[
         "there are no triggers",
     ),
     ("REPLACE", "not supported: INSERT", NO_REPLACE),
+    ("UPDATE", "is assigned twice", ASSIGNED_ONCE),
     (
-        "UPDATE",
-        "is assigned twice",
-        "a column is assigned once, as in PostgreSQL",
+        " IN (",
+        "Cannot cast string",
+        "SQLite looks for a value of any type among others",
+    ),
+    (
+        " IN (",
+        "can't cast to",
+        "SQLite looks for a value of any type among others",
     ),
 ];
 
+/// Reasons for which rows are others later in a script.
 const NO_REPLACE: &str = "there is no INSERT OR REPLACE, and its rows are missing later";
+const ASSIGNED_ONCE: &str =
+    "a column is assigned once, as in PostgreSQL, and its values are others later";
 
 /// Why something differs, if that is known; in a script of which these reasons are known so far.
 pub(super) fn reason<'a>(
@@ -66,7 +75,7 @@ pub(super) fn reason<'a>(
             .map(|(.., reason)| *reason),
         Difference::Values { .. } => so_far
             .into_iter()
-            .find(|reason| **reason == NO_REPLACE)
+            .find(|reason| [NO_REPLACE, ASSIGNED_ONCE].contains(*reason))
             .copied(),
         Difference::Succeeds => None,
     }
