@@ -18,7 +18,7 @@ use crate::error::SyntaxError;
 use crate::place::place;
 
 /// How many expressions, queries and tables may be within each other, counting each operator of a chain.
-pub const DEEPEST: usize = 6_000;
+pub const DEEPEST: usize = 3_500;
 
 /// How many calls of functions, NOT and signs may be within each other: DataFusion's planner asks each for its
 /// type and name, and each asks what is in it, so planning takes the cube of that.
