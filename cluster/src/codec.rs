@@ -19,11 +19,12 @@ use datafusion_proto::protobuf::PhysicalExprNode;
 use prost::Message;
 use serde::{Deserialize, Serialize};
 use skewer_exec::{
-    AddInterval, AnyValue, Arithmetic, CarriedLatency, CheckedSum, Conversion, EscapedPattern, Exchange,
-    FrameCapture, LatencyColumn, LineageCapture, MeasuredRecords, NarrowId, NumberedExec, Observed,
-    OctetLength, OnlyValue, Operation, OutputRecordsExec, PackedRecord, PatternKind, ProfiledExec,
-    Quantified, Quantifier, ReadArray, ReadTime, RoundedAverage, RowNumbers, Sampled, SampledRowId, Shift,
-    ShowTime, SingleValue, SoundPropertiesExec, TimedEvaluationExec, TimedExpressions, Timezone,
+    AddInterval, AnyValue, Arithmetic, CarriedLatency, CheckedSum, Conversion, EscapedPattern,
+    Exchange, FrameCapture, LatencyColumn, LineageCapture, MeasuredRecords, NarrowId, NumberedExec,
+    Observed, OctetLength, OnlyValue, Operation, OutputRecordsExec, PackedRecord, PatternKind,
+    ProfiledExec, Quantified, Quantifier, ReadArray, ReadTime, RoundedAverage, RowNumbers, Sampled,
+    SampledRowId, Shift, ShowTime, SingleValue, SoundPropertiesExec, TimedEvaluationExec,
+    TimedExpressions, Timezone,
 };
 
 use crate::folded::{Folding, Piece, unfolded};

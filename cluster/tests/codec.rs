@@ -36,8 +36,8 @@ use skewer_exec::{
     AggregateSource, Arithmetic, CapturedFrames, CapturedInput, CarriedInput, CarriedLatency,
     Conversion, Exchange, FrameCapture, Hidden, KeySample, LatencyColumn, LineageCapture,
     MeasuredRecords, NarrowId, NumberedExec, Observed, Operation, OutputRecordsExec, PackedRecord,
-    ProfiledExec, RecordSource, ResultRecords, ResultTask, RowNumbers, Sampled, SampledRowId, ScanSource,
-    SoundPropertiesExec, TimedEvaluationExec, TimedExpressions,
+    ProfiledExec, RecordSource, ResultRecords, ResultTask, RowNumbers, Sampled, SampledRowId,
+    ScanSource, SoundPropertiesExec, TimedEvaluationExec, TimedExpressions,
 };
 use skewer_profiling::{Level, Recorder, RecorderLimits};
 

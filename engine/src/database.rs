@@ -19,8 +19,8 @@ use skewer_storage::{Snapshot, Storage, StorageOptions, TableId};
 use tokio::runtime::{EnterGuard, Handle, Runtime};
 
 use crate::budget::Budgets;
-use crate::catalog::files::place_store;
 use crate::cancellation;
+use crate::catalog::files::place_store;
 use crate::cluster::members_table::with_cluster;
 use crate::cluster::remote_sys::RemoteTables;
 use crate::cluster::tasks_read::TasksOfQuery;

@@ -13,8 +13,8 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use parking_lot::Mutex;
 use skewer_exec::zones::UTC;
 use skewer_exec::{
-    CheckedSum, EscapedPattern, OctetLength, PatternKind, Quantified, Quantifier, RoundedAverage, Shift,
-    SizedFunction, Timezone,
+    CheckedSum, EscapedPattern, OctetLength, PatternKind, Quantified, Quantifier, RoundedAverage,
+    Shift, SizedFunction, Timezone,
 };
 use skewer_optimizer::{ArithmeticPlanner, CheckArithmetic};
 use skewer_sql::Piece;

@@ -16,8 +16,8 @@ use datafusion::execution::SessionStateDefaults;
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, ScalarUDF};
 use skewer_exec::{
-    AddInterval, Arithmetic, Conversion, EscapedPattern, OnlyValue, Quantified, ReadArray, ReadTime,
-    ShowTime, Timezone,
+    AddInterval, Arithmetic, Conversion, EscapedPattern, OnlyValue, Quantified, ReadArray,
+    ReadTime, ShowTime, Timezone,
 };
 
 /// Names of the functions that come with DataFusion.

@@ -12,8 +12,8 @@ use datafusion::physical_expr::expressions::{BinaryExpr, LikeExpr};
 use datafusion::physical_expr::{HigherOrderFunctionExpr, PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_plan::ExecutionPlan;
 use skewer_exec::{
-    AddInterval, Arithmetic, CarriedState, Conversion, FirstSeen, NarrowId, OctetLength, OnlyValue, PackedRecord, ReadTime,
-    RowCapture, RowNumbers, SampledRowId, ShowTime, Timezone,
+    AddInterval, Arithmetic, CarriedState, Conversion, FirstSeen, NarrowId, OctetLength, OnlyValue,
+    PackedRecord, ReadTime, RowCapture, RowNumbers, SampledRowId, ShowTime, Timezone,
 };
 
 use crate::costly::{is_built_in, varies_in_size};

@@ -30,8 +30,8 @@
 
 mod calls;
 pub mod copy;
-pub mod described;
 pub mod deep;
+pub mod described;
 mod distinct_from;
 pub mod error;
 pub mod explain_profile;

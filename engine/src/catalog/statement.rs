@@ -286,7 +286,9 @@ impl StatementCatalog {
             Box::pin(self.prepare(&mut query, views)).await?;
             let state = self.state_below(views.to_vec());
             let plan = Box::pin(self.planned(&state, query, views)).await?;
-            descriptions.push(as_query(&shown_columns(&Arc::new(plan.schema().as_arrow().clone())))?);
+            descriptions.push(as_query(&shown_columns(&Arc::new(
+                plan.schema().as_arrow().clone(),
+            )))?);
         }
         described::put(statement, descriptions);
         Ok(())

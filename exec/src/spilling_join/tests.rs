@@ -438,7 +438,11 @@ async fn nothing_is_outside_a_list_with_null() {
     let plan = plan
         .builder()
         .with_new_children(vec![Arc::clone(plan.left()), right]);
-    let join = SpillingJoinExec::new(plan.unwrap().build_exec().unwrap(), Arc::new(|rows, _| rows)).unwrap();
+    let join = SpillingJoinExec::new(
+        plan.unwrap().build_exec().unwrap(),
+        Arc::new(|rows, _| rows),
+    )
+    .unwrap();
     let pool = Arc::new(GreedyMemoryPool::new(6_000));
     let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool).build_arc();
     let context = TaskContext::default().with_runtime(runtime.unwrap());

@@ -117,7 +117,10 @@ async fn a_query_returns_with_little_memory_what_it_returns_with_much() {
                 same += 1;
             }
             Err(error) if error.contains("the memory limit of ") => {
-                assert!(!error.contains("reached: JoinBuild"), "{case}: {error}\n{sql}");
+                assert!(
+                    !error.contains("reached: JoinBuild"),
+                    "{case}: {error}\n{sql}"
+                );
                 refused += 1;
             }
             Err(error) => panic!("{case}, only with little memory: {error}\n{sql}"),
