@@ -26,7 +26,7 @@ use datafusion::common::runtime::{JoinSetTracer, set_join_set_tracer};
 use datafusion::common::{Result, exec_err};
 use futures::FutureExt;
 use futures::future::{BoxFuture, poll_fn};
-use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::coop::unconstrained;
 use tokio::time::timeout;
 
@@ -195,7 +195,7 @@ impl ScheduledStream {
             let acquired = timeout(PATIENCE, permits.acquire_owned());
             let acquired = async move {
                 match acquired.await {
-                    Ok(permit) => permit.map_err(|_: AcquireError| ()).ok(),
+                    Ok(permit) => permit.ok(),
                     Err(_) => None,
                 }
             };
@@ -315,6 +315,7 @@ pub fn task_time(now: Instant) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use std::panic::AssertUnwindSafe;
     use std::task::Waker;
 
     use datafusion::common::runtime::JoinSet;
@@ -420,10 +421,10 @@ mod tests {
     fn a_panic_ends_the_poll() {
         let scheduler = Scheduler::new(1);
         let query = long(&scheduler);
-        let result = std::panic::catch_unwind(|| {
+        let result = std::panic::catch_unwind(AssertUnwindSafe(|| {
             let cx = &mut Context::from_waker(Waker::noop());
             let _: Poll<()> = stream(&query).poll(cx, |_| panic!("in an operator"));
-        });
+        }));
         assert!(result.is_err());
         assert_eq!(task_time(Instant::now()), Duration::ZERO);
         assert_eq!(scheduler.permits.available_permits(), 1);
