@@ -106,7 +106,7 @@ fn checked(node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
 
 /// The function that `part` is, if it is such an operator.
 fn function(part: Expr, schema: &DFSchema) -> Transformed<Expr> {
-    let known = |operand: &Expr| operand.get_type(schema).ok();
+    let known = |operand: &Expr| type_of(operand, schema);
     let called = match &part {
         Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_arithmetic(*op) => {
             let types = known(left).zip(known(right));
@@ -138,6 +138,28 @@ fn function(part: Expr, schema: &DFSchema) -> Transformed<Expr> {
     Transformed::yes(Expr::ScalarFunction(ScalarFunction::new_udf(
         called, operands,
     )))
+}
+
+/// The type of an operand. DataFusion would make the names of all parts of a function to tell.
+fn type_of(operand: &Expr, schema: &DFSchema) -> Option<DataType> {
+    let Expr::ScalarFunction(ScalarFunction { func, args }) = operand else {
+        return operand.get_type(schema).ok();
+    };
+    let inner = func.inner();
+    if let Some(conversion) = inner.downcast_ref::<Conversion>() {
+        return Some(conversion.to().clone());
+    }
+    if !inner.is::<Arithmetic>() {
+        return operand.get_type(schema).ok();
+    }
+    // Whole numbers have the same type on both sides. In a long chain the right one is short.
+    let last = type_of(args.last()?, schema)?;
+    let is_difference = func.name() == "difference";
+    if last.is_integer() && !is_difference {
+        return Some(last);
+    }
+    let types = args.iter().map(|operand| type_of(operand, schema));
+    func.return_type(&types.collect::<Option<Vec<_>>>()?).ok()
 }
 
 fn conversion(from: Option<DataType>, to: &DataType, tries: bool) -> Option<ScalarUDF> {
