@@ -26,7 +26,7 @@ use crate::cluster::remote_sys::RemoteTables;
 use crate::cluster::tasks_read::TasksOfQuery;
 use crate::cluster::{ClusterOptions, Master, MemberState};
 use crate::compaction::{self, Grown};
-use crate::environment::{self, THREAD};
+use crate::environment::{self, Environment, THREAD};
 use crate::error::Error;
 use crate::functions::Functions;
 use crate::kept_snapshots::KeptSnapshots;
@@ -34,6 +34,7 @@ use crate::memory::{MemoryBudget, RaisedBy};
 use crate::progress::Elsewhere;
 use crate::running_table::with_running;
 use crate::session::Session;
+use crate::spill_directory::SpillDirectory;
 use crate::statements::export_profile::expect_no_export;
 use crate::turns::{DEFAULT_LIMIT, Turns};
 
@@ -81,6 +82,8 @@ pub(crate) struct DatabaseInner {
     pub(crate) storage: Storage,
     pub(crate) sys: Arc<SysTables>,
     pub(crate) runtime_env: Arc<RuntimeEnv>,
+    /// Where operators spill to.
+    _spill_directory: Option<SpillDirectory>,
     /// The memory pool of `runtime_env`.
     pub(crate) memory: Arc<MemoryBudget>,
     /// What RESET goes back to.
@@ -258,7 +261,11 @@ impl DatabaseBuilder {
         let sys_directory = self.path.as_ref().map(|path| path.join("sys"));
         let sys = SysTables::open(sys_directory.as_deref(), self.retention);
 
-        let (runtime_env, memory) = environment::build(
+        let Environment {
+            runtime_env,
+            memory,
+            spill_directory,
+        } = environment::build(
             self.memory_limit,
             RaisedBy::Setting,
             self.temp_directory.as_deref(),
@@ -300,6 +307,7 @@ impl DatabaseBuilder {
                 sys,
                 opened_temp_limit: runtime_env.disk_manager.max_temp_directory_size(),
                 runtime_env,
+                _spill_directory: spill_directory,
                 memory,
                 opened_memory_limit: self.memory_limit,
                 writers,

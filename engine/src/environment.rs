@@ -8,6 +8,7 @@ use tokio::runtime::Runtime;
 
 use crate::error::Error;
 use crate::memory::{MemoryBudget, RaisedBy};
+use crate::spill_directory::SpillDirectory;
 
 /// How the threads are called.
 pub(crate) const THREAD: &str = "skewer-worker";
@@ -43,25 +44,45 @@ pub(crate) fn runtime(asked: Option<usize>) -> Result<Runtime, Error> {
 }
 
 /// What operators run with: memory with a limit, and a directory to spill to.
+pub(crate) struct Environment {
+    pub(crate) runtime_env: Arc<RuntimeEnv>,
+    pub(crate) memory: Arc<MemoryBudget>,
+    /// Kept for as long as operators may spill. `None` where the system's directory for temporary files
+    /// cannot be written: then whoever spills says so.
+    pub(crate) spill_directory: Option<SpillDirectory>,
+}
+
+/// Operators spill to `temp_directory`, or to the system's directory for temporary files.
 pub(crate) fn build(
     memory_limit: Option<usize>,
     raised_by: RaisedBy,
     temp_directory: Option<&Path>,
-) -> Result<(Arc<RuntimeEnv>, Arc<MemoryBudget>), Error> {
+) -> Result<Environment, Error> {
     let memory = Arc::new(MemoryBudget::new(memory_limit, raised_by));
     let mut environment = RuntimeEnvBuilder::new()
         // Directories are listed anew by each statement: files come and go.
         .with_object_list_cache_limit(0)
         .with_memory_pool(Arc::clone(&memory) as _);
-    if let Some(directory) = temp_directory {
-        // Now rather than when the first query spills.
-        std::fs::create_dir_all(directory).map_err(|error| {
-            let path = directory.display();
-            Error::Io(format!(
-                "the directory for temporary files, {path}: {error}"
-            ))
-        })?;
-        environment = environment.with_temp_file_path(directory);
+    let spill_directory = match temp_directory {
+        Some(directory) => {
+            // Now rather than when the first query spills.
+            let created = std::fs::create_dir_all(directory);
+            let created = created.and_then(|()| SpillDirectory::create_in(directory));
+            Some(created.map_err(|error| {
+                let path = directory.display();
+                Error::Io(format!(
+                    "the directory for temporary files, {path}: {error}"
+                ))
+            })?)
+        }
+        None => SpillDirectory::create_in(&std::env::temp_dir()).ok(),
+    };
+    if let Some(directory) = &spill_directory {
+        environment = environment.with_temp_file_path(directory.path());
     }
-    Ok((environment.build_arc()?, memory))
+    Ok(Environment {
+        runtime_env: environment.build_arc()?,
+        memory,
+        spill_directory,
+    })
 }

@@ -19,7 +19,8 @@
 //!   the processors, `cancellation`: how they are told
 //! * `folding`: optimizing without keeping others waiting
 //! * [`cluster`]: a database over several processes
-//! * `environment`: threads, memory and temporary files, `memory`: the limit of what operators hold
+//! * `environment`: threads, memory and temporary files, `memory`: the limit of what operators hold,
+//!   `spill_directory`: where they spill to
 //! * `turns`: how many statements run queries at once, `running_table`: which, as a table,
 //!   `one_more_table`: such tables in schema `sys`
 //! * `record`: a statement's row in `sys.queries`, `tables_read`: the tables that it read
@@ -54,6 +55,7 @@ mod running_table;
 mod series;
 pub mod session;
 pub mod settings;
+mod spill_directory;
 pub mod statements;
 mod tables_read;
 mod turns;

@@ -33,11 +33,12 @@ use super::registration::Registration;
 use super::roster::Roster;
 use super::tasks_read::TasksRead;
 use crate::cooperation::of_tasks;
-use crate::environment;
+use crate::environment::{self, Environment};
 use crate::error::Error;
 use crate::functions::Functions;
 use crate::memory::RaisedBy;
 use crate::progress::Read;
+use crate::spill_directory::SpillDirectory;
 
 /// Within a worker's directory: its certificate and key, and the master's address.
 const IDENTITY: &str = "identity";
@@ -138,6 +139,8 @@ pub(crate) struct Inner {
     sys: Arc<SysTables>,
     tasks_read: Arc<TasksRead>,
     _tasks: NodeTasks,
+    /// Where operators spill to.
+    _spill_directory: Option<SpillDirectory>,
 }
 
 impl Worker {
@@ -152,8 +155,11 @@ impl Worker {
     pub fn start(options: WorkerOptions) -> Result<Self, Error> {
         let runtime = environment::runtime(options.threads)?;
         let temp_directory = options.temp_directory.as_deref();
-        let (environment, _) =
-            environment::build(options.memory_limit, RaisedBy::Option, temp_directory)?;
+        let Environment {
+            runtime_env: environment,
+            spill_directory,
+            ..
+        } = environment::build(options.memory_limit, RaisedBy::Option, temp_directory)?;
         let identity = options.data.join(IDENTITY);
         if Storage::exists(&options.data) {
             let data = options.data.display();
@@ -256,6 +262,7 @@ impl Worker {
                 sys,
                 tasks_read,
                 _tasks: tasks,
+                _spill_directory: spill_directory,
             });
             inner.node.serve(Services {
                 worker: Some(worker),

@@ -1,6 +1,10 @@
 //! What a database may use, from the command line and in SQL.
 
-use crate::support::run;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use crate::support::{run, skewer};
 
 /// Holds everything in memory, and cannot spill it.
 const HUNGRY: &str = "SELECT array_length(array_agg(repeat('x', 100) || value)) AS n \
@@ -54,6 +58,55 @@ fn what_does_not_fit_goes_to_the_temporary_directory() {
     ];
     assert_eq!(run(&args, &script).success(), "spilled\ntrue\n");
     // It was created, and is left clean.
+    assert_eq!(spill.read_dir().unwrap().count(), 0);
+}
+
+/// Files in a directory and in those below it.
+fn files(directory: &Path) -> usize {
+    let Ok(entries) = directory.read_dir() else {
+        return 0;
+    };
+    let counts = entries.flatten().map(|entry| match entry.file_type() {
+        Ok(kind) if kind.is_dir() => files(&entry.path()),
+        _ => 1,
+    });
+    counts.sum()
+}
+
+#[test]
+fn what_a_killed_process_has_spilled_is_removed_by_the_next_one_and_no_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let spill = dir.path().join("spill");
+    let args = |sql| {
+        let spill = spill.to_str().unwrap();
+        let limits = ["--memory-limit", "40MB", "--threads", "2"];
+        [&limits[..], &["--temp-directory", spill, "-c", sql]].concat()
+    };
+    // It spills for as long as there is room.
+    let endless = "SELECT repeat('x', 50) || value AS s FROM range(1000000000) ORDER BY s DESC";
+    let spilling = || {
+        let mut command = skewer(&args(endless));
+        let mut child = command.stdout(Stdio::null()).spawn().unwrap();
+        let own = spill.join(format!("skewer-spill-{}-0", child.id()));
+        let deadline = Instant::now() + Duration::from_secs(120);
+        while files(&own) == 0 {
+            assert!(Instant::now() < deadline, "it does not spill");
+            assert!(child.try_wait().unwrap().is_none(), "it has ended");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        (child, own)
+    };
+    let (mut one, of_one) = spilling();
+    one.kill().unwrap();
+    one.wait().unwrap();
+    assert!(files(&of_one) > 0, "a killed process removes nothing");
+    let (mut other, of_other) = spilling();
+    assert!(!of_one.exists(), "the next one removes it");
+    run(&args("SELECT 1"), "").success();
+    assert!(files(&of_other) > 0, "a living process keeps its files");
+    other.kill().unwrap();
+    other.wait().unwrap();
+    run(&args("SELECT 1"), "").success();
     assert_eq!(spill.read_dir().unwrap().count(), 0);
 }
 
