@@ -30,10 +30,10 @@ pub(super) struct Header {
     /// Time of all operators in all tasks.
     pub(super) busy_ns: i64,
     /// Of it, what recording took.
-    recording_ns: i64,
+    pub(super) recording_ns: i64,
     pub(super) events_dropped: i64,
     /// Shortcuts of the planner that its plan lacks since it was recorded.
-    given_up: Option<String>,
+    pub(super) given_up: Option<String>,
     /// Numbers of the workers whose events cannot be had.
     pub(super) lost_workers: Option<String>,
     /// The cores that it had at most; `None` if it ran on other machines as well, or on another.
@@ -41,7 +41,7 @@ pub(super) struct Header {
     /// The directory that the query was imported from.
     pub(super) imported_from: Option<String>,
     /// Tables that it read, as in the log, in whose place is another by now.
-    replaced_tables: Vec<String>,
+    pub(super) replaced_tables: Vec<String>,
     /// What else limits the numbers, one sentence each.
     pub(super) circumstances: Vec<String>,
 }
