@@ -132,7 +132,6 @@ async fn a_query_returns_with_little_memory_what_it_returns_with_much() {
                    WHERE o.name = 'HashJoinExec' AND s.spilled_bytes > 0";
     let (_, rows, _) = run(&little.session(), spilled).await.unwrap();
     let spilled: u64 = rows[0].parse().unwrap();
-    eprintln!("{same} {refused} {spilled}");
     assert!(
         spilled > 20,
         "only {spilled} queries had joins that spilled"
