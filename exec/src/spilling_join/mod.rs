@@ -6,11 +6,11 @@
 //! go to disk until the others fit. Probe rows whose part is in memory are joined at once; others go to
 //! disk, but for those that a Bloom filter tells have no partner. Then the parts on disk are joined one
 //! after the other in the same way: one that does not fit is split by another hash. A part of one key
-//! cannot be split: it is joined in blocks ([`blocks`]). So are joins without keys. (DataFusion 55.2's
+//! cannot be split: it is joined in blocks (`blocks`). So are joins without keys. (DataFusion 55.2's
 //! nested loop join spills, too, but reads its build side a second time, and returns build rows of outer
 //! joins once for each partition.)
 //!
-//! Where rows are promised in the order of the probe side, [`runs`] puts them in order again.
+//! Where rows are promised in the order of the probe side, `runs` puts them in order again.
 
 mod blocks;
 mod build;
