@@ -146,7 +146,8 @@ impl State {
         match Kind::of(reservation.consumer()) {
             Kind::Spills => share.max(little.min(all)),
             Kind::Exchange => share.saturating_sub(self.exchanged) + reservation.size(),
-            Kind::CannotSpill => all,
+            // Without the few bytes of a group a query would fail, though others give way soon.
+            Kind::CannotSpill => all.max(little),
             Kind::Build => {
                 let others = held - reservation.size();
                 let leaves_as_much = (held + free) / 2;
