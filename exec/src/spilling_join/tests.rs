@@ -234,7 +234,7 @@ impl Case {
             for batch in &batches {
                 assert_eq!(batch.schema(), schema);
             }
-            Result::Ok(batches.iter().flat_map(lines).collect())
+            Ok::<_, datafusion::common::DataFusionError>(batches.iter().flat_map(lines).collect())
         });
         let rows = futures::future::try_join_all(rows).await?;
         let spilled = join.metrics().and_then(|metrics| metrics.spilled_bytes());
