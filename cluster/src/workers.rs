@@ -14,6 +14,7 @@ use datafusion_distributed::{
     ChannelResolver, DistributedConfig, DistributedExt, SessionStateBuilderExt, WorkerResolver,
 };
 use http::HeaderMap;
+use skewer_exec::Interruptible;
 use skewer_profiling::Recorder;
 use url::Url;
 
@@ -214,10 +215,12 @@ impl Probe {
 fn own_functions(session: &SessionState, task: &SessionState) -> Vec<String> {
     let options = session.config().options();
     let differs = |own: &Arc<ScalarUDF>, theirs: &Arc<ScalarUDF>| {
+        // Tasks have functions that can be interrupted.
+        let (own, theirs) = (own.as_ref(), Interruptible::interrupted(theirs));
         // Those that go by options are made anew when options change, in tasks too.
         let same_type = type_of(own) == type_of(theirs);
         let by_options = || same_type && theirs.inner().with_updated_config(options).is_some();
-        !Arc::ptr_eq(own, theirs) && own != theirs && !by_options()
+        !Arc::ptr_eq(own.inner(), theirs.inner()) && own != theirs && !by_options()
     };
     let of_tasks = task.scalar_functions().iter();
     let shadowed = of_tasks.filter(|(name, theirs)| {

@@ -39,6 +39,10 @@ pub(crate) async fn plan_query(
 
 /// The session of one query for `workers`, whose tasks `progress` watches and that are tasks of `query`. What they write here
 /// goes to `place`, what they read of schema `sys` here is in `sys`.
+#[expect(
+    clippy::too_many_arguments,
+    reason = "they are parts of the database and the statement that have no other common owner"
+)]
 pub(crate) fn on_workers(
     workers: &Workers,
     mut state: SessionState,

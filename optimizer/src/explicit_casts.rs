@@ -78,7 +78,9 @@ fn may_concern(part: &Expr) -> bool {
         Expr::BinaryExpr(BinaryExpr { op, .. }) => {
             return matches!(op, Operator::Plus | Operator::Minus);
         }
-        Expr::ScalarFunction(function) => return number_unit(function.func.name()).is_some(),
+        Expr::ScalarFunction(function) => {
+            return number_unit(function.func.name()).is_some() || is_epoch(function);
+        }
         _ => {}
     }
     let (Expr::Cast(Cast { field, .. }) | Expr::TryCast(TryCast { field, .. })) = part else {
@@ -157,6 +159,37 @@ fn to_instant(
     Ok(Transformed::yes(cast_to(number, &from, to)))
 }
 
+/// Whether it is `extract(epoch FROM …)`.
+fn is_epoch(function: &ScalarFunction) -> bool {
+    let part = function.args.first().and_then(|part| match part {
+        Expr::Literal(value, _) => value.try_as_str().flatten(),
+        _ => None,
+    });
+    function.func.name() == "date_part" && part.is_some_and(|p| p.eq_ignore_ascii_case("epoch"))
+}
+
+/// The seconds of a difference of times. DataFusion 55.2 counts them in 32 bits, which gives NULL
+/// beyond 68 years.
+fn seconds(function: ScalarFunction, scope: &DFSchema) -> Result<Transformed<Expr>> {
+    let difference = match function.args.as_slice() {
+        [_, difference] => difference.get_type(scope).ok().zip(Some(difference)),
+        _ => None,
+    };
+    let Some((DataType::Duration(unit), difference)) = difference else {
+        return Ok(Transformed::no(Expr::ScalarFunction(function)));
+    };
+    let per_second = match unit {
+        TimeUnit::Second => 1.0,
+        TimeUnit::Millisecond => 1e3,
+        TimeUnit::Microsecond => 1e6,
+        TimeUnit::Nanosecond => 1e9,
+    };
+    let count = cast_to(difference.clone(), &DataType::Null, DataType::Int64);
+    let count = cast_to(count, &DataType::Null, DataType::Float64);
+    let seconds = BinaryExpr::new(Box::new(count), Operator::Divide, Box::new(lit(per_second)));
+    Ok(Transformed::yes(Expr::BinaryExpr(seconds)))
+}
+
 /// What a function that makes timestamps takes numbers for.
 fn number_unit(function: &str) -> Option<TimeUnit> {
     match function {
@@ -175,6 +208,7 @@ fn said(part: Expr, scope: &DFSchema, session: &str) -> Result<Transformed<Expr>
     }
     let part = match part {
         Expr::BinaryExpr(operation) => return sum(operation, scope, session),
+        Expr::ScalarFunction(function) if is_epoch(&function) => return seconds(function, scope),
         Expr::ScalarFunction(function) => return to_instant(function, scope, session),
         cast => cast,
     };

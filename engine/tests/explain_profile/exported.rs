@@ -76,9 +76,13 @@ async fn an_exported_profile_is_read_by_another_database() {
     let all = report.join("\n");
     let said = format!("  ! It was imported from '{}': the tables", path.display());
     assert!(all.contains(&said[..40]), "{all}");
+    // Another machine has other cores.
+    assert!(shown.concat().contains("cores on average"), "{shown:?}");
+    assert!(!all.contains("cores on average"), "{all}");
     // Everything but what is asked of the table itself.
     let tables = |line: &&String| {
         ![
+            "Operators worked",
             "the record",
             "What tells",
             "◆",

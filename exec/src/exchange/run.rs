@@ -52,7 +52,10 @@ impl Spills {
         let run = Run {
             file,
             metrics: self.metrics.clone(),
-            state: Mutex::new(State::Open { writer, bytes: 0 }),
+            state: Mutex::new(State::Open {
+                writer: Box::new(writer),
+                bytes: 0,
+            }),
         };
         run.append(batch)?;
         Ok(run)
@@ -79,7 +82,7 @@ pub(super) struct Run {
 
 enum State {
     Open {
-        writer: StreamWriter<BufWriter<Box<dyn SpillWriter>>>,
+        writer: Box<StreamWriter<BufWriter<Box<dyn SpillWriter>>>>,
         bytes: usize,
     },
     Sealed,

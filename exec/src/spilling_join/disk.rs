@@ -183,11 +183,14 @@ impl Parts {
     }
 }
 
+/// The file, and the bytes of a chunk of it.
+type ReadAhead = (File, Vec<u8>);
+
 /// Reads a chunk while the one before is worked on.
 struct Reader {
     file: Option<Arc<dyn SpillFile>>,
     chunks: std::vec::IntoIter<Chunk>,
-    ahead: Option<JoinHandle<std::io::Result<(File, Vec<u8>)>>>,
+    ahead: Option<JoinHandle<std::io::Result<ReadAhead>>>,
     opened: Option<File>,
 }
 

@@ -106,6 +106,7 @@ impl VisitorMut for Rewriter {
         let replaced = match expr {
             Expr::Function(function) => {
                 strip(&mut function.name);
+                aggregate_oids(function);
                 None
             }
             Expr::Identifier(ident) if ident.value.eq_ignore_ascii_case("current_schema") => {
@@ -148,6 +149,30 @@ impl VisitorMut for Rewriter {
             *expr = replaced;
         }
         ControlFlow::Continue(())
+    }
+}
+
+/// `array_agg(a.atttypid)` makes a list of oids, which have four bytes.
+fn aggregate_oids(function: &mut Function) {
+    let FunctionArguments::List(list) = &mut function.args else {
+        return;
+    };
+    let name = function.name.0.last().and_then(ObjectNamePart::as_ident);
+    if !name.is_some_and(|name| name.value.eq_ignore_ascii_case("array_agg")) {
+        return;
+    }
+    if let Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(argument))) = list.args.first_mut()
+        && let Expr::CompoundIdentifier(parts) = argument
+        && let Some(column) = parts.last()
+        && matches!(column.value.as_str(), "oid" | "atttypid")
+    {
+        *argument = Expr::Cast {
+            kind: CastKind::Cast,
+            expr: Box::new(argument.clone()),
+            data_type: ast::DataType::IntUnsigned(None),
+            array: false,
+            format: None,
+        };
     }
 }
 

@@ -7,9 +7,11 @@ use datafusion::arrow::array::{Array, ArrayRef, AsArray};
 use datafusion::arrow::datatypes::{
     DataType, Date32Type, Decimal128Type, Decimal256Type, Float32Type, Float64Type, Int16Type,
     Int32Type, Int64Type, IntervalMonthDayNanoType, Time64MicrosecondType,
-    TimestampMicrosecondType,
+    TimestampMicrosecondType, UInt32Type,
 };
 use datafusion::arrow::error::ArrowError;
+
+use pgwire::api::Type;
 
 use super::types::PgType;
 use super::{Column, Format, Writer, numeric, text, with_length};
@@ -77,6 +79,19 @@ pub(super) fn writer(array: &ArrayRef, kind: PgType) -> Result<Writer, ArrowErro
                 out.put_i64(value.nanoseconds / 1_000);
                 out.put_i32(value.days);
                 out.put_i32(value.months);
+            })
+        }
+        DataType::List(item) if item.data_type() == &DataType::UInt32 => {
+            let lists = array.as_list::<i32>().clone();
+            let oids = lists.values().as_primitive::<UInt32Type>().clone();
+            let values = Column {
+                array: Arc::clone(lists.values()),
+                writer: Box::new(move |row, out| out.put_u32(oids.value(row))),
+            };
+            Box::new(move |row, out| {
+                let range = lists.value_offsets();
+                let range = range[row] as usize..range[row + 1] as usize;
+                write_list(&values, range, Type::OID.oid(), out);
             })
         }
         DataType::List(item) => {

@@ -168,7 +168,11 @@ fn canonical_type(data_type: &DataType) -> Option<DataType> {
         | DataType::FixedSizeList(item, _)
         | DataType::ListView(item)
         | DataType::LargeListView(item) => {
-            let inner = canonical_type(item.data_type())?;
+            let inner = match item.data_type() {
+                // A list of oids.
+                DataType::UInt32 => DataType::UInt32,
+                other => canonical_type(other)?,
+            };
             if matches!(inner, DataType::List(_)) {
                 return None;
             }

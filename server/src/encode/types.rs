@@ -40,6 +40,8 @@ impl PgType {
             DataType::Timestamp(_, None) => plain(Type::TIMESTAMP),
             DataType::Timestamp(_, Some(_)) => plain(Type::TIMESTAMPTZ),
             DataType::Interval(_) => plain(Type::INTERVAL),
+            // Catalog queries make lists of oids so: PostgreSQL has no other unsigned numbers.
+            DataType::List(item) if item.data_type() == &DataType::UInt32 => plain(Type::OID_ARRAY),
             DataType::List(item) => {
                 let item = Self::of(item.data_type());
                 Self {

@@ -350,7 +350,6 @@ mod tests {
         for sql in [
             format!("SELECT {}", chain("a", " + ")),
             format!("SELECT {}", chain("a", " || ")),
-            format!("SELECT {}", chain("a AND b OR c", " + ")),
             format!("SELECT a{}", "::INT".repeat(1_000)),
             format!("SELECT a {}", "IS NULL ".repeat(1_000)),
             chain("SELECT 1", " EXCEPT "),

@@ -149,7 +149,6 @@ impl Dialect for BoundedDialect {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::parse;
 
     #[test]

@@ -48,8 +48,10 @@ pub(crate) fn too_deep(sql: &str) -> Option<(TooDeep, usize)> {
     let bytes = sql.as_bytes();
     // For each open bracket how many words and operators stand in a row in it.
     let mut open: Vec<usize> = vec![0];
-    // Brackets of types, `ARRAY<` and `[]`, which open without being closed by a parenthesis.
+    // `ARRAY<` of types, which open without being closed by a parenthesis.
     let mut types = 0_usize;
+    // `[]` of types in a row, without a comma between them.
+    let mut dimensions = 0_usize;
     let mut explains = 0;
     let mut word: &[u8] = b"";
     let mut at = 0;
@@ -79,7 +81,7 @@ pub(crate) fn too_deep(sql: &str) -> Option<(TooDeep, usize)> {
                 // The dimensions of a type nest: `INT[][]`.
                 if byte == b'[' && bytes.get(at) == Some(&b']') {
                     at += 1;
-                    types += 1;
+                    dimensions += 1;
                 } else {
                     open.push(0);
                 }
@@ -88,11 +90,11 @@ pub(crate) fn too_deep(sql: &str) -> Option<(TooDeep, usize)> {
                 if open.len() > 1 {
                     open.pop();
                 }
-                types = 0;
+                (types, dimensions) = (0, 0);
             }
             b'<' if is(word, &[b"ARRAY", b"STRUCT", b"MAP"]) => types += 1,
             b',' => {
-                explains = 0;
+                (explains, dimensions) = (0, 0);
                 if let Some(top) = open.last_mut() {
                     *top = 0;
                 }
@@ -100,7 +102,7 @@ pub(crate) fn too_deep(sql: &str) -> Option<(TooDeep, usize)> {
             b';' => {
                 open.clear();
                 open.push(0);
-                (types, explains) = (0, 0);
+                (types, dimensions, explains) = (0, 0, 0);
             }
             byte if is_word(byte) => {
                 while bytes.get(at).is_some_and(|next| is_word(*next)) {
@@ -129,7 +131,7 @@ pub(crate) fn too_deep(sql: &str) -> Option<(TooDeep, usize)> {
                 return Some((TooDeep::Chain, start));
             }
         }
-        if open.len() + types > DEEPEST {
+        if open.len() + types + dimensions > DEEPEST {
             return Some((TooDeep::Brackets, start));
         }
     }

@@ -264,7 +264,7 @@ mod tests {
                     .wrapping_add(1);
                 let which = number >> 40;
                 text.push_str(match escape {
-                    Some(_) if which % 3 == 0 => escaped[which % escaped.len()],
+                    Some(_) if which.is_multiple_of(3) => escaped[which % escaped.len()],
                     _ => records[which % records.len()],
                 });
             }

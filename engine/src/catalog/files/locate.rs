@@ -291,6 +291,9 @@ impl Search {
         }
         if name == "**" {
             // As the last part it means all files below.
+            if after.is_empty() && self.folders {
+                return self.reached(base, partitions);
+            }
             let after = if after.is_empty() { "*" } else { after };
             return self.below(base, after, partitions, &mut Vec::new());
         }
@@ -316,7 +319,7 @@ impl Search {
                         self.pattern(&path, after, &partitions, true)?;
                     }
                 }
-                Ok(_) if after.is_empty() => self.reached(&path, partitions)?,
+                Ok(_) if after.is_empty() && !self.folders => self.reached(&path, partitions)?,
                 Ok(_) => {}
                 Err(error) if after.is_empty() => return Err(failed(&path, &error)),
                 Err(_) => {}
