@@ -214,6 +214,11 @@ pub enum Error {
     #[error("{0}")]
     OutOfMemory(String),
 
+    /// A query did not go on for as long as `stall_timeout`. Names the operators that waited, and for
+    /// whom.
+    #[error("{0}")]
+    Stalled(String),
+
     /// The disk is full. What was committed before is safe.
     #[error("the disk is full, nothing was written: {0}")]
     DiskFull(String),

@@ -21,6 +21,7 @@
 //! * [`cluster`]: a database over several processes
 //! * `environment`: threads, memory and temporary files, `memory`: the limit of what operators hold,
 //!   `spill_directory`: where they spill to
+//! * `waits`: which operators wait for whom, and queries that wait for ever
 //! * `turns`: how many statements run queries at once, `running_table`: which, as a table,
 //!   `one_more_table`: such tables in schema `sys`
 //! * `record`: a statement's row in `sys.queries`, `tables_read`: the tables that it read
@@ -61,6 +62,7 @@ mod tables_read;
 mod turns;
 mod unnested;
 mod untyped_lists;
+mod waits;
 
 pub use cluster::{ClusterOptions, Worker, WorkerOptions};
 pub use database::{Database, DatabaseBuilder};

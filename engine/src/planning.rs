@@ -18,21 +18,24 @@ use skewer_profiling::{Recorder, SysTables};
 
 use crate::cooperation::cooperative;
 use crate::progress::ProgressHandle;
+use crate::waits::Waits;
 
 /// Plans a query whose operators record into `recorder` at its level, and whose tasks can be
-/// cancelled and share the processors as `query`: for several workers if the session is theirs and the query can be distributed.
+/// cancelled, share the processors as `query`, and note in `waits` what they do: for several workers if the
+/// session is theirs and the query can be distributed.
 pub(crate) async fn plan_query(
     optimized: &LogicalPlan,
     state: &SessionState,
     recorder: &Arc<Recorder>,
     query: &Arc<RunningQuery>,
+    waits: &Arc<Waits>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let distributed = Distributed::of(state.config());
     let on = distributed.as_ref().map(|on| on as &dyn Distribution);
     let planned = skewer_optimizer::plan_query_on(optimized, state, recorder, on);
     let mut planned = pin!(planned);
     let plan = poll_fn(|context| planning(|| planned.as_mut().poll(context))).await?;
-    let plan = cooperative(plan, query)?;
+    let plan = waits.watch(cooperative(plan, query)?)?;
     SharedRowsExec::link(&plan)?;
     Ok(plan)
 }
@@ -55,7 +58,7 @@ pub(crate) fn on_workers(
 ) -> Result<SessionState> {
     let (progress, query) = (progress.clone(), Arc::clone(query));
     let prepare: PrepareTask = Arc::new(move |plan| {
-        let plan = cooperative(plan, &query)?;
+        let plan = progress.operators().watch(cooperative(plan, &query)?)?;
         progress.watch_task(&plan);
         Ok(plan)
     });

@@ -12,6 +12,8 @@ use parking_lot::Mutex;
 use skewer_cluster::is_exchange_between_workers;
 use tokio::runtime::Handle;
 
+use crate::waits::Waits;
+
 /// Other processes are asked at most so often how far they are, and only while somebody looks.
 const ASKED_EVERY: Duration = Duration::from_millis(200);
 
@@ -43,6 +45,7 @@ struct Inner {
     /// About how many rows there will be; 0 if that is not known.
     expected: AtomicU64,
     queued: AtomicBool,
+    waits: Arc<Waits>,
     finished: AtomicBool,
 }
 
@@ -124,6 +127,17 @@ impl ProgressHandle {
             fraction: self.fraction(),
             queued: self.inner.queued.load(Ordering::Relaxed),
         }
+    }
+
+    /// Which operators of the statement wait now, and for which of their inputs: for somebody who looks
+    /// into why it does not go on. Of a cluster, those in this process.
+    pub fn waits(&self) -> String {
+        self.inner.waits.describe()
+    }
+
+    /// What the operators of the statement do.
+    pub(crate) fn operators(&self) -> &Arc<Waits> {
+        &self.inner.waits
     }
 
     fn fraction(&self) -> Option<f64> {
@@ -212,6 +226,7 @@ impl ProgressHandle {
         self.inner.finished.store(true, Ordering::Release);
         scans.clear();
         drop(scans);
+        self.inner.waits.forget();
         self.ask(None);
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::catalog::{EmptyCatalogProviderList, SchemaProvider};
@@ -30,7 +31,7 @@ use crate::progress::ProgressHandle;
 use crate::query_stream::QueryStream;
 use crate::report::Blame;
 use crate::series;
-use crate::settings::ProfileSettings;
+use crate::settings::{DEFAULT_STALL_TIMEOUT, ProfileSettings};
 use crate::statements;
 use crate::statements::prepare::Prepared;
 use crate::unnested::NamesUnnested;
@@ -68,6 +69,8 @@ pub(crate) struct SessionInner {
     /// DataFusion's settings and functions; its catalog stays empty.
     context: SessionContext,
     pub(crate) profile: Mutex<ProfileSettings>,
+    /// After how long a query fails that does not go on; zero for never.
+    pub(crate) stall_timeout: Mutex<Duration>,
     pub(crate) prepared: Mutex<HashMap<String, Prepared>>,
     pub(crate) last_query_id: Arc<AtomicI64>,
     /// What [`Session::register_schema`] was given.
@@ -156,6 +159,7 @@ impl Session {
                 database,
                 context,
                 profile: Mutex::default(),
+                stall_timeout: Mutex::new(DEFAULT_STALL_TIMEOUT),
                 prepared: Mutex::default(),
                 last_query_id,
                 schemas: Mutex::default(),

@@ -52,6 +52,12 @@ const TEMP_DIRECTORY: &str = "datafusion.runtime.temp_directory";
 /// How many statements run queries at once.
 pub(crate) const MAX_RUNNING_QUERIES: &str = "max_running_queries";
 
+/// After how long a query fails that does not go on.
+pub(crate) const STALL_TIMEOUT: &str = "stall_timeout";
+
+/// An operator that is at work is called far more often, however slow it is.
+pub(crate) const DEFAULT_STALL_TIMEOUT: Duration = Duration::from_secs(300);
+
 /// What replaced segments may take that queries saw.
 pub(crate) const SNAPSHOT_BYTES: &str = "profile.snapshot_bytes";
 
@@ -65,7 +71,7 @@ pub(crate) const UNLIMITED: &str = "unlimited";
 pub(crate) const RUNTIME: &str = "datafusion.runtime.";
 
 /// Our settings and what they are about; DataFusion's are beside them.
-pub(crate) const OWN_SETTINGS: [(&str, &str); 11] = [
+pub(crate) const OWN_SETTINGS: [(&str, &str); 12] = [
     (
         MAX_RUNNING_QUERIES,
         "How many statements run queries at once, or unlimited: the others wait for their turn; of \
@@ -116,6 +122,10 @@ pub(crate) const OWN_SETTINGS: [(&str, &str); 11] = [
         SNAPSHOT_BYTES,
         "Bytes of replaced rows that are kept, as '1 GB', so that EXPLAIN PROFILE QUERY runs on what \
          the query saw; of the whole database",
+    ),
+    (
+        STALL_TIMEOUT,
+        "Time after which a query fails of which no operator does anything, as '5 minutes'; 0 for never",
     ),
 ];
 
@@ -416,6 +426,14 @@ pub(crate) fn show_bytes(bytes: u64) -> String {
     match units.into_iter().find(fits) {
         Some((shift, unit)) => format!("{} {unit}", bytes >> shift),
         None => bytes.to_string(),
+    }
+}
+
+/// How SHOW writes a time.
+pub(crate) fn show_age(age: Duration) -> String {
+    match age.as_secs_f64() {
+        1.0 => "1 second".to_owned(),
+        seconds => format!("{seconds} seconds"),
     }
 }
 

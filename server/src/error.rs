@@ -206,7 +206,7 @@ fn code(error: &Error) -> &'static str {
         Error::File { path, .. } if !Path::new(path).exists() => "58P01",
         Error::File { .. } | Error::Io(_) => "58030",
         Error::Conflict(_) => "40001",
-        Error::Cancelled => "57014",
+        Error::Cancelled | Error::Stalled(_) => "57014",
         Error::OutOfMemory(_) => "53200",
         Error::DiskFull(_) => "53100",
         Error::Corrupt { .. } => "XX001",

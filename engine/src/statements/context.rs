@@ -31,6 +31,7 @@ use crate::record::{StatementRecord, crosses_workers};
 use crate::session::Session;
 use crate::settings::ProfileSettings;
 use crate::turns::{Listed, Turn};
+use crate::waits::StallGuard;
 
 /// What a statement works with.
 pub(crate) struct Context {
@@ -223,15 +224,34 @@ impl Context {
             database.lost(worker)
         })?;
         self.record.reads(&self.catalog.touched().tables);
+        let (recorder, waits) = (self.record.recorder(), self.progress.operators());
         let operators =
-            planning::plan_query(&optimized, &state, self.record.recorder(), &self.running).await?;
+            planning::plan_query(&optimized, &state, recorder, &self.running, waits).await?;
         if let Some(workers) = &workers {
             self.runs_on(workers, &operators);
         }
         self.progress.watch(&operators);
         self.record.planned();
-        let rows = execute_stream(operators, state.task_ctx())?;
+        let rows = self.execute(operators, &state)?;
         Ok(shown_rows(rows, zone_of(state.config_options())))
+    }
+
+    /// Starts operators. Their rows fail if the statement does not go on.
+    pub(super) fn execute(
+        &self,
+        operators: Arc<dyn ExecutionPlan>,
+        state: &SessionState,
+    ) -> Result<SendableRecordBatchStream, Error> {
+        let timeout = *self.session.inner().stall_timeout.lock();
+        let is_master = self.session.database_inner().is_master();
+        // What operators in other processes do is not known here.
+        let elsewhere = is_master && crosses_workers(&operators);
+        let rows = execute_stream(operators, state.task_ctx())?;
+        if timeout.is_zero() || elsewhere {
+            return Ok(rows);
+        }
+        let waits = Arc::clone(self.progress.operators());
+        Ok(Box::pin(StallGuard::new(rows, waits, timeout)))
     }
 
     /// The workers that a statement is distributed over, if it is; this process among them if it

@@ -10,8 +10,8 @@ use crate::error::Error;
 use crate::kept_snapshots;
 use crate::session::Session;
 use crate::settings::{
-    self, MAX_RUNNING_QUERIES, MAX_TEMP_DIRECTORY_SIZE, MEMORY_LIMIT, OWN_SETTINGS,
-    ProfileSettings, SNAPSHOT_BYTES, canonical,
+    self, DEFAULT_STALL_TIMEOUT, MAX_RUNNING_QUERIES, MAX_TEMP_DIRECTORY_SIZE, MEMORY_LIMIT,
+    OWN_SETTINGS, ProfileSettings, SNAPSHOT_BYTES, STALL_TIMEOUT, canonical,
 };
 
 /// The schema of names without schema.
@@ -63,6 +63,9 @@ pub(crate) async fn set(session: &Session, name: &str, value: &str) -> Result<Ou
         MAX_RUNNING_QUERIES => {
             let limit = settings::parse_running_queries(value)?;
             database.turns.set_limit(limit);
+        }
+        STALL_TIMEOUT => {
+            *session.inner().stall_timeout.lock() = settings::parse_age(name, value)?;
         }
         MEMORY_LIMIT => database
             .memory
@@ -155,6 +158,7 @@ fn reset_own(session: &Session, name: &str) -> Result<bool, Error> {
             database.snapshots.set_limit(bytes, &now);
         }
         MAX_RUNNING_QUERIES => database.turns.set_limit(database.opened_turns),
+        STALL_TIMEOUT => *session.inner().stall_timeout.lock() = DEFAULT_STALL_TIMEOUT,
         MEMORY_LIMIT => database.memory.set_limit(database.opened_memory_limit),
         MAX_TEMP_DIRECTORY_SIZE => database.set_temp_limit(database.opened_temp_limit)?,
         _ => return Ok(false),

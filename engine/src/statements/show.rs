@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::session::Session;
 use crate::settings::{
     self, MAX_RUNNING_QUERIES, MAX_TEMP_DIRECTORY_SIZE, MEMORY_LIMIT, OWN_SETTINGS, SNAPSHOT_BYTES,
-    UNLIMITED, canonical, show_bytes, show_retention,
+    STALL_TIMEOUT, UNLIMITED, canonical, show_bytes, show_retention,
 };
 
 /// SHOW name, or ALL: `name`, `value`, and for ALL `description`.
@@ -37,6 +37,7 @@ pub(crate) fn setting(session: &Session, name: Option<&str>) -> Result<Outcome, 
                     Some(limit) => limit.to_string(),
                     None => UNLIMITED.to_owned(),
                 },
+                STALL_TIMEOUT => settings::show_age(*session.inner().stall_timeout.lock()),
                 MEMORY_LIMIT => match database.memory.limit() {
                     Some(limit) => show_bytes(limit as u64),
                     None => UNLIMITED.to_owned(),

@@ -7,7 +7,7 @@ use datafusion::common::DataFusionError;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream, execute_stream};
+use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream};
 use futures::StreamExt;
 use parking_lot::Mutex;
 use skewer_cluster::Workers;
@@ -118,7 +118,7 @@ impl Context {
         state: &SessionState,
     ) -> Result<SendableRecordBatchStream, Error> {
         self.runs_on(&on.workers, &plan);
-        Ok(execute_stream(plan, state.task_ctx())?)
+        self.execute(plan, state)
     }
 
     /// Rows as the table has them, with the ids that are theirs; the first error is kept in
