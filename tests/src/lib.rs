@@ -5,6 +5,7 @@
 //! * [`contents`]: all tables of a database as text, to compare before and after
 //! * [`served`]: a database served in this process, for clients
 //! * [`cluster`]: a master in this process and workers in processes of their own
+//! * [`watchdog`]: queries that must end, or tell who waits for whom
 //! * [`delays`]: functions that are slow for one record, on every node
 //! * [`crash`]: statements whose effect a model predicts, a process that is killed running them
 //!
@@ -19,3 +20,4 @@ pub mod delays;
 pub mod served;
 pub mod slt;
 pub mod sqlite;
+pub mod watchdog;

@@ -3,13 +3,14 @@
 use skewer::{Database, Session};
 use skewer_tests::cluster::Cluster;
 use skewer_tests::contents::query;
+use skewer_tests::watchdog::query_that_ends;
 
 /// What the operators of a worker may hold.
 const LIMIT_MIB: usize = 8;
 const WORKERS: u32 = 3;
 
 async fn run(session: &Session, sql: &str) -> Vec<String> {
-    match query(session, sql).await {
+    match query_that_ends(session, sql).await {
         Ok(rows) => rows,
         Err(error) => panic!("{sql}: {error}"),
     }

@@ -6,6 +6,7 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use skewer::{Database, Level, Session};
 use skewer_tests::contents::lines;
+use skewer_tests::watchdog::ends;
 
 pub type Random = ChaCha8Rng;
 
@@ -72,8 +73,12 @@ pub async fn session_of_other_plans(database: &Database, level: Level) -> Sessio
     session
 }
 
-/// A query's schema and rows, or its error.
+/// A query's schema and rows, or its error. It has to end.
 pub async fn run(session: &Session, sql: &str) -> Result<(SchemaRef, Vec<String>, i64), String> {
+    ends(session, sql, rows(session, sql)).await
+}
+
+async fn rows(session: &Session, sql: &str) -> Result<(SchemaRef, Vec<String>, i64), String> {
     let stream = session.sql(sql).await.map_err(|e| e.to_string())?;
     let (schema, query_id) = (stream.schema(), stream.query_id());
     let batches = stream.collect().await.map_err(|e| e.to_string())?;

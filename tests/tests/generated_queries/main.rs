@@ -11,6 +11,7 @@
 //! - [`naive`]: queries that a naive evaluator understands, and the evaluator
 //! - [`lineage`]: their lineage is what it says
 //! - [`closure`]: so is that of recursive queries that return a row once
+//! - [`spilling`]: queries end, with the same rows, where there is too little memory
 
 mod cases;
 mod closure;
@@ -20,3 +21,4 @@ mod generator;
 mod lineage;
 mod naive;
 mod same_results;
+mod spilling;
