@@ -54,7 +54,10 @@ pub(crate) fn mark(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
             }
         };
         match token.token {
-            Token::LParen if keyword(Some(place + 1)) == Keyword::DESCRIBE => {
+            // Within another it stays a mistake.
+            Token::LParen
+                if keyword(Some(place + 1)) == Keyword::DESCRIBE && !open.contains(&true) =>
+            {
                 let is_query = matches!(
                     keyword(Some(place + 2)),
                     Keyword::SELECT | Keyword::WITH | Keyword::VALUES
@@ -148,17 +151,17 @@ mod tests {
 
     #[test]
     fn queries_in_from_can_be_described() {
-        let sql = "SELECT (SELECT 1), n FROM (describe SELECT (a), b FROM (DESCRIBE t)) d, (DESCRIBE VALUES (1))
+        let sql =
+            "SELECT (SELECT 1), n FROM (describe SELECT (a), b FROM t) d, (DESCRIBE VALUES (1))
             JOIN (DESCRIBE s.u) ON true";
         let mut outer = query(sql);
         let taken = take(&mut *outer);
         let taken: Vec<String> = taken.iter().map(ToString::to_string).collect();
         assert_eq!(taken.len(), 3, "{taken:?}");
-        assert!(
-            taken[0].starts_with("SELECT (a), b FROM (WITH"),
-            "{taken:?}"
+        assert_eq!(
+            taken,
+            ["SELECT (a), b FROM t", "VALUES (1)", "SELECT * FROM s.u"]
         );
-        assert_eq!(taken[1..], ["VALUES (1)", "SELECT * FROM s.u"]);
         put(
             &mut *outer,
             (1..=3).map(|n| *query(&format!("SELECT {n}"))).collect(),
@@ -167,6 +170,7 @@ mod tests {
             outer.to_string(),
             "SELECT (SELECT 1), n FROM (SELECT 1) d, (SELECT 2) JOIN (SELECT 3) ON true"
         );
+        assert!(parse("SELECT 1 FROM (DESCRIBE SELECT 1 FROM (DESCRIBE t))").is_err());
     }
 
     #[test]

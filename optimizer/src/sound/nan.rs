@@ -19,6 +19,9 @@ use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 
+/// Where the tables' own segments are.
+const SEGMENTS: &str = "skewer-segments:";
+
 /// Reads all row groups of a file where a condition may hold for a NaN.
 ///
 /// NaN is greater than all other numbers, but Parquet leaves it out of bounds, so DataFusion 55.2 skips row
@@ -55,7 +58,7 @@ impl PhysicalOptimizerRule for SoundPruning {
 fn unpruned(node: &dyn ExecutionPlan) -> Option<Arc<dyn ExecutionPlan>> {
     let scan = node.downcast_ref::<DataSourceExec>()?;
     let config = scan.data_source().downcast_ref::<FileScanConfig>()?;
-    if !config.object_store_url.as_str().starts_with("file:") {
+    if config.object_store_url.as_str().starts_with(SEGMENTS) {
         return None;
     }
     let source = config.file_source().downcast_ref::<ParquetSource>()?;

@@ -2,7 +2,6 @@
 
 use skewer::{Database, Session};
 use skewer_tests::cluster::Cluster;
-use skewer_tests::contents::query;
 use skewer_tests::watchdog::query_that_ends;
 
 /// What the operators of a worker may hold.
