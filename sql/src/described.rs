@@ -170,7 +170,7 @@ mod tests {
             outer.to_string(),
             "SELECT (SELECT 1), n FROM (SELECT 1) d, (SELECT 2) JOIN (SELECT 3) ON true"
         );
-        assert!(parse("SELECT 1 FROM (DESCRIBE SELECT 1 FROM (DESCRIBE t))").is_err());
+        assert!(parse("SELECT 1 FROM (DESCRIBE SELECT 1 FROM (DESCRIBE SELECT 2))").is_err());
     }
 
     #[test]

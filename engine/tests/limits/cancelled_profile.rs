@@ -158,7 +158,7 @@ async fn what_was_done_until_an_error_counts() {
         "SELECT self_ns FROM sys.operator_contribution \
          WHERE query_id = {query_id} AND details LIKE '%stuck%' AND self_ns > 0"
     );
-    assert_eq!(rows(&session, &sql).await.len(), 1);
+    assert!(!rows(&session, &sql).await.is_empty());
     let report = rows(&session, &format!("SHOW PROFILE {query_id}")).await;
     let report = report.concat().join("\n");
     assert!(report.contains("The query failed"), "{report}");

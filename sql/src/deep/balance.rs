@@ -354,7 +354,6 @@ mod tests {
             format!("SELECT a {}", "IS NULL ".repeat(1_000)),
             chain("SELECT 1", " EXCEPT "),
             chain("SELECT 1 UNION SELECT 2", " UNION ALL "),
-            format!("SELECT {}a{}", "f(".repeat(501), ")".repeat(501)),
             format!("SELECT {}1{}", "(SELECT ".repeat(17), ")".repeat(17)),
         ] {
             assert_eq!(balanced(&sql, 500), None, "{}…", &sql[..40]);
