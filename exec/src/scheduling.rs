@@ -241,7 +241,7 @@ thread_local! {
 
 /// Has tasks that DataFusion's operators spawn belong to the query of the task that spawns them: a sort, for
 /// example, sorts each batch in one. It does nothing in a program that has set a
-/// [tracer](JoinSetTracer) of its own, of which there can be one in a process.
+/// [tracer](JoinSetTracer) of its own, a process can have only one.
 pub fn inherit_queries() {
     // That it is there already is as good.
     let _ = set_join_set_tracer(&InheritQueries);

@@ -39,7 +39,7 @@ pub(crate) enum Command {
     Nothing { tag: &'static str },
 }
 
-/// Statements about indexes, of which there are none.
+/// Statements about indexes, which Skewer does not have.
 pub(crate) const CREATE_INDEX: &str = "CREATE INDEX";
 pub(crate) const DROP_INDEX: &str = "DROP INDEX";
 

@@ -76,7 +76,7 @@ fn of_columns(
     Ok(Some(batch_of(schema, columns, rows)?))
 }
 
-/// A batch of these columns, of which there may be none.
+/// A batch of these columns; there may be no column.
 pub(super) fn batch_of(
     schema: &SchemaRef,
     columns: Vec<ArrayRef>,

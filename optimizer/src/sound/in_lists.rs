@@ -72,7 +72,7 @@ fn is_null(value: &Expr) -> bool {
 /// How many comparisons may be one list: longer ones are looked at no further.
 const LONGEST: usize = 64;
 
-/// What is said of an expression: that it is, or is not, one of some values.
+/// A condition: an expression is, or is not, one of some values.
 struct Values<'a> {
     of: &'a Expr,
     values: Vec<&'a Expr>,
