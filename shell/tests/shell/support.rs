@@ -13,9 +13,12 @@ pub fn skewer(args: &[&str]) -> Command {
     command
 }
 
-/// Runs it with `input` on standard input.
+/// Runs it with `input` on standard input. It has a temporary directory to itself: in a shared one, it
+/// would log that it removes what another test's killed process has left.
 pub fn run(args: &[&str], input: &str) -> Ran {
+    let temporary = tempfile::tempdir().expect("a temporary directory can be made");
     let mut child = skewer(args)
+        .env("TMPDIR", temporary.path())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
