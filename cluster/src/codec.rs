@@ -20,11 +20,11 @@ use prost::Message;
 use serde::{Deserialize, Serialize};
 use skewer_exec::{
     AddInterval, AnyValue, Arithmetic, CarriedLatency, CheckedSum, Conversion, EscapedPattern,
-    Exchange, FrameCapture, LatencyColumn, LineageCapture, MeasuredRecords, NarrowId, NumberedExec,
-    Observed, OctetLength, OnlyValue, Operation, OutputRecordsExec, PackedRecord, PatternKind,
-    ProfiledExec, Quantified, Quantifier, ReadArray, ReadTime, RoundedAverage, RowNumbers, Sampled,
-    SampledRowId, Shift, ShowTime, SingleValue, SoundPropertiesExec, TimedEvaluationExec,
-    TimedExpressions, Timezone,
+    Exchange, Extreme, FrameCapture, LatencyColumn, LineageCapture, MeasuredRecords, NarrowId,
+    NumberedExec, Observed, OctetLength, OnlyValue, Operation, OutputRecordsExec, PackedRecord,
+    PatternKind, ProfiledExec, Quantified, Quantifier, ReadArray, ReadTime, RoundedAverage,
+    RowNumbers, Sampled, SampledRowId, Shift, ShowTime, SingleValue, SoundPropertiesExec,
+    TimedEvaluationExec, TimedExpressions, Timezone,
 };
 
 use crate::folded::{Folding, Piece, unfolded};
@@ -254,6 +254,8 @@ enum EncodedAggregate {
     Sum,
     /// [`RoundedAverage`].
     Average,
+    /// [`Extreme`], `max` if the flag is set.
+    Extreme(bool),
 }
 
 impl EncodedAggregate {
@@ -278,6 +280,9 @@ impl EncodedAggregate {
         }
         if inner.is::<RoundedAverage>() {
             return Some(Self::Average);
+        }
+        if let Some(extreme) = inner.downcast_ref::<Extreme>() {
+            return Some(Self::Extreme(extreme.is_max()));
         }
         inner.is::<AnyValue>().then_some(Self::AnyValue)
     }
@@ -541,6 +546,8 @@ impl PhysicalExtensionCodec for SkewerCodec {
             EncodedAggregate::AnyValue => AggregateUDF::from(AnyValue::default()),
             EncodedAggregate::Sum => AggregateUDF::from(CheckedSum::default()),
             EncodedAggregate::Average => AggregateUDF::from(RoundedAverage::default()),
+            EncodedAggregate::Extreme(true) => AggregateUDF::from(Extreme::max()),
+            EncodedAggregate::Extreme(false) => AggregateUDF::from(Extreme::min()),
             EncodedAggregate::Capture(capture) => {
                 let place = self.place()?;
                 return place.records.capture(name, capture, &place.recorder);

@@ -14,8 +14,8 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use parking_lot::Mutex;
 use skewer_exec::zones::UTC;
 use skewer_exec::{
-    CheckedSum, EscapedPattern, OctetLength, PatternKind, Quantified, Quantifier, RoundedAverage,
-    Shift, SizedFunction, Timezone,
+    CheckedSum, EscapedPattern, Extreme, GuardedFunction, OctetLength, PatternKind, Quantified,
+    Quantifier, RoundedAverage, Shift, Timezone,
 };
 use skewer_optimizer::{ArithmeticPlanner, CheckArithmetic};
 use skewer_sql::Piece;
@@ -129,7 +129,7 @@ impl Session {
         let registered = state.register_expr_planner(Arc::new(ReadsLists));
         debug_assert!(registered.is_ok());
         let context = SessionContext::new_with_state(state);
-        for function in SizedFunction::all(context.state().scalar_functions().values()) {
+        for function in GuardedFunction::all(context.state().scalar_functions().values()) {
             context.register_udf(function.as_ref().clone());
         }
         context.register_udf(ScalarUDF::from(OctetLength::default()));
@@ -143,6 +143,8 @@ impl Session {
         series::register(&context);
         context.register_udaf(AggregateUDF::from(CheckedSum::default()));
         context.register_udaf(AggregateUDF::from(RoundedAverage::default()));
+        context.register_udaf(AggregateUDF::from(Extreme::max()));
+        context.register_udaf(AggregateUDF::from(Extreme::min()));
         context.register_udwf(WindowUDF::from(Shift::lead()));
         context.register_udwf(WindowUDF::from(Shift::lag()));
         for function in inner.functions.iter() {

@@ -12,7 +12,7 @@ use datafusion::execution::{SessionState, SessionStateBuilder};
 use parking_lot::Mutex;
 use skewer_cluster::write::SegmentPlace;
 use skewer_cluster::{NodeOptions, NodeTasks, Workers};
-use skewer_exec::SizedFunction;
+use skewer_exec::GuardedFunction;
 use skewer_exec::scheduling::Scheduler;
 use skewer_net::identity::{ClusterDirectory, NodeId, PeerIdentity, Revocations, Trust};
 use skewer_net::{CallHandler, NetError, Node, PeerAddress, Services};
@@ -72,7 +72,7 @@ pub(crate) fn task_session(environment: &Arc<RuntimeEnv>, functions: &Functions)
         .with_runtime_env(Arc::clone(environment))
         .with_default_features();
     let all = builder.scalar_functions().get_or_insert_default();
-    let sized = SizedFunction::all(all.iter());
+    let sized = GuardedFunction::all(all.iter());
     all.extend(sized);
     all.extend(functions.iter().map(Arc::clone));
     for function in all {

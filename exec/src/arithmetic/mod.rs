@@ -2,13 +2,15 @@
 //!
 //! DataFusion 55.2 wraps whole numbers around when they overflow (apache/datafusion issues 3520, 17539 and 21318),
 //! cuts the quotients of decimals, and takes `-a & a` and `a ^ a` for constants (apache/datafusion issue 24246).
-//! It has no option for any of that. So these operations are a function of ours from analysis on, and no rule mistakes
+//! It has no option for any of that, and a NaN that it computes has a sign ([`one_nan`](crate::one_nan)). So these operations are a function of ours from analysis on, and no rule mistakes
 //! them for DataFusion's operators.
 //!
 //! * `integers`: sums, differences and products of whole numbers
 //! * [`decimals`]: those of decimals, and quotients
+//! * `floats`: those of floating-point numbers, with one NaN
 
 pub mod decimals;
+mod floats;
 mod integers;
 
 use std::sync::Arc;
@@ -40,8 +42,10 @@ pub enum Operation {
     Subtract,
     /// `a * b`
     Multiply,
-    /// `a / b`, of decimals
+    /// `a / b`, of decimals or floating-point numbers
     Divide,
+    /// `a % b`, of floating-point numbers
+    Modulo,
     /// `-a`
     Negate,
     /// `a ^ b`, bit by bit
@@ -55,11 +59,14 @@ impl Operation {
     pub fn of(operator: Operator, left: &DataType, right: &DataType) -> Option<Self> {
         let integers = left.is_integer() && left == right;
         let decimals = decimals::is_decimal(left) && decimals::is_decimal(right);
+        let floats = left.is_floating() && left == right;
+        let numbers = integers || decimals || floats;
         match operator {
-            Operator::Plus if integers || decimals => Some(Self::Add),
-            Operator::Minus if integers || decimals => Some(Self::Subtract),
-            Operator::Multiply if integers || decimals => Some(Self::Multiply),
-            Operator::Divide if decimals => Some(Self::Divide),
+            Operator::Plus if numbers => Some(Self::Add),
+            Operator::Minus if numbers => Some(Self::Subtract),
+            Operator::Multiply if numbers => Some(Self::Multiply),
+            Operator::Divide if decimals || floats => Some(Self::Divide),
+            Operator::Modulo if floats => Some(Self::Modulo),
             Operator::BitwiseXor if integers => Some(Self::Xor),
             _ => None,
         }
@@ -68,7 +75,7 @@ impl Operation {
     /// What `-a` is for an `a` of this type.
     pub fn negation_of(operand: &DataType) -> Option<Self> {
         let is_checked = operand.is_signed_integer() || decimals::is_decimal(operand);
-        is_checked.then_some(Self::Negate)
+        (is_checked || operand.is_floating()).then_some(Self::Negate)
     }
 
     fn operator(self) -> Operator {
@@ -77,6 +84,7 @@ impl Operation {
             Self::Subtract | Self::Negate | Self::Difference => Operator::Minus,
             Self::Multiply => Operator::Multiply,
             Self::Divide => Operator::Divide,
+            Self::Modulo => Operator::Modulo,
             Self::Xor => Operator::BitwiseXor,
         }
     }
@@ -98,8 +106,8 @@ pub fn operand_types(
     }
 }
 
-/// The scalar functions `add(a, b)`, `subtract(a, b)`, `multiply(a, b)`, `divide(a, b)`, `negate(a)`, `xor(a, b)` and
-/// `difference(a, b)` of whole numbers and DECIMAL, which stand for operators. They have the operators' types, but
+/// The scalar functions `add(a, b)`, `subtract(a, b)`, `multiply(a, b)`, `divide(a, b)`, `modulo(a, b)`, `negate(a)`,
+/// `xor(a, b)` and `difference(a, b)` of numbers, which stand for operators. They have the operators' types, but
 /// for decimals ([`decimals`]) and differences of numbers without sign. A result that does not fit is an error of
 /// Arrow's: `ArithmeticOverflow`.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -151,6 +159,7 @@ impl ScalarUDFImpl for Arithmetic {
             Operation::Subtract => "subtract",
             Operation::Multiply => "multiply",
             Operation::Divide => "divide",
+            Operation::Modulo => "modulo",
             Operation::Negate => "negate",
             Operation::Xor => "xor",
             Operation::Difference => "difference",
@@ -184,7 +193,9 @@ impl ScalarUDFImpl for Arithmetic {
         match (self.operation, operands) {
             (_, [operand]) => Ok(operand.clone()),
             (Operation::Difference, [_, _]) => Ok(DataType::Int64),
-            (Operation::Divide, [left, right]) => decimals::quotient_type(left, right),
+            (Operation::Divide, [left, right]) if !left.is_floating() => {
+                decimals::quotient_type(left, right)
+            }
             (Operation::Multiply, [left, right]) if decimals::is_decimal(left) => {
                 decimals::product_type(left, right)
             }
@@ -301,6 +312,9 @@ impl Arithmetic {
         if decimals::is_decimal(data_type) {
             return decimals::compute(self.operation, left, right, result);
         }
+        if data_type.is_floating() {
+            return floats::compute(self.operation, left, right);
+        }
         if self.operation == Operation::Difference {
             return integers::difference(left, right);
         }
@@ -345,6 +359,7 @@ fn negated(operand: &ArrayRef, result: &DataType) -> Result<ArrayRef> {
         DataType::Int16 => integers::negated::<Int16Type>(operand),
         DataType::Int32 => integers::negated::<Int32Type>(operand),
         DataType::Int64 => integers::negated::<Int64Type>(operand),
+        number if number.is_floating() => floats::negated(operand),
         _ => decimals::negated(operand, result),
     }
 }

@@ -7,12 +7,14 @@
 //! * [`wide`]: sums with carries
 //! * [`sum`]: the aggregate function `sum`
 //! * [`average`]: the aggregate function `avg`
+//! * [`extremes`]: the aggregate functions `max` and `min`
 //! * `accumulators`: of all rows, or of those in a frame
 //! * `frames`: of floating-point numbers in a frame, and of intervals
 //! * `groups`: of groups
 
 mod accumulators;
 pub mod average;
+pub mod extremes;
 mod frames;
 mod groups;
 pub mod sum;

@@ -214,7 +214,12 @@ fn may_fail(expression: &Expr) -> bool {
 fn is_arithmetic(operator: Operator) -> bool {
     matches!(
         operator,
-        Operator::Plus | Operator::Minus | Operator::Multiply | Operator::BitwiseXor
+        Operator::Plus
+            | Operator::Minus
+            | Operator::Multiply
+            | Operator::Divide
+            | Operator::Modulo
+            | Operator::BitwiseXor
     )
 }
 

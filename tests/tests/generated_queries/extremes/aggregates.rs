@@ -344,12 +344,6 @@ impl Aggregation {
         }
     }
 
-    /// Has it make no groups if the least or greatest floating-point numbers are asked for.
-    pub fn ungroup_floats(&mut self) {
-        let mut folds = self.folds.iter();
-        self.is_grouped &= !folds.any(|(fold, _)| matches!(fold, Fold::MinFloat | Fold::MaxFloat));
-    }
-
     pub fn sql(&self) -> String {
         let folds = self.folds.iter().map(|(fold, filter)| match filter {
             Some(filter) => format!("{} FILTER (WHERE {})", fold.sql(), filter.sql()),

@@ -7,9 +7,7 @@
 //! - [`settings`]: sessions with other plans
 //!
 //! `SKEWER_WITHOUT=overflow,zones` leaves kinds of queries out: those whose numbers may not fit, and those
-//! whose times go by the session's zone. `SKEWER_WITH=grouped_floats` adds one that is known to be wrong: `min`
-//! and `max` of floating-point numbers in groups, which DataFusion 55.2 begins with the greatest and the least
-//! finite number, and where it takes the last of NaN and another number.
+//! whose times go by the session's zone.
 
 mod aggregates;
 mod settings;
@@ -30,12 +28,6 @@ fn has(kind: &str) -> bool {
     without.split(',').all(|left_out| left_out != kind)
 }
 
-/// Whether queries of a kind that is known to be wrong are generated.
-fn has_wrong(kind: &str) -> bool {
-    let with = std::env::var("SKEWER_WITH").unwrap_or_default();
-    with.split(',').any(|added| added == kind)
-}
-
 fn is_overflow(error: &str) -> bool {
     let error = error.to_lowercase();
     ["overflow", "out of range", "does not fit"]
@@ -53,10 +45,7 @@ async fn aggregates_of_values_at_the_ends_are_right_under_every_setting() {
             rows = Rows::generate(&mut random);
             rows.create(&database.session()).await;
         }
-        let mut aggregation = Aggregation::generate(&mut random, has("overflow"));
-        if !has_wrong("grouped_floats") {
-            aggregation.ungroup_floats();
-        }
+        let aggregation = Aggregation::generate(&mut random, has("overflow"));
         let (session, with) = settings::session(&database, &mut random).await;
         let sql = aggregation.sql();
         let said = || format!("{case}\n{sql}\nwith {with:?}\nof {rows:?}");

@@ -1,8 +1,10 @@
-//! Functions whose results may be as large as their arguments say.
+//! DataFusion's functions with what it leaves out: an end to the size of their results, and one NaN.
 //!
 //! `repeat('abc', 9223372036854775807)` is a text that no machine has. Some of DataFusion 55.2's functions ask
 //! for the memory all the same, which ends the process, or write more bytes than the offsets of an array count,
 //! which panics. So these are asked first how large the result of a batch will be.
+//!
+//! `acos(2)` is a NaN with a sign, on some machines: see [`one_nan`](crate::one_nan).
 
 mod sizes;
 
@@ -21,6 +23,7 @@ use datafusion::logical_expr::{
 };
 
 use self::sizes::Sizes;
+use crate::one_nan::result_with_one_nan;
 
 /// So many bytes the result of a batch may have: as many as the offsets of texts and lists count.
 const LARGEST: u128 = i32::MAX as u128;
@@ -46,24 +49,48 @@ pub fn planning<T>(plan: impl FnOnce() -> T) -> T {
     plan()
 }
 
-/// A function of DataFusion's that refuses what is too large.
-#[derive(Debug, PartialEq, Eq, Hash)]
-pub struct SizedFunction {
-    function: Arc<ScalarUDF>,
-    sizes: Sizes,
+/// Functions of floating-point numbers outside whose domain there is NaN.
+const OF_NUMBERS: [&str; 21] = [
+    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "cos", "cosh", "cot",
+    "exp", "ln", "log", "log10", "log2", "nanvl", "power", "sin", "sqrt", "tan",
+];
+
+/// What is added to a function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Guard {
+    /// It refuses what is too large.
+    Sizes(Sizes),
+    /// It gives one NaN.
+    OneNan,
 }
 
-impl SizedFunction {
-    /// Of `functions` the ones whose results may be as large as one likes, each with an end.
+impl Guard {
+    fn of(name: &str) -> Option<Self> {
+        match OF_NUMBERS.contains(&name) {
+            true => Some(Self::OneNan),
+            false => Sizes::of(name).map(Self::Sizes),
+        }
+    }
+}
+
+/// A function of DataFusion's that refuses what is too large, or gives one NaN.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub struct GuardedFunction {
+    function: Arc<ScalarUDF>,
+    guard: Guard,
+}
+
+impl GuardedFunction {
+    /// Of `functions` the ones that need a guard, each with its guard.
     pub fn all<'a>(functions: impl IntoIterator<Item = &'a Arc<ScalarUDF>>) -> Vec<Arc<ScalarUDF>> {
-        let sized = functions.into_iter().filter_map(Self::of);
-        sized.map(Arc::new).collect()
+        let guarded = functions.into_iter().filter_map(Self::of);
+        guarded.map(Arc::new).collect()
     }
 
     fn of(function: &Arc<ScalarUDF>) -> Option<ScalarUDF> {
-        let sizes = Sizes::of(function.name())?;
+        let guard = Guard::of(function.name())?;
         let function = Arc::clone(function);
-        Some(ScalarUDF::from(Self { function, sizes }))
+        Some(ScalarUDF::from(Self { function, guard }))
     }
 
     fn inner(&self) -> &dyn ScalarUDFImpl {
@@ -71,7 +98,7 @@ impl SizedFunction {
     }
 }
 
-impl ScalarUDFImpl for SizedFunction {
+impl ScalarUDFImpl for GuardedFunction {
     fn name(&self) -> &str {
         self.inner().name()
     }
@@ -98,8 +125,8 @@ impl ScalarUDFImpl for SizedFunction {
 
     fn with_updated_config(&self, config: &ConfigOptions) -> Option<ScalarUDF> {
         let function = Arc::new(self.inner().with_updated_config(config)?);
-        let sizes = self.sizes;
-        Some(ScalarUDF::from(Self { function, sizes }))
+        let guard = self.guard;
+        Some(ScalarUDF::from(Self { function, guard }))
     }
 
     fn is_strict(&self) -> bool {
@@ -107,12 +134,15 @@ impl ScalarUDFImpl for SizedFunction {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let bytes = self.sizes.bytes(&args.args, args.number_rows);
+        let Guard::Sizes(sizes) = self.guard else {
+            return self.inner().invoke_with_args(args).map(result_with_one_nan);
+        };
+        let bytes = sizes.bytes(&args.args, args.number_rows);
         if bytes > LARGEST {
             return exec_err!(
                 "{} would make {} of {bytes} bytes from {} rows, and a batch of rows holds {LARGEST} at most",
                 self.name(),
-                self.sizes.what(),
+                sizes.what(),
                 args.number_rows
             );
         }
