@@ -1,5 +1,6 @@
 //! The immutable state a reader sees.
 
+use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -164,7 +165,32 @@ pub struct SegmentMeta {
     pub max_row_id: i64,
     /// XXH64 (seed 0) of the file.
     pub checksum: u64,
+    /// What readers have made of its footer.
+    pub kept: Kept,
     pub(crate) file: SegmentFile,
+}
+
+/// Something that readers of a segment keep as long as the segment: its file never changes.
+#[derive(Default)]
+pub struct Kept(Mutex<Option<Arc<dyn Any + Send + Sync>>>);
+
+impl Kept {
+    /// What [`put`](Self::put) was given last, if it is a `T`.
+    pub fn get<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
+        let kept = self.0.lock().clone();
+        kept?.downcast().ok()
+    }
+
+    /// Keeps `value`, and nothing else.
+    pub fn put(&self, value: Arc<dyn Any + Send + Sync>) {
+        *self.0.lock() = Some(value);
+    }
+}
+
+impl std::fmt::Debug for Kept {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Kept").finish_non_exhaustive()
+    }
 }
 
 impl Drop for SegmentMeta {
@@ -198,6 +224,7 @@ impl SegmentMeta {
             min_row_id: n.min_row_id,
             max_row_id: n.max_row_id,
             checksum: n.checksum,
+            kept: Kept::default(),
             file,
         }
     }

@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use datafusion::arrow::array::{ArrayRef, AsArray, Int64Array};
 use datafusion::arrow::compute::{max, min};
-use datafusion::arrow::datatypes::{DataType, Float16Type, Float32Type, Float64Type, SchemaRef};
+use datafusion::arrow::datatypes::{
+    DataType, Float16Type, Float32Type, Float64Type, Schema, SchemaRef,
+};
 use datafusion::arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::parquet::basic::{Compression, Encoding};
@@ -46,6 +48,11 @@ const FIRST_SLICE_ROWS: usize = 64;
 const SEGMENT_BYTES: u64 = 512 << 20;
 /// Rows of a page: what is read to get at one row by its id.
 const PAGE_ROWS: usize = 1 << 13;
+/// Bytes of a dictionary of numbers. Who reads one row reads the dictionary of its row group first: it is no
+/// larger than a page of 64-bit numbers.
+const NUMBERS_DICTIONARY: usize = PAGE_ROWS * 8;
+/// Bytes of a dictionary of texts, which saves more.
+const DICTIONARY: usize = 1 << 18;
 /// Batches that may wait for the encoder.
 const QUEUE: usize = 2;
 /// Row ids that a writer asks for at once where asking takes long: first so many, later more.
@@ -413,9 +420,7 @@ impl Encoder {
                 IdOrder::Ascending { .. } => Some(row_ids::ascending(&self.physical)?),
                 IdOrder::Unknown => None,
             };
-            let with_nan = self.with_nan.iter().map(|at| self.physical.field(*at));
-            let with_nan = with_nan.map(|field| field.name().as_str());
-            let properties = Some(properties(sorted_by, with_nan));
+            let properties = Some(properties(&self.physical, sorted_by, &self.with_nan));
             let writer = ArrowWriter::try_new(sink, Arc::clone(&self.physical), properties)
                 .map_err(|error| write_error(&path, error))?;
             self.open = Some(OpenSegment {
@@ -534,15 +539,25 @@ fn has_nan(array: &ArrayRef) -> bool {
     }
 }
 
-fn properties<'a>(
+/// How a segment with columns of `schema` is encoded; without statistics of the columns at `with_nan`.
+fn properties(
+    schema: &Schema,
     sorted_by: Option<SortingColumn>,
-    with_nan: impl Iterator<Item = &'a str>,
+    with_nan: &[usize],
 ) -> WriterProperties {
     let row_id = ColumnPath::from(ROW_ID);
     let mut properties = WriterProperties::builder();
-    for column in with_nan {
-        let column = ColumnPath::new(vec![column.to_owned()]);
-        properties = properties.set_column_statistics_enabled(column, EnabledStatistics::None);
+    for (at, field) in schema.fields().iter().enumerate() {
+        let column = ColumnPath::new(vec![field.name().clone()]);
+        if with_nan.contains(&at) {
+            let none = EnabledStatistics::None;
+            properties = properties.set_column_statistics_enabled(column.clone(), none);
+        }
+        let bytes = match field.data_type().primitive_width() {
+            Some(_) => NUMBERS_DICTIONARY,
+            None => DICTIONARY,
+        };
+        properties = properties.set_column_dictionary_page_size_limit(column, bytes);
     }
     properties
         // Decodes at several times the speed of zstd; scans matter more than bytes.

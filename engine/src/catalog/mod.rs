@@ -6,6 +6,7 @@
 //! * [`statement`]: the catalog of one statement: what it sees, and how it is planned
 //! * [`schemas`]: the same, as DataFusion asks for it
 //! * [`native_table`]: a table's segments as a scan
+//! * [`footers`]: what planning needs of their footers
 //! * [`counted_ids`]: row ids that a scan counts in place of reading them
 //! * [`batch_rows`]: how many rows of a table a batch has
 //! * [`files`]: Parquet, CSV and JSON files as tables
@@ -18,6 +19,7 @@ pub(crate) mod batch_rows;
 pub(crate) mod counted_ids;
 pub(crate) mod diagnosis;
 pub(crate) mod files;
+pub(crate) mod footers;
 pub(crate) mod names;
 pub(crate) mod native_table;
 pub(crate) mod planned;

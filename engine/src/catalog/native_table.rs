@@ -18,27 +18,18 @@ use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::{ExecutionPlan, Partitioning};
-use datafusion_datasource_parquet::metadata::DFParquetMetadata;
 use skewer_cluster::{OfShard, has_workers};
 use skewer_exec::{IdColumn, IdentifiedTable, ROW_ID, ScansIds};
 use skewer_storage::{Partitioning as Placement, SegmentMeta, Storage, TableMeta};
 
 use crate::catalog::batch_rows::batch_rows;
-use crate::catalog::counted_ids::{ConsecutiveIds, CountedIds, begins};
+use crate::catalog::counted_ids::{ConsecutiveIds, CountedIds};
+use crate::catalog::footers::{self, Footer, Read};
 use crate::catalog::zones::in_zone;
 
-/// Tables of more segments are planned by their numbers of rows alone: reading a footer takes some
-/// 50 µs, and planning should not take longer than small queries.
-const MAX_FOOTERS: usize = 128;
-
-/// What planning needs of a segment's footer.
-struct Footer {
-    statistics: Arc<Statistics>,
-    /// Where in the file its row groups begin.
-    row_groups: Vec<i64>,
-    /// If they are asked for.
-    ids: Option<ConsecutiveIds>,
-}
+/// Where more segments are left, tables are planned by their numbers of rows alone: planning should not
+/// take longer than small queries.
+const MAX_STATISTICS: usize = 128;
 
 /// The rows of one version of a table, read from its segments.
 #[derive(Debug, Clone)]
@@ -157,47 +148,6 @@ impl NativeTable {
         }
     }
 
-    fn table_statistics(&self) -> Statistics {
-        let sum = |of: fn(&SegmentMeta) -> u64| -> usize {
-            self.segments.iter().map(|s| of(s) as usize).sum()
-        };
-        Statistics {
-            num_rows: Precision::Exact(sum(|s| s.rows)),
-            total_byte_size: Precision::Inexact(sum(|s| s.bytes)),
-            column_statistics: Statistics::unknown_column(&self.schema),
-        }
-    }
-
-    /// What the footers of the segments say: with what they say of the columns the planner puts joins
-    /// in a better order. Only for tables whose footers are few; the scan reads them anyway, and
-    /// finds them in the cache. A footer that cannot be read is the scan's to report.
-    async fn read_footers(&self, state: &dyn Session) -> Option<Vec<Footer>> {
-        if self.segments.len() > MAX_FOOTERS {
-            return None;
-        }
-        let runtime = state.runtime_env();
-        let store = runtime.object_store(&self.store).ok()?;
-        let cache = runtime.cache_manager.get_file_metadata_cache();
-        let mut footers = Vec::with_capacity(self.segments.len());
-        for segment in &self.segments {
-            let file = PartitionedFile::new(segment.location.to_string(), segment.bytes);
-            let read = DFParquetMetadata::new(&store, &file.object_meta)
-                .with_file_metadata_cache(Some(Arc::clone(&cache)));
-            let footer = read.fetch_metadata().await.ok()?;
-            let statistics =
-                DFParquetMetadata::statistics_from_parquet_metadata(&footer, &self.schema);
-            footers.push(Footer {
-                statistics: Arc::new(statistics.ok()?),
-                row_groups: footer.row_groups().iter().map(begins).collect(),
-                ids: match self.ids {
-                    Some(_) => ConsecutiveIds::of(&footer),
-                    None => None,
-                },
-            });
-        }
-        Some(footers)
-    }
-
     /// The places of the columns by whose hash the table is divided, if it is.
     fn hash_keys(&self) -> Option<Arc<[usize]>> {
         let Placement::Hash(keys) = &self.table.partitioning else {
@@ -211,20 +161,22 @@ impl NativeTable {
     /// thread decodes a row group, the other partitions would have nothing to do. The planner has its
     /// rows dealt out to them instead. `None` where the planner itself does not cut files, or leaves
     /// no partition without rows.
-    fn row_groups(&self, footers: &[Footer], state: &dyn Session) -> Option<Vec<FileGroup>> {
+    fn row_groups(&self, segments: &[Read<'_>], state: &dyn Session) -> Option<Vec<FileGroup>> {
+        let footers = segments.iter().map(|read| read.footer.as_deref());
+        let footers = footers.collect::<Option<Vec<_>>>()?;
         let row_groups: usize = footers.iter().map(|footer| footer.row_groups.len()).sum();
         let options = state.config_options();
-        let bytes: u64 = self.segments.iter().map(|segment| segment.bytes).sum();
+        let bytes: u64 = segments.iter().map(|read| read.segment.bytes).sum();
         let is_cut = bytes >= options.optimizer.repartition_file_min_size as u64;
-        let is_one_each = self.segments.len() == row_groups;
+        let is_one_each = segments.len() == row_groups;
         if row_groups >= options.execution.target_partitions || (is_one_each && !is_cut) {
             return None;
         }
         let mut groups = Vec::with_capacity(row_groups);
-        for (segment, footer) in self.segments.iter().zip(footers) {
-            let file = self.file(segment, Some(footer));
+        for (read, footer) in segments.iter().zip(footers) {
+            let file = self.file(read);
             let begins = footer.row_groups.iter().copied();
-            let ends = begins.clone().skip(1).chain([segment.bytes as i64]);
+            let ends = begins.clone().skip(1).chain([read.segment.bytes as i64]);
             let parts = begins.zip(ends);
             groups.extend(
                 parts.map(|(begin, end)| FileGroup::new(vec![file.clone().with_range(begin, end)])),
@@ -234,13 +186,14 @@ impl NativeTable {
     }
 
     /// A segment as a file to scan.
-    fn file(&self, segment: &SegmentMeta, footer: Option<&Footer>) -> PartitionedFile {
+    fn file(&self, read: &Read<'_>) -> PartitionedFile {
+        let Read { segment, footer } = read;
         let mut file = PartitionedFile::new(segment.location.to_string(), segment.bytes);
         file = file.with_statistics(match footer {
-            Some(footer) => Arc::clone(&footer.statistics),
+            Some(footer) => footer.statistics(&self.schema),
             None => Arc::new(self.segment_statistics(segment)),
         });
-        if let Some(ids) = footer.and_then(|footer| footer.ids.as_ref()) {
+        if let Some(ids) = footer.as_ref().and_then(|footer| self.consecutive(footer)) {
             file = file.with_extension(ids.clone());
         }
         if let Some(shard) = segment.shard
@@ -251,21 +204,77 @@ impl NativeTable {
         file
     }
 
-    /// Consecutive segments per partition, so that every partition has about as many rows.
-    fn segment_groups(&self, partitions: usize, footers: Option<&[Footer]>) -> Vec<FileGroup> {
-        let total: u64 = self.segments.iter().map(|s| s.rows).sum();
-        let partitions = partitions.clamp(1, self.segments.len().max(1));
+    /// Which of a segment's ids are consecutive, if the table has a column that is made of them.
+    fn consecutive<'a>(&self, footer: &'a Footer) -> Option<&'a ConsecutiveIds> {
+        self.ids.as_ref().and(footer.ids.as_ref())
+    }
+
+    /// Consecutive segments per partition, so that every partition has about as many rows. One group without
+    /// files for no segments.
+    fn segment_groups(&self, segments: &[Read<'_>], partitions: usize) -> Vec<FileGroup> {
+        let total: u64 = segments.iter().map(|read| read.segment.rows).sum();
+        let partitions = partitions.clamp(1, segments.len().max(1));
         let share = (total / partitions as u64).max(1);
         let mut groups = vec![Vec::new(); partitions];
         let mut before = 0;
-        for (number, segment) in self.segments.iter().enumerate() {
-            let group = ((before + segment.rows / 2) / share).min(partitions as u64 - 1);
-            before += segment.rows;
-            let file = self.file(segment, footers.map(|footers| &footers[number]));
-            groups[group as usize].push(file);
+        for read in segments {
+            let rows = read.segment.rows;
+            let group = ((before + rows / 2) / share).min(partitions as u64 - 1);
+            before += rows;
+            groups[group as usize].push(self.file(read));
         }
-        let groups = groups.into_iter().filter(|files| !files.is_empty());
-        groups.map(FileGroup::new).collect()
+        if segments.len() > 1 {
+            groups.retain(|files| !files.is_empty());
+        }
+        groups.into_iter().map(FileGroup::new).collect()
+    }
+
+    /// The segments that rows may be in for which all of `filters` hold.
+    fn pruned<'a>(
+        &self,
+        segments: Vec<Read<'a>>,
+        filters: &[Expr],
+        state: &dyn Session,
+    ) -> Vec<Read<'a>> {
+        let footers = segments.iter().map(|read| read.footer.as_deref());
+        let Some(footers) = footers.collect::<Option<Vec<_>>>() else {
+            return segments;
+        };
+        let statistics = footers.iter().map(|footer| footer.statistics(&self.schema));
+        match footers::may_hold(statistics.collect(), filters, &self.schema, state) {
+            Some(kept) => {
+                let kept = segments.into_iter().zip(kept);
+                kept.filter_map(|(read, kept)| kept.then_some(read))
+                    .collect()
+            }
+            None => segments,
+        }
+    }
+
+    /// What is known of the rows of `segments`.
+    fn statistics_of(&self, segments: &[Read<'_>]) -> Result<Statistics> {
+        let footers = segments.iter().map(|read| read.footer.as_deref());
+        match footers.collect::<Option<Vec<_>>>() {
+            Some(footers) if (1..=MAX_STATISTICS).contains(&footers.len()) => {
+                let statistics = footers.iter().map(|footer| footer.statistics(&self.schema));
+                let statistics: Vec<_> = statistics.collect();
+                let statistics = statistics.iter().map(AsRef::as_ref);
+                Statistics::try_merge_iter(statistics, &self.schema)
+            }
+            _ => Ok(self.counted(segments.iter().map(|read| read.segment))),
+        }
+    }
+
+    /// How many rows `segments` have.
+    fn counted<'a>(&self, segments: impl Iterator<Item = &'a Arc<SegmentMeta>>) -> Statistics {
+        let (rows, bytes) = segments.fold((0, 0), |(rows, bytes), segment| {
+            (rows + segment.rows as usize, bytes + segment.bytes as usize)
+        });
+        Statistics {
+            num_rows: Precision::Exact(rows),
+            total_byte_size: Precision::Inexact(bytes),
+            column_statistics: Statistics::unknown_column(&self.schema),
+        }
     }
 }
 
@@ -298,7 +307,7 @@ impl TableProvider for NativeTable {
         &self,
         state: &dyn Session,
         projection: Option<&Vec<usize>>,
-        _filters: &[Expr],
+        filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         if self.segments.is_empty() {
@@ -313,14 +322,9 @@ impl TableProvider for NativeTable {
             ..TableParquetOptions::default()
         };
         let partitions = state.config_options().execution.target_partitions;
-        let footers = self.read_footers(state).await;
-        let mut statistics = match &footers {
-            Some(footers) => {
-                let segments = footers.iter().map(|footer| footer.statistics.as_ref());
-                Statistics::try_merge_iter(segments, &self.schema)?
-            }
-            None => self.table_statistics(),
-        };
+        let segments = footers::read(&self.table, &self.segments, &self.store, state).await;
+        let segments = self.pruned(segments, filters, state);
+        let mut statistics = self.statistics_of(&segments)?;
         let most = state.config().batch_size();
         let read = projection
             .map(|projection| self.read(projection))
@@ -333,17 +337,17 @@ impl TableProvider for NativeTable {
             // it does not know exactly it does.
             statistics.num_rows = Precision::Inexact(rows);
         }
-        let counts = footers.iter().flatten().any(|footer| footer.ids.is_some());
+        let mut footers = segments.iter().filter_map(|read| read.footer.as_ref());
+        let counts = footers.any(|footer| self.consecutive(footer).is_some());
         let distributed = has_workers(state.config());
-        let footers = footers.as_deref();
-        let by_row_group = footers
-            .filter(|_| !distributed)
-            .and_then(|footers| self.row_groups(footers, state));
+        let by_row_group = (!distributed && !segments.is_empty())
+            .then(|| self.row_groups(&segments, state))
+            .flatten();
         // That they are partitions of their own keeps the planner from cutting them.
         let as_they_are = by_row_group
             .as_ref()
             .map(|groups| Partitioning::UnknownPartitioning(groups.len()));
-        let mut groups = by_row_group.unwrap_or_else(|| self.segment_groups(partitions, footers));
+        let mut groups = by_row_group.unwrap_or_else(|| self.segment_groups(&segments, partitions));
         if distributed {
             // Each worker will read a part of the table: no operator above may take for granted
             // that all of its rows are in one partition.
@@ -377,12 +381,12 @@ impl TableProvider for NativeTable {
         &self,
         filters: &[&Expr],
     ) -> Result<Vec<TableProviderFilterPushDown>> {
-        // Segments prune by statistics; what remains is filtered above.
+        // Segments are pruned by statistics; what remains is filtered above.
         Ok(vec![TableProviderFilterPushDown::Inexact; filters.len()])
     }
 
     fn statistics(&self) -> Option<Statistics> {
-        Some(self.table_statistics())
+        Some(self.counted(self.segments.iter()))
     }
 }
 

@@ -14,6 +14,7 @@ use datafusion::logical_expr::{
 use super::accumulators::{Averages, DistinctAverages};
 use super::frames::FloatFrame;
 use super::groups::GroupAverages;
+use super::one_nan::{GroupsOneNan, OneNan};
 use super::sum::state_fields;
 use super::wide::Wide;
 use crate::arithmetic::decimals::{
@@ -120,7 +121,7 @@ impl AggregateUDFImpl for RoundedAverage {
         match (self.is_ours(&args), args.is_distinct) {
             (true, true) => Ok(Box::new(DistinctAverages::new(Self::averaging(&args)))),
             (true, false) => Ok(Box::new(Averages::new(Self::averaging(&args)))),
-            (false, _) => self.of_datafusion.accumulator(args),
+            (false, _) => Ok(Box::new(OneNan(self.of_datafusion.accumulator(args)?))),
         }
     }
 
@@ -131,7 +132,9 @@ impl AggregateUDFImpl for RoundedAverage {
         let of = args.expr_fields[0].data_type();
         match (self.is_ours(&args), args.is_distinct) {
             (true, _) => self.accumulator(args),
-            (false, false) if *of == DataType::Float64 => Ok(Box::new(FloatFrame::average())),
+            (false, false) if *of == DataType::Float64 => {
+                Ok(Box::new(OneNan(Box::new(FloatFrame::average()))))
+            }
             (false, _) => self.of_datafusion.create_sliding_accumulator(args),
         }
     }
@@ -163,7 +166,10 @@ impl AggregateUDFImpl for RoundedAverage {
     ) -> Result<Box<dyn GroupsAccumulator>> {
         match self.is_ours(&args) {
             true => Ok(Box::new(GroupAverages::new(Self::averaging(&args)))),
-            false => self.of_datafusion.create_groups_accumulator(args),
+            false => {
+                let groups = self.of_datafusion.create_groups_accumulator(args)?;
+                Ok(Box::new(GroupsOneNan(groups)))
+            }
         }
     }
 

@@ -8,13 +8,13 @@ use datafusion::arrow::datatypes::{
 };
 use datafusion::common::{Result, ScalarValue};
 use datafusion::functions_aggregate::min_max::{max_udaf, min_udaf};
-use datafusion_functions_aggregate_common::aggregate::groups_accumulator::prim_op::PrimitiveGroupsAccumulator;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, GroupsAccumulator, ReversedUDAF,
     SetMonotonicity, Signature, StatisticsArgs,
 };
+use datafusion_functions_aggregate_common::aggregate::groups_accumulator::prim_op::PrimitiveGroupsAccumulator;
 
 /// The aggregate functions `max` and `min`, which take NaN for the greatest number.
 ///

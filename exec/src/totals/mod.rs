@@ -11,11 +11,13 @@
 //! * `accumulators`: of all rows, or of those in a frame
 //! * `frames`: of floating-point numbers in a frame, and of intervals
 //! * `groups`: of groups
+//! * `one_nan`: of floating-point numbers
 
 mod accumulators;
 pub mod average;
 pub mod extremes;
 mod frames;
 mod groups;
+mod one_nan;
 pub mod sum;
 pub mod wide;

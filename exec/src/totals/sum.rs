@@ -19,6 +19,7 @@ use datafusion::logical_expr::{
 use super::accumulators::{DistinctSums, Sums};
 use super::frames::{FloatFrame, IntervalSums};
 use super::groups::GroupSums;
+use super::one_nan::{GroupsOneNan, OneNan};
 use crate::arithmetic::out_of_range;
 
 /// The aggregate function `sum` with DataFusion's types: BIGINT of whole numbers, DECIMAL with ten digits more of
@@ -26,6 +27,14 @@ use crate::arithmetic::out_of_range;
 #[derive(Debug, PartialEq, Eq, Hash, Default)]
 pub struct CheckedSum {
     of_datafusion: Sum,
+}
+
+impl CheckedSum {
+    /// DataFusion's accumulator, with one NaN.
+    fn of_floats(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
+        let sums = self.of_datafusion.accumulator(args)?;
+        Ok(Box::new(OneNan(sums)))
+    }
 }
 
 /// The error of a sum that does not fit into `data_type`.
@@ -125,13 +134,9 @@ impl AggregateUDFImpl for CheckedSum {
             true => for_numbers!(
                 args.return_field.data_type(),
                 DistinctSums,
-                self.of_datafusion.accumulator(args)
+                self.of_floats(args)
             ),
-            false => for_numbers!(
-                args.return_field.data_type(),
-                Sums,
-                self.of_datafusion.accumulator(args)
-            ),
+            false => for_numbers!(args.return_field.data_type(), Sums, self.of_floats(args)),
         }
     }
 
@@ -140,7 +145,9 @@ impl AggregateUDFImpl for CheckedSum {
         args: AccumulatorArgs<'_>,
     ) -> Result<Box<dyn Accumulator>> {
         match args.return_field.data_type() {
-            DataType::Float64 if !args.is_distinct => Ok(Box::new(FloatFrame::sum())),
+            DataType::Float64 if !args.is_distinct => {
+                Ok(Box::new(OneNan(Box::new(FloatFrame::sum()))))
+            }
             data_type if has_carry(data_type) => self.accumulator(args),
             DataType::Interval(_) => self.accumulator(args),
             _ => self.of_datafusion.create_sliding_accumulator(args),
@@ -166,7 +173,9 @@ impl AggregateUDFImpl for CheckedSum {
         for_numbers!(
             args.return_field.data_type(),
             GroupSums,
-            self.of_datafusion.create_groups_accumulator(args)
+            self.of_datafusion
+                .create_groups_accumulator(args)
+                .map(|groups| Box::new(GroupsOneNan(groups)) as _)
         )
     }
 

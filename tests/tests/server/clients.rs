@@ -7,8 +7,16 @@ use skewer_server::Users;
 use skewer_tests::cluster::Cluster;
 use skewer_tests::served::Served;
 
-/// Says that a test proves nothing here, past the capturing of output.
+/// Says that a test proves nothing here, past the capturing of output. Fails where programs must be there:
+/// where `SKEWER_TEST_CLIENTS` is `required`.
 pub fn skip(test: &str, reason: &str) {
+    let required = std::env::var("SKEWER_TEST_CLIENTS").is_ok_and(|clients| clients == "required");
+    assert!(!required, "{test}: {reason}");
+    skip_part(test, reason);
+}
+
+/// Says that a part of a test proves nothing with the version of a program that is here.
+pub fn skip_part(test: &str, reason: &str) {
     let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {reason}");
 }
 

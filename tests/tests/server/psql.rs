@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use skewer_server::Users;
 use skewer_tests::served::Served;
 
-use crate::clients::{Ran, asked, skip};
+use crate::clients::{Ran, asked, skip, skip_part};
 
 /// Long enough for any machine, short enough for a test that hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -186,7 +186,7 @@ fn psql_prepares_stores_and_fetches_in_pieces() {
     assert!(ran.stdout.ends_with("\n999\n1000\nin a block\n"), "{ran:?}");
     if version < 16 {
         let reason = format!("\\bind needs psql 16, this is {version}");
-        return skip(
+        return skip_part(
             "psql_prepares_stores_and_fetches_in_pieces, \\bind",
             &reason,
         );
