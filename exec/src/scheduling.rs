@@ -6,8 +6,9 @@
 //!
 //! * A query that has not run for long ([`SHORT`]) shares its own permits with nobody: it runs at once,
 //!   also while others compute.
-//! * Queries that have run for longer share as many permits as there are processors. Whoever waits for one
-//!   waits no longer than [`PATIENCE`], since a poll may take any time.
+//! * Queries that have run for longer share as many permits as there are processors. A poll may keep one for
+//!   seconds. Whoever has waited for [`PATIENCE`] may work overtime, but no more than so many again: a sort
+//!   computes the keys of each batch in a task of its own, and would take all threads.
 //!
 //! So one query never runs on more threads than there are processors, which would disturb what the profiler
 //! measures. While a task is polled its thread knows the query: what takes long asks [`check_cancelled`] and
@@ -16,7 +17,7 @@
 use std::any::Any;
 use std::cell::RefCell;
 use std::fmt;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
@@ -25,7 +26,7 @@ use std::time::{Duration, Instant};
 use datafusion::common::runtime::{JoinSetTracer, set_join_set_tracer};
 use datafusion::common::{Result, exec_err};
 use futures::FutureExt;
-use futures::future::{BoxFuture, poll_fn};
+use futures::future::{BoxFuture, poll_fn, select};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::coop::unconstrained;
 use tokio::time::timeout;
@@ -34,7 +35,8 @@ use tokio::time::timeout;
 /// others.
 pub const SHORT: Duration = Duration::from_millis(100);
 
-/// The longest wait for a permit: others may keep theirs for a poll that takes seconds.
+/// After such a wait for a permit a task may work overtime: others may keep theirs for a poll that takes
+/// seconds.
 const PATIENCE: Duration = Duration::from_millis(200);
 
 /// Who may use the processors. One for all queries of a database, or of a worker.
@@ -43,6 +45,8 @@ pub struct Scheduler {
     processors: usize,
     /// Shared by queries that have run for long.
     permits: Arc<Semaphore>,
+    /// Shared by tasks that have waited for a permit for long.
+    overtime: Arc<Semaphore>,
 }
 
 impl Scheduler {
@@ -52,6 +56,7 @@ impl Scheduler {
         Arc::new(Self {
             processors,
             permits: Arc::new(Semaphore::new(processors)),
+            overtime: Arc::new(Semaphore::new(processors)),
         })
     }
 
@@ -181,7 +186,7 @@ impl ScheduledStream {
         self.query.cancellation.is_cancelled() || self.is_over.as_ref().is_some_and(|over| over())
     }
 
-    /// The right to use a processor. `None` where it has been waited for long enough.
+    /// The right to use a processor. `None` where nobody could wait for it.
     fn permit(&mut self, cx: &mut Context<'_>) -> Poll<Option<OwnedSemaphorePermit>> {
         if self.waiting.is_none() {
             let permits = Arc::clone(self.query.permits());
@@ -192,12 +197,15 @@ impl ScheduledStream {
                 // Nobody could wake it up.
                 return Poll::Ready(None);
             }
-            let acquired = timeout(PATIENCE, permits.acquire_owned());
+            let overtime = Arc::clone(&self.query.scheduler.overtime);
             let acquired = async move {
-                match acquired.await {
-                    Ok(permit) => permit.ok(),
-                    Err(_) => None,
+                // It keeps its place among those that wait.
+                let mut permit = pin!(permits.acquire_owned());
+                if let Ok(permit) = timeout(PATIENCE, &mut permit).await {
+                    return permit.ok();
                 }
+                let overtime = pin!(overtime.acquire_owned());
+                select(permit, overtime).await.factor_first().0.ok()
             };
             self.waiting = Some(Box::pin(unconstrained(acquired)));
         }
@@ -372,6 +380,19 @@ mod tests {
         let mut stream = stream(&long(&scheduler));
         let polled = poll_fn(|cx| stream.poll(cx, |_| Poll::Ready(1)));
         assert_eq!(polled.await, 1);
+    }
+
+    #[tokio::test]
+    async fn only_so_many_work_overtime() {
+        let scheduler = Scheduler::new(1);
+        let query = long(&scheduler);
+        let kept = Arc::clone(&scheduler.permits).try_acquire_owned().unwrap();
+        let _overtime = Arc::clone(&scheduler.overtime).try_acquire_owned().unwrap();
+        let mut stream = stream(&query);
+        let mut waiting = pin!(poll_fn(|cx| stream.poll(cx, |_| Poll::Ready(1))));
+        assert!(timeout(3 * PATIENCE, &mut waiting).await.is_err());
+        drop(kept);
+        assert_eq!(waiting.await, 1);
     }
 
     #[test]
