@@ -32,6 +32,8 @@ struct Kept {
 #[derive(Debug)]
 struct Version {
     snapshot: Arc<Snapshot>,
+    /// Of all of its segments.
+    bytes: u64,
     queries: VecDeque<i64>,
 }
 
@@ -64,6 +66,7 @@ impl KeptSnapshots {
             }
             _ => {
                 let new = Version {
+                    bytes: snapshot.bytes(),
                     snapshot: Arc::clone(snapshot),
                     queries: [query_id].into(),
                 };
@@ -108,6 +111,11 @@ impl KeptSnapshots {
         let mut counted = HashSet::new();
         let mut bytes: u64 = 0;
         let limit = kept.limit;
+        let at_most: u64 = kept.versions.iter().map(|version| version.bytes).sum();
+        if at_most <= limit && limit > 0 {
+            // Small databases need not be compared segment by segment at each commit.
+            return;
+        }
         // Versions share segments: from the newest on, each adds what the later ones do not have.
         let too_old = kept.versions.iter().rposition(|version| {
             for segment in version.snapshot.segments_not_in(now) {

@@ -433,6 +433,11 @@ impl Snapshot {
         gone
     }
 
+    /// Bytes of all segments of its tables.
+    pub fn bytes(&self) -> u64 {
+        self.all_tables().map(|table| table.bytes()).sum()
+    }
+
     pub(crate) fn all_tables(&self) -> impl Iterator<Item = &Arc<TableMeta>> {
         self.schemas
             .values()
