@@ -8,9 +8,9 @@ use skewer_tests::cluster::Cluster;
 use skewer_tests::served::Served;
 
 /// Says that a test proves nothing here, past the capturing of output. Fails where programs must be there:
-/// where `SKEWER_TEST_CLIENTS` is `required`.
+/// where `SKEWER_REQUIRE_CLIENTS` is 1.
 pub fn skip(test: &str, reason: &str) {
-    let required = std::env::var("SKEWER_TEST_CLIENTS").is_ok_and(|clients| clients == "required");
+    let required = std::env::var("SKEWER_REQUIRE_CLIENTS").is_ok_and(|value| value == "1");
     assert!(!required, "{test}: {reason}");
     skip_part(test, reason);
 }
