@@ -166,46 +166,28 @@ impl Both {
         }
     }
 
-    /// The expensive inputs, which are the same both ways in one partition, and the query that has a log.
-    ///
-    /// Rows that are timed together share their time. Which rows are goes by the order in which exchanges deliver
-    /// them. So with several partitions records and times may differ from run to run.
+    /// The expensive inputs, which are the same both ways, and the query that has a log.
     async fn run(&self, case: &str, sql: &str) -> (Vec<String>, i64) {
-        let [(logged, _), (carried, _)] = self.answers(case, sql).await;
-        assert_eq!(
-            logged.is_empty(),
-            carried.is_empty(),
-            "{case}: expensive inputs\n{sql}"
-        );
-        self.set("SET datafusion.execution.target_partitions = 1")
-            .await;
-        let [(logged, log_id), (carried, _)] = self.answers(case, sql).await;
-        assert_eq!(logged, carried, "{case}: expensive inputs\n{sql}");
-        self.set("RESET datafusion.execution.target_partitions")
-            .await;
-        (logged, log_id)
-    }
-
-    /// The expensive inputs and the id of the query with a log, and the same of the one without.
-    async fn answers(&self, case: &str, sql: &str) -> [(Vec<String>, i64); 2] {
-        let mut results = Vec::new();
         let mut answers = Vec::new();
         for session in [&self.log, &self.piggyback] {
             let (_, mut rows, query_id) = run(session, sql)
                 .await
                 .unwrap_or_else(|error| panic!("{case}: {error}\n{sql}"));
             rows.sort();
-            results.push(rows);
-            answers.push((expensive_inputs(session, query_id).await, query_id));
+            let inputs = expensive_inputs(session, query_id).await;
+            answers.push((rows, inputs, query_id));
         }
-        assert_eq!(results[0], results[1], "{case}: rows\n{sql}");
-        answers.try_into().unwrap()
-    }
-
-    async fn set(&self, sql: &str) {
-        for session in [&self.log, &self.piggyback] {
-            session.sql(sql).await.unwrap();
-        }
+        let (other_rows, carried, _) = answers.remove(1);
+        let (rows, logged, log_id) = answers.remove(0);
+        assert_eq!(rows, other_rows, "{case}: rows\n{sql}");
+        // Rows that are timed together share their time, and which rows are goes by the order in which
+        // exchanges deliver them: so records and times may differ from run to run.
+        assert_eq!(
+            logged.is_empty(),
+            carried.is_empty(),
+            "{case}: expensive inputs\n{sql}"
+        );
+        (logged, log_id)
     }
 }
 
@@ -233,13 +215,22 @@ async fn agree(database: &Database) {
     assert_eq!(written[0].len(), 12, "{written:?}");
     assert_eq!(written[0], written[1]);
     // Of half of the records.
-    both.set("SET profile.sample_rate = 0.5").await;
+    for session in [&both.log, &both.piggyback] {
+        session.sql("SET profile.sample_rate = 0.5").await.unwrap();
+    }
     let mut sampled = 0;
     for sql in GIVEN {
         sampled += both.run("sampled", sql).await.0.len();
     }
     assert!(sampled > 40, "only {sampled} sampled inputs were compared");
-    both.set("RESET profile.sample_rate").await;
+    for session in [&both.log, &both.piggyback] {
+        session.sql("RESET profile.sample_rate").await.unwrap();
+    }
+    // Which rows meet in a partition would be another on every run.
+    for session in [&both.log, &both.piggyback] {
+        let one = "SET datafusion.execution.target_partitions = 1";
+        session.sql(one).await.unwrap();
+    }
     for sql in SHUFFLED {
         let (_, query_id) = both.run("shuffled", sql).await;
         let ask = format!(
