@@ -247,7 +247,7 @@ async fn an_output_that_is_not_read_any_more_does_not_hold_up_the_others() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn an_exchange_that_cannot_spill_says_so() {
-    let disk = DiskManager::builder().with_max_temp_directory_size(20_000);
+    let disk = DiskManager::builder().with_max_temp_directory_size(1);
     let environment = RuntimeEnvBuilder::new()
         .with_memory_pool(ForSpilling::new(0))
         .with_disk_manager_builder(disk)
