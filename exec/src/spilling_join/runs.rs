@@ -9,6 +9,7 @@ use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, UnboundedMe
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
+use datafusion::physical_plan::EmptyRecordBatchStream;
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet};
 use datafusion::physical_plan::sorts::streaming_merge::StreamingMergeBuilder;
 
@@ -57,7 +58,11 @@ impl Runs {
     pub(super) fn merge(self, context: &TaskContext) -> Result<SendableRecordBatchStream> {
         let parts = self.writer.finish()?;
         let runs = (0..parts.len()).filter(|&run| parts.rows(run) > 0);
-        let streams = runs.map(|run| parts.read(run)).collect();
+        let streams: Vec<_> = runs.map(|run| parts.read(run)).collect();
+        if streams.is_empty() {
+            // The merge of no streams is an error to DataFusion.
+            return Ok(Box::pin(EmptyRecordBatchStream::new(self.schema)));
+        }
         let number = self.schema.fields().len() - 1;
         let number = Column::new(self.schema.field(number).name(), number);
         let order: LexOrdering = [PhysicalSortExpr::new_default(Arc::new(number))].into();

@@ -83,6 +83,8 @@ fn keys(of: &str, seed: i64, nulls: bool) -> Vec<Option<i64>> {
         "skewed" => (n + seed) % 90,
         "one" => 5,
         "few" => n,
+        // Nobody else's.
+        "apart" => 1_000 + n,
         _ => unreachable!(),
     };
     let rows = match of {
@@ -386,12 +388,14 @@ async fn the_order_of_the_probe_side_is_kept() {
     ];
     for kind in kinds {
         for mode in [PartitionMode::Partitioned, PartitionMode::CollectLeft] {
-            for build in ["many", "skewed", "one"] {
+            // Keys that meet none on the other side leave inner joins without a row to put in order.
+            for build in ["many", "skewed", "one", "apart"] {
                 let case = Case {
                     kind,
                     mode,
                     build,
                     ordered: true,
+                    nulls: build != "apart",
                     ..Case::default()
                 };
                 case.check().await;
