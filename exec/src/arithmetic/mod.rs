@@ -2,8 +2,8 @@
 //!
 //! DataFusion 55.2 wraps whole numbers around when they overflow (apache/datafusion issues 3520, 17539 and 21318),
 //! cuts the quotients of decimals, and takes `-a & a` and `a ^ a` for constants (apache/datafusion issue 24246).
-//! It has no option for any of that, and a NaN that it computes has a sign ([`one_nan`](crate::one_nan)). So these operations are a function of ours from analysis on, and no rule mistakes
-//! them for DataFusion's operators.
+//! It has no option for any of that, and a NaN that it computes has a sign ([`one_nan`](crate::one_nan)). So these
+//! operations are a function of ours from analysis on, and no rule mistakes them for DataFusion's operators.
 //!
 //! * `integers`: sums, differences and products of whole numbers
 //! * [`decimals`]: those of decimals, and quotients
