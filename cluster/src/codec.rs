@@ -18,22 +18,35 @@ use datafusion_proto::physical_plan::{
 use datafusion_proto::protobuf::PhysicalExprNode;
 use prost::Message;
 use serde::{Deserialize, Serialize};
+use skewer_compat::functions::arithmetic::{Arithmetic, Operation};
+use skewer_compat::functions::conversion::Conversion;
+use skewer_compat::functions::group_constant::AnyValue;
+use skewer_compat::functions::octet_length::OctetLength;
+use skewer_compat::functions::patterns::{EscapedPattern, PatternKind};
+use skewer_compat::functions::quantified::{Quantified, Quantifier};
+use skewer_compat::functions::read_array::ReadArray;
+use skewer_compat::functions::row_numbers::RowNumbers;
+use skewer_compat::functions::scalar_or_error::OnlyValue;
+use skewer_compat::functions::shift::Shift;
+use skewer_compat::functions::single_value::SingleValue;
+use skewer_compat::functions::totals::average::RoundedAverage;
+use skewer_compat::functions::totals::extremes::Extreme;
+use skewer_compat::functions::totals::sum::CheckedSum;
+use skewer_compat::functions::zones::{AddInterval, ReadTime, ShowTime, Timezone};
+use skewer_compat::operators::conservative_properties::SoundPropertiesExec;
 use skewer_exec::{
-    AddInterval, AnyValue, Arithmetic, CarriedLatency, CheckedSum, Conversion, EscapedPattern,
-    Exchange, Extreme, FrameCapture, LatencyColumn, LineageCapture, MeasuredRecords, NarrowId,
-    NumberedExec, Observed, OctetLength, OnlyValue, Operation, OutputRecordsExec, PackedRecord,
-    PatternKind, ProfiledExec, Quantified, Quantifier, ReadArray, ReadTime, RoundedAverage,
-    RowNumbers, Sampled, SampledRowId, Shift, ShowTime, SingleValue, SoundPropertiesExec,
-    TimedEvaluationExec, TimedExpressions, Timezone,
+    CarriedLatency, Exchange, FrameCapture, LatencyColumn, LineageCapture, MeasuredRecords,
+    NarrowId, NumberedExec, Observed, OutputRecordsExec, PackedRecord, ProfiledExec, Sampled,
+    SampledRowId, TimedEvaluationExec, TimedExpressions,
 };
 
-use crate::folded::{Folding, Piece, unfolded};
 use crate::records::{
     EncodedCapture, EncodedCarried, EncodedFrames, EncodedOutputs, EncodedSource,
 };
 use crate::sys::{self, EncodedScan};
 use crate::task::TaskPlace;
 use crate::write::{self, EncodedWrite};
+use skewer_compat::distribution::deep_plan_codec::{Folding, Piece, unfolded};
 
 /// Encodes and decodes the operators and functions of `skewer-exec`.
 #[derive(Debug, Clone, Default)]
@@ -412,9 +425,15 @@ impl SkewerCodec {
                 let outputs = records.outputs(outputs, only_input()?, context, recorder)?;
                 Ok(Arc::new(outputs))
             }
-            Encoded::SoundProperties => Ok(Arc::new(SoundPropertiesExec::new(Arc::clone(
-                only_input()?,
-            )))),
+            Encoded::SoundProperties => {
+                let input = only_input()?;
+                let operator = match input.downcast_ref::<NumberedExec>() {
+                    Some(numbered) => &numbered.observed().inner,
+                    None => input,
+                };
+                let plan = SoundPropertiesExec::observed(Arc::clone(input), operator);
+                Ok(Arc::new(plan))
+            }
             Encoded::Folded(plan) => unfolded(Piece::Below(plan), context, converter),
             Encoded::Whole(plan) => unfolded(Piece::Whole(plan), context, converter),
             Encoded::Write(write) => write::decode(write, inputs, context),

@@ -44,13 +44,14 @@ use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::union::UnionExec;
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
-use skewer_exec::{SoundPropertiesExec, TimedEvaluationExec};
+use skewer_compat::operators::conservative_properties::SoundPropertiesExec;
+use skewer_exec::TimedEvaluationExec;
 use skewer_storage::{SegmentName, Shard};
 
-use crate::in_place::InPlaceExec;
 use crate::travel::Leaf;
 use crate::workers::Workers;
 use crate::write::hashed_alike;
+use skewer_compat::distribution::planning_barrier::InPlaceExec;
 
 /// What all rows of a segment have in common, said of its file in a scan.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -14,19 +14,19 @@ use datafusion::physical_plan::analyze::AnalyzeExec;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::prelude::SessionConfig;
 use datafusion_distributed::{DistributedExec, SessionStateBuilderExt};
+use skewer_compat::rules::with_unordered_exchanges;
 use skewer_optimizer::distribution::Distribution;
 use skewer_optimizer::instrument::Cuts;
-use skewer_optimizer::with_unordered_exchanges;
 
 use crate::cuts::StageCuts;
 use crate::explain;
-use crate::in_place::unwrapped;
 use crate::placement::Placement;
 use crate::task::TaskPlace;
 use crate::travel::{Stays, can_be_cut, can_travel};
-use crate::window_order::{sorted_by_name, windows_know_their_order};
 use crate::workers::Probe;
 use crate::write::Writing;
+use skewer_compat::distribution::planning_barrier::unwrapped;
+use skewer_compat::distribution::window_order::{sorted_by_name, windows_know_their_order};
 
 /// Distributes the plans of a session made by [`Workers::query`](crate::Workers::query).
 #[derive(Debug, Clone)]

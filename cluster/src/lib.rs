@@ -47,8 +47,6 @@ pub mod colocation;
 pub mod cuts;
 pub mod distributed;
 pub mod explain;
-mod folded;
-mod in_place;
 pub mod local;
 pub mod node;
 pub mod placement;
@@ -59,7 +57,6 @@ pub mod sent;
 mod sys;
 pub mod task;
 pub mod travel;
-mod window_order;
 pub mod workers;
 pub mod write;
 

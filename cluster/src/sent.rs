@@ -9,7 +9,7 @@ use datafusion::common::Result;
 use datafusion::execution::TaskContext;
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt};
-use skewer_exec::batch_bytes;
+use skewer_compat::operators::batch_bytes::batch_bytes;
 use skewer_profiling::ticks::Ticks;
 use skewer_profiling::{Level, OpenStream, TuplesSent};
 

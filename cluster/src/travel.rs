@@ -26,7 +26,8 @@ use datafusion_distributed::{
 use datafusion_proto::bytes::physical_plan_from_bytes_with_proto_converter;
 use datafusion_proto::physical_plan::DeduplicatingProtoConverter;
 
-use skewer_exec::{FrameCapture, SharedRowsExec};
+use skewer_compat::operators::materialized::SharedRowsExec;
+use skewer_exec::FrameCapture;
 
 use crate::codec::encode_plan;
 use crate::sys;

@@ -32,12 +32,16 @@ use datafusion_proto::bytes::physical_plan_from_bytes_with_proto_converter;
 use datafusion_proto::physical_plan::DeduplicatingProtoConverter;
 use skewer_cluster::codec::{SkewerCodec, encode_plan};
 use skewer_cluster::{TaskPlace, WorkerQuery};
+use skewer_compat::functions::arithmetic::{Arithmetic, Operation};
+use skewer_compat::functions::conversion::Conversion;
+use skewer_compat::functions::row_numbers::RowNumbers;
+use skewer_compat::operators::conservative_properties::SoundPropertiesExec;
 use skewer_exec::{
-    AggregateSource, Arithmetic, CapturedFrames, CapturedInput, CarriedInput, CarriedLatency,
-    Conversion, Exchange, FrameCapture, Hidden, KeySample, LatencyColumn, LineageCapture,
-    MeasuredRecords, NarrowId, NumberedExec, Observed, Operation, OutputRecordsExec, PackedRecord,
-    ProfiledExec, RecordSource, ResultRecords, ResultTask, RowNumbers, Sampled, SampledRowId,
-    ScanSource, SoundPropertiesExec, TimedEvaluationExec, TimedExpressions,
+    AggregateSource, CapturedFrames, CapturedInput, CarriedInput, CarriedLatency, Exchange,
+    FrameCapture, Hidden, KeySample, LatencyColumn, LineageCapture, MeasuredRecords, NarrowId,
+    NumberedExec, Observed, OutputRecordsExec, PackedRecord, ProfiledExec, RecordSource,
+    ResultRecords, ResultTask, Sampled, SampledRowId, ScanSource, TimedEvaluationExec,
+    TimedExpressions,
 };
 use skewer_profiling::{Level, Recorder, RecorderLimits};
 

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 
-use skewer_exec::scheduling::Cancellation;
+use skewer_compat::operators::scheduling::Cancellation;
 
 tokio::task_local! {
     static CANCELLATION: Cancellation;

@@ -9,7 +9,7 @@ use datafusion::physical_plan::execute_stream;
 use parking_lot::Mutex;
 use skewer_cluster::Workers;
 use skewer_cluster::write::SegmentPlace;
-use skewer_exec::scheduling::{Cancellation, RunningQuery};
+use skewer_compat::operators::scheduling::{Cancellation, RunningQuery};
 use skewer_profiling::{Level, Recorder, RecorderLimits, SysTables};
 use skewer_storage::{Storage, StorageError, TableId};
 use tokio::sync::mpsc;

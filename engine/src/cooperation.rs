@@ -8,7 +8,7 @@
 //! those that unnest lists get their input in [`Slices`] that take no longer than they should.
 //!
 //! Where a stream is polled by a task, it is polled when its query may use a processor
-//! ([`skewer_exec::scheduling`]).
+//! ([`skewer_compat::operators::scheduling`]).
 //!
 //! Joins become such that spill here, too: this sees each plan where it runs.
 
@@ -31,6 +31,7 @@ use datafusion::physical_plan::joins::{
 };
 use datafusion::physical_plan::metrics::MetricsSet;
 use datafusion::physical_plan::recursive_query::RecursiveQueryExec;
+use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
 use datafusion::physical_plan::unnest::UnnestExec;
 use datafusion::physical_plan::{
@@ -39,14 +40,16 @@ use datafusion::physical_plan::{
 };
 use futures::Stream;
 use skewer_cluster::{PrepareTask, is_exchange_between_workers};
-use skewer_exec::profiled::replace_operator;
-use skewer_exec::scheduling::{
+use skewer_compat::operators::exchange::with_own_exchange;
+use skewer_compat::operators::scheduling::{
     Cancellation, IsOver, RunningQuery, ScheduledStream, Scheduler, is_cancelled, poll_time,
     task_time,
 };
-use skewer_exec::slices::{Slices, Target};
-use skewer_exec::spilling_join::{self, Pace, SpillingJoinExec};
-use skewer_exec::{TimedEvaluationExec, is_exchange, with_own_exchange};
+use skewer_compat::operators::slices::{Slices, Target};
+use skewer_compat::operators::spilling_join;
+use skewer_compat::operators::spilling_join::{Pace, SpillingJoinExec};
+use skewer_exec::profiled::replace_operator;
+use skewer_exec::{TimedEvaluationExec, is_exchange};
 use skewer_net::TaskEnd;
 use skewer_optimizer::evaluates_costly;
 
@@ -54,7 +57,7 @@ use skewer_optimizer::evaluates_costly;
 const QUANTUM: Duration = Duration::from_millis(10);
 
 /// The same plan, whose tasks yield in time and use the processors as `query` may, and whose exchanges
-/// are [Skewer's own](skewer_exec::exchange).
+/// are [Skewer's own](skewer_compat::operators::exchange).
 ///
 /// # Errors
 /// Those of putting other children into an operator.
@@ -103,7 +106,10 @@ fn yielding(
             })
         })
         .collect::<Result<_>>()?;
-    let mut plan = with_own_exchange(replace_children_if_necessary(plan, children)?);
+    let mut plan = replace_children_if_necessary(plan, children)?;
+    if plan.is::<RepartitionExec>() {
+        plan = replace_operator(plan, |exchange| Ok(with_own_exchange(exchange)))?;
+    }
     if spilling_join::spills(plan.as_ref()) {
         plan = replace_operator(plan, |join| {
             Ok(Arc::new(SpillingJoinExec::new(join, in_slices(query))?))

@@ -11,7 +11,7 @@ use datafusion::execution::runtime_env::RuntimeEnv;
 use parking_lot::Mutex;
 use skewer_cluster::Workers;
 use skewer_cluster::write::SegmentPlace;
-use skewer_exec::scheduling::{Cancellation, Scheduler};
+use skewer_compat::operators::scheduling::{Cancellation, Scheduler};
 use skewer_net::LostWorker;
 use skewer_net::identity::NodeId;
 use skewer_profiling::{Retention, SysTables};
@@ -30,13 +30,13 @@ use crate::environment::{self, Environment, THREAD};
 use crate::error::Error;
 use crate::functions::Functions;
 use crate::kept_snapshots::KeptSnapshots;
-use crate::memory::{MemoryBudget, RaisedBy};
 use crate::progress::Elsewhere;
 use crate::running_table::with_running;
 use crate::session::Session;
 use crate::spill_directory::SpillDirectory;
 use crate::statements::export_profile::expect_no_export;
 use crate::turns::{DEFAULT_LIMIT, Turns};
+use skewer_compat::operators::memory_pool::{MemoryBudget, RaisedBy};
 
 /// How long closing waits for work on the database's threads to notice that it is over.
 const SHUTDOWN: Duration = Duration::from_secs(5);

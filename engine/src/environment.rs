@@ -7,8 +7,8 @@ use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use tokio::runtime::Runtime;
 
 use crate::error::Error;
-use crate::memory::{MemoryBudget, RaisedBy};
 use crate::spill_directory::SpillDirectory;
+use skewer_compat::operators::memory_pool::{MemoryBudget, RaisedBy};
 
 /// How the threads are called.
 pub(crate) const THREAD: &str = "skewer-worker";
@@ -30,9 +30,9 @@ const EVENT_INTERVAL: u32 = 1;
 const SPARE: usize = 8;
 
 /// Threads that run statements and tasks: more than may run queries for long
-/// ([`skewer_exec::scheduling`]), so that some are left for statements that begin and for whoever cancels.
+/// ([`skewer_compat::operators::scheduling`]), so that some are left for statements that begin and for whoever cancels.
 pub(crate) fn runtime(asked: Option<usize>) -> Result<Runtime, Error> {
-    skewer_exec::scheduling::inherit_queries();
+    skewer_compat::operators::scheduling::inherit_queries();
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2 * threads(asked) + SPARE)
         .thread_name(THREAD)

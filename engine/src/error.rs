@@ -7,13 +7,14 @@ use datafusion::common::{DataFusionError, SchemaError};
 use datafusion::object_store;
 use datafusion::parquet::errors::ParquetError;
 use skewer_cluster::write::WriteError;
+use skewer_compat::suggest::{did_you_mean, nearest};
 use skewer_net::{FailureClass, LostWorker, NetError, Panic, RemoteFailure};
-use skewer_sql::{ObjectKind, SyntaxError, did_you_mean, nearest};
+use skewer_sql::{ObjectKind, SyntaxError};
 use skewer_storage::{Object, StorageError};
 use thiserror::Error as ThisError;
 use tokio::task::JoinError;
 
-use crate::memory::LIMIT_REACHED;
+use skewer_compat::operators::memory_pool::LIMIT_REACHED;
 
 /// Why a statement failed. Its text is fit for a person; the session goes on after it.
 ///

@@ -11,8 +11,9 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
 use skewer_cluster::write::SegmentPlace;
 use skewer_cluster::{Distributed, PrepareTask, Workers};
-use skewer_exec::scheduling::RunningQuery;
-use skewer_exec::{SharedRowsExec, planning};
+use skewer_compat::functions::guarded::planning;
+use skewer_compat::operators::materialized::SharedRowsExec;
+use skewer_compat::operators::scheduling::RunningQuery;
 use skewer_optimizer::distribution::Distribution;
 use skewer_profiling::{Recorder, SysTables};
 

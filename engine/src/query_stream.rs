@@ -12,7 +12,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::{EmptyRecordBatchStream, SendableRecordBatchStream};
 use futures::{FutureExt, Stream, StreamExt};
 use parking_lot::Mutex;
-use skewer_exec::scheduling::{Cancellation, RunningQuery};
+use skewer_compat::operators::scheduling::{Cancellation, RunningQuery};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 

@@ -12,12 +12,18 @@ use datafusion::execution::{FunctionRegistry, SessionStateBuilder};
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF, Volatility, WindowUDF};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use parking_lot::Mutex;
-use skewer_exec::zones::UTC;
-use skewer_exec::{
-    CheckedSum, EscapedPattern, Extreme, GuardedFunction, OctetLength, PatternKind, Quantified,
-    Quantifier, RoundedAverage, Shift, Timezone,
-};
-use skewer_optimizer::{ArithmeticPlanner, CheckArithmetic};
+use skewer_compat::functions::guarded::GuardedFunction;
+use skewer_compat::functions::octet_length::OctetLength;
+use skewer_compat::functions::patterns::{EscapedPattern, PatternKind};
+use skewer_compat::functions::quantified::{Quantified, Quantifier};
+use skewer_compat::functions::series::register as register_series;
+use skewer_compat::functions::shift::Shift;
+use skewer_compat::functions::totals::average::RoundedAverage;
+use skewer_compat::functions::totals::extremes::Extreme;
+use skewer_compat::functions::totals::sum::CheckedSum;
+use skewer_compat::functions::zones::Timezone;
+use skewer_compat::functions::zones::UTC;
+use skewer_compat::rules::{ArithmeticPlanner, CheckArithmetic};
 use skewer_sql::Piece;
 use skewer_storage::Snapshot;
 
@@ -30,12 +36,11 @@ use crate::last_query_id::LastQueryId;
 use crate::progress::ProgressHandle;
 use crate::query_stream::QueryStream;
 use crate::report::Blame;
-use crate::series;
 use crate::settings::{DEFAULT_STALL_TIMEOUT, ProfileSettings};
 use crate::statements;
 use crate::statements::prepare::Prepared;
-use crate::unnested::NamesUnnested;
-use crate::untyped_lists::ReadsLists;
+use skewer_compat::statement::unnest_names::NamesUnnested;
+use skewer_compat::statement::untyped_lists::ReadsLists;
 
 /// A session: settings, registered functions and prepared statements that belong together.
 ///
@@ -119,9 +124,11 @@ impl Session {
             .with_runtime_env(Arc::clone(&inner.runtime_env))
             .with_expr_planners(vec![Arc::new(ArithmeticPlanner)])
             .with_default_features()
-            .with_analyzer_rule(Arc::new(skewer_optimizer::ExplicitCasts))
-            .with_optimizer_rules(skewer_optimizer::logical_rules())
-            .with_physical_optimizer_rules(skewer_optimizer::physical_rules())
+            .with_analyzer_rule(Arc::new(
+                skewer_compat::logical::explicit_casts::ExplicitCasts,
+            ))
+            .with_optimizer_rules(skewer_compat::rules::logical_rules())
+            .with_physical_optimizer_rules(skewer_compat::rules::physical_rules())
             .with_catalog_list(Arc::new(EmptyCatalogProviderList))
             .with_relation_planners(vec![Arc::new(NamesUnnested)])
             .with_analyzer_rule(Arc::new(CheckArithmetic))
@@ -140,7 +147,7 @@ impl Session {
         for quantifier in [Quantifier::Any, Quantifier::All] {
             context.register_udf(ScalarUDF::from(Quantified::new(quantifier)));
         }
-        series::register(&context);
+        register_series(&context);
         context.register_udaf(AggregateUDF::from(CheckedSum::default()));
         context.register_udaf(AggregateUDF::from(RoundedAverage::default()));
         context.register_udaf(AggregateUDF::from(Extreme::max()));

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use datafusion::arrow::array::timezone::Tz;
 use datafusion::common::config::ConfigOptions;
-use skewer_exec::zones;
+use skewer_compat::functions::zones;
+use skewer_compat::suggest::nearest;
 use skewer_profiling::{Level, LineageMode, Retention};
-use skewer_sql::nearest;
 
 use crate::error::Error;
 

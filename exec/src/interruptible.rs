@@ -24,8 +24,8 @@ use datafusion::logical_expr::{
 };
 
 use crate::row_function::RowFunction;
-use crate::scheduling::check_cancelled;
-use crate::slices::{Limits, rows_within};
+use skewer_compat::operators::scheduling::check_cancelled;
+use skewer_compat::operators::slices::{Limits, rows_within};
 
 /// A call with some rows should take no longer than this.
 const TARGET: Duration = Duration::from_millis(10);
@@ -273,7 +273,7 @@ mod tests {
     use datafusion::logical_expr::create_udf;
 
     use super::*;
-    use crate::scheduling::{Cancellation, ScheduledStream, Scheduler};
+    use skewer_compat::operators::scheduling::{Cancellation, ScheduledStream, Scheduler};
 
     fn call(function: &ScalarUDF, texts: Vec<ColumnarValue>, rows: usize) -> Result<ColumnarValue> {
         let field = |name| Arc::new(Field::new(name, DataType::Utf8, true));

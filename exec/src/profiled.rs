@@ -24,12 +24,12 @@ use futures::Stream;
 use skewer_profiling::ticks::Ticks;
 use skewer_profiling::{Level, OpenStream, OperatorCall, Recorder, TuplesSent};
 
-use crate::batch_bytes::{batch_bytes, estimated_batch_bytes};
 use crate::key_sample::KeySample;
 use crate::operator_memory::{OpenMemory, Streams};
 use crate::position::{self, Position, StreamTime};
-use crate::shared_rows::SharedRowsExec;
 use crate::stream_totals::{StreamTotals, Totals};
+use skewer_compat::operators::batch_bytes::{batch_bytes, estimated_batch_bytes};
+use skewer_compat::operators::materialized::SharedRowsExec;
 
 /// Calls kept by a stream before it hands them to the recorder: about 3 MB.
 const CALLS_PER_FLUSH: usize = 65_536;

@@ -11,7 +11,7 @@ use datafusion::logical_expr::{
 };
 use skewer_profiling::ticks::Stopwatch;
 
-use crate::scheduling::check_cancelled;
+use skewer_compat::operators::scheduling::check_cancelled;
 
 /// A function of one row's arguments.
 pub type RowClosure = dyn Fn(&[ScalarValue]) -> Result<ScalarValue> + Send + Sync;

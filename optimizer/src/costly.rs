@@ -15,10 +15,13 @@ use datafusion::common::{DFSchema, Result};
 use datafusion::execution::SessionStateDefaults;
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, ScalarUDF};
-use skewer_exec::{
-    AddInterval, Arithmetic, Conversion, EscapedPattern, OnlyValue, Quantified, ReadArray,
-    ReadTime, ShowTime, Timezone,
-};
+use skewer_compat::functions::arithmetic::Arithmetic;
+use skewer_compat::functions::conversion::Conversion;
+use skewer_compat::functions::patterns::EscapedPattern;
+use skewer_compat::functions::quantified::Quantified;
+use skewer_compat::functions::read_array::ReadArray;
+use skewer_compat::functions::scalar_or_error::OnlyValue;
+use skewer_compat::functions::zones::{AddInterval, ReadTime, ShowTime, Timezone};
 
 /// Names of the functions that come with DataFusion.
 static BUILT_IN: LazyLock<HashSet<String>> = LazyLock::new(|| {

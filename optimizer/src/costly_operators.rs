@@ -11,10 +11,13 @@ use datafusion::logical_expr::{Operator, ScalarUDF};
 use datafusion::physical_expr::expressions::{BinaryExpr, LikeExpr};
 use datafusion::physical_expr::{HigherOrderFunctionExpr, PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_plan::ExecutionPlan;
-use skewer_exec::{
-    AddInterval, Arithmetic, CarriedState, Conversion, FirstSeen, NarrowId, OctetLength, OnlyValue,
-    PackedRecord, ReadTime, RowCapture, RowNumbers, SampledRowId, ShowTime, Timezone,
-};
+use skewer_compat::functions::arithmetic::Arithmetic;
+use skewer_compat::functions::conversion::Conversion;
+use skewer_compat::functions::octet_length::OctetLength;
+use skewer_compat::functions::row_numbers::RowNumbers;
+use skewer_compat::functions::scalar_or_error::OnlyValue;
+use skewer_compat::functions::zones::{AddInterval, ReadTime, ShowTime, Timezone};
+use skewer_exec::{CarriedState, FirstSeen, NarrowId, PackedRecord, RowCapture, SampledRowId};
 
 use crate::costly::{is_built_in, varies_in_size};
 

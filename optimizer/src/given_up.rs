@@ -128,7 +128,7 @@ mod tests {
     use datafusion::prelude::{SessionConfig, SessionContext};
 
     use super::*;
-    use crate::sound::physical_rules;
+    use skewer_compat::rules::physical_rules;
 
     /// Queries that the planner finds a shortcut in.
     const TAKEN: [&str; 8] = [

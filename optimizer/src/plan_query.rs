@@ -20,8 +20,8 @@ use crate::given_up::{given_up, has_shortcuts};
 use crate::instrument::{Known, instrument, instrument_cut};
 use crate::interruptible_calls::with_interruptible_calls;
 use crate::lineage::{LineageRewrite, TrackedPlan, TrackedRecord};
-use crate::shared_rows::SharedRowsPlanner;
 use crate::timed_node::TimedEvaluationPlanner;
+use skewer_compat::logical::common_subplan::SharedRowsPlanner;
 
 /// Plans `optimized` so that its execution reports to `recorder` what the recorder's level
 /// asks for. The plan's schema and rows are those of the unprofiled plan.

@@ -9,8 +9,8 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{IsOptional, ParserError};
 use datafusion::sql::sqlparser::tokenizer::Token;
 
-use crate::spell_out::spell_out;
 use crate::statement::Statement;
+use skewer_compat::statement::desugar::spell_out;
 
 /// COPY … FROM.
 #[derive(Debug, Clone)]

@@ -6,7 +6,7 @@ use datafusion::common::DataFusionError;
 use datafusion::sql::sqlparser::parser::ParserError;
 use datafusion::sql::sqlparser::tokenizer::Location;
 
-use crate::deep::DEEPEST;
+use skewer_compat::statement::depth::DEEPEST;
 
 /// Of lines with more characters, as programs write them, so many are shown on each side of a mistake.
 const LONG_LINE: usize = 500;

@@ -10,8 +10,8 @@ use datafusion::sql::sqlparser::parser::ParserError;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 
 use crate::place::{offset, text_from};
-use crate::spell_out::spell_out;
 use crate::statement::Statement;
+use skewer_compat::statement::desugar::spell_out;
 
 /// How the report is written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -12,8 +12,8 @@ use datafusion::sql::sqlparser::ast::{
 };
 use thiserror::Error;
 
-use crate::spell_out::{ALL_OF, ANY_OF};
 use crate::statement::Statement;
+use skewer_compat::statement::desugar::{ALL_OF, ANY_OF};
 
 /// Parameters that do not fit their statement.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

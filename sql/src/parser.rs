@@ -6,14 +6,16 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::ParserError;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 
-use crate::deep::dialect::BoundedDialect;
-use crate::deep::{DEEPEST, guarded};
+use crate::deep::guarded;
 use crate::error::SyntaxError;
 use crate::explain_profile::ExplainProfile;
 use crate::place::{offset, text_from};
-use crate::spell_out::spell_out_statement;
 use crate::statement::{ObjectKind, Statement};
-use crate::{copy, described, explain_profile, export_profile, rebalance, settings};
+use crate::{copy, explain_profile, export_profile, rebalance, settings};
+use skewer_compat::statement::depth::DEEPEST;
+use skewer_compat::statement::describe_in_from as described;
+use skewer_compat::statement::desugar::spell_out_statement;
+use skewer_compat::statement::dialect::BoundedDialect;
 
 /// How often the parser may call itself: a table in parentheses is one of our levels and two of its own.
 const RECURSION: usize = 2 * DEEPEST;

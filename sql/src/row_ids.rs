@@ -9,19 +9,21 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    ExcludeSelectItem, Expr, Ident, ObjectName, ObjectNamePart, OrderBy, OrderByKind, Query,
-    Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TableAlias, TableFactor,
-    TableWithJoins, VisitMut, Visitor, VisitorMut, WildcardAdditionalOptions,
+    Expr, Ident, ObjectName, ObjectNamePart, OrderBy, OrderByKind, Query, Select, SelectItem,
+    SelectItemQualifiedWildcardKind, SetExpr, TableAlias, TableFactor, TableWithJoins, VisitMut,
+    Visitor, VisitorMut,
 };
 
+use skewer_compat::statement::names::{SYSTEM_COLUMN, exclude, fold};
+
 /// The hidden column.
-pub const ROW_ID: &str = "_row_id";
+pub const ROW_ID: &str = SYSTEM_COLUMN;
 
 /// What is appended to a table's name to read it with its row ids.
 pub const WITH_ROW_IDS: &str = "$rowid";
 
 /// Rewrites the blocks of `node` that name `_row_id`; says whether there were any. None may join with
-/// USING any more ([`merge_columns`](crate::using::merge_columns)).
+/// USING any more ([`merge_columns`](skewer_compat::statement::using_join::merge_columns)).
 ///
 /// `has_row_ids` says whether a name in FROM is a table whose rows have ids.
 pub fn expose_row_ids<N: VisitMut>(
@@ -249,14 +251,6 @@ impl Exposer<'_> {
     }
 }
 
-/// An identifier as names compare: lower-case unless quoted.
-pub(crate) fn fold(ident: &Ident) -> String {
-    match ident.quote_style {
-        Some(_) => ident.value.clone(),
-        None => ident.value.to_lowercase(),
-    }
-}
-
 /// `Some(None)` for `_row_id`, `Some(Some(t))` for `t._row_id`.
 fn reference(expr: &Expr) -> Option<Option<Ident>> {
     match expr {
@@ -325,46 +319,6 @@ fn rename_factor<'s>(factor: &mut TableFactor, sources: &mut impl Iterator<Item 
         }
         _ => {}
     }
-}
-
-/// `options` with `hidden` added to what it excludes.
-pub(crate) fn exclude(
-    mut options: WildcardAdditionalOptions,
-    hidden: Vec<Ident>,
-) -> WildcardAdditionalOptions {
-    if hidden.is_empty() {
-        return options;
-    }
-    let mut names = match options.opt_exclude.take() {
-        Some(ExcludeSelectItem::Single(name)) => vec![name],
-        Some(ExcludeSelectItem::Multiple(names)) => names,
-        None => Vec::new(),
-    };
-    names.extend(
-        hidden
-            .into_iter()
-            .map(|ident| ObjectName::from(vec![ident])),
-    );
-    options.opt_exclude = Some(ExcludeSelectItem::Multiple(names));
-    options
-}
-
-/// The columns that a wildcard leaves out.
-pub(crate) fn excluded(options: &WildcardAdditionalOptions) -> Vec<Ident> {
-    let names: &[ObjectName] = match &options.opt_exclude {
-        Some(ExcludeSelectItem::Single(name)) => std::slice::from_ref(name),
-        Some(ExcludeSelectItem::Multiple(names)) => names,
-        None => &[],
-    };
-    let mut excluded: Vec<Ident> = names
-        .iter()
-        .filter_map(|name| name.0.last()?.as_ident().cloned())
-        .collect();
-    if let Some(except) = &options.opt_except {
-        excluded.push(except.first_element.clone());
-        excluded.extend(except.additional_elements.iter().cloned());
-    }
-    excluded
 }
 
 #[cfg(test)]

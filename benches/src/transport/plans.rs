@@ -21,7 +21,7 @@ use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use datafusion::prelude::SessionContext;
 use datafusion_distributed::{DistributedExec, SessionStateBuilderExt};
 use futures::TryStreamExt;
-use skewer_exec::batch_bytes;
+use skewer_compat::operators::batch_bytes::batch_bytes;
 
 /// Rows are counted where they arrive: little travels to the coordinator.
 pub async fn counted_shuffle(context: &SessionContext) -> Result<Arc<dyn ExecutionPlan>> {

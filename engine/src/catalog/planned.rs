@@ -14,8 +14,11 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::sql::parser::Statement as DFStatement;
 use datafusion::sql::sqlparser::ast;
 use futures::StreamExt;
-use skewer_optimizer::{with_counted_duplicates, with_movable_subqueries};
-use skewer_sql::repeated::{Nameless, ambiguous, may_repeat, shown, tables, tell_apart};
+use skewer_compat::logical::bag_set_operations::with_counted_duplicates;
+use skewer_compat::logical::with_movable_subqueries;
+use skewer_compat::statement::duplicate_column_names::{
+    Nameless, ambiguous, may_repeat, shown, tables, tell_apart,
+};
 
 use super::names::Name;
 use super::statement::StatementCatalog;

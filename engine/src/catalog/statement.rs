@@ -12,9 +12,11 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::parser::Statement as DFStatement;
 use datafusion::sql::sqlparser::ast::{self, Visit};
 use parking_lot::Mutex;
+use skewer_compat::statement::describe_in_from as described;
+use skewer_compat::statement::using_join::{merge_columns, tables_of_using};
+use skewer_compat::suggest::nearest;
+use skewer_sql::Statement;
 use skewer_sql::row_ids::expose_row_ids;
-use skewer_sql::using::{merge_columns, tables_of_using};
-use skewer_sql::{Statement, described, nearest};
 use skewer_storage::{Snapshot, Storage, TableMeta};
 
 use super::files::FileTable;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::common::config::ConfigOptions;
-use skewer_exec::zones::UTC;
+use skewer_compat::functions::zones::UTC;
 
 /// The session's zone.
 pub(crate) fn zone_of(options: &ConfigOptions) -> &str {

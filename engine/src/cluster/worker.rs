@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use skewer_cluster::queries::WorkerQueries;
 use skewer_cluster::write::{RowIds, SegmentPlace};
 use skewer_cluster::{NodeOptions, NodeTasks};
-use skewer_exec::scheduling::Scheduler;
+use skewer_compat::operators::scheduling::Scheduler;
 use skewer_net::identity::{
     Clock, Credentials, IdentityError, JoinToken, NodeId, PeerIdentity, Revocations, SystemClock,
     Trust, random_number,
@@ -36,9 +36,9 @@ use crate::cooperation::of_tasks;
 use crate::environment::{self, Environment};
 use crate::error::Error;
 use crate::functions::Functions;
-use crate::memory::RaisedBy;
 use crate::progress::Read;
 use crate::spill_directory::SpillDirectory;
+use skewer_compat::operators::memory_pool::RaisedBy;
 
 /// Within a worker's directory: its certificate and key, and the master's address.
 const IDENTITY: &str = "identity";

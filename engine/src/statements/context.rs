@@ -10,9 +10,9 @@ use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream, execut
 use datafusion::sql::parser::Statement as DFStatement;
 use futures::StreamExt;
 use skewer_cluster::{CollectMetrics, Workers};
-use skewer_exec::scheduling::RunningQuery;
-use skewer_optimizer::optimize_dependent_joins;
-use skewer_optimizer::scalar_subquery::optimize_with_joins;
+use skewer_compat::logical::decorrelate::{Determinism, optimize_dependent_joins};
+use skewer_compat::logical::scalar_subquery::optimize_with_joins;
+use skewer_compat::operators::scheduling::RunningQuery;
 use skewer_profiling::Level;
 use skewer_storage::{Snapshot, Storage, Transaction};
 
@@ -23,7 +23,6 @@ use crate::catalog::planned::shown_rows;
 use crate::catalog::zones::zone_of;
 use crate::cluster::missing;
 use crate::error::Error;
-use crate::folding;
 use crate::planning;
 use crate::progress::ProgressHandle;
 use crate::query_stream::QueryStream;
@@ -32,6 +31,7 @@ use crate::session::Session;
 use crate::settings::ProfileSettings;
 use crate::turns::{Listed, Turn};
 use crate::waits::StallGuard;
+use skewer_compat::logical::constant_folding as folding;
 
 /// What a statement works with.
 pub(crate) struct Context {
@@ -210,15 +210,18 @@ impl Context {
         // Workers cannot evaluate a subquery first, and its rows are in the lineage.
         let with_joins = workers.is_some() || self.record.recorder().level() == Level::Records;
         let on_workers = workers.is_some();
-        let optimized =
-            folding::optimized(plan, || {
-                optimize_dependent_joins(plan, &mut state, on_workers, |plan, state| {
-                    match with_joins {
-                        true => optimize_with_joins(plan, state),
-                        false => state.optimize(plan),
-                    }
-                })
-            })??;
+        // Statements that end meanwhile add rows to schema sys.
+        let determinism = Determinism {
+            reads_changing_tables: &skewer_profiling::reads_sys,
+        };
+        let optimized = folding::optimized(plan, || {
+            optimize_dependent_joins(plan, &mut state, on_workers, determinism, |plan, state| {
+                match with_joins {
+                    true => optimize_with_joins(plan, state),
+                    false => state.optimize(plan),
+                }
+            })
+        })??;
         let database = self.session.database_inner();
         missing::check(&optimized, self.catalog.snapshot(), |worker| {
             database.lost(worker)

@@ -10,7 +10,8 @@ use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder};
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::Ident;
-use skewer_sql::{CopyFrom, nearest};
+use skewer_compat::suggest::nearest;
+use skewer_sql::CopyFrom;
 use skewer_storage::TableMeta;
 
 use super::{Context, Outcome};

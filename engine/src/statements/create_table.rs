@@ -9,8 +9,9 @@ use datafusion::sql::sqlparser::ast::{
     self, ColumnDef, ColumnOption, FunctionArg, FunctionArgExpr, FunctionArguments, TableConstraint,
 };
 use skewer_cluster::write::has_hash;
-use skewer_sql::repeated::shown;
-use skewer_sql::{ObjectKind, nearest};
+use skewer_compat::statement::duplicate_column_names::shown;
+use skewer_compat::suggest::nearest;
+use skewer_sql::ObjectKind;
 use skewer_storage::Partitioning;
 
 use super::{Context, Outcome, as_statement};

@@ -1,7 +1,8 @@
 //! DROP TABLE, DROP VIEW, DROP SCHEMA.
 
 use datafusion::sql::sqlparser::ast::ObjectName;
-use skewer_sql::{ObjectKind, nearest};
+use skewer_compat::suggest::nearest;
+use skewer_sql::ObjectKind;
 use skewer_storage::Transaction;
 
 use super::schema::schema_name;

@@ -10,8 +10,9 @@ use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Projection, Val
 use datafusion::sql::parser::Statement as DFStatement;
 use datafusion::sql::sqlparser::ast::{self, SetExpr, TableObject};
 
-use skewer_optimizer::with_selected_values;
-use skewer_sql::{Statement, nearest};
+use skewer_compat::logical::values_subqueries::with_selected_values;
+use skewer_compat::suggest::nearest;
+use skewer_sql::Statement;
 use skewer_storage::TableMeta;
 
 use super::{Context, Outcome, as_statement};

@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{self, DataType, Visit};
-use skewer_sql::{Statement, nearest, parameters};
+use skewer_compat::suggest::nearest;
+use skewer_sql::{Statement, parameters};
 
 use super::Outcome;
 use crate::error::Error;

@@ -3,7 +3,7 @@
 use datafusion::logical_expr::{
     LogicalPlan, ResetVariable, SetVariable, Statement as PlanStatement,
 };
-use skewer_sql::nearest;
+use skewer_compat::suggest::nearest;
 
 use super::Outcome;
 use crate::error::Error;

@@ -93,7 +93,10 @@ pub(crate) async fn tables(
             if !known.contains(schema) {
                 return Err(Error::UnknownSchema {
                     name: schema.clone(),
-                    suggestions: skewer_sql::nearest(schema, known.iter().map(String::as_str)),
+                    suggestions: skewer_compat::suggest::nearest(
+                        schema,
+                        known.iter().map(String::as_str),
+                    ),
                 });
             }
             format!("table_schema = {}", literal(schema))

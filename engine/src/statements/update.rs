@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::ast::{
     self, AssignmentTarget, Ident, SelectItem, SetExpr, UpdateTableFromKind,
 };
 use skewer_cluster::write::Changes;
-use skewer_sql::nearest;
+use skewer_compat::suggest::nearest;
 use skewer_storage::TableMeta;
 
 use super::delete::Target;

@@ -15,8 +15,9 @@ use datafusion::logical_expr::{
 };
 use datafusion::sql::sqlparser::ast::{self, VisitMut, VisitorMut};
 use datafusion::sql::sqlparser::tokenizer::Location;
+use skewer_compat::suggest::nearest;
 use skewer_exec::{IdentifiedTable, ROW_ID};
-use skewer_sql::{SyntaxError, Without, nearest};
+use skewer_sql::{SyntaxError, Without};
 
 use crate::catalog::names::{Name, fold, split_row_ids};
 use crate::error::Error;

@@ -20,7 +20,6 @@ use skewer_profiling::{LatencyChunk, LatencyKind, Method, Recorder};
 use super::elsewhere::{Elsewhere, values_of};
 use super::found::rows_found_by;
 use super::{LatencyColumn, TimedExpressions, Timing, leaves_rows_out};
-use crate::batch_bytes::estimated_array_bytes;
 use crate::confirm::confirm_slow_rows;
 use crate::interruptible::Interruptible;
 use crate::long_values::{LongRow, LongValues};
@@ -30,7 +29,8 @@ use crate::packed::{self, Records};
 use crate::position;
 use crate::preemption::OwnTime;
 use crate::row_function::with_row_times;
-use crate::scheduling::check_cancelled;
+use skewer_compat::operators::batch_bytes::estimated_array_bytes;
+use skewer_compat::operators::scheduling::check_cancelled;
 
 /// Chunks are put together again until they took this long, and then handed on: copying values
 /// that were expensive to make is wasted, while very small batches cost the operators above.

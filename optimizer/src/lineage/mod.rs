@@ -62,9 +62,9 @@ use self::recursion::Recursion;
 use self::tracked::{Arguments, hidden_column, hidden_type};
 pub use self::tracked::{TrackedPlan, TrackedRecord};
 use crate::costly::is_costly;
-use crate::dependent_join::is_domain;
-use crate::shared_rows::Shared;
 use crate::timed_node::TimedEvaluation;
+use skewer_compat::logical::common_subplan::Shared;
+use skewer_compat::logical::decorrelate::is_domain;
 
 /// Every hidden column's name starts with this.
 pub const HIDDEN: &str = "__skewer_";

@@ -9,7 +9,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan, ScalarUDF};
 use skewer_exec::PackedRecord;
 
 use super::{LineageRewrite, TrackedPlan, TrackedRecord, aliased, hidden_type, of_rows};
-use crate::dependent_join::is_domain;
+use skewer_compat::logical::decorrelate::is_domain;
 
 impl TrackedPlan {
     /// The column that has its records, if those are packed: there are no others then.

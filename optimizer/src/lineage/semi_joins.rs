@@ -8,7 +8,8 @@ use datafusion::common::{Column, DFSchema, JoinType, Result};
 use datafusion::functions_aggregate::expr_fn::count;
 use datafusion::logical_expr::logical_plan::{Join, Projection};
 use datafusion::logical_expr::{AggregateUDF, Expr, LogicalPlan, ScalarUDF, lit, when};
-use skewer_exec::{AnyValue, RowNumbers};
+use skewer_compat::functions::group_constant::AnyValue;
+use skewer_compat::functions::row_numbers::RowNumbers;
 
 use super::{HIDDEN, LineageRewrite, TrackedPlan, hidden_column};
 

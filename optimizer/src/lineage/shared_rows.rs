@@ -8,7 +8,7 @@ use datafusion::logical_expr::logical_plan::Projection;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 
 use super::{LineageRewrite, TrackedPlan};
-use crate::shared_rows::Shared;
+use skewer_compat::logical::common_subplan::Shared;
 
 impl LineageRewrite {
     /// The same rows wherever they are read, with the same records.

@@ -9,24 +9,11 @@
 //! * [`balance`]: long chains of AND, OR and UNION become flat trees, and what is too deep all the same is
 //!   refused
 
-pub(crate) mod balance;
-pub(crate) mod dialect;
 mod nesting;
 
 use self::nesting::too_deep;
 use crate::error::SyntaxError;
 use crate::place::place;
-
-/// How many expressions, queries and tables may be within each other, counting each operator of a chain.
-pub const DEEPEST: usize = 3_500;
-
-/// How many calls of functions, NOT and signs may be within each other: DataFusion's planner asks each for its
-/// type and name, and each asks what is in it, so planning takes the cube of that.
-pub const DEEPEST_CALLS: usize = 500;
-
-/// How many subqueries may be within the expressions of each other: DataFusion 55.2 checks each as often as the
-/// one around it, twice. Those in FROM are not meant.
-pub const DEEPEST_SUBQUERIES: usize = 16;
 
 /// Bytes of stack that threads need which plan and run statements. Stacks are memory only as far as they
 /// were in use.
@@ -48,4 +35,26 @@ pub fn guarded<T>(sql: &str, read: impl FnOnce() -> T) -> Result<T, SyntaxError>
     let needed = STACK_AT_LEAST + sql.len().saturating_mul(STACK_PER_BYTE);
     let needed = needed.min(STACK);
     Ok(stacker::maybe_grow(needed, needed, read))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::parse;
+
+    #[test]
+    fn a_mistake_within_many_calls_is_found() {
+        for open in [
+            "CAST(",
+            "TRY_CAST(",
+            "CASE WHEN ",
+            "EXTRACT(",
+            "SUBSTRING(",
+            "POSITION(",
+            "f(",
+            "FLOOR(",
+        ] {
+            let sql = format!("SELECT {}1 +", open.repeat(60));
+            assert!(parse(&sql).is_err(), "{open}");
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! How deep a statement is, as far as its text says it.
 
-use super::DEEPEST;
+use skewer_compat::statement::depth::DEEPEST;
 
 /// How many words and operators may stand in a row without a comma: the parser makes a tree of them which
 /// is as deep, and dropping that takes stack.

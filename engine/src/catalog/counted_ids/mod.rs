@@ -45,8 +45,8 @@ use datafusion::physical_plan::filter_pushdown::FilterPushdownPropagation;
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use datafusion::physical_plan::{DisplayFormatType, SortOrderPushdownResult};
 use datafusion_datasource::morsel::Morselizer;
+use skewer_compat::rules::flat_source;
 use skewer_exec::{ROW_ID, SampledRowId};
-use skewer_optimizer::flat_source;
 
 pub(crate) use self::consecutive::{ConsecutiveIds, begins};
 use self::morsels::{CountingMorselizer, NumberedRows};

@@ -3,7 +3,8 @@
 use std::io::Read;
 use std::path::Path;
 
-use skewer_sql::{CopyOptions, nearest};
+use skewer_compat::suggest::nearest;
+use skewer_sql::CopyOptions;
 
 use super::FileKind;
 use crate::error::Error;

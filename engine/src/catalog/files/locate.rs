@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use datafusion::datasource::listing::ListingTableUrl;
 use glob::{MatchOptions, Pattern};
-use skewer_sql::nearest;
+use skewer_compat::suggest::nearest;
 
 use super::FileKind;
 use super::place_store::unescaped;

@@ -1,0 +1,19 @@
+//! Operators in place of DataFusion's, and what operators need to share the machine.
+//!
+//! * [`exchange`]: an exchange that spills without deadlock
+//! * [`spilling_join`]: a hash join whose build side may exceed memory
+//! * [`materialized`]: rows that several places of a plan read, computed once
+//! * [`conservative_properties`]: drops plan properties that DataFusion derives wrongly
+//! * [`scheduling`]: fair use of processors, and cancellation
+//! * [`slices`]: batches cut into slices that take a bounded time
+//! * [`memory_pool`]: a memory pool whose limit can change
+//! * [`batch_bytes`]: the memory of a batch
+
+pub mod batch_bytes;
+pub mod conservative_properties;
+pub mod exchange;
+pub mod materialized;
+pub mod memory_pool;
+pub mod scheduling;
+pub mod slices;
+pub mod spilling_join;
