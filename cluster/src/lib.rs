@@ -24,15 +24,12 @@
 //! * [`workers`]: the workers of a database, and the session of a query
 //! * [`distributed`]: from a physical plan to a distributed one
 //! * [`travel`]: which plans can be sent
-//! * `window_order`: windows whose order is that of the columns they name
 //! * [`placement`]: which worker scans which segments and runs which task
 //! * `sys`: which node scans what of schema `sys`
 //! * [`colocation`]: which rows need not be sent to each other, since they are on one worker
 //! * [`write`](mod@write): rows into segments on the workers that will own them
 //! * [`cuts`]: where a distributed plan is cut
 //! * [`codec`]: our operators as bytes
-//! * `folded`: plans of any depth as bytes
-//! * `in_place`: what hides such an exchange while a plan is cut
 //! * `records`: what operators of the record level say of records
 //! * [`profile`]: how a query is recorded, as it travels with plans
 //! * [`local`]: workers in this process

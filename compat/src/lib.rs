@@ -8,10 +8,12 @@
 //! * [`rules`]: DataFusion's optimizer rules, with guards
 //! * [`functions`], [`operators`]: replacements of DataFusion's
 //! * [`distribution`]: repairs of plans that are sent to workers
+//! * [`gaps`]: the registry of what is missing or wrong, with a query for each
 //! * [`suggest`]: "did you mean …?"
 
 pub mod distribution;
 pub mod functions;
+pub mod gaps;
 pub mod logical;
 pub mod operators;
 pub mod rules;

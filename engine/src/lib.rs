@@ -17,10 +17,8 @@
 //! * [`statements`]: one file per statement
 //! * `planning`: from a logical plan to operators, `cooperation`: operators that can be cancelled, and share
 //!   the processors, `cancellation`: how they are told
-//! * `folding`: optimizing without keeping others waiting
 //! * [`cluster`]: a database over several processes
-//! * `environment`: threads, memory and temporary files, `memory`: the limit of what operators hold,
-//!   `spill_directory`: where they spill to
+//! * `environment`: threads, memory and temporary files, `spill_directory`: where operators spill to
 //! * `waits`: which operators wait for whom, and queries that wait for ever
 //! * `turns`: how many statements run queries at once, `running_table`: which, as a table,
 //!   `one_more_table`: such tables in schema `sys`
@@ -29,7 +27,6 @@
 //! * `budget`: how much is recorded, where that is not to cost more than a share of the time
 //! * `compaction`: small segments merged in the background
 //! * `last_query_id`: the function of that name
-//! * `unnested`: names of the columns of `unnest` in FROM
 
 mod budget;
 mod cancellation;

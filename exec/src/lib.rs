@@ -1,6 +1,6 @@
 //! Skewer's own operators and functions: what runs, next to DataFusion's.
 //!
-//! Dependencies go down only: this crate knows [`skewer_profiling`], nothing above it.
+//! Dependencies go down only: this crate knows [`skewer_profiling`] and [`skewer_compat`], nothing above them.
 //!
 //! * [`identity`]: tables whose rows have ids
 //! * [`source`]: where the records that an operator sees come from

@@ -1,6 +1,6 @@
 //! From an optimized logical plan to a physical plan that records what it does.
 //!
-//! Dependencies go down only: this crate knows `skewer-exec` and `skewer-profiling`.
+//! Dependencies go down only: this crate knows `skewer-exec`, `skewer-profiling` and `skewer-compat`.
 //!
 //! * [`plan_query`](plan_query()): the entry: a plan for each profile level
 //! * [`lineage`]: the logical rewrite that carries record ids and latencies

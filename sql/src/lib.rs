@@ -2,7 +2,7 @@
 //!
 //! Text goes in, a [`Statement`] or a [`SyntaxError`] with a caret comes out. What DataFusion's
 //! planner understands stays sqlparser's AST; what is ours has a type of its own.
-//! This crate depends on no other crate of the workspace.
+//! Dependencies go down only: of the workspace, this crate knows `skewer-compat`.
 //!
 //! * [`split`](mod@split): a script cut at its semicolons, and whether the last statement is finished
 //! * [`parser`]: one statement's text → [`Statement`]

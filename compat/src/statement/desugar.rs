@@ -13,7 +13,6 @@ use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use crate::statement::balance::balance;
 use crate::statement::cte_shadowing::rename_shadowing;
 use crate::statement::depth::DEEPEST;
-use crate::statement::distinct_from::associate_distinct;
 use crate::statement::fetch_first::say_first_rows;
 use crate::statement::function_calls::called;
 use crate::statement::recursive_cte_tail::parenthesize;
@@ -37,16 +36,13 @@ pub fn spell_out_statement(statement: &mut DFStatement) -> Result<(), ParserErro
 /// * `FROM t` is `SELECT * FROM t`: DataFusion would select no column.
 /// * `sys.blame(7)` is `blame(7)`: DataFusion's table functions have no schema.
 /// * `a IN (VALUES (1))` is `a IN (SELECT column1 FROM (VALUES (1)))`: DataFusion finds no column of the former.
-/// * `ORDER BY ALL` is `ORDER BY 1, 2, …`: DataFusion would look for a column of that name.
-/// * `a || b % c` is `a || (b % c)`: sqlparser has `||` bind as `%` does. In PostgreSQL
-///   (["Operator Precedence"]) and DuckDB it binds less than all arithmetic.
+/// * `ORDER BY ALL` is `ORDER BY 1, 2, …`: DataFusion does not plan the former.
 /// * `[a, b]` is `make_array(a, b)`: DataFusion finds no columns of queries around it in the former.
 /// * `a AT TIME ZONE b` is `timezone(b, a)`: DataFusion casts `a` to a time with that zone, whatever it is.
 /// * `a = ANY (b)` is `any_of(a, '=', b)`, if `b` is no subquery: DataFusion makes nothing of NULLs in it. So are
 ///   ALL and LIKE ANY.
 /// * `a LIKE b ESCAPE '/'` is `a LIKE like_escape(b, '/')`: DataFusion knows no escape but the backslash.
 /// * `a SIMILAR TO b` is `a ~ similar_to_escape(b, '\\')`: DataFusion takes `b` for a regular expression.
-/// * `a IS DISTINCT FROM b AND c` is `(a IS DISTINCT FROM b) AND c`: see [`associate_distinct`].
 /// * `(a, b) = (c, d)` is `a = c AND b = d`, also in IN: see [`compare_columns`].
 /// * `FETCH FIRST 3 ROWS ONLY` is `LIMIT 3`, also with ties, and LIMIT may have subqueries: see [`say_first_rows`].
 /// * `FROM t, generate_series(1, t.n) AS g` is `FROM t, unnest(generate_series(1, t.n)) AS g(g)`, among others:
@@ -57,8 +53,6 @@ pub fn spell_out_statement(statement: &mut DFStatement) -> Result<(), ParserErro
 ///
 /// # Errors
 /// That it is too deep, those of [`compare_columns`], [`say_first_rows`] and [`read_functions`], and the last if the query is recursive.
-///
-/// ["Operator Precedence"]: https://www.postgresql.org/docs/current/sql-syntax-lexical.html
 pub fn spell_out(node: &mut impl VisitMut) -> Result<(), ParserError> {
     balance(node, DEEPEST)?;
     let mut spell_out = SpellOut::default();
@@ -68,7 +62,6 @@ pub fn spell_out(node: &mut impl VisitMut) -> Result<(), ParserError> {
     if spell_out.reads_functions {
         read_functions(node)?;
     }
-    associate_distinct(node);
     compare_columns(node)?;
     rename_shadowing(node);
     Ok(())
@@ -118,20 +111,15 @@ impl VisitorMut for SpellOut {
             }
         }
         if let Some(order_by) = &mut query.order_by
-            && let OrderByKind::Expressions(keys) = &order_by.kind
-            && let [key] = keys.as_slice()
-            && is_all(key)
+            && let OrderByKind::All(options) = &order_by.kind
+            && let Some(columns) = columns_of(&query.body)
         {
-            order_by.kind = match columns_of(&query.body) {
-                Some(columns) => {
-                    let position = |position: usize| OrderByExpr {
-                        expr: number(position),
-                        ..key.clone()
-                    };
-                    OrderByKind::Expressions((1..=columns).map(position).collect())
-                }
-                None => OrderByKind::All(key.options),
+            let key = |position: usize| OrderByExpr {
+                expr: number(position),
+                options: *options,
+                with_fill: None,
             };
+            order_by.kind = OrderByKind::Expressions((1..=columns).map(key).collect());
         }
         match say_first_rows(query) {
             Ok(()) => ControlFlow::Continue(()),
@@ -140,7 +128,6 @@ impl VisitorMut for SpellOut {
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<ParserError> {
-        associate(expr);
         if let Expr::Array(list) = expr
             && refers(&list.elem)
         {
@@ -291,12 +278,6 @@ pub fn select_from(query: &mut Query, items: &str) -> Result<(), ParserError> {
     Ok(())
 }
 
-fn is_all(key: &OrderByExpr) -> bool {
-    let all =
-        |ident: &Ident| ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("all");
-    matches!(&key.expr, Expr::Identifier(ident) if all(ident)) && key.with_fill.is_none()
-}
-
 /// How many columns a query has, if its text says it.
 pub fn columns_of(body: &SetExpr) -> Option<usize> {
     match body {
@@ -317,150 +298,13 @@ pub fn columns_of(body: &SetExpr) -> Option<usize> {
     }
 }
 
-/// How strongly an operator binds, of those that sqlparser has bind as arithmetic does.
-fn binding(operator: &BinaryOperator) -> Option<u8> {
-    match operator {
-        BinaryOperator::Multiply
-        | BinaryOperator::Divide
-        | BinaryOperator::Modulo
-        | BinaryOperator::DuckIntegerDivide
-        | BinaryOperator::MyIntegerDivide => Some(3),
-        BinaryOperator::Plus | BinaryOperator::Minus => Some(2),
-        BinaryOperator::StringConcat => Some(1),
-        _ => None,
-    }
-}
-
-/// Lets `||` bind less than arithmetic among the operands that `expr` joins without parentheses.
-fn associate(expr: &mut Expr) {
-    if !is_mixed(expr) {
-        return;
-    }
-    let (operands, operators) = parts_of(std::mem::replace(expr, number(0)));
-    // What is to the left of the next operator, and waits for operators that bind more.
-    let mut waiting: Vec<(Expr, BinaryOperator)> = Vec::new();
-    let mut operators = operators.into_iter();
-    for operand in operands {
-        let mut left = operand;
-        let next = operators.next();
-        let binds = next.as_ref().and_then(binding);
-        while let Some((before, operator)) = waiting.pop_if(|(_, last)| binding(last) >= binds) {
-            left = Expr::BinaryOp {
-                left: Box::new(before),
-                op: operator,
-                right: Box::new(left),
-            };
-        }
-        match next {
-            Some(operator) => waiting.push((left, operator)),
-            None => *expr = left,
-        }
-    }
-}
-
-/// Whether `||` and arithmetic are among the operators that join operands without parentheses.
-fn is_mixed(expr: &Expr) -> bool {
-    let (mut concatenates, mut computes) = (false, false);
-    let mut rest = vec![expr];
-    while let Some(expr) = rest.pop() {
-        if let Expr::BinaryOp { left, op, right } = expr
-            && binding(op).is_some()
-        {
-            match op {
-                BinaryOperator::StringConcat => concatenates = true,
-                _ => computes = true,
-            }
-            rest.extend([left.as_ref(), right.as_ref()]);
-        }
-    }
-    concatenates && computes
-}
-
-/// The operands that `expr` joins without parentheses, and the operators between them, as written.
-fn parts_of(expr: Expr) -> (Vec<Expr>, Vec<BinaryOperator>) {
-    enum Part {
-        Whole(Box<Expr>),
-        Operator(BinaryOperator),
-    }
-    let (mut operands, mut operators) = (Vec::new(), Vec::new());
-    let mut rest = vec![Part::Whole(Box::new(expr))];
-    while let Some(part) = rest.pop() {
-        match part {
-            Part::Whole(expr) => match *expr {
-                Expr::BinaryOp { left, op, right } if binding(&op).is_some() => {
-                    rest.push(Part::Whole(right));
-                    rest.push(Part::Operator(op));
-                    rest.push(Part::Whole(left));
-                }
-                operand => operands.push(operand),
-            },
-            Part::Operator(operator) => operators.push(operator),
-        }
-    }
-    (operands, operators)
-}
-
 fn number(number: usize) -> Expr {
     Expr::value(Value::Number(number.to_string(), false))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
-    /// The expression with all its parentheses.
-    fn grouped(sql: &str) -> String {
-        fn write(expr: &Expr) -> String {
-            match expr {
-                Expr::BinaryOp { left, op, right } => {
-                    format!("({} {op} {})", write(left), write(right))
-                }
-                Expr::Nested(inner) => format!("[{}]", write(inner)),
-                other => other.to_string(),
-            }
-        }
-        let mut parser = Parser::new(&GenericDialect {}).try_with_sql(sql).unwrap();
-        let mut expr = parser.parse_expr().unwrap();
-        spell_out(&mut expr).unwrap();
-        write(&expr)
-    }
-
-    #[test]
-    fn concatenation_binds_less_than_arithmetic_and_more_than_comparisons() {
-        for (sql, expected) in [
-            ("a || b % c", "(a || (b % c))"),
-            ("a || b || c", "((a || b) || c)"),
-            ("a * b || c", "((a * b) || c)"),
-            ("a + b || c - d * e", "((a + b) || (c - (d * e)))"),
-            ("a || b + c || d", "((a || (b + c)) || d)"),
-            ("a - b - c || d", "(((a - b) - c) || d)"),
-            ("a || b / c * d % e", "(a || (((b / c) * d) % e))"),
-            ("a || -b + c", "(a || (-b + c))"),
-            ("(a || b) % c", "([(a || b)] % c)"),
-            ("a || b + 1 = c || d", "((a || (b + 1)) = (c || d))"),
-            ("a LIKE 'x' || b + 1", "a LIKE 'x' || b + 1"),
-            ("f(a || b * 2)", "f(a || b * 2)"),
-        ] {
-            assert_eq!(grouped(sql), expected, "{sql}");
-        }
-    }
-
-    #[test]
-    fn a_long_chain_is_associated_without_recursion() {
-        let sql = vec!["a || 1"; 50_000].join(" + ");
-        let mut parser = Parser::new(&GenericDialect {}).try_with_sql(&sql).unwrap();
-        let mut expr = parser.parse_expr().unwrap();
-        associate(&mut expr);
-        assert!(!matches!(expr, Expr::Value(_)));
-        // Dropping it would recurse.
-        std::mem::forget(expr);
-    }
-
-    fn ordered(sql: &str) -> String {
-        let mut statements = Parser::parse_sql(&GenericDialect {}, sql).unwrap();
-        spell_out(&mut statements).unwrap();
-        statements[0].to_string()
-    }
+    use crate::statement::testing::query;
 
     #[test]
     fn order_by_all_is_by_the_columns_from_left_to_right() {
@@ -482,7 +326,7 @@ mod tests {
                 "SELECT a FROM t ORDER BY \"all\"",
             ),
         ] {
-            assert_eq!(ordered(sql), expected);
+            assert_eq!(query(sql).to_string(), expected);
         }
     }
 }

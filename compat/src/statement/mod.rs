@@ -1,9 +1,8 @@
 //! Rewrites of parsed statements, before DataFusion plans them.
 //!
 //! * [`desugar`]: what PostgreSQL and DuckDB users write → what DataFusion understands
-//! * [`dialect`]: the dialect that statements are parsed in
+//! * [`dialect`]: the dialect that statements are parsed in, and the precedence of its operators
 //! * [`depth`], [`balance`]: limits of nesting, and flat trees for long chains
-//! * [`distinct_from`]: the precedence of IS DISTINCT FROM
 //! * [`fetch_first`]: FETCH FIRST, with ties, and subqueries in LIMIT
 //! * [`table_functions`]: functions in FROM, lateral ones too, and the names of their columns
 //! * [`unnest_names`]: names and types of the columns of UNNEST in FROM
@@ -22,7 +21,6 @@ pub mod depth;
 pub mod describe_in_from;
 pub mod desugar;
 pub mod dialect;
-pub mod distinct_from;
 pub mod duplicate_column_names;
 pub mod fetch_first;
 pub mod function_calls;

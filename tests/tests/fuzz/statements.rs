@@ -24,7 +24,15 @@ const FORBIDDEN: [&str; 5] = [
 ];
 
 /// What makes results of one statement differ.
-const VOLATILE: [&str; 6] = ["random", "rand(", "uuid", "now", "current", "today"];
+const VOLATILE: [&str; 7] = [
+    "random",
+    "rand(",
+    "uuid",
+    "now",
+    "current",
+    "today",
+    "last_query_id",
+];
 
 /// After so many statements there is a new database: some drop tables, or fill them.
 const PER_DATABASE: u64 = 200;
