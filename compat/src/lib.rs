@@ -8,6 +8,7 @@
 //! * [`rules`]: DataFusion's optimizer rules, with guards
 //! * [`functions`], [`operators`]: replacements of DataFusion's
 //! * [`distribution`]: repairs of plans that are sent to workers
+//! * [`session`]: a DataFusion session with the repaired rules and functions
 //! * [`gaps`]: the registry of what is missing or wrong, with a query for each
 //! * [`suggest`]: "did you mean …?"
 
@@ -17,5 +18,6 @@ pub mod gaps;
 pub mod logical;
 pub mod operators;
 pub mod rules;
+pub mod session;
 pub mod statement;
 pub mod suggest;

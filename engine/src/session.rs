@@ -8,22 +8,12 @@ use std::time::Duration;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::catalog::{EmptyCatalogProviderList, SchemaProvider};
 use datafusion::common::ScalarValue;
-use datafusion::execution::{FunctionRegistry, SessionStateBuilder};
-use datafusion::logical_expr::{AggregateUDF, ScalarUDF, Volatility, WindowUDF};
+use datafusion::execution::SessionStateBuilder;
+use datafusion::logical_expr::{ScalarUDF, Volatility};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use parking_lot::Mutex;
-use skewer_compat::functions::guarded::GuardedFunction;
-use skewer_compat::functions::octet_length::OctetLength;
-use skewer_compat::functions::patterns::{EscapedPattern, PatternKind};
-use skewer_compat::functions::quantified::{Quantified, Quantifier};
-use skewer_compat::functions::series::register as register_series;
-use skewer_compat::functions::shift::Shift;
-use skewer_compat::functions::totals::average::RoundedAverage;
-use skewer_compat::functions::totals::extremes::Extreme;
-use skewer_compat::functions::totals::sum::CheckedSum;
-use skewer_compat::functions::zones::Timezone;
 use skewer_compat::functions::zones::UTC;
-use skewer_compat::rules::{ArithmeticPlanner, CheckArithmetic};
+use skewer_compat::session::repaired;
 use skewer_sql::Piece;
 use skewer_storage::Snapshot;
 
@@ -39,8 +29,6 @@ use crate::report::Blame;
 use crate::settings::{DEFAULT_STALL_TIMEOUT, ProfileSettings};
 use crate::statements;
 use crate::statements::prepare::Prepared;
-use skewer_compat::statement::unnest_names::NamesUnnested;
-use skewer_compat::statement::untyped_lists::ReadsLists;
 
 /// A session: settings, registered functions and prepared statements that belong together.
 ///
@@ -119,41 +107,11 @@ impl Session {
         // It refuses aggregates over `IS NOT TRUE`, which DataFusion 55.2 takes for never NULL in
         // logical plans only.
         execution.skip_physical_aggregate_schema_check = true;
-        let mut state = SessionStateBuilder::new()
+        let state = SessionStateBuilder::new()
             .with_config(config)
             .with_runtime_env(Arc::clone(&inner.runtime_env))
-            .with_expr_planners(vec![Arc::new(ArithmeticPlanner)])
-            .with_default_features()
-            .with_analyzer_rule(Arc::new(
-                skewer_compat::logical::explicit_casts::ExplicitCasts,
-            ))
-            .with_optimizer_rules(skewer_compat::rules::logical_rules())
-            .with_physical_optimizer_rules(skewer_compat::rules::physical_rules())
-            .with_catalog_list(Arc::new(EmptyCatalogProviderList))
-            .with_relation_planners(vec![Arc::new(NamesUnnested)])
-            .with_analyzer_rule(Arc::new(CheckArithmetic))
-            .build();
-        let registered = state.register_expr_planner(Arc::new(ReadsLists));
-        debug_assert!(registered.is_ok());
-        let context = SessionContext::new_with_state(state);
-        for function in GuardedFunction::all(context.state().scalar_functions().values()) {
-            context.register_udf(function.as_ref().clone());
-        }
-        context.register_udf(ScalarUDF::from(OctetLength::default()));
-        context.register_udf(ScalarUDF::from(Timezone::default()));
-        for kind in [PatternKind::Like, PatternKind::Similar] {
-            context.register_udf(ScalarUDF::from(EscapedPattern::new(kind)));
-        }
-        for quantifier in [Quantifier::Any, Quantifier::All] {
-            context.register_udf(ScalarUDF::from(Quantified::new(quantifier)));
-        }
-        register_series(&context);
-        context.register_udaf(AggregateUDF::from(CheckedSum::default()));
-        context.register_udaf(AggregateUDF::from(RoundedAverage::default()));
-        context.register_udaf(AggregateUDF::from(Extreme::max()));
-        context.register_udaf(AggregateUDF::from(Extreme::min()));
-        context.register_udwf(WindowUDF::from(Shift::lead()));
-        context.register_udwf(WindowUDF::from(Shift::lag()));
+            .with_catalog_list(Arc::new(EmptyCatalogProviderList));
+        let context = repaired(state);
         for function in inner.functions.iter() {
             context.register_udf(function.as_ref().clone());
         }

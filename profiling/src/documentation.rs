@@ -202,19 +202,13 @@ fn columns(schema: &Schema) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]
     fn the_page_in_docs_is_up_to_date() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/sys-tables.md");
-        let page = sys_tables_page();
-        if std::env::var_os("SKEWER_REGENERATE").is_some() {
-            std::fs::write(path, &page).unwrap();
-        }
-        let written = std::fs::read_to_string(path).unwrap_or_default();
-        assert!(
-            written == page,
-            "docs/sys-tables.md is stale: SKEWER_REGENERATE=1 cargo test -p skewer-profiling"
-        );
+        skewer_testing::golden(Path::new(path), &sys_tables_page());
     }
 }

@@ -10,7 +10,7 @@
 //! * [`crash`]: statements whose effect a model predicts, a process that is killed running them
 //!
 //! Golden scripts are in `tests/slt`. After a change that is meant,
-//! `UPDATE_SLT=1 cargo test -p skewer-tests --test slt` writes their results anew, to be reviewed
+//! `SKEWER_REGENERATE=1 cargo test -p skewer-tests --test slt` writes their results anew, to be reviewed
 //! as a diff.
 
 pub mod cluster;

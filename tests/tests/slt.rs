@@ -134,7 +134,7 @@ async fn run_all(place: Place) -> usize {
 
 #[tokio::test]
 async fn golden_scripts_hold_on_three_workers() {
-    if std::env::var_os("UPDATE_SLT").is_none() {
+    if !skewer_testing::regenerates() {
         let distributed = run_all(Place::Workers(3)).await;
         // Tables of the scripts are small, but their rows are on workers all the same.
         assert!(
@@ -146,7 +146,7 @@ async fn golden_scripts_hold_on_three_workers() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn golden_scripts_hold_on_three_processes() {
-    if std::env::var_os("UPDATE_SLT").is_none() {
+    if !skewer_testing::regenerates() {
         let distributed = run_all(Place::Processes(3)).await;
         assert!(
             distributed > 50,
@@ -157,7 +157,7 @@ async fn golden_scripts_hold_on_three_processes() {
 
 #[tokio::test]
 async fn golden_scripts_hold_in_memory() {
-    if std::env::var_os("UPDATE_SLT").is_none() {
+    if !skewer_testing::regenerates() {
         assert_eq!(run_all(Place::InMemory).await, 0);
         return;
     }
@@ -179,7 +179,7 @@ async fn golden_scripts_hold_in_memory() {
 
 #[tokio::test]
 async fn golden_scripts_hold_on_disk_and_after_opening_again() {
-    if std::env::var_os("UPDATE_SLT").is_none() {
+    if !skewer_testing::regenerates() {
         run_all(Place::OnDisk).await;
     }
 }

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement as DFStatement;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Ident, OrderByExpr, OrderByKind, Query, Select, SelectFlavor, SelectItem,
+    BinaryOperator, Expr, OrderByExpr, OrderByKind, Query, Select, SelectFlavor, SelectItem,
     SetExpr, TableFactor, Value, ValueWithSpan, VisitMut, VisitorMut, WildcardAdditionalOptions,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;

@@ -1,6 +1,7 @@
 //! A plan at level `records` returns what the plain plan returns, and its log says exactly
 //! which base rows each result row was computed from.
 
+mod plans;
 mod queries;
 mod running;
 
