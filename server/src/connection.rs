@@ -19,6 +19,8 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio_util::codec::Framed;
 
+use skewer_sql::traits::CommandTag;
+
 use crate::cancel::{Canceller, Registered};
 use crate::catalog;
 use crate::error::SqlError;
@@ -26,7 +28,6 @@ use crate::extended::{Portal, Prepared};
 use crate::server::Shared;
 use crate::settings::Settings;
 use crate::startup::{self, Client};
-use crate::statement::Tag;
 use crate::transaction::Transaction;
 
 pub(crate) type Socket = Framed<MaybeTls, PgWireMessageServerCodec<()>>;
@@ -47,7 +48,7 @@ pub(crate) struct Connection {
     pub(crate) statements: HashMap<String, Arc<Prepared>>,
     pub(crate) portals: HashMap<String, Portal>,
     /// Tags of what PREPARE has prepared.
-    pub(crate) tags: HashMap<String, Tag>,
+    pub(crate) tags: HashMap<String, CommandTag>,
     registered: Registered,
     shared: Arc<Shared>,
 }

@@ -7,12 +7,14 @@ use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 use pgwire::messages::response::TransactionStatus;
 
+use skewer_sql::traits::CommandTag;
+
 use crate::connection::{Connection, Failure};
 use crate::encode::Format;
 use crate::error::{SqlError, position};
 use crate::execution::Cursor;
 use crate::extended::{Portal, no_portal};
-use crate::statement::{Command, Tag};
+use crate::statement::Command;
 
 /// DECLARE.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,7 +77,7 @@ impl Declare {
         declare.query = match Command::parse(&sql[from..]) {
             Ok(Command::Sql {
                 text,
-                tag: Tag::Rows | Tag::Look(_),
+                tag: CommandTag::RowsReturned | CommandTag::Rows(_),
             }) => text,
             Ok(_) => {
                 return Err(SqlError::new(

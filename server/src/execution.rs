@@ -11,12 +11,14 @@ use pgwire::messages::{PgWireBackendMessage as Backend, PgWireFrontendMessage as
 use skewer::{Error, QueryStream};
 use tokio::sync::mpsc;
 
+use skewer_sql::traits::{CREATE_INDEX, Changes, CommandTag, DROP_INDEX};
+
 use crate::connection::{Broken, Connection, Failure};
 use crate::copy::{Batches, CopyStatement, CopyWriter, Reader, Source};
 use crate::encode::types::PgType;
 use crate::encode::{Format, Rows};
 use crate::error::SqlError;
-use crate::statement::{CREATE_INDEX, Command, DROP_INDEX, Tag};
+use crate::statement::Command;
 use crate::transaction::WARNING;
 
 /// What clients are told that create or drop an index.
@@ -144,21 +146,30 @@ impl Connection {
     }
 
     /// The tag of what an EXECUTE stands for; remembers that of a PREPARE.
-    pub(crate) fn resolved(&mut self, tag: &Tag) -> Tag {
+    pub(crate) fn resolved(&mut self, tag: &CommandTag) -> CommandTag {
         match tag {
-            Tag::Prepare(name, prepared) => {
+            CommandTag::Prepare(name, prepared) => {
                 self.tags.insert(name.clone(), (**prepared).clone());
-                Tag::Done("PREPARE")
+                CommandTag::Done("PREPARE", Changes::Session)
             }
-            Tag::Execute(name) => self.tags.get(name).cloned().unwrap_or(Tag::Rows),
+            CommandTag::Execute(name) => self
+                .tags
+                .get(name)
+                .cloned()
+                .unwrap_or(CommandTag::RowsReturned),
             other => other.clone(),
         }
     }
 
     /// Sends what came of a statement of the engine's.
-    async fn finish(&mut self, stream: QueryStream, tag: &Tag, sql: &str) -> Result<(), Failure> {
+    async fn finish(
+        &mut self,
+        stream: QueryStream,
+        tag: &CommandTag,
+        sql: &str,
+    ) -> Result<(), Failure> {
         match tag {
-            Tag::Rows | Tag::Look(_) => {
+            CommandTag::RowsReturned | CommandTag::Rows(_) => {
                 let schema = stream.schema();
                 let formats = vec![Format::Text; schema.fields().len()];
                 self.describe_rows(&schema, &formats).await?;
@@ -166,7 +177,10 @@ impl Connection {
                 let (rows, _) = self.send_rows(&mut cursor, None, sql).await?;
                 self.complete(tag_text(tag, rows)).await
             }
-            Tag::Changed(_) | Tag::Done(_) | Tag::Execute(_) | Tag::Prepare(..) => {
+            CommandTag::RowsCounted(..)
+            | CommandTag::Done(..)
+            | CommandTag::Execute(_)
+            | CommandTag::Prepare(..) => {
                 let rows = changed(stream).await;
                 let rows = rows.map_err(|error| SqlError::of(&error, sql))?;
                 self.end_change(tag, rows, sql).await
@@ -177,14 +191,14 @@ impl Connection {
     /// Tells the end of a statement that has changed something.
     pub(crate) async fn end_change(
         &mut self,
-        tag: &Tag,
+        tag: &CommandTag,
         rows: u64,
         sql: &str,
     ) -> Result<(), Failure> {
         if tag.changes() {
             self.transaction.has_changed(sql);
         }
-        if matches!(tag, Tag::Done(CREATE_INDEX | DROP_INDEX)) {
+        if [CREATE_INDEX, DROP_INDEX].contains(tag) {
             self.notice("NOTICE", "00000", NO_INDEXES).await?;
         }
         if let Some((name, value)) = zone_of(tag, sql) {
@@ -459,13 +473,13 @@ pub(crate) async fn changed(mut stream: QueryStream) -> Result<u64, Error> {
     Ok(rows)
 }
 
-pub(crate) fn tag_text(tag: &Tag, rows: u64) -> String {
+pub(crate) fn tag_text(tag: &CommandTag, rows: u64) -> String {
     match tag {
-        Tag::Rows => format!("SELECT {rows}"),
-        Tag::Changed(verb) => format!("{verb} {rows}"),
-        Tag::Look(verb) | Tag::Done(verb) => (*verb).to_owned(),
-        Tag::Execute(_) => "EXECUTE".to_owned(),
-        Tag::Prepare(..) => "PREPARE".to_owned(),
+        CommandTag::RowsReturned => format!("SELECT {rows}"),
+        CommandTag::RowsCounted(verb, _) => format!("{verb} {rows}"),
+        CommandTag::Rows(verb) | CommandTag::Done(verb, _) => (*verb).to_owned(),
+        CommandTag::Execute(_) => "EXECUTE".to_owned(),
+        CommandTag::Prepare(..) => "PREPARE".to_owned(),
     }
 }
 
@@ -489,8 +503,8 @@ fn unwritable(error: datafusion::arrow::error::ArrowError) -> SqlError {
 }
 
 /// The time zone, which clients are told of, if the statement has set it.
-fn zone_of(tag: &Tag, sql: &str) -> Option<(&'static str, String)> {
-    if *tag != Tag::Done("SET") {
+fn zone_of(tag: &CommandTag, sql: &str) -> Option<(&'static str, String)> {
+    if !matches!(tag, CommandTag::Done("SET", _)) {
         return None;
     }
     let skewer_sql::Statement::Set { name, value } = skewer_sql::parse(sql).ok()? else {

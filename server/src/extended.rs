@@ -16,6 +16,8 @@ use pgwire::messages::extendedquery::{
 use pgwire::messages::response::EmptyQueryResponse;
 use skewer::QueryStream;
 
+use skewer_sql::traits::CommandTag;
+
 use crate::catalog::parameters::oid_parameters;
 use crate::connection::{Connection, Failure};
 use crate::decode;
@@ -23,7 +25,7 @@ use crate::encode::Format;
 use crate::encode::types::{PgType, kinds};
 use crate::error::SqlError;
 use crate::execution::{Cursor, changed, tag_text, text_column};
-use crate::statement::{Command, Tag};
+use crate::statement::Command;
 
 /// A statement that has been parsed and described.
 #[derive(Debug)]
@@ -61,7 +63,7 @@ impl Portal {
             prepared: Arc::new(prepared),
             values: Vec::new(),
             formats,
-            state: State::Suspended(cursor, Tag::Rows),
+            state: State::Suspended(cursor, CommandTag::RowsReturned),
             held,
         }
     }
@@ -90,7 +92,7 @@ impl Portal {
 enum State {
     Bound,
     /// Some of its rows have been sent.
-    Suspended(Box<Cursor>, Tag),
+    Suspended(Box<Cursor>, CommandTag),
     Finished,
 }
 

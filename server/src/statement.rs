@@ -2,7 +2,7 @@
 
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
-use skewer_sql::{ObjectKind, Statement};
+use skewer_sql::traits::CommandTag;
 
 use crate::catalog::rewrite;
 use crate::copy::CopyStatement;
@@ -14,7 +14,7 @@ use crate::settings;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Command {
     /// For the engine: its text, which may differ from the client's, and how its end is told.
-    Sql { text: String, tag: Tag },
+    Sql { text: String, tag: CommandTag },
     /// BEGIN and START TRANSACTION.
     Begin,
     /// COMMIT and END.
@@ -37,27 +37,6 @@ pub(crate) enum Command {
     Copy(Box<CopyStatement>),
     /// Accepted, and there is nothing to do.
     Nothing { tag: &'static str },
-}
-
-/// Statements about indexes, which Skewer does not have.
-pub(crate) const CREATE_INDEX: &str = "CREATE INDEX";
-pub(crate) const DROP_INDEX: &str = "DROP INDEX";
-
-/// How the end of a statement is told.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Tag {
-    /// With the number of rows returned: `SELECT 3`.
-    Rows,
-    /// Rows come, their number is not told: `EXPLAIN`.
-    Look(&'static str),
-    /// With the number of rows changed: `INSERT 0 3`.
-    Changed(&'static str),
-    /// `CREATE TABLE`.
-    Done(&'static str),
-    /// As the prepared statement of this name.
-    Execute(String),
-    /// `PREPARE`, of a statement with this tag.
-    Prepare(String, Box<Tag>),
 }
 
 impl Command {
@@ -130,7 +109,7 @@ impl Command {
         let statement = skewer_sql::parse(sql).map_err(|e| SqlError::of(&e.into(), sql))?;
         Ok(Self::Sql {
             text: sql.to_owned(),
-            tag: Tag::of(&statement),
+            tag: statement.traits().tag,
         })
     }
 
@@ -156,59 +135,6 @@ impl Command {
 
 fn savepoints() -> SqlError {
     SqlError::unsupported("savepoints; each statement is a transaction of its own")
-}
-
-impl Tag {
-    fn of(statement: &Statement) -> Self {
-        match statement {
-            Statement::Query(_) => Self::Rows,
-            Statement::Explain(_) | Statement::ExplainProfile(_) => Self::Look("EXPLAIN"),
-            Statement::Rebalance { .. } => Self::Look("REBALANCE"),
-            Statement::ExportProfile { .. } => Self::Look("EXPORT"),
-            Statement::ImportProfile { .. } => Self::Look("IMPORT"),
-            Statement::CreateTable(table) if table.query.is_some() => Self::Changed("SELECT"),
-            Statement::CreateTable(_) | Statement::CreateExternalTable(_) => {
-                Self::Done("CREATE TABLE")
-            }
-            Statement::CreateView(_) => Self::Done("CREATE VIEW"),
-            Statement::CreateSchema { .. } => Self::Done("CREATE SCHEMA"),
-            Statement::Drop { kind, .. } => Self::Done(match kind {
-                ObjectKind::Table => "DROP TABLE",
-                ObjectKind::View => "DROP VIEW",
-                ObjectKind::Schema => "DROP SCHEMA",
-            }),
-            Statement::CreateIndex(_) => Self::Done(CREATE_INDEX),
-            Statement::DropIndex => Self::Done(DROP_INDEX),
-            Statement::AlterTable(_) => Self::Done("ALTER TABLE"),
-            Statement::Truncate { .. } => Self::Done("TRUNCATE TABLE"),
-            Statement::Insert(_) => Self::Changed("INSERT 0"),
-            Statement::Delete(_) => Self::Changed("DELETE"),
-            Statement::Update(_) => Self::Changed("UPDATE"),
-            Statement::CopyFrom(_) | Statement::CopyTo(_) => Self::Changed("COPY"),
-            Statement::Set { .. } => Self::Done("SET"),
-            Statement::Reset { .. } => Self::Done("RESET"),
-            Statement::Prepare {
-                name, statement, ..
-            } => Self::Prepare(name.clone(), Box::new(Self::of(statement))),
-            Statement::Execute { name, .. } => Self::Execute(name.clone()),
-            Statement::Deallocate { .. } => Self::Done("DEALLOCATE"),
-            // SHOW, DESCRIBE and what else only looks.
-            _ => Self::Look("SHOW"),
-        }
-    }
-
-    /// Whether data or definitions have changed when the statement is done.
-    pub(crate) fn changes(&self) -> bool {
-        match self {
-            Self::Changed(_) => true,
-            Self::Done(tag) => !matches!(
-                *tag,
-                "SET" | "RESET" | "DEALLOCATE" | CREATE_INDEX | DROP_INDEX
-            ),
-            // What it stands for is looked up when it runs.
-            Self::Rows | Self::Look(_) | Self::Execute(_) | Self::Prepare(..) => false,
-        }
-    }
 }
 
 /// A statement's tokens without space and comments; none if it has unfinished strings.
@@ -301,7 +227,7 @@ mod tests {
         assert!(matches!(
             parse("SET profile.level = 'calls'"),
             Command::Sql {
-                tag: Tag::Done("SET"),
+                tag: CommandTag::Done("SET", _),
                 ..
             }
         ));
@@ -312,7 +238,7 @@ mod tests {
         assert!(matches!(
             parse("INSERT INTO t VALUES (1)"),
             Command::Sql {
-                tag: Tag::Changed("INSERT 0"),
+                tag: CommandTag::RowsCounted("INSERT 0", _),
                 ..
             }
         ));

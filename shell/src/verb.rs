@@ -72,7 +72,61 @@ impl Verb {
 
 #[cfg(test)]
 mod tests {
+    use skewer_sql::traits::Returns;
+
     use super::*;
+
+    /// The shell knows only a statement's text; the engine parses it. Both must expect the same result.
+    #[test]
+    fn the_verb_agrees_with_the_traits_of_the_statement() {
+        for sql in [
+            "SELECT 1",
+            "VALUES (1)",
+            "FROM t",
+            "EXPLAIN SELECT 1",
+            "EXPLAIN PROFILE SELECT 1",
+            "SHOW PROFILE",
+            "EXPORT PROFILE 1 TO 'x'",
+            "IMPORT PROFILE FROM 'x'",
+            "CREATE TABLE t (a INT)",
+            "CREATE TABLE t AS SELECT 1",
+            "CREATE EXTERNAL TABLE t STORED AS CSV LOCATION 'x.csv'",
+            "CREATE VIEW v AS SELECT 1",
+            "CREATE SCHEMA s",
+            "DROP TABLE t",
+            "CREATE INDEX i ON t (a)",
+            "DROP INDEX i",
+            "ALTER TABLE t ADD COLUMN b INT",
+            "TRUNCATE t",
+            "REBALANCE t",
+            "INSERT INTO t VALUES (1)",
+            "DELETE FROM t",
+            "UPDATE t SET a = 1",
+            "COPY t FROM 'x.csv'",
+            "COPY t TO 'x.csv'",
+            "SET x = 1",
+            "RESET x",
+            "SHOW x",
+            "SHOW TABLES",
+            "SHOW SCHEMAS",
+            "SHOW CREATE TABLE t",
+            "DESCRIBE t",
+            "DESCRIBE SELECT 1",
+            "PREPARE p AS SELECT 1",
+            "EXECUTE p",
+            "DEALLOCATE p",
+            "SHOW FUNCTIONS",
+        ] {
+            let statement = skewer_sql::parse(sql).unwrap_or_else(|e| panic!("{sql}: {e}"));
+            let verb = Verb::of(sql);
+            let expected = match statement.traits().returns {
+                Returns::Rows | Returns::OfPrepared => verb == Verb::Query,
+                Returns::Report => verb == Verb::Explain,
+                Returns::Count | Returns::Nothing => verb.is_change(),
+            };
+            assert!(expected, "{sql}: {verb:?}, {:?}", statement.traits());
+        }
+    }
 
     #[test]
     fn comments_do_not_hide_the_verb() {

@@ -6,7 +6,7 @@
 //!
 //! * [`split`](mod@split): a script cut at its semicolons, and whether the last statement is finished
 //! * [`parser`]: one statement's text → [`Statement`]
-//! * [`statement`]: what can be said
+//! * [`statement`]: all statements; [`traits`]: what everyone else must know of each
 //! * [`explain_profile`], [`export_profile`], [`copy`], [`settings`], `rebalance`: the grammar of our
 //!   own statements
 //! * [`deep`]: statements that nest deeply
@@ -30,6 +30,7 @@ pub mod row_ids;
 pub mod settings;
 pub mod split;
 pub mod statement;
+pub mod traits;
 
 pub use copy::{CopyFrom, CopyOptions, CopySource, CopyTo};
 pub use error::SyntaxError;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use skewer::{Error, Session};
+use skewer_sql::traits::Returns;
 use sqllogictest::{AsyncDB, DBOutput, DefaultColumnType};
 
 use crate::contents::lines;
@@ -49,11 +50,16 @@ impl Connection {
     }
 }
 
-/// Statements that give rows; others give how many rows they changed.
-const QUERIES: [&str; 11] = [
-    "SELECT", "WITH", "VALUES", "FROM", "TABLE", "SHOW", "DESCRIBE", "DESC", "EXPLAIN", "EXECUTE",
-    "(",
-];
+/// Whether a statement returns rows; others return how many rows they changed.
+fn returns_rows(sql: &str) -> bool {
+    let Ok(statement) = skewer_sql::parse(sql) else {
+        return false;
+    };
+    match statement.traits().returns {
+        Returns::Rows | Returns::Report | Returns::OfPrepared => true,
+        Returns::Count | Returns::Nothing => false,
+    }
+}
 
 #[async_trait]
 impl AsyncDB for Connection {
@@ -65,8 +71,7 @@ impl AsyncDB for Connection {
             .rows(sql)
             .await
             .map_err(|error| Failure(self.hide(&error.to_string())))?;
-        let first = sql.trim_start().to_uppercase();
-        if !QUERIES.iter().any(|keyword| first.starts_with(keyword)) {
+        if !returns_rows(sql) {
             let count = rows.first().and_then(|row| row.parse().ok());
             return Ok(DBOutput::StatementComplete(count.unwrap_or(0)));
         }

@@ -2,9 +2,10 @@
 
 use datafusion::sql::parser::Statement as DFStatement;
 use datafusion::sql::sqlparser::ast::{self, FromTable, UpdateTableFromKind};
+use skewer_sql::traits::is_analyze;
 
 use super::delete::Target;
-use super::{Context, Outcome, as_statement, is_analyze};
+use super::{Context, Outcome, as_statement};
 use crate::error::Error;
 
 /// The plan of a query, or of the query within a statement that changes something: how rows are

@@ -149,17 +149,7 @@ async fn profiled(
     work: Work,
     settings: ProfileSettings,
 ) -> Result<(i64, Vec<LeftOut>), Error> {
-    let can_be_profiled = matches!(
-        work.statement,
-        Statement::Query(_)
-            | Statement::Insert(_)
-            | Statement::Update(_)
-            | Statement::Delete(_)
-            | Statement::CreateTable(_)
-            | Statement::CopyFrom(_)
-            | Statement::CopyTo(_)
-    );
-    if !can_be_profiled {
+    if !work.statement.traits().is_profilable {
         return Err(Error::Unsupported(
             "EXPLAIN PROFILE of a statement that runs no query".to_owned(),
         ));

@@ -53,6 +53,7 @@ use datafusion::sql::parser::Statement as DFStatement;
 use datafusion::sql::sqlparser::ast;
 use skewer_profiling::Level;
 use skewer_sql::Statement;
+use skewer_sql::traits::Recording;
 
 pub(crate) use self::context::{Context, Outcome, Tracing};
 use crate::catalog::StatementCatalog;
@@ -116,7 +117,7 @@ pub(crate) async fn run(
     mut context: Context,
     statement: Statement,
 ) -> Result<(Context, Outcome), Error> {
-    if runs_queries(&statement) {
+    if statement.traits().is_queued {
         context.take_turn().await;
     }
     // On the heap: the caller's thread, which passes the future on, may have a small stack.
@@ -124,21 +125,6 @@ pub(crate) async fn run(
         Ok(outcome) => Ok((context, outcome)),
         Err(error) => Err(context.fail(error).await),
     }
-}
-
-/// Whether a statement takes a turn, if it leaves a trace.
-fn runs_queries(statement: &Statement) -> bool {
-    matches!(
-        statement,
-        Statement::Query(_)
-            | Statement::Explain(_)
-            | Statement::CreateTable(_)
-            | Statement::Insert(_)
-            | Statement::Update(_)
-            | Statement::Delete(_)
-            | Statement::CopyFrom(_)
-            | Statement::CopyTo(_)
-    )
 }
 
 async fn dispatch(context: &mut Context, statement: Statement) -> Result<Outcome, Error> {
@@ -230,49 +216,27 @@ async fn other(context: &mut Context, statement: DFStatement) -> Result<Outcome,
     }
 }
 
-/// Statements about the session or the catalog, and queries that read only schema `sys`, leave no
-/// trace, so that looking at the last query does not replace it.
+/// How a statement is recorded. Queries that read only schema `sys` leave no trace, so that looking at the last
+/// query does not replace it.
 fn tracing_of(session: &Session, catalog: &StatementCatalog, statement: &Statement) -> Tracing {
     let settings = *session.inner().profile.lock();
-    match statement {
-        Statement::Query(query) if catalog.reads_only_system(&as_statement(query.clone())) => {
-            Tracing::None
-        }
-        Statement::Explain(explain) => match is_analyze(explain) {
-            true => Tracing::At(ProfileSettings {
-                level: Level::Off,
-                ..settings
-            }),
-            false => Tracing::None,
+    match statement.traits().recording {
+        Recording::Never => Tracing::None,
+        Recording::Uncounted => Tracing::At(ProfileSettings {
+            level: Level::Off,
+            ..settings
+        }),
+        Recording::Query => match statement {
+            Statement::Query(query) if catalog.reads_only_system(&as_statement(query.clone())) => {
+                Tracing::None
+            }
+            _ => match settings.budget {
+                Some(budget) if settings.level > Level::Off => Tracing::Within(budget, settings),
+                _ => Tracing::At(settings),
+            },
         },
-        Statement::Query(_) if settings.level > Level::Off => match settings.budget {
-            Some(budget) => Tracing::Within(budget, settings),
-            None => Tracing::At(settings),
-        },
-        Statement::Set { .. }
-        | Statement::Reset { .. }
-        | Statement::Show { .. }
-        | Statement::ShowTables { .. }
-        | Statement::ShowSchemas
-        | Statement::ShowCreate { .. }
-        | Statement::Describe(_)
-        | Statement::DescribeQuery(_)
-        | Statement::Prepare { .. }
-        | Statement::Deallocate { .. }
-        | Statement::CreateIndex(_)
-        | Statement::DropIndex
-        | Statement::Other(_) => Tracing::None,
-        _ => Tracing::At(settings),
-    }
-}
-
-fn is_analyze(statement: &DFStatement) -> bool {
-    match statement {
-        DFStatement::Explain(explain) => explain.options.analyze,
-        DFStatement::Statement(statement) => {
-            matches!(**statement, ast::Statement::Explain { analyze: true, .. })
-        }
-        _ => false,
+        // What it runs has been resolved; the rest is refused, and recorded as failed.
+        Recording::Always | Recording::Inner => Tracing::At(settings),
     }
 }
 

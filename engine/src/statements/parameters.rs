@@ -132,7 +132,34 @@ fn plannable(statement: Statement) -> Option<DFStatement> {
             DFStatement::Explain(explain) => *explain.statement,
             other => other,
         },
-        _ => return None,
+        Statement::Recorded { .. }
+        | Statement::Diff { .. }
+        | Statement::ShowProfile { .. }
+        | Statement::ExportProfile { .. }
+        | Statement::ImportProfile { .. }
+        | Statement::CreateExternalTable(_)
+        | Statement::CreateView(_)
+        | Statement::CreateSchema { .. }
+        | Statement::Drop { .. }
+        | Statement::CreateIndex(_)
+        | Statement::DropIndex
+        | Statement::AlterTable(_)
+        | Statement::Truncate { .. }
+        | Statement::Rebalance { .. }
+        | Statement::CopyFrom(_)
+        | Statement::CopyTo(_)
+        | Statement::Set { .. }
+        | Statement::Show { .. }
+        | Statement::Reset { .. }
+        | Statement::ShowTables { .. }
+        | Statement::ShowSchemas
+        | Statement::ShowCreate { .. }
+        | Statement::Describe(_)
+        | Statement::DescribeQuery(_)
+        | Statement::Prepare { .. }
+        | Statement::Execute { .. }
+        | Statement::Deallocate { .. }
+        | Statement::Other(_) => return None,
     })
 }
 
@@ -192,7 +219,25 @@ async fn columns(
             check(session, insert)?;
             None
         }
-        _ => None,
+        // They return a count or nothing, or are refused.
+        Statement::Recorded { .. }
+        | Statement::Diff { .. }
+        | Statement::CreateTable(_)
+        | Statement::CreateExternalTable(_)
+        | Statement::CreateView(_)
+        | Statement::CreateSchema { .. }
+        | Statement::Drop { .. }
+        | Statement::CreateIndex(_)
+        | Statement::DropIndex
+        | Statement::AlterTable(_)
+        | Statement::Truncate { .. }
+        | Statement::CopyFrom(_)
+        | Statement::CopyTo(_)
+        | Statement::Set { .. }
+        | Statement::Reset { .. }
+        | Statement::Prepare { .. }
+        | Statement::Deallocate { .. }
+        | Statement::Other(_) => None,
     })
 }
 

@@ -26,10 +26,7 @@ pub(crate) fn prepare(
     types: Vec<DataType>,
     statement: Statement,
 ) -> Result<Outcome, Error> {
-    if !matches!(
-        statement,
-        Statement::Query(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_)
-    ) {
+    if !statement.traits().is_preparable {
         return Err(Error::Unsupported(
             "PREPARE of something other than SELECT, INSERT, UPDATE or DELETE".to_owned(),
         ));
