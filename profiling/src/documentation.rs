@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 
+use crate::isolation::anomalies;
 use crate::isolation::expanded::Expansion;
 use crate::tables::Table;
 use crate::views::VIEWS;
@@ -66,7 +67,8 @@ only that share of the base records was traced; with `events_dropped` above 0 in
 
 How deep the recursion of these definitions goes depends on the plan, so the SQL of these views is
 written for each query that is asked for: `WHERE query_id = …` or `IN (…)`. Without such a filter
-they show the 16 newest queries of level `records`.
+they show the 16 newest queries of level `records`. (That of `sys.anomaly_candidates` differs only in the
+query's id.)
 ";
 
 const BLAME: &str = "\
@@ -147,6 +149,10 @@ pub fn sys_tables_page() -> String {
             expansion.doc()
         );
         page.push_str(&columns(&expansion.schema()));
+        if expansion == Expansion::AnomalyCandidates {
+            let sql = anomalies::SQL.trim_end();
+            let _ = write!(page, "\nOf query `$query_id`:\n\n```sql\n{sql}\n```\n");
+        }
     }
     page.push_str("\n## Functions that follow a query's plan\n");
     let traces = [

@@ -15,6 +15,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionConfig;
 
+use crate::sampling::is_sampled;
 use crate::schema::SysSchema;
 use crate::store::Store;
 
@@ -24,9 +25,13 @@ const CATALOG: &str = "skewer";
 /// Name of the schema of steps: what is named without a schema.
 const STEPS: &str = "step";
 
-/// DataFusion's functions and rules, set up once.
-static BASE: LazyLock<SessionState> =
-    LazyLock::new(|| SessionStateBuilder::new().with_default_features().build());
+/// DataFusion's functions and rules, and `is_sampled`, set up once.
+static BASE: LazyLock<SessionState> = LazyLock::new(|| {
+    let mut builder = SessionStateBuilder::new().with_default_features();
+    let functions = builder.scalar_functions().get_or_insert_default();
+    functions.push(Arc::new(is_sampled()));
+    builder.build()
+});
 
 /// Plans the SQL of views.
 pub(crate) struct Planner {

@@ -8,7 +8,7 @@ use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
 use serde::{Deserialize, Serialize};
 
 /// The column of every table of schema `sys` that says which query a row belongs to.
-const QUERY_ID: &str = "query_id";
+pub(crate) const QUERY_ID: &str = "query_id";
 
 /// A set of query ids that contains every query a statement asks about.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -144,8 +144,8 @@ impl SysTables {
     }
 
     /// The SQL behind one of the views that follow a query's plan (`output_latency`,
-    /// `intermediate_latency`, `expensive_inputs`): exactly what runs when it is filtered by
-    /// this query. It stands on its own wherever schema `sys` is.
+    /// `intermediate_latency`, `expensive_inputs`, `anomaly_candidates`): exactly what runs when it
+    /// is filtered by this query. It stands on its own wherever schema `sys` is.
     ///
     /// # Errors
     /// If there is no such view, or the log cannot be read.
@@ -156,8 +156,8 @@ impl SysTables {
         {
             Some(expansion) => self.expand(&expansion, query_id).await,
             None => plan_err!(
-                "sys.{view} is not written for each query: output_latency, intermediate_latency \
-                 and expensive_inputs are"
+                "sys.{view} is not written for each query: output_latency, intermediate_latency, \
+                 expensive_inputs and anomaly_candidates are"
             ),
         }
     }

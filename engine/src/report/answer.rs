@@ -16,6 +16,9 @@ pub(crate) trait Ask: Send + Sync {
     /// All rows that a query returns.
     async fn ask(&self, sql: &str) -> Result<Vec<RecordBatch>, Error>;
 
+    /// The SQL behind a view of schema `sys` that is written for each query.
+    async fn view_sql(&self, view: &str, query_id: i64) -> Result<String, Error>;
+
     /// Of what `sys.queries.tables_read` lists, the tables in whose place is another by now.
     fn replaced(&self, tables_read: &TablesRead) -> Vec<String>;
 }
@@ -24,6 +27,11 @@ pub(crate) trait Ask: Send + Sync {
 impl Ask for Session {
     async fn ask(&self, sql: &str) -> Result<Vec<RecordBatch>, Error> {
         untraced_query(self, sql).await
+    }
+
+    async fn view_sql(&self, view: &str, query_id: i64) -> Result<String, Error> {
+        let sys = &self.database_inner().sys;
+        Ok(sys.expanded_sql(view, query_id).await?)
     }
 
     fn replaced(&self, tables_read: &TablesRead) -> Vec<String> {
@@ -68,6 +76,19 @@ impl<'a> Inquiry<'a> {
         let answer = self.source.ask(&sql).await;
         self.asked.push(Asked { section, sql });
         answer
+    }
+
+    /// Writes out a view that the next statement of a section reads, as a statement of its own.
+    pub(super) async fn write_out(
+        &mut self,
+        section: &'static str,
+        view: &'static str,
+        query_id: i64,
+    ) -> Result<(), Error> {
+        let sql = self.source.view_sql(view, query_id).await?;
+        let sql = format!("-- The view sys.{view} of query {query_id}.\n{sql}");
+        self.asked.push(Asked { section, sql });
+        Ok(())
     }
 
     /// The same, where no answer is an answer: the table may be gone since. What was not answered
@@ -124,6 +145,12 @@ impl Row<'_> {
     pub(super) fn text(&self, column: &str) -> Option<String> {
         let cell = self.cell(column, &DataType::Utf8)?;
         Some(cell.as_string::<i32>().value(0).to_owned())
+    }
+
+    /// Whether a condition holds, as it does not for NULL.
+    pub(super) fn flag(&self, column: &str) -> bool {
+        self.cell(column, &DataType::Boolean)
+            .is_some_and(|cell| cell.as_boolean().value(0))
     }
 
     fn cell(

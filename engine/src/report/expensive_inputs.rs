@@ -1,9 +1,9 @@
 //! The input records that cost most, and whether one of them stands out.
 
-use super::answer::{Inquiry, rows};
+use super::answer::{Inquiry, Row, rows};
 use super::base_record;
 use super::details::table_name;
-use super::fan_out::{self, FanOut, Untold};
+use super::fan_out::{FanOut, Untold};
 use super::header::Header;
 use super::layout::{WIDTH, item, left};
 use super::units::{count, counted, duration, percent, times};
@@ -27,10 +27,11 @@ pub(super) enum Anomaly {
 }
 
 impl Anomaly {
-    fn of(name: &str) -> Option<Self> {
+    fn from_name(name: &str) -> Option<Self> {
         match name {
             "critical path" => Some(Self::CriticalPath),
             "self time" => Some(Self::SelfTime),
+            "fan-out" => Some(Self::FanOut),
             _ => None,
         }
     }
@@ -73,24 +74,30 @@ pub(super) struct ExpensiveInput {
 }
 
 impl ExpensiveInput {
-    /// One of which nothing is known yet.
-    fn of(table: String, row_id: i64) -> Self {
-        Self {
-            table,
-            row_id,
-            anomaly: None,
-            impact_ns: 0,
-            total_ns: None,
-            remediated_ns: None,
-            result_rows: None,
-            self_ns: 0,
-            method: None,
-            error_ns: None,
-            median_ns: None,
-            fan_out: None,
+    /// What a row of `sys.anomaly_candidates` says of a record; `None` if it names none.
+    fn read(row: &Row<'_>) -> Option<Self> {
+        let anomaly = row.text("reason");
+        let anomaly = anomaly.as_deref().and_then(Anomaly::from_name);
+        Some(Self {
+            table: row.text("table_name")?,
+            row_id: row.integer("row_id")?,
+            anomaly,
+            impact_ns: row.sum("impact_ns"),
+            total_ns: row.integer("max_total_ns"),
+            remediated_ns: row.integer("max_remediated_ns"),
+            // Of one that is named for its rows, the result rows are more than it is the most
+            // impactful source of.
+            result_rows: row
+                .integer("outputs")
+                .filter(|_| anomaly != Some(Anomaly::FanOut)),
+            self_ns: row.sum("self_ns"),
+            method: row.text("method"),
+            error_ns: row.integer("error_ns"),
+            median_ns: row.integer("median_ns"),
+            fan_out: FanOut::read(row),
             without_ns: None,
             record: Err("not asked for".to_owned()),
-        }
+        })
     }
 
     /// row 7 of ratings
@@ -235,29 +242,15 @@ impl ExpensiveInputs {
         }
         let query_id = header.query_id.to_string();
         let sql = include_str!("sql/expensive_inputs.sql").replace("$query_id", &query_id);
+        inquiry
+            .write_out(SECTION, "anomaly_candidates", header.query_id)
+            .await?;
         let answer = inquiry.ask(SECTION, sql).await?;
         for row in rows(&answer) {
-            let (Some(table), Some(row_id)) = (row.text("table_name"), row.integer("row_id"))
-            else {
-                continue;
-            };
-            found.inputs.push(ExpensiveInput {
-                anomaly: row.text("anomaly").as_deref().and_then(Anomaly::of),
-                impact_ns: row.sum("impact_ns"),
-                total_ns: row.integer("max_total_ns"),
-                remediated_ns: row.integer("max_remediated_ns"),
-                result_rows: row.integer("outputs"),
-                self_ns: row.sum("self_ns"),
-                method: row.text("method"),
-                error_ns: row.integer("error_ns"),
-                median_ns: row.integer("median_ns"),
-                ..ExpensiveInput::of(table, row_id)
-            });
-        }
-        let fan_outs = fan_out::found(inquiry, SECTION, header).await?;
-        found.untold = fan_outs.untold;
-        for fan_out in fan_outs.found {
-            found.add(fan_out);
+            let unknown = row.text("unknown");
+            let unknown = unknown.as_deref().and_then(Untold::from_name);
+            found.untold = found.untold.or(unknown);
+            found.inputs.extend(ExpensiveInput::read(&row));
         }
         found
             .inputs
@@ -275,29 +268,6 @@ impl ExpensiveInputs {
         }
         found.put_worst_fan_out_first();
         Ok(found)
-    }
-
-    /// Adds a record that has become many rows, or says so of one that is named for what expressions took.
-    fn add(&mut self, fan_out: FanOut) {
-        let is_it = |input: &ExpensiveInput| {
-            (&input.table, input.row_id) == (&fan_out.table, fan_out.row_id)
-        };
-        let mut input = match self.inputs.iter().position(is_it) {
-            Some(at) if self.inputs[at].anomaly.is_some() => {
-                self.inputs[at].fan_out = Some(fan_out);
-                return;
-            }
-            Some(at) => ExpensiveInput {
-                // Known so far is of how many it is the most impactful source.
-                result_rows: None,
-                ..self.inputs.remove(at)
-            },
-            None => ExpensiveInput::of(fan_out.table.clone(), fan_out.row_id),
-        };
-        input.anomaly = Some(Anomaly::FanOut);
-        input.fan_out = Some(fan_out);
-        let anomalous = self.anomalous().count();
-        self.inputs.insert(anomalous, input);
     }
 
     /// Of the records that are named for their rows alone, the first is the one without which the query is the
@@ -363,28 +333,7 @@ impl ExpensiveInputs {
 
     /// That it is not known of which records the rows are that an unnest or a join made, and how to find out.
     pub(super) fn rows_untold(&self, header: &Header) -> Option<String> {
-        let runs_again = header.imported_from.is_none() && header.is_query();
-        let why = match self.untold? {
-            Untold::NoLog => "only a log tells: profile.lineage = 'log'".to_owned(),
-            Untold::Sampled if runs_again => format!(
-                "is not known, since only some records were traced: EXPLAIN PROFILE (SAMPLE 1) QUERY {}",
-                header.query_id
-            ),
-            Untold::Sampled => "is not known, since only some records were traced".to_owned(),
-            Untold::Uncounted => "is not known: they could not be counted".to_owned(),
-            Untold::NoLineage => {
-                "is not known: no lineage is kept of rows without ids, nor of the values \
-                 that a subquery is asked for"
-                    .to_owned()
-            }
-            Untold::LeftOut => {
-                "is not known: most were left out before lineage was kept of them".to_owned()
-            }
-        };
-        Some(format!(
-            "Whether one record became most of the rows that an unnest or a join made, which took much of \
-             the time, {why}."
-        ))
+        Some(self.untold?.sentence(header))
     }
 
     /// The section as text.
@@ -425,7 +374,8 @@ impl ExpensiveInput {
             .replace("$table_name", &base_record::literal(&self.table));
         if header.has_log() {
             let records = Records::One(self.row_id);
-            self.without_ns = query_without(inquiry, SECTION, header, &self.table, records).await?;
+            let without = query_without(inquiry, SECTION, header, &self.table, records).await?;
+            self.without_ns = without.map(|without| without.ns);
         }
         if self.result_rows.is_none() {
             let answer = inquiry.ask(SECTION, affected).await?;
@@ -455,40 +405,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_a_record_that_is_named_for_its_latency_the_rows_are_told_as_well() {
-        for anomaly in [None, Some(Anomaly::SelfTime), Some(Anomaly::CriticalPath)] {
-            let mut found = ExpensiveInputs::default();
-            found.inputs.push(ExpensiveInput {
-                anomaly,
-                result_rows: Some(3),
-                ..ExpensiveInput::of("main.t".to_owned(), 7)
-            });
-            found.add(FanOut {
-                table: "main.t".to_owned(),
-                row_id: 7,
-                rows: 400,
-                table_rows: 500,
-                apportioned_ns: 1,
-            });
-            let [input] = found.inputs.as_slice() else {
-                panic!("{found:?}");
-            };
-            assert_eq!(input.anomaly, anomaly.or(Some(Anomaly::FanOut)));
-            // Those that it is the most impactful source of are not all that descend from it.
-            assert_eq!(input.result_rows, anomaly.map(|_| 3));
-            assert_eq!(
-                input.fan_out.as_ref().map(|fan_out| fan_out.rows),
-                Some(400)
-            );
-        }
-    }
-
-    #[test]
     fn of_two_records_the_one_comes_first_without_which_less_is_left() {
         let input = |row_id, anomaly, without_ns| ExpensiveInput {
+            row_id,
             anomaly,
             without_ns,
-            ..ExpensiveInput::of("main.t".to_owned(), row_id)
+            table: "main.t".to_owned(),
+            impact_ns: 0,
+            total_ns: None,
+            remediated_ns: None,
+            result_rows: None,
+            self_ns: 0,
+            method: None,
+            error_ns: None,
+            median_ns: None,
+            fan_out: None,
+            record: Err("not asked for".to_owned()),
         };
         let fan_out = Some(Anomaly::FanOut);
         let mut found = ExpensiveInputs {

@@ -104,11 +104,6 @@ impl Header {
         matches!(skewer_sql::parse(&self.sql), Ok(Statement::Query(_)))
     }
 
-    /// Whether all that it did was recorded.
-    pub(super) fn is_whole(&self) -> bool {
-        self.status == "finished" && self.events_dropped == 0 && self.lost_workers.is_none()
-    }
-
     /// Planning and execution.
     pub(super) fn query_ns(&self) -> i64 {
         self.planning_ns + self.execution_ns

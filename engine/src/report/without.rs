@@ -53,7 +53,16 @@ impl Records<'_> {
     }
 }
 
-/// Nanoseconds that the query would have taken; `None` where that is not known, as of a table that
+/// What the query would have taken.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Without {
+    /// Nanoseconds, at most as many as it took.
+    pub(super) ns: i64,
+    /// Whether that is so much less that it is worth telling.
+    pub(super) saves_much: bool,
+}
+
+/// Estimates what the query would have taken; `None` where that is not known, as of a table that
 /// cannot be read any more.
 ///
 /// # Errors
@@ -64,7 +73,7 @@ pub(super) async fn query_without(
     header: &Header,
     table: &str,
     records: Records<'_>,
-) -> Result<Option<i64>, Error> {
+) -> Result<Option<Without>, Error> {
     let share = share_of_bytes(inquiry, section, header, table, records).await;
     let sql = estimate(header.query_id, table, &records.ids(table), share.as_ref());
     let answer = match records {
@@ -74,10 +83,13 @@ pub(super) async fn query_without(
             None => return Ok(None),
         },
     };
-    let without = rows(&answer)
-        .next()
-        .and_then(|row| row.integer("without_ns"));
-    Ok(without.map(|without| without.clamp(0, header.query_ns())))
+    let without = rows(&answer).next().and_then(|row| {
+        Some(Without {
+            ns: row.integer("without_ns")?.clamp(0, header.query_ns()),
+            saves_much: row.flag("saves_much"),
+        })
+    });
+    Ok(without)
 }
 
 /// The statement that estimates what a query takes without the records of a table that the query

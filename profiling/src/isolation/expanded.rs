@@ -12,6 +12,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::physical_plan::{ExecutionPlan, collect};
 
+use super::anomalies;
 use super::asked;
 use super::captured::shape;
 use super::latency::{self, Question};
@@ -21,7 +22,7 @@ use super::trace;
 use crate::level::Level;
 use crate::lineage_mode::LineageMode;
 use crate::planner::Planner;
-use crate::query_ids::{QueryIds, concerns_only_query_ids};
+use crate::query_ids::{QUERY_ID, QueryIds, concerns_only_query_ids};
 use crate::store::Store;
 use crate::unknown::unknown_query;
 
@@ -38,6 +39,8 @@ pub(crate) enum Expansion {
     IntermediateLatency,
     /// `sys.expensive_inputs`
     ExpensiveInputs,
+    /// `sys.anomaly_candidates`
+    AnomalyCandidates,
     /// `backward_trace(query_id, output_row)`
     BackwardTrace { query_id: i64, output_row: i64 },
     /// `forward_trace(query_id, table_name, row_id)`
@@ -50,10 +53,11 @@ pub(crate) enum Expansion {
 
 impl Expansion {
     /// The views among them.
-    pub(crate) const VIEWS: [Expansion; 3] = [
+    pub(crate) const VIEWS: [Expansion; 4] = [
         Expansion::OutputLatency,
         Expansion::IntermediateLatency,
         Expansion::ExpensiveInputs,
+        Expansion::AnomalyCandidates,
     ];
 
     /// Name of the view or table function.
@@ -62,6 +66,7 @@ impl Expansion {
             Expansion::OutputLatency => "output_latency",
             Expansion::IntermediateLatency => "intermediate_latency",
             Expansion::ExpensiveInputs => "expensive_inputs",
+            Expansion::AnomalyCandidates => "anomaly_candidates",
             Expansion::BackwardTrace { .. } => "backward_trace",
             Expansion::ForwardTrace { .. } => "forward_trace",
         }
@@ -91,6 +96,22 @@ impl Expansion {
                  be off. Of a query that ran with `profile.lineage = 'piggyback'` the\n\
                  answer is in `sys.impactful_sources`, and `self_ns`, `method` and `error_ns` are\n\
                  NULL."
+            }
+            Expansion::AnomalyCandidates => {
+                "The records of a query that are judged: the five of the highest impact, the three of the\n\
+                 highest self time, and those of which many rows were made. `reason` says why a record stands\n\
+                 out; it is NULL if the record does not. [`sys.anomalies`](#sysanomalies) has the records that\n\
+                 do, and describes the columns.\n\n\
+                 - `critical path`: the impact of the record is at least `threshold_ns`. That is the greatest of\n\
+                 a millisecond, 5 % of `query_ns`, twice `even_ns`, and 10 times `median_ns` (10 times `even_ns`\n\
+                 where no self time was measured).\n\
+                 - `self time`: the self time of the record is at least the same threshold.\n\
+                 - `fan-out`: an unnest, a join or a recursive query makes rows of the records of a table. A join\n\
+                 does if it returns twice as many rows as the larger of its inputs, a recursive query if it returns\n\
+                 twice as many as its static term. Rows are counted at the first operator that captures lineage,\n\
+                 or in the result. Ten times more descend from the record than from each record with fewer rows,\n\
+                 in the mean. Operators took at least `threshold_ns` for its rows: a millisecond, 5 % of\n\
+                 `query_ns`, and 5 % of all self time. Each scan has up to three such records."
             }
             Expansion::BackwardTrace { .. } => {
                 "The base records that a result row was computed from, and the computation latency\n\
@@ -142,6 +163,30 @@ impl Expansion {
                 ("error_ns", BIGINT),
                 ("rank", BIGINT),
             ],
+            Expansion::AnomalyCandidates => &[
+                ("query_id", BIGINT),
+                ("table_name", VARCHAR),
+                ("row_id", BIGINT),
+                ("reason", VARCHAR),
+                ("cost_ns", BIGINT),
+                ("threshold_ns", BIGINT),
+                ("rank", BIGINT),
+                ("impact_ns", BIGINT),
+                ("max_total_ns", BIGINT),
+                ("max_remediated_ns", BIGINT),
+                ("outputs", BIGINT),
+                ("self_ns", BIGINT),
+                ("method", VARCHAR),
+                ("error_ns", BIGINT),
+                ("median_ns", BIGINT),
+                ("even_ns", BIGINT),
+                ("query_ns", BIGINT),
+                ("operator_id", BIGINT),
+                ("rows_made", BIGINT),
+                ("table_rows", BIGINT),
+                ("apportioned_ns", BIGINT),
+                ("unknown", VARCHAR),
+            ],
             Expansion::BackwardTrace { .. } => &[
                 ("table_name", VARCHAR),
                 ("row_id", BIGINT),
@@ -162,6 +207,7 @@ impl Expansion {
                 latency::stepwise(Question::Intermediates, query_id, shape)
             }
             Expansion::ExpensiveInputs => latency::stepwise(Question::Inputs, query_id, shape),
+            Expansion::AnomalyCandidates => anomalies::stepwise(query_id),
             Expansion::BackwardTrace {
                 query_id,
                 output_row,
@@ -176,6 +222,12 @@ impl Expansion {
 
     /// The query for one query, of what was kept of it.
     async fn of_query(&self, planner: &Planner, query_id: i64) -> Result<Stepwise> {
+        if *self == Expansion::AnomalyCandidates {
+            return Ok(match Recorded::of(planner, query_id).await? {
+                Recorded::Logged | Recorded::Carried => anomalies::stepwise(query_id)?,
+                Recorded::NotAtRecords | Recorded::Nothing { .. } => self.nothing(query_id),
+            });
+        }
         let shape = shape(planner, query_id).await?;
         if shape.is_empty() {
             let recorded = Recorded::of(planner, query_id).await?;
@@ -189,7 +241,9 @@ impl Expansion {
                     Expansion::IntermediateLatency => {
                         return Ok(latency::of_no_log(Question::Intermediates, query_id));
                     }
-                    Expansion::BackwardTrace { .. } | Expansion::ForwardTrace { .. } => {}
+                    Expansion::AnomalyCandidates
+                    | Expansion::BackwardTrace { .. }
+                    | Expansion::ForwardTrace { .. } => {}
                 }
             }
         }
@@ -203,6 +257,25 @@ impl Expansion {
             _ => {}
         }
         self.stepwise(query_id, &shape)
+    }
+
+    /// The answer for a query that was not recorded at level `records`: no row.
+    fn nothing(&self, query_id: i64) -> Stepwise {
+        let schema = self.schema();
+        let columns = schema.fields().iter().map(|field| {
+            let value = if field.name() == QUERY_ID {
+                query_id.to_string()
+            } else {
+                "NULL".to_owned()
+            };
+            format!("{value} AS {}", field.name())
+        });
+        let columns: Vec<String> = columns.collect();
+        Stepwise::simple(format!(
+            "-- {}\nSELECT\n  {}\nWHERE false",
+            latency::NOT_CAPTURED,
+            columns.join(", ")
+        ))
     }
 
     /// Whether what was recorded of a query without lineage answers this. A view shows no rows of
@@ -265,7 +338,10 @@ impl Expansion {
         match all {
             Some(plan) => Ok((plan, steps)),
             None => {
-                let nothing = self.stepwise(-1, &Shape::default())?;
+                let nothing = match self {
+                    Expansion::AnomalyCandidates => self.nothing(-1),
+                    _ => self.stepwise(-1, &Shape::default())?,
+                };
                 let (nothing, _) = nothing.plan(planner).await?;
                 Ok((self.fit(nothing)?, steps))
             }

@@ -99,7 +99,8 @@ pub(crate) fn of_carried(query_id: i64) -> Stepwise {
     ))
 }
 
-const NOT_CAPTURED: &str = "Nothing was captured for this query: it ran below level 'records'.";
+pub(super) const NOT_CAPTURED: &str =
+    "Nothing was captured for this query: it ran below level 'records'.";
 
 /// The answer where records carried their latencies, and no log was kept: no row.
 pub(crate) fn of_no_log(question: Question, query_id: i64) -> Stepwise {

@@ -7,11 +7,13 @@
 //! - [`shape`]: which operators captured lineage from which; [`captured`] reads it
 //! - [`latency`]: the SQL of `sys.output_latency`, `sys.intermediate_latency` and
 //!   `sys.expensive_inputs`
+//! - [`anomalies`]: the SQL of `sys.anomaly_candidates`
 //! - [`trace`]: the SQL of `backward_trace` and `forward_trace`
 //! - [`asked`]: whether a trace asks for a row and a table that its query has
 //! - [`steps`]: SQL in steps of which each is computed once
 //! - [`expanded`]: tables that are such SQL
 
+pub(crate) mod anomalies;
 mod asked;
 mod captured;
 pub(crate) mod expanded;

@@ -56,6 +56,8 @@ pub(super) enum Use {
     Inline,
     /// It is computed once and kept: one row per record.
     Shared,
+    /// The same, or it has no rows if there is not enough memory to compute it.
+    Attempted,
 }
 
 impl Step {
@@ -109,8 +111,9 @@ impl Stepwise {
             let plan = planner.logical(&step.sql).await?;
             let table: Arc<dyn TableProvider> = match step.use_ {
                 Use::Inline => Arc::new(ViewTable::new(plan, None)),
-                Use::Shared => {
+                Use::Shared | Use::Attempted => {
                     let recipe = Arc::new(Recipe {
+                        may_be_empty: step.use_ == Use::Attempted,
                         name: step.name.clone(),
                         schema: Arc::clone(plan.schema().inner()),
                         plan,
@@ -148,6 +151,8 @@ struct Recipe {
     schema: SchemaRef,
     state: Arc<SessionState>,
     before: Option<Arc<SharedStep>>,
+    /// Whether it has no rows if there is not enough memory to compute them.
+    may_be_empty: bool,
 }
 
 /// Rows of a step, or the promise of them.
@@ -195,6 +200,18 @@ impl SharedStep {
 
 impl Recipe {
     async fn keep(self: Arc<Self>, context: Arc<TaskContext>) -> Result<Kept> {
+        let kept = self.compute(Arc::clone(&context)).await;
+        match kept {
+            Err(error) if self.may_be_empty && is_lack_of_memory(&error) => Ok(Kept {
+                batches: Vec::new(),
+                rows: 0,
+                _reservation: self.reservation(&context),
+            }),
+            kept => kept,
+        }
+    }
+
+    async fn compute(&self, context: Arc<TaskContext>) -> Result<Kept> {
         if let Some(before) = &self.before {
             before
                 .rows(&context)
@@ -202,8 +219,7 @@ impl Recipe {
                 .map_err(DataFusionError::Shared)?;
         }
         let plan = self.state.create_physical_plan(&self.plan).await?;
-        let consumer = MemoryConsumer::new(format!("sys step {}", self.name));
-        let reservation = consumer.register(context.memory_pool());
+        let reservation = self.reservation(&context);
         let batches = collect(plan, context).await?;
         for batch in &batches {
             reservation.try_grow(batch.get_array_memory_size())?;
@@ -214,6 +230,16 @@ impl Recipe {
             _reservation: reservation,
         })
     }
+
+    fn reservation(&self, context: &TaskContext) -> MemoryReservation {
+        let consumer = MemoryConsumer::new(format!("sys step {}", self.name));
+        consumer.register(context.memory_pool())
+    }
+}
+
+/// Whether a plan failed since it may not use more memory.
+fn is_lack_of_memory(error: &DataFusionError) -> bool {
+    matches!(error.find_root(), DataFusionError::ResourcesExhausted(_))
 }
 
 /// All rows of `plan`, its partitions side by side. An error where the runtime shuts down meanwhile:

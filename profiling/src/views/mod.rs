@@ -29,6 +29,7 @@ views! {
     "heavy_records",
     "apportioned_latency",
     "plan_fingerprints",
+    "anomalies",
     "diagnoses",
 }
 

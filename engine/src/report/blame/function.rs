@@ -121,7 +121,7 @@ async fn read(session: &Session, query_id: i64) -> std::result::Result<RecordBat
         )));
     }
     let tables = measured_tables(&mut inquiry, &header).await?;
-    let found = find(&mut inquiry, &header, &tables, 0, NAMED).await?;
+    let found = find(&mut inquiry, &header, &tables, |_| true, NAMED).await?;
     if !found.is_empty() {
         return rows(&header, &found);
     }

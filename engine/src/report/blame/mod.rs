@@ -5,8 +5,10 @@
 //!    records and a sample of the others are joined with the table.
 //! 2. [`search`] looks for conditions about one property ([`features`]) that hold for much of the
 //!    time and few of the records, and draws lines where a person would ([`readable`]).
-//! 3. SQL counts exactly what they hold for (`sql/blame_count.sql`), the best are kept, and the
-//!    time of the query without their rows is estimated as it is for a single record ([`without`]).
+//! 3. SQL counts exactly what they hold for, and decides which of them separate expensive records
+//!    (`sql/blame_count.sql`).
+//! 4. The best are kept, and the time of the query without their rows is estimated as it is for a
+//!    single record ([`without`]). Whether that saves enough for a report is decided there, too.
 //!
 //! [`without`]: super::without
 //!
@@ -44,11 +46,12 @@ const DEAREST: i64 = 500;
 /// … and about so many of the others.
 const OTHERS: i64 = 20_000;
 
-/// A predicate is worth naming if its rows took this share of the time of the table's records …
-const LEAST_SHARE: f64 = 0.1;
+/// What holds for `records` of a table that took `ns` if they are separated from all of its records.
+const RULE: &str = include_str!("../sql/blame_rule.sql");
 
-/// … and so many times the time of the others each.
-const LEAST_RATIO: f64 = 4.0;
+/// Rows that a predicate holds for beside those of a narrower one are dear as well if they took so many
+/// times an even share of the time.
+const DEAR: f64 = 4.0;
 
 /// A predicate adds nothing to a better one for fewer rows unless its rows took so many times the
 /// time.
@@ -59,13 +62,6 @@ pub(super) const NAMED: usize = 5;
 
 /// Predicates that a report shows.
 const SHOWN: usize = 3;
-
-/// A report shows those that save this share of the query's time and this many nanoseconds.
-const SHOWN_SHARE: f64 = 0.05;
-const SHOWN_NS: i64 = 1_000_000;
-
-/// Tables of whose records this share of all operators' time was measured are looked at.
-const TABLE_SHARE: f64 = 0.05;
 
 /// A predicate over a table's columns and what its rows cost.
 #[derive(Debug, Clone)]
@@ -81,6 +77,8 @@ pub(super) struct Blamed {
     pub(super) time_share: f64,
     /// About what the query would take without them.
     pub(super) without_ns: Option<i64>,
+    /// Whether that is so much less that a report shows the predicate.
+    saves_much: bool,
     /// The statement that runs the query without them; `None` if the query is not to be run again.
     pub(super) verify: Option<String>,
     shape: Shape,
@@ -106,7 +104,7 @@ impl Blamed {
         self.table == narrower.table
             && rows > 0.0
             && shared >= narrower.time_share / 2.0
-            && self.time_share - narrower.time_share < LEAST_RATIO * rows
+            && self.time_share - narrower.time_share < DEAR * rows
     }
 
     /// By what the report and `sys.blame` put the best first: share of time that is out of
@@ -156,14 +154,9 @@ impl Predicates {
         inquiry: &mut Inquiry<'_>,
         header: &Header,
     ) -> Result<Self, Error> {
-        let least = (header.busy_ns as f64 * TABLE_SHARE) as i64;
         let tables = measured_tables(inquiry, header).await?;
-        let mut found = find(inquiry, header, &tables, least, SHOWN).await?;
-        let saves = |blamed: &Blamed| {
-            let saved = header.query_ns() - blamed.without_ns.unwrap_or(header.query_ns());
-            saved >= SHOWN_NS && saved as f64 >= SHOWN_SHARE * header.query_ns() as f64
-        };
-        found.retain(saves);
+        let mut found = find(inquiry, header, &tables, Measured::is_much, SHOWN).await?;
+        found.retain(|blamed| blamed.saves_much);
         // Other words for the same rows are `sys.blame`'s to tell.
         let mut said = HashSet::new();
         found.retain(|blamed| {
@@ -199,18 +192,17 @@ fn without_wider(found: Vec<Blamed>) -> Vec<Blamed> {
 }
 
 /// The predicates of a query that separate its expensive records, at most so many, best first:
-/// over those of its [`measured_tables`] of whose records at least `least_ns` were measured, and
-/// that are still the same.
+/// over those of its [`measured_tables`] that `looks_at` chooses, and that are still the same.
 async fn find(
     inquiry: &mut Inquiry<'_>,
     header: &Header,
     tables: &[Measured],
-    least_ns: i64,
+    looks_at: fn(&Measured) -> bool,
     at_most: usize,
 ) -> Result<Vec<Blamed>, Error> {
     let mut found = Vec::new();
     for table in tables {
-        if table.total_ns >= least_ns && table.records > 1 && !header.is_replaced(&table.name) {
+        if looks_at(table) && table.records > 1 && !header.is_replaced(&table.name) {
             found.extend(of_table(inquiry, header, table).await?);
         }
     }
@@ -223,7 +215,9 @@ async fn find(
     let several = tables.len() > 1 || scanned_tables(inquiry, header).await? > 1;
     for blamed in &mut kept {
         let records = Records::Where(&blamed.predicate);
-        blamed.without_ns = query_without(inquiry, SECTION, header, &blamed.table, records).await?;
+        let without = query_without(inquiry, SECTION, header, &blamed.table, records).await?;
+        blamed.without_ns = without.map(|without| without.ns);
+        blamed.saves_much = without.is_some_and(|without| without.saves_much);
         if header.is_query() {
             let table = match several {
                 true => format!("{} ", table_sql(&blamed.table)),
@@ -244,18 +238,13 @@ struct Measured {
     name: String,
     records: i64,
     total_ns: i64,
+    is_much: bool,
 }
 
 impl Measured {
-    /// Whether so many of the records, which took so many nanoseconds, stand out.
-    fn stand_out(&self, records: i64, ns: i64) -> bool {
-        let (others, others_ns) = (self.records - records, self.total_ns - ns);
-        if records == 0 || others == 0 || self.total_ns == 0 {
-            return false;
-        }
-        let mean = ns as f64 / records as f64;
-        let mean_of_others = others_ns as f64 / others as f64;
-        self.share(ns) >= LEAST_SHARE && mean >= LEAST_RATIO * mean_of_others
+    /// Whether a report looks for predicates over the table.
+    fn is_much(&self) -> bool {
+        self.is_much
     }
 
     /// So many nanoseconds of the time of all.
@@ -281,6 +270,7 @@ async fn measured_tables(
             name: row.text("table_name")?,
             records: row.sum("records"),
             total_ns: row.sum("total_ns"),
+            is_much: row.flag("is_much"),
         })
     });
     Ok(tables.collect())
@@ -321,21 +311,17 @@ async fn gone<'a>(
         let sql = include_str!("../sql/blame_gone.sql")
             .replace("$query_id", &header.query_id.to_string())
             .replace("$table_name", &literal(&table.name))
-            .replace("$table", &table_sql(&table.name));
+            .replace("$table", &table_sql(&table.name))
+            .replace("$measured_ns", &all_ns.to_string())
+            .replace("$rule", RULE.trim_end());
         let Some(answer) = inquiry.ask_if_possible(SECTION, sql).await else {
             continue;
         };
-        let Some(row) = rows(&answer).next() else {
-            continue;
-        };
-        let (records, ns) = (row.sum("records"), row.sum("total_ns"));
-        let is_much = ns as f64 >= LEAST_SHARE * all_ns as f64;
-        let are_all = records > 0 && records == table.records;
-        if is_much && (are_all || table.stand_out(records, ns)) {
+        if let Some(row) = rows(&answer).next() {
             return Ok(Some(Gone {
                 table: &table.name,
-                records,
-                time_share: table.share(ns),
+                records: row.sum("records"),
+                time_share: table.share(row.sum("ns")),
             }));
         }
     }
@@ -464,7 +450,8 @@ fn sample(answer: &[RecordBatch], records: i64) -> Result<Sample, Error> {
     Ok(sample)
 }
 
-/// Counts what the conditions hold for in the whole table.
+/// Counts what the conditions hold for in the whole table, and keeps those that separate expensive
+/// records.
 async fn count(
     inquiry: &mut Inquiry<'_>,
     about: &(dyn Fn(&str) -> String + Sync),
@@ -474,42 +461,49 @@ async fn count(
     let counts = conditions.iter().enumerate().map(|(index, condition)| {
         let predicate = condition.qualified();
         format!(
-            "count(*) FILTER (WHERE {predicate}) AS rows_{index},\n  \
-             count(spent.row_id) FILTER (WHERE {predicate}) AS records_{index},\n  \
-             sum(spent.self_ns) FILTER (WHERE {predicate}) AS ns_{index}"
+            "count(*) FILTER (WHERE {predicate}) AS rows_{index},\n    \
+             count(spent.row_id) FILTER (WHERE {predicate}) AS records_{index},\n    \
+             CAST(sum(spent.self_ns) FILTER (WHERE {predicate}) AS BIGINT) AS ns_{index}"
         )
     });
-    let counts = counts.collect::<Vec<_>>().join(",\n  ");
-    let sql = about(include_str!("../sql/blame_count.sql")).replace("$counts", &counts);
+    let counts = counts.collect::<Vec<_>>().join(",\n    ");
+    let each = |prefix: &str| {
+        let each = (0..conditions.len()).map(|index| format!("{prefix}{index}"));
+        each.collect::<Vec<_>>().join(", ")
+    };
+    let sql = about(include_str!("../sql/blame_count.sql"))
+        .replace("$numbers", &each(""))
+        .replace("$rows", &each("rows_"))
+        .replace("$records", &each("records_"))
+        .replace("$times", &each("ns_"))
+        .replace("$all_records", &table.records.to_string())
+        .replace("$all_ns", &table.total_ns.to_string())
+        .replace("$rule", RULE.trim_end())
+        .replace("$counts", &counts);
     let Some(answer) = inquiry.ask_if_possible(SECTION, sql).await else {
         return Ok(Vec::new());
     };
-    let Some(all) = rows(&answer).next() else {
-        return Ok(Vec::new());
-    };
-    let table_rows = all.sum("rows");
-    let mut found = Vec::new();
-    for (index, condition) in conditions.into_iter().enumerate() {
-        let matched = all.sum(&format!("rows_{index}"));
-        let own = all.sum(&format!("records_{index}"));
-        let ns = all.sum(&format!("ns_{index}"));
-        if table.stand_out(own, ns) {
-            found.push(Blamed {
-                table: table.name.clone(),
-                shape: match condition.is_equality && matched == 1 {
-                    true => Shape::Single,
-                    false => condition.shape,
-                },
-                predicate: condition.predicate,
-                matched,
-                table_rows,
-                time_share: table.share(ns),
-                without_ns: None,
-                verify: None,
-            });
-        }
-    }
-    Ok(found)
+    let found = rows(&answer).filter_map(|row| {
+        let number = usize::try_from(row.integer("number")?).ok()?;
+        let condition = conditions.get(number)?;
+        let matched = row.sum("matched_rows");
+        Some(Blamed {
+            table: table.name.clone(),
+            shape: if condition.is_equality && matched == 1 {
+                Shape::Single
+            } else {
+                condition.shape
+            },
+            predicate: condition.predicate.clone(),
+            matched,
+            table_rows: row.sum("table_rows"),
+            time_share: table.share(row.sum("ns")),
+            without_ns: None,
+            saves_much: false,
+            verify: None,
+        })
+    });
+    Ok(found.collect())
 }
 
 #[cfg(test)]
@@ -524,6 +518,7 @@ mod tests {
             table_rows: 1000,
             time_share,
             without_ns: None,
+            saves_much: false,
             verify: None,
             shape: Shape::Natural,
         }

@@ -342,16 +342,23 @@ parts AS (
     coalesce(held_up_ns * rest_others / nullif(busy_others, 0), 0) AS held_up_without_ns,
     greatest(execution_ns - busy_max - in_turn * (busy_sum - busy_max) - held_up_ns, 0) AS outside_ns
   FROM order_of_tasks
+),
+-- What is in no operator stays: planning, and execution that no task accounts for; but of what the result's
+-- consumer took, the records' part.
+estimated AS (
+  SELECT
+    planning_ns + execution_ns AS query_ns,
+    CAST(round(
+      planning_ns
+      + outside_ns - least(outside_ns, consumer.wait_ns) * consumer.share
+      + (1 - overhead) * (
+        chain_without_ns * least(execution_ns / nullif(chain_ns, 0), 1) + held_up_without_ns
+      )
+    ) AS BIGINT) AS without_ns
+  FROM parts
+  CROSS JOIN consumer
 )
+-- Whether it is worth telling: that saves 5 % of the query's time, and a millisecond.
 SELECT
-  -- What is in no operator stays: planning, and execution that no task accounts for; but of what the result's
-  -- consumer took, the records' part.
-  CAST(round(
-    planning_ns
-    + outside_ns - least(outside_ns, consumer.wait_ns) * consumer.share
-    + (1 - overhead) * (
-      chain_without_ns * least(execution_ns / nullif(chain_ns, 0), 1) + held_up_without_ns
-    )
-  ) AS BIGINT) AS without_ns
-FROM parts
-CROSS JOIN consumer
+  without_ns, query_ns - without_ns >= greatest(0.05 * query_ns, 1000000) AS saves_much
+FROM estimated

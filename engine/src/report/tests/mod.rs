@@ -33,6 +33,7 @@ use cases::Carts;
 /// Schema `sys` in a context of its own, and one user table from which every record is fetched.
 struct Fixture {
     context: SessionContext,
+    tables: Arc<SysTables>,
 }
 
 impl Fixture {
@@ -50,7 +51,10 @@ impl Fixture {
         catalog.register_schema("main", Arc::new(main)).unwrap();
         context.register_catalog("skewer", Arc::new(catalog));
         tables.register_functions(&context);
-        Self { context }
+        Self {
+            context,
+            tables: Arc::clone(tables),
+        }
     }
 }
 
@@ -81,6 +85,10 @@ impl Ask for Fixture {
             return Ok(vec![record?]);
         }
         Ok(self.context.sql(sql).await?.collect().await?)
+    }
+
+    async fn view_sql(&self, view: &str, query_id: i64) -> Result<String, Error> {
+        Ok(self.tables.expanded_sql(view, query_id).await?)
     }
 
     fn replaced(&self, _tables_read: &TablesRead) -> Vec<String> {
