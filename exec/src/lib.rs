@@ -9,6 +9,7 @@
 //! * [`packed`]: a record's id and latency in one column, for rows that are repeated
 //! * [`profiled`]: counting and timing the calls of any operator
 //! * `stream_totals`: what these add up to, also while a call is under way
+//! * [`operator_kind`]: which kind an operator is, as `sys.operators` says it
 //! * `operator_memory`: what operators tell of their memory
 //! * [`numbered`]: the same in plans that are sent to workers
 //! * [`exchange`]: exchanges that spill without waiting for each other
@@ -63,6 +64,7 @@ mod numbered;
 mod octet_length;
 pub mod one_nan;
 mod only_value;
+pub mod operator_kind;
 mod operator_memory;
 pub mod output_records;
 pub mod pacing;
@@ -109,6 +111,7 @@ pub use numbered::NumberedExec;
 pub use octet_length::OctetLength;
 pub use one_nan::with_one_nan;
 pub use only_value::OnlyValue;
+pub use operator_kind::{operator_kind, routing};
 pub use output_records::{Hidden, OutputRecordsExec, ResultRecords, ResultTask};
 pub use packed::PackedRecord;
 pub use patterns::{EscapedPattern, PatternKind};

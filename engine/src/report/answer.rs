@@ -126,6 +126,12 @@ impl Row<'_> {
         Some(cell.as_string::<i32>().value(0).to_owned())
     }
 
+    /// A flag; NULL is false.
+    pub(super) fn flag(&self, column: &str) -> bool {
+        let cell = self.cell(column, &DataType::Boolean);
+        cell.is_some_and(|cell| cell.as_boolean().value(0))
+    }
+
     fn cell(
         &self,
         column: &str,

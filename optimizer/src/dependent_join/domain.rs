@@ -13,12 +13,13 @@ use datafusion::logical_expr::logical_plan::SubqueryAlias;
 use datafusion::logical_expr::{
     Expr, ExprFunctionExt, LogicalPlan, LogicalPlanBuilder, Operator, ScalarUDF, binary_expr,
 };
+use skewer_profiling::operator_kind::VALUE_NUMBER;
 
 use super::repeatable::repeatable;
 use super::{DOMAIN, ROWS};
 
 /// What the names of columns of numbers begin with. Schema `sys` knows them: nobody has such a key.
-const NUMBER: &str = "__number";
+const NUMBER: &str = VALUE_NUMBER;
 
 /// The distinct values of columns of a plan, or of more rows than it has, once for each place where a
 /// subquery is pushed down to; or its very rows, for one place.

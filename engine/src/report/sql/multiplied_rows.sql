@@ -5,7 +5,7 @@
 -- these. `rows` is the most that any of them returned, `arriving` how many arrive where lineage is captured, or in
 -- the result.
 WITH RECURSIVE operators AS (
-  SELECT operator_id, parent_operator_id, name, details, captures, table_name
+  SELECT operator_id, parent_operator_id, kind, captures, table_name
   FROM sys.operators WHERE query_id = $query_id
 ),
 work AS (
@@ -30,7 +30,7 @@ terms AS (
   JOIN (
     SELECT parent_operator_id, min(operator_id) AS static_id FROM operators GROUP BY parent_operator_id
   ) AS first ON query.operator_id = first.parent_operator_id AND term.operator_id <> first.static_id
-  WHERE query.name LIKE 'RecursiveQuery%'
+  WHERE query.kind = 'recursive'
   UNION ALL
   SELECT terms.recursive_id, below.operator_id
   FROM terms
@@ -41,24 +41,24 @@ recursive_work AS (
   FROM terms
   JOIN operators ON terms.operator_id = operators.operator_id
   JOIN work ON terms.operator_id = work.operator_id
-  WHERE operators.name <> 'TimedEvaluationExec'
+  WHERE operators.kind <> 'evaluation'
   GROUP BY terms.recursive_id
 ),
 -- From an operator to the one above it: which part of that one's rows come from here, and which part of its
 -- time is theirs. A row of a join comes from both sides, and its time goes by the rows it takes and returns.
 steps AS (
   SELECT
-    child.operator_id AS child_id, child.captures, parent.operator_id, parent.name,
+    child.operator_id AS child_id, child.captures, parent.operator_id, parent.kind,
     parent.captures AS captures_above,
     CASE
-      WHEN parent.name LIKE 'RecursiveQuery%' AND terms.operator_id IS NULL THEN below.rows_out
+      WHEN parent.kind = 'recursive' AND terms.operator_id IS NULL THEN below.rows_out
     END AS static_rows,
     CASE
-      WHEN parent.name LIKE '%Join%' OR parent.name LIKE 'RecursiveQuery%' THEN 1
+      WHEN parent.kind IN ('join', 'recursive') THEN 1
       ELSE coalesce(below.rows_out / nullif(inputs.rows, 0), 1)
     END AS of_rows,
     CASE
-      WHEN parent.name LIKE '%Join%' THEN coalesce(
+      WHEN parent.kind = 'join' THEN coalesce(
         (below.rows_out + above.rows_out) / nullif(inputs.rows + above.rows_out, 0), 1
       )
       ELSE coalesce(below.rows_out / nullif(inputs.rows, 0), 1)
@@ -73,18 +73,15 @@ steps AS (
 ),
 path AS (
   SELECT
-    scans.operator_id AS scan_id, scans.operator_id, scans.name, scans.captures, 0 AS height,
+    scans.operator_id AS scan_id, scans.operator_id, scans.kind, scans.captures, 0 AS height,
     CAST(NULL AS DOUBLE) AS static_rows, CAST(1 AS DOUBLE) AS of_rows, CAST(1 AS DOUBLE) AS of_time
   FROM operators AS scans
   LEFT JOIN operators AS below ON scans.operator_id = below.parent_operator_id
   WHERE below.operator_id IS NULL
-    AND (
-      scans.table_name IS NOT NULL
-      OR scans.name = 'SharedRowsExec' AND scans.details LIKE 'values=%'
-    )
+    AND (scans.table_name IS NOT NULL OR scans.kind = 'subquery values')
   UNION ALL
   SELECT
-    path.scan_id, steps.operator_id, steps.name, steps.captures_above, path.height + 1,
+    path.scan_id, steps.operator_id, steps.kind, steps.captures_above, path.height + 1,
     steps.static_rows, path.of_rows * steps.of_rows, path.of_rows * steps.of_time
   FROM path
   JOIN steps ON path.operator_id = steps.child_id
@@ -95,7 +92,7 @@ multiplied AS (
   FROM path
   JOIN work ON path.operator_id = work.operator_id
   JOIN inputs ON path.operator_id = inputs.operator_id
-  WHERE path.name LIKE 'Unnest%' OR path.name LIKE '%Join%' AND work.rows_out >= 2 * inputs.largest
+  WHERE path.kind = 'unnest' OR path.kind = 'join' AND work.rows_out >= 2 * inputs.largest
     OR work.rows_out >= 2 * path.static_rows
   GROUP BY path.scan_id
 )
@@ -106,7 +103,7 @@ SELECT
     ORDER BY path.height DESC
   ) AS BIGINT) AS arriving,
   CAST(sum(
-    CASE WHEN path.name <> 'TimedEvaluationExec' THEN work.busy_ns * path.of_time ELSE 0 END
+    CASE WHEN path.kind <> 'evaluation' THEN work.busy_ns * path.of_time ELSE 0 END
     + CASE WHEN path.static_rows IS NULL THEN 0 ELSE coalesce(recursive_work.busy_ns, 0) END
   ) AS BIGINT) AS busy_ns
 FROM path
