@@ -8,6 +8,7 @@
 //! * [`packed`]: a record's id and latency in one column, for rows that are repeated
 //! * [`profiled`]: counting and timing the calls of any operator
 //! * `stream_totals`: what these add up to, also while a call is under way
+//! * [`operator_kind`]: which kind an operator is, as `sys.operators` says it
 //! * `operator_memory`: what operators tell of their memory
 //! * [`numbered`]: the same in plans that are sent to workers
 //! * [`key_sample`]: which keys an exchange hashes most
@@ -36,6 +37,7 @@ pub mod key_sample;
 pub mod long_values;
 pub mod narrow;
 mod numbered;
+pub mod operator_kind;
 mod operator_memory;
 pub mod output_records;
 pub mod pacing;
@@ -60,6 +62,7 @@ pub use interruptible::Interruptible;
 pub use key_sample::{KeySample, Sampled};
 pub use narrow::NarrowId;
 pub use numbered::NumberedExec;
+pub use operator_kind::{operator_kind, routing};
 pub use output_records::{Hidden, OutputRecordsExec, ResultRecords, ResultTask};
 pub use packed::PackedRecord;
 pub use profiled::{Exchange, Observed, ProfiledExec, is_exchange};

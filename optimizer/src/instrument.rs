@@ -14,20 +14,25 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_expr::window::SlidingAggregateWindowExpr;
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
+use datafusion::physical_plan::placeholder_row::PlaceholderRowExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::windows::{
     BoundedWindowAggExec, PlainAggregateWindowExpr, WindowAggExec,
 };
+use datafusion::physical_plan::work_table::WorkTableExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, displayable};
+use skewer_compat::operators::materialized::SharedRowsExec;
 use skewer_exec::frames::OPERATOR_PAIRS;
 use skewer_exec::{
     AggregateSource, CapturedFrames, CarriedState, Exchange, FrameCapture, IdentifiedTable,
     KeySample, LineageCapture, NumberedExec, Observed, OutputRecordsExec, ProfiledExec, ROW_ID,
-    RestartExec, RowCapture, ScanSource, is_exchange,
+    RestartExec, RowCapture, ScanSource, is_exchange, operator_kind, routing,
 };
-use skewer_profiling::{Fragment, Operator, Recorder};
+use skewer_profiling::operator_kind::{FRAMES_OF_ROWS, PARTS_OF_FRAMES};
+use skewer_profiling::{Fragment, Operator, OperatorKind, Recorder, Routing};
 
 use crate::details::{with_moved, without_hidden};
 use crate::lineage::HIDDEN;
@@ -292,8 +297,13 @@ impl Instrumentation<'_> {
             sql_span: None,
             captures: captured.is_some(),
             table_name: self.scanned_table(shown.as_ref()),
+            kind: None,
+            is_internal: None,
+            captured_records: None,
+            routing: None,
         };
-        self.rows.push(row);
+        let (kind, routing) = classified(&shown, cut.as_ref());
+        self.rows.push(row.with_kind(kind).with_routing(routing));
         for frames in captured_frames(plan.as_ref()) {
             self.number_frames(&frames, place.fragment_id, operator_id);
         }
@@ -329,20 +339,16 @@ impl Instrumentation<'_> {
             frames.add_operator(numbers[0], numbers[1]);
             for (of_pair, number) in numbers.into_iter().enumerate() {
                 let name = match 2 * pair + of_pair {
-                    0 => "frames of rows",
-                    _ => "parts of frames",
+                    0 => FRAMES_OF_ROWS,
+                    _ => PARTS_OF_FRAMES,
                 };
-                self.rows.push(Operator {
+                self.rows.push(Operator::of_captured_records(
+                    OperatorKind::Frames,
+                    name,
                     fragment_id,
-                    operator_id: number,
-                    parent_operator_id: Some(operator_id),
-                    name: name.to_owned(),
-                    details: String::new(),
-                    estimated_rows: None,
-                    sql_span: None,
-                    captures: true,
-                    table_name: None,
-                });
+                    number,
+                    operator_id,
+                ));
             }
         }
     }
@@ -482,12 +488,26 @@ fn is_hidden(name: &str) -> bool {
     name == ROW_ID || name.starts_with(HIDDEN)
 }
 
+/// The kind of an operator, and of an exchange how it finds the partition of a row.
+fn classified(plan: &Arc<dyn ExecutionPlan>, cut: Option<&Cut>) -> (OperatorKind, Option<Routing>) {
+    let found = routing(plan.as_ref());
+    match cut {
+        Some(Cut::Exchange { sender, .. }) => {
+            let sender = sender.as_ref();
+            let of_sender = || sender.and_then(|sender| routing(sender.as_ref()));
+            (OperatorKind::Exchange, found.or_else(of_sender))
+        }
+        _ => (operator_kind(plan.as_ref()), found),
+    }
+}
+
 /// Whether a leaf may read a table whose rows have ids, rather than rows that the query names.
 fn may_scan(leaf: &dyn ExecutionPlan) -> bool {
-    if matches!(
-        leaf.name(),
-        "EmptyExec" | "PlaceholderRowExec" | "SharedRowsExec" | "WorkTableExec"
-    ) {
+    if leaf.is::<EmptyExec>()
+        || leaf.is::<PlaceholderRowExec>()
+        || leaf.is::<SharedRowsExec>()
+        || leaf.is::<WorkTableExec>()
+    {
         return false;
     }
     let source = leaf.downcast_ref::<DataSourceExec>();

@@ -44,6 +44,7 @@ pub enum Kind {
     Float,
     OptFloat,
     Flag,
+    OptFlag,
 }
 
 impl Kind {
@@ -56,7 +57,7 @@ impl Kind {
                 DataType::Timestamp(TimeUnit::Nanosecond, Some(UTC.into()))
             }
             Kind::Float | Kind::OptFloat => DataType::Float64,
-            Kind::Flag => DataType::Boolean,
+            Kind::Flag | Kind::OptFlag => DataType::Boolean,
         }
     }
 
@@ -64,7 +65,7 @@ impl Kind {
     pub fn nullable(self) -> bool {
         matches!(
             self,
-            Kind::OptInt | Kind::OptText | Kind::OptTime | Kind::OptFloat
+            Kind::OptInt | Kind::OptText | Kind::OptTime | Kind::OptFloat | Kind::OptFlag
         )
     }
 
@@ -75,7 +76,7 @@ impl Kind {
             Kind::Text | Kind::OptText => "VARCHAR",
             Kind::Time | Kind::OptTime => "TIMESTAMP(ns, UTC)",
             Kind::Float | Kind::OptFloat => "DOUBLE",
-            Kind::Flag => "BOOLEAN",
+            Kind::Flag | Kind::OptFlag => "BOOLEAN",
         }
     }
 }
@@ -142,6 +143,7 @@ macro_rules! value {
     (Float) => { f64 };
     (OptFloat) => { Option<f64> };
     (Flag) => { bool };
+    (OptFlag) => { Option<bool> };
 }
 
 /// Arrow array of a column kind from an iterator over references to values.
@@ -182,6 +184,11 @@ macro_rules! array {
     };
     (Flag, $values:expr) => {
         datafusion::arrow::array::BooleanArray::from($values.copied().collect::<Vec<bool>>())
+    };
+    (OptFlag, $values:expr) => {
+        $values
+            .copied()
+            .collect::<datafusion::arrow::array::BooleanArray>()
     };
 }
 

@@ -13,6 +13,7 @@ use crate::chunk_columns::{Column, Form, forms};
 use crate::chunks::MAX_RECORDS;
 use crate::ids::Ids;
 use crate::latencies::Latencies;
+use crate::operator_kind::with_kinds;
 use crate::packed;
 use crate::tables::Table;
 
@@ -44,7 +45,10 @@ pub(crate) fn stored(
         };
         columns.push(column);
     }
-    let rows = RecordBatch::try_new(schema, columns)?;
+    let mut rows = RecordBatch::try_new(schema, columns)?;
+    if table == Table::Operators {
+        rows = with_kinds(&rows)?;
+    }
     match (forms(table), packed::schema(table)) {
         (Some(forms), Some(schema)) => {
             let runs = runs(forms, &rows);

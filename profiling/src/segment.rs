@@ -23,6 +23,7 @@ use datafusion::parquet::file::statistics::Statistics;
 
 use crate::chunk_columns::{ChunkError, Expander};
 use crate::chunk_filter::ChunkFilter;
+use crate::operator_kind::{is_derived, with_kinds};
 use crate::packed;
 use crate::query_ids::QueryIds;
 use crate::segment_writer::{QueryEnd, rows_of_groups, write};
@@ -260,13 +261,19 @@ impl Segment {
             let projected = schema.project(projection);
             schema = Arc::new(projected.map_err(|error| self.damaged(error.into()))?);
         }
-        let mut reader = match self.footer()? {
+        let footer = self.footer()?;
+        let lacks_kinds = footer.is_some_and(|footer| self.lacks_kinds(footer, &schema));
+        let stored = match lacks_kinds {
+            true => self.table.definition().schema(),
+            false => Arc::clone(&schema),
+        };
+        let mut reader = match footer {
             None => None,
             Some(footer) => {
                 let rows = Rows {
                     metadata: footer.metadata.clone(),
                     row_group,
-                    schema: &schema,
+                    schema: &stored,
                     batch_rows,
                 };
                 let reader = match &self.data {
@@ -279,7 +286,11 @@ impl Segment {
         Ok(std::iter::from_fn(move || {
             let next = catch(|| {
                 let next = reader.as_mut().and_then(Iterator::next).transpose()?;
-                Ok(next.map(|batch| fit(&batch, &schema)).transpose()?)
+                let next = next.map(|batch| fit(&batch, &stored)).transpose()?;
+                match next {
+                    Some(batch) if lacks_kinds => Ok(Some(fit(&with_kinds(&batch)?, &schema)?)),
+                    next => Ok(next),
+                }
             });
             match next {
                 Ok(batch) => batch.map(Ok),
@@ -290,6 +301,15 @@ impl Segment {
                 }
             }
         }))
+    }
+
+    /// Whether a version wrote the file that knew no kinds of operators, and `wanted` has any of the columns
+    /// that say them.
+    fn lacks_kinds(&self, footer: &Footer, wanted: &SchemaRef) -> bool {
+        let mut wanted = wanted.fields().iter();
+        self.table == Table::Operators
+            && footer.metadata.schema().index_of("kind").is_err()
+            && wanted.any(|field| is_derived(field.name()))
     }
 
     fn load(&self, source: &impl ChunkReader) -> Result<Footer, SegmentError> {

@@ -5,7 +5,11 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use skewer_profiling::{Level, OperatorStats, Recorder, RecorderLimits, Retention, SysTables};
+use datafusion::parquet::arrow::ArrowWriter;
+use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use skewer_profiling::{
+    Level, Operator, OperatorStats, Recorder, RecorderLimits, Retention, SysTables,
+};
 use support::*;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -92,6 +96,87 @@ async fn queries_survive_a_restart() {
         rows(&context, sql).await,
         [["SELECT 1"], ["SELECT 2"], ["SELECT 3"]]
     );
+}
+
+/// Writes a file of `sys.operators` as versions did that knew no kinds of operators.
+fn forget_kinds(path: &Path) {
+    let file = std::fs::File::open(path).unwrap();
+    let reader = ParquetRecordBatchReaderBuilder::try_new(file).unwrap();
+    let batches: Vec<_> = reader.build().unwrap().map(Result::unwrap).collect();
+    let schema = batches[0].schema();
+    let known = ["kind", "is_internal", "captured_records", "routing"];
+    let kept: Vec<usize> = (0..schema.fields().len())
+        .filter(|column| !known.contains(&schema.field(*column).name().as_str()))
+        .collect();
+    assert_eq!(kept.len() + known.len(), schema.fields().len());
+    let schema = std::sync::Arc::new(schema.project(&kept).unwrap());
+    let file = std::fs::File::create(path).unwrap();
+    let mut writer = ArrowWriter::try_new(file, schema, None).unwrap();
+    for batch in batches {
+        writer.write(&batch.project(&kept).unwrap()).unwrap();
+    }
+    writer.close().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn operators_that_older_versions_recorded_have_kinds_too() {
+    let directory = tempfile::tempdir().unwrap();
+    let tables = open(directory.path());
+    let recorder = recorder(1);
+    let shuffle = "partitioning=Hash([g@0], 6), input_partitions=2";
+    for (operator_id, name, details, captures) in [
+        (0, "ProjectionExec", "", true),
+        (1, "AggregateExec", "", true),
+        (2, "merge of spilled groups", "", true),
+        (3, "NetworkShuffleExec", shuffle, false),
+        (4, "ProjectionExec", "", false),
+    ] {
+        let parent = (operator_id > 0).then_some(operator_id - 1);
+        recorder.operator(Operator {
+            details: details.to_owned(),
+            ..operator(operator_id, parent, name, captures)
+        });
+    }
+    tables.finish(&recorder, finished("SELECT 1"));
+    drop(tables);
+    let files = files(directory.path(), "operators");
+    assert_eq!(files.len(), 1);
+    forget_kinds(&files[0]);
+
+    let expected = [
+        ["projection", "false", "recursive rows", ""],
+        ["aggregate", "false", "groups", ""],
+        ["spilled groups", "true", "groups", ""],
+        ["exchange", "false", "", "hash"],
+        ["projection", "false", "", ""],
+    ];
+    let tables = open(directory.path());
+    let context = session(&tables);
+    let sql = "SELECT kind, is_internal, captured_records, routing FROM sys.operators \
+               ORDER BY operator_id";
+    assert_eq!(rows(&context, sql).await, expected);
+    // A column alone, among others, and none of these.
+    let exchanges = "SELECT count(*) FROM sys.operators WHERE routing = 'hash'";
+    assert_eq!(value(&context, exchanges).await, "1");
+    let names = "SELECT operator_id, name, captures, kind FROM sys.operators WHERE is_internal";
+    let merge = ["2", "merge of spilled groups", "true", "spilled groups"];
+    assert_eq!(rows(&context, names).await, [merge]);
+    let all = "SELECT * FROM sys.operators WHERE query_id = 1";
+    assert_eq!(rows(&context, all).await.len(), 5);
+    let counted = "SELECT operators FROM sys.plan_fingerprints WHERE query_id = 1";
+    assert_eq!(value(&context, counted).await, "4");
+    // They stay where files are merged with newer ones.
+    for query_id in 2..20 {
+        run(&tables, query_id);
+        tables.flush().unwrap();
+    }
+    tables.set_retention(Retention::default());
+    let merged = || self::files(directory.path(), "operators").len() == 1;
+    eventually(merged).await;
+    let sql = "SELECT kind, is_internal, captured_records, routing FROM sys.operators \
+               WHERE query_id = 1 ORDER BY operator_id";
+    assert_eq!(rows(&context, sql).await, expected);
+    assert_eq!(tables.warnings(), [""; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

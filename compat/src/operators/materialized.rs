@@ -172,6 +172,11 @@ impl SharedRowsExec {
         self.input.is_some()
     }
 
+    /// Whether the rows are the values that a subquery is computed for.
+    pub fn are_values(&self) -> bool {
+        self.rows.are_values
+    }
+
     /// Has the shared rows in `plan`, which is going to be executed, made by the operators that it has now.
     ///
     /// # Errors

@@ -28,6 +28,15 @@ pub(super) fn describe(name: &str, details: &str, table: Option<&str>) -> Descri
         "FilterExec" => ("Filter".to_owned(), expression(fields.bare())),
         "AggregateExec" => aggregate(&fields),
         "RepartitionExec" => ("Exchange".to_owned(), exchange(&fields)),
+        "NetworkShuffleExec" => (
+            "Exchange between workers".to_owned(),
+            exchange_between_workers(&fields),
+        ),
+        "NetworkCoalesceExec" => (
+            "Gather from workers".to_owned(),
+            details.trim_start_matches("from ").to_owned(),
+        ),
+        "NetworkBroadcastExec" => ("Broadcast to workers".to_owned(), receivers(&fields)),
         "CoalescePartitionsExec" => (
             "Merge partitions".to_owned(),
             first(&fields).trim_start_matches(", ").to_owned(),
@@ -46,10 +55,11 @@ pub(super) fn describe(name: &str, details: &str, table: Option<&str>) -> Descri
         "NestedLoopJoinExec" => ("Nested-loop join".to_owned(), join(&fields)),
         "CrossJoinExec" => ("Cross join".to_owned(), String::new()),
         "UnnestExec" => ("Unnest".to_owned(), String::new()),
-        "UnionExec" => ("Union".to_owned(), String::new()),
+        "UnionExec" | "InterleaveExec" | "ChildrenIsolatorUnionExec" => {
+            ("Union".to_owned(), String::new())
+        }
         "PlaceholderRowExec" => ("One row".to_owned(), String::new()),
         "EmptyExec" => ("No rows".to_owned(), String::new()),
-        "SoundPropertiesExec" => ("Pass on".to_owned(), String::new()),
         "WindowAggExec" | "BoundedWindowAggExec" => ("Window".to_owned(), window(&fields)),
         other => (words(other), expression(details)),
     };
@@ -118,6 +128,23 @@ fn exchange(fields: &Fields<'_>) -> String {
         "Hash" => format!("hash of {}, {inputs} → {outputs}", expressions(keys)),
         "RoundRobinBatch" => format!("round robin, {inputs} → {outputs}"),
         _ => expression(partitioning),
+    }
+}
+
+/// The same of workers. Each sends to the partitions of all of them, so their numbers are not comparable.
+fn exchange_between_workers(fields: &Fields<'_>) -> String {
+    let partitions = exchange(fields);
+    match partitions.rsplit_once(", ") {
+        Some((how, _)) => how.to_owned(),
+        None => partitions,
+    }
+}
+
+/// How many tasks get all rows of a broadcast.
+fn receivers(fields: &Fields<'_>) -> String {
+    match fields.get("consumer_tasks") {
+        "" => String::new(),
+        tasks => format!("{tasks} tasks"),
     }
 }
 
@@ -400,6 +427,22 @@ mod tests {
                 "partitioning=RoundRobinBatch(2), input_partitions=1",
                 "Exchange: round robin, 1 → 2",
             ),
+            (
+                "NetworkShuffleExec",
+                "partitioning=Hash([key@0, day@1], 6), input_partitions=2",
+                "Exchange between workers: hash of key, day",
+            ),
+            (
+                "NetworkCoalesceExec",
+                "from 3 tasks",
+                "Gather from workers: 3 tasks",
+            ),
+            (
+                "NetworkBroadcastExec",
+                "input_partitions=2, consumer_tasks=3, output_partitions=6",
+                "Broadcast to workers: 3 tasks",
+            ),
+            ("ChildrenIsolatorUnionExec", "", "Union"),
             (
                 "FilterExec",
                 "snow@1 > 3, projection=[key@0]",

@@ -107,6 +107,7 @@ fn operator(operator: &Operator) -> Value {
         "operator_id": operator.operator_id,
         "parent_operator_id": operator.parent_operator_id,
         "name": operator.name,
+        "kind": operator.kind.name(),
         "description": operator.description.line(),
         "table": operator.table,
         "partitions": operator.partitions,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use skewer_profiling::OperatorKind;
 use unicode_width::UnicodeWidthStr;
 
 use super::answer::{Inquiry, rows};
@@ -17,6 +18,7 @@ pub(super) struct Operator {
     pub(super) operator_id: i64,
     pub(super) parent_operator_id: Option<i64>,
     pub(super) name: String,
+    pub(super) kind: OperatorKind,
     pub(super) description: Description,
     pub(super) table: Option<String>,
     pub(super) partitions: i64,
@@ -62,10 +64,7 @@ impl Operator {
 
     /// Whether its input comes from other tasks, so that it can wait for it.
     pub(super) fn is_exchange(&self) -> bool {
-        matches!(
-            self.name.as_str(),
-            "RepartitionExec" | "CoalescePartitionsExec" | "SortPreservingMergeExec"
-        )
+        self.kind == OperatorKind::Exchange
     }
 }
 
@@ -92,16 +91,29 @@ impl Plan {
         tables.extend(
             scanned.filter_map(|row| Some((row.integer("operator_id")?, row.text("table_name")?))),
         );
-        let operators = rows(&answer).map(|row| {
+        let internal = rows(&answer).filter(|row| row.flag("is_internal"));
+        let internal = internal.filter_map(|row| {
+            Some((
+                row.integer("operator_id")?,
+                row.integer("parent_operator_id"),
+            ))
+        });
+        let internal: BTreeMap<i64, Option<i64>> = internal.collect();
+        let shown = rows(&answer).filter(|row| !row.flag("is_internal"));
+        let operators = shown.map(|row| {
             let operator_id = row.sum("operator_id");
             let name = row.text("name").unwrap_or_default();
             let details = row.text("details").unwrap_or_default();
+            let kind = row.text("kind");
             let table = tables.remove(&operator_id);
             Operator {
                 operator_id,
-                parent_operator_id: row.integer("parent_operator_id"),
+                parent_operator_id: shown_above(row.integer("parent_operator_id"), &internal),
                 description: describe(&name, &details, table.as_deref()),
                 name,
+                kind: kind
+                    .and_then(|kind| OperatorKind::from_name(&kind))
+                    .unwrap_or(OperatorKind::Other),
                 table,
                 partitions: row.sum("partitions"),
                 rows_in: row.sum("rows_in"),
@@ -181,6 +193,16 @@ impl Plan {
         }
         lines
     }
+}
+
+/// The operator that takes the rows of one whose parent is given, with no regard to the internal ones, of
+/// which each is given with its parent.
+fn shown_above(parent: Option<i64>, internal: &BTreeMap<i64, Option<i64>>) -> Option<i64> {
+    let mut above = parent;
+    while let Some(next) = above.and_then(|parent| internal.get(&parent)) {
+        above = *next;
+    }
+    above
 }
 
 /// A column beside the tree, shown if any operator has a value.

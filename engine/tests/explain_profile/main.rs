@@ -5,6 +5,7 @@ mod compared;
 mod diagnoses;
 mod exported;
 mod functions;
+mod kinds;
 mod report;
 
 use std::time::Duration;

@@ -138,7 +138,7 @@ async fn what_is_chosen_arrives_where_there_is_one_group_or_groups_are_written_t
     )
     .await;
     let merged = "SELECT count(*) FROM sys.operators
-                  WHERE query_id = last_query_id() AND name = 'merge of spilled groups'";
+                  WHERE query_id = last_query_id() AND kind = 'spilled groups'";
     assert!(numbers(&session, merged).await[0] > 0.0);
     let (admitted, arrived) = admitted_and_arrived(&session, 0.01).await;
     assert!(admitted > 1000.0);

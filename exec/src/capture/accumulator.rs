@@ -10,8 +10,9 @@ use datafusion::arrow::array::{Array, ArrayRef, BooleanArray, Int64Array};
 use datafusion::arrow::buffer::NullBuffer;
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
+use skewer_profiling::operator_kind::MERGE_OF_SPILLED_GROUPS;
 use skewer_profiling::sampling::number_of;
-use skewer_profiling::{Ids, Latencies, LineageChunk, Operator};
+use skewer_profiling::{Ids, Latencies, LineageChunk, Operator, OperatorKind};
 
 use super::values::{Edges, Groups, Latency, column, int64};
 use super::{Capture, state};
@@ -358,17 +359,15 @@ impl GroupedCapture {
         let Some(merge_id) = self.capture.groups.merge_operator(identity.operator_id) else {
             return;
         };
-        self.capture.recorder.operator(Operator {
-            fragment_id: identity.position.fragment_id,
-            operator_id: merge_id,
-            parent_operator_id: Some(identity.position.operator_id),
-            name: "merge of spilled groups".to_owned(),
-            details: String::new(),
-            estimated_rows: None,
-            sql_span: None,
-            captures: true,
-            table_name: None,
-        });
+        self.capture
+            .recorder
+            .operator(Operator::of_captured_records(
+                OperatorKind::SpilledGroups,
+                MERGE_OF_SPILLED_GROUPS,
+                identity.position.fragment_id,
+                merge_id,
+                identity.position.operator_id,
+            ));
         identity.operator_id = merge_id;
         identity.first_id = self.capture.add_accumulator(merge_id);
         self.identity = Some(*identity);

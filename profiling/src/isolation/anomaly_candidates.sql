@@ -101,7 +101,7 @@ judged AS (
 ),
 -- The plan.
 operators AS (
-  SELECT operator_id, parent_operator_id, name, details, captures, table_name
+  SELECT operator_id, parent_operator_id, kind, captures, table_name
   FROM sys.operators WHERE query_id = $query_id
 ),
 -- What each operator did.
@@ -129,7 +129,7 @@ terms AS (
     JOIN (
       SELECT parent_operator_id, min(operator_id) AS static_id FROM operators GROUP BY parent_operator_id
     ) AS first ON query.operator_id = first.parent_operator_id AND term.operator_id <> first.static_id
-    WHERE query.name LIKE 'RecursiveQuery%'
+    WHERE query.kind = 'recursive'
     UNION ALL
     SELECT members.recursive_id, below.operator_id
     FROM members
@@ -143,24 +143,24 @@ recursive_work AS (
   FROM terms
   JOIN operators ON terms.operator_id = operators.operator_id
   JOIN work ON terms.operator_id = work.operator_id
-  WHERE operators.name <> 'TimedEvaluationExec'
+  WHERE operators.kind <> 'evaluation'
   GROUP BY terms.recursive_id
 ),
 -- From an operator to the one above it: which part of that one's rows come from here, and which part of its
 -- time is theirs. A row of a join comes from both sides, and its time goes by the rows it takes and returns.
 steps AS (
   SELECT
-    child.operator_id AS child_id, child.captures, parent.operator_id, parent.name,
+    child.operator_id AS child_id, child.captures, parent.operator_id, parent.kind,
     parent.captures AS captures_above,
     CASE
-      WHEN parent.name LIKE 'RecursiveQuery%' AND terms.operator_id IS NULL THEN below.rows_out
+      WHEN parent.kind = 'recursive' AND terms.operator_id IS NULL THEN below.rows_out
     END AS static_rows,
     CASE
-      WHEN parent.name LIKE '%Join%' OR parent.name LIKE 'RecursiveQuery%' THEN 1
+      WHEN parent.kind IN ('join', 'recursive') THEN 1
       ELSE coalesce(below.rows_out / nullif(inputs.rows, 0), 1)
     END AS of_rows,
     CASE
-      WHEN parent.name LIKE '%Join%' THEN coalesce(
+      WHEN parent.kind = 'join' THEN coalesce(
         (below.rows_out + above.rows_out) / nullif(inputs.rows + above.rows_out, 0), 1
       )
       ELSE coalesce(below.rows_out / nullif(inputs.rows, 0), 1)
@@ -178,7 +178,7 @@ steps AS (
 path AS (
   WITH RECURSIVE way AS (
     SELECT
-      scans.operator_id AS scan_id, scans.operator_id, scans.name, scans.captures,
+      scans.operator_id AS scan_id, scans.operator_id, scans.kind, scans.captures,
       CAST(0 AS BIGINT) AS height, CAST(NULL AS DOUBLE) AS static_rows,
       CAST(1 AS DOUBLE) AS of_rows, CAST(1 AS DOUBLE) AS of_time
     FROM operators AS scans
@@ -186,17 +186,17 @@ path AS (
     WHERE below.operator_id IS NULL
       AND (
         scans.table_name IS NOT NULL
-        OR scans.name = 'SharedRowsExec' AND scans.details LIKE 'values=%'
+        OR scans.kind = 'subquery values'
       )
     UNION ALL
     SELECT
-      way.scan_id, steps.operator_id, steps.name, steps.captures_above, way.height + 1,
+      way.scan_id, steps.operator_id, steps.kind, steps.captures_above, way.height + 1,
       steps.static_rows, way.of_rows * steps.of_rows, way.of_rows * steps.of_time
     FROM way
     JOIN steps ON way.operator_id = steps.child_id
     WHERE NOT steps.captures
   )
-  SELECT scan_id, operator_id, name, captures, height, static_rows, of_rows, of_time FROM way
+  SELECT scan_id, operator_id, kind, captures, height, static_rows, of_rows, of_time FROM way
 ),
 -- Where the rows of a scan are first multiplied: by an unnest, by a join that returns twice as many rows as the
 -- larger of its inputs has, or by a recursive query that returns twice as many as its static term.
@@ -205,7 +205,7 @@ multiplied AS (
   FROM path
   JOIN work ON path.operator_id = work.operator_id
   JOIN inputs ON path.operator_id = inputs.operator_id
-  WHERE path.name LIKE 'Unnest%' OR path.name LIKE '%Join%' AND work.rows_out >= 2 * inputs.largest
+  WHERE path.kind = 'unnest' OR path.kind = 'join' AND work.rows_out >= 2 * inputs.largest
     OR work.rows_out >= 2 * path.static_rows
   GROUP BY path.scan_id
 ),
@@ -220,7 +220,7 @@ rows_made AS (
       ORDER BY path.height DESC
     ) AS BIGINT) AS arriving,
     CAST(sum(
-      CASE WHEN path.name <> 'TimedEvaluationExec' THEN work.busy_ns * path.of_time ELSE 0 END
+      CASE WHEN path.kind <> 'evaluation' THEN work.busy_ns * path.of_time ELSE 0 END
       + CASE WHEN path.static_rows IS NULL THEN 0 ELSE coalesce(recursive_work.busy_ns, 0) END
     ) AS BIGINT) AS busy_ns
   FROM path

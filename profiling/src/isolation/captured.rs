@@ -14,6 +14,7 @@ use super::expanded::run;
 use super::shape::Shape;
 use crate::chunks::LatencyKind;
 use crate::fetched::{AtMost, Fetched, chunk_numbers};
+use crate::operator_kind::CapturedRecords;
 use crate::packed;
 use crate::planner::Planner;
 use crate::query_ids::QueryIds;
@@ -59,11 +60,12 @@ pub(super) async fn shape(planner: &Planner, query_id: i64) -> Result<Arc<Shape>
     Ok(shape)
 }
 
-/// The operators that make records of the rows of recursive queries: projections make none of others.
+/// The operators that make records of the rows of recursive queries.
 async fn recursive(planner: &Planner, query_id: i64) -> Result<BTreeSet<i64>> {
     let sql = format!(
         "SELECT operator_id FROM sys.operators \
-         WHERE query_id = {query_id} AND captures AND name = 'ProjectionExec'"
+         WHERE query_id = {query_id} AND captured_records = '{}'",
+        CapturedRecords::RecursiveRows.name()
     );
     let mut operators = BTreeSet::new();
     for batch in run(planner, &sql).await? {

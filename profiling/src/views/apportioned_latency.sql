@@ -24,8 +24,7 @@ single AS (
   FROM path
   JOIN sys.operators AS operators
     ON path.query_id = operators.query_id AND path.operator_id = operators.operator_id
-  WHERE operators.name LIKE '%Join%' OR operators.name LIKE 'Unnest%'
-    OR operators.name LIKE 'RecursiveQuery%'
+  WHERE operators.kind IN ('join', 'unnest', 'recursive')
   GROUP BY path.query_id, path.scan_id
 ),
 edges AS (
@@ -55,7 +54,7 @@ work AS (
     ON stats.query_id = operators.query_id AND stats.operator_id = operators.operator_id
   LEFT JOIN (SELECT DISTINCT query_id, parent_operator_id FROM sys.operators) AS inputs
     ON stats.query_id = inputs.query_id AND stats.operator_id = inputs.parent_operator_id
-  WHERE operators.name <> 'TimedEvaluationExec'
+  WHERE operators.kind <> 'evaluation'
   GROUP BY
     stats.query_id, stats.operator_id, CASE WHEN operators.captures THEN stats.partition END
 ),

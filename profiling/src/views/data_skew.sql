@@ -2,7 +2,7 @@
 -- partition, its share, and the largest over the mean (1 is even). At level `records`,
 -- sys.heavy_records names the groups behind it.
 SELECT
-  skew.query_id, skew.operator_id, operators.name, operators.details,
+  skew.query_id, skew.operator_id, operators.name, operators.kind, operators.routing, operators.details,
   skew.partitions, skew.rows, skew.max_rows, skew.largest_partition,
   CAST(skew.max_rows AS DOUBLE) / nullif(skew.rows, 0) AS share, skew.skew
 FROM (

@@ -104,7 +104,7 @@ FROM (
         || ' rows. '
         || coalesce(
           'About ' || CAST(round(100 * heavy.share) AS BIGINT) || ' % of all rows ' || CASE
-            WHEN skew.details LIKE '%Hash([__number_%' THEN
+            WHEN skew.routing = 'value number' THEN
               'are made of one value that a subquery is asked for, as of a long list.'
             ELSE
               'have the key ' || heavy.key
@@ -121,8 +121,7 @@ FROM (
       WHERE input IS NULL
       GROUP BY query_id, exchange_id
     ) AS heavy ON skew.query_id = heavy.query_id AND skew.operator_id = heavy.exchange_id
-    WHERE (skew.name LIKE '%Repartition%' OR skew.name LIKE '%Shuffle%')
-      AND skew.details LIKE '%Hash%' AND skew.rows >= 100000
+    WHERE skew.routing IN ('hash', 'value number') AND skew.rows >= 100000
       AND skew.max_rows * (skew.partitions - 1) >= 3 * (skew.rows - skew.max_rows)
 
     UNION ALL
@@ -184,7 +183,7 @@ FROM (
       'Expected ' || estimated_rows || ' rows, got ' || rows_out
         || ' rows: the order and the sides of joins may be wrong.'
     FROM sys.operator_contribution
-    WHERE name LIKE '%Join%' AND greatest(estimated_rows, rows_out) >= 100000
+    WHERE kind = 'join' AND greatest(estimated_rows, rows_out) >= 100000
       AND greatest(estimated_rows, rows_out) >= 10 * least(estimated_rows, rows_out)
 
     UNION ALL

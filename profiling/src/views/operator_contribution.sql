@@ -3,7 +3,7 @@
 -- partition over the mean; 1 is even).
 SELECT
   operators.query_id, operators.fragment_id, operators.operator_id, operators.parent_operator_id,
-  operators.name, operators.details, stats.partitions, stats.calls,
+  operators.name, operators.kind, operators.is_internal, operators.details, stats.partitions, stats.calls,
   stats.rows_in, stats.rows_out, operators.estimated_rows, stats.bytes_out,
   stats.self_ns,
   CAST(stats.self_ns AS DOUBLE)

@@ -6,5 +6,5 @@ SELECT
     operator_id || ' ' || coalesce(parent_operator_id, -1) || ' ' || name || ' ' || coalesce(table_name, ''),
     chr(10) ORDER BY operator_id)) AS plan_fingerprint
 FROM sys.operators
-WHERE name NOT IN ('merge of spilled groups', 'frames of rows', 'parts of frames')
+WHERE NOT is_internal
 GROUP BY query_id

@@ -16,6 +16,7 @@ use datafusion::catalog::CatalogProvider;
 use datafusion::catalog::MemoryCatalogProvider;
 use datafusion::error::DataFusionError;
 use datafusion::prelude::{SessionConfig, SessionContext};
+use skewer_profiling::operator_kind::kind_by_name;
 use skewer_profiling::{
     Ids, Latencies, Level, LineageChunk, Operator, OperatorStats, OutputChunk, QueryRow, Recorder,
     RecorderLimits, SysTables,
@@ -104,7 +105,7 @@ pub fn finished(sql: &str) -> QueryRow {
 
 /// An operator of fragment 0.
 pub fn operator(operator_id: i64, parent: Option<i64>, name: &str, captures: bool) -> Operator {
-    Operator {
+    let operator = Operator {
         fragment_id: 0,
         operator_id,
         parent_operator_id: parent,
@@ -114,7 +115,12 @@ pub fn operator(operator_id: i64, parent: Option<i64>, name: &str, captures: boo
         sql_span: None,
         captures,
         table_name: None,
-    }
+        kind: None,
+        is_internal: None,
+        captured_records: None,
+        routing: None,
+    };
+    operator.with_kind(kind_by_name(name, ""))
 }
 
 /// Totals of an operator that did nothing but take time.

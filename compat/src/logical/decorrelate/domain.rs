@@ -17,8 +17,8 @@ use datafusion::logical_expr::{
 use super::determinism::Determinism;
 use super::{DOMAIN, ROWS};
 
-/// What the names of columns of numbers begin with. Schema `sys` knows them: nobody has such a key.
-const NUMBER: &str = "__number";
+/// What the names of columns of numbers begin with: no user has such a key.
+pub const NUMBER: &str = "__number";
 
 /// The distinct values of columns of a plan, or of more rows than it has, once for each place where a
 /// subquery is pushed down to; or its very rows, for one place.

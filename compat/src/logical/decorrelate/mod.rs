@@ -55,6 +55,7 @@ use crate::functions::guarded::planning;
 use self::column_loss::{is_ambiguous, is_lost};
 pub use self::determinism::Determinism;
 use self::domain::Domain;
+pub use self::domain::NUMBER;
 use self::lateral::is_lateral;
 pub use self::lateral::{without_lone_lateral, without_subquery};
 use self::push_down::PushDown;

@@ -21,7 +21,7 @@ query AS (
   FROM sys.queries WHERE query_id = $query_id
 ),
 operators AS (
-  SELECT fragment_id, operator_id, parent_operator_id, name, captures
+  SELECT fragment_id, operator_id, parent_operator_id, kind, captures
   FROM sys.operators WHERE query_id = $query_id
 ),
 -- Operators that take the time of each record. Records that were not traced count as the traced
@@ -95,7 +95,7 @@ branches AS (
   SELECT
     below.operator_id, below.parent_operator_id, below.captures,
     CASE
-      WHEN above.name IN ('UnionExec', 'InterleaveExec') THEN coalesce(
+      WHEN above.kind = 'union' THEN coalesce(
         returned.rows / nullif(sum(returned.rows) OVER (PARTITION BY above.operator_id), 0), 1
       )
       ELSE 1
@@ -116,7 +116,7 @@ terms AS (
   JOIN (
     SELECT parent_operator_id, min(operator_id) AS static_id FROM operators GROUP BY parent_operator_id
   ) AS first ON query.operator_id = first.parent_operator_id AND term.operator_id <> first.static_id
-  WHERE query.name LIKE 'RecursiveQuery%'
+  WHERE query.kind = 'recursive'
   UNION ALL
   SELECT terms.recursive_id, below.operator_id
   FROM terms
@@ -152,12 +152,9 @@ path AS (
 single AS (
   SELECT
     path.scan_id,
-    max(CASE
-      WHEN operators.name LIKE '%Join%' OR operators.name LIKE 'RecursiveQuery%' THEN path.height
-    END) AS highest_join,
-    min(CASE WHEN operators.name LIKE 'Unnest%' THEN path.height END) AS first_unnest,
-    max(CASE WHEN operators.name IN ('UnionExec', 'InterleaveExec') THEN path.height END)
-      AS highest_union
+    max(CASE WHEN operators.kind IN ('join', 'recursive') THEN path.height END) AS highest_join,
+    min(CASE WHEN operators.kind = 'unnest' THEN path.height END) AS first_unnest,
+    max(CASE WHEN operators.kind = 'union' THEN path.height END) AS highest_union
   FROM path
   JOIN operators ON path.operator_id = operators.operator_id
   GROUP BY path.scan_id

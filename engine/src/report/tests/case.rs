@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use skewer_profiling::operator_kind::{kind_by_name, routing_by_name};
 use skewer_profiling::{
     Ids, Latencies, LatencyChunk, LatencyKind, Level, LineageChunk, Method, Operator,
     OperatorStats, OutputChunk, QueryRow, Recorder, RecorderLimits, Retention, SysTables,
@@ -68,7 +69,7 @@ impl Case {
         table: Option<&str>,
         partitions: &[Did],
     ) {
-        self.recorder.operator(Operator {
+        let operator = Operator {
             fragment_id,
             operator_id,
             parent_operator_id: parent,
@@ -78,7 +79,15 @@ impl Case {
             sql_span: None,
             captures: name == "AggregateExec",
             table_name: table.map(str::to_owned),
-        });
+            kind: None,
+            is_internal: None,
+            captured_records: None,
+            routing: None,
+        };
+        let kind = kind_by_name(name, details);
+        let routing = routing_by_name(name, details);
+        self.recorder
+            .operator(operator.with_kind(kind).with_routing(routing));
         for (partition, did) in (0..).zip(partitions) {
             self.recorder.operator_stats(OperatorStats {
                 fragment_id,

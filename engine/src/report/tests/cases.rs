@@ -399,6 +399,66 @@ pub(super) fn counters() -> Arc<SysTables> {
     )
 }
 
+/// A query on three workers whose second stage is slow: what is above it waits, in the exchanges between
+/// workers. A pass-through operator is below one of them.
+pub(super) fn on_workers() -> Arc<SysTables> {
+    let case = Case::new(Level::Counters, 1.0);
+    let on_three = |rows_in: i64, rows_out: i64, self_ms: i64, wait_ms: i64| -> Vec<Did> {
+        (0..3)
+            .map(|_| waited(rows_in / 3, rows_out / 3, self_ms / 3, wait_ms))
+            .collect()
+    };
+    let gathered = "from 3 tasks";
+    case.operator(
+        (0, 0, None),
+        "NetworkCoalesceExec",
+        gathered,
+        &[waited(300, 300, 0, 900)],
+    );
+    case.operator(
+        (1, 1, Some(0)),
+        "AggregateExec",
+        "mode=FinalPartitioned, gby=[name@0 as name], aggr=[count(Int64(1))]",
+        &on_three(3_000, 300, 60, 880),
+    );
+    case.operator(
+        (1, 2, Some(1)),
+        "NetworkShuffleExec",
+        "partitioning=Hash([name@0], 3), input_partitions=1",
+        &on_three(3_000, 3_000, 0, 870),
+    );
+    case.operator(
+        (2, 3, Some(2)),
+        "SoundPropertiesExec",
+        "",
+        &on_three(3_000, 3_000, 0, 0),
+    );
+    case.operator(
+        (2, 4, Some(3)),
+        "HashJoinExec",
+        "mode=CollectLeft, join_type=Inner, on=[(kind@0, kind@1)]",
+        &on_three(33_000, 3_000, 2_400, 0),
+    );
+    case.operator(
+        (2, 5, Some(4)),
+        "NetworkBroadcastExec",
+        "input_partitions=1, consumer_tasks=3, output_partitions=3",
+        &on_three(3_000, 3_000, 0, 30),
+    );
+    case.scan((3, 6, Some(5)), "main.kinds", "", &on_three(0, 1_000, 3, 0));
+    case.scan(
+        (2, 7, Some(4)),
+        "main.input",
+        "",
+        &on_three(0, 30_000, 90, 0),
+    );
+    case.finish(
+        "SELECT name, count(*) FROM input JOIN kinds USING (kind) GROUP BY name",
+        (5, 950),
+        300,
+    )
+}
+
 /// A query of which nothing was recorded.
 pub(super) fn off() -> Arc<SysTables> {
     Case::new(Level::Off, 1.0).finish("SELECT 1", (1, 2), 1)

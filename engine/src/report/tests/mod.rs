@@ -298,6 +298,14 @@ async fn level_counters_shows_the_plan_and_says_why_there_are_no_records() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_waits_for_other_workers_is_said_and_helpers_of_the_planner_are_not_shown() {
+    let report = report(&cases::on_workers()).await;
+    golden_text("on_workers.txt", &report);
+    let join = report.plan.operator(4).unwrap();
+    assert_eq!(join.parent_operator_id, Some(2));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn level_off_has_nothing_but_the_query() {
     golden_text("off.txt", &report(&cases::off()).await);
 }
