@@ -127,9 +127,10 @@ pub fn routing(plan: &dyn ExecutionPlan) -> Option<Routing> {
             Partitioning::Range(_) | Partitioning::UnknownPartitioning(_) => None,
         };
     }
-    match is_exchange(plan) {
-        true => Some(Routing::Gather),
-        false => routing_by_name(plan.name(), ""),
+    match operator_kind(plan) {
+        OperatorKind::Exchange if is_exchange(plan) => Some(Routing::Gather),
+        OperatorKind::Exchange => routing_by_name(plan.name(), ""),
+        _ => None,
     }
 }
 

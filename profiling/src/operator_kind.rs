@@ -100,6 +100,15 @@ impl OperatorKind {
             OperatorKind::PassThrough | OperatorKind::SpilledGroups | OperatorKind::Frames
         )
     }
+
+    /// The kind of an operator that reads a table, if one is given: rows in memory are a table's then.
+    #[must_use]
+    pub fn reading(self, table_name: Option<&str>) -> OperatorKind {
+        match (self, table_name) {
+            (OperatorKind::Values, Some(_)) => OperatorKind::Scan,
+            _ => self,
+        }
+    }
 }
 
 vocabulary! {
@@ -250,12 +259,14 @@ pub(crate) fn with_kinds(rows: &RecordBatch) -> Result<RecordBatch, ArrowError> 
     let names: &StringArray = column("name")?.as_string();
     let details: &StringArray = column("details")?.as_string();
     let captures = column("captures")?.as_boolean();
+    let tables: &StringArray = column("table_name")?.as_string();
     let recorded: Vec<(&str, &str)> = (0..rows.num_rows())
         .map(|row| (names.value(row), details.value(row)))
         .collect();
     let kinds: Vec<OperatorKind> = recorded
         .iter()
-        .map(|(name, details)| kind_by_name(name, details))
+        .zip(tables)
+        .map(|((name, details), table)| kind_by_name(name, details).reading(table))
         .collect();
     let captured = kinds.iter().zip(captures).map(|(kind, captures)| {
         let records = CapturedRecords::by_kind(*kind).filter(|_| captures == Some(true));

@@ -102,6 +102,7 @@ impl Operator {
     /// The same operator, of a kind, and if it captures lineage with what it makes records of.
     #[must_use]
     pub fn with_kind(self, kind: OperatorKind) -> Self {
+        let kind = kind.reading(self.table_name.as_deref());
         let captured = CapturedRecords::by_kind(kind).filter(|_| self.captures);
         Self {
             kind: Some(kind.name().to_owned()),

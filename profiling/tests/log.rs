@@ -155,7 +155,7 @@ async fn operators_that_older_versions_recorded_have_kinds_too() {
     let sql = "SELECT kind, is_internal, captured_records, routing FROM sys.operators \
                ORDER BY operator_id";
     assert_eq!(rows(&context, sql).await, expected);
-    // A column alone, among others, and none of these.
+    // Also if a statement reads one of these columns alone, or none, or all columns.
     let exchanges = "SELECT count(*) FROM sys.operators WHERE routing = 'hash'";
     assert_eq!(value(&context, exchanges).await, "1");
     let names = "SELECT operator_id, name, captures, kind FROM sys.operators WHERE is_internal";

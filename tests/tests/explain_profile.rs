@@ -185,6 +185,7 @@ async fn the_estimate_without_a_record_is_near_what_the_query_takes_without_it()
         .replace("$table_name", "'main.movies'")
         .replace("$share_of_bytes", &format!("CAST({share} AS DOUBLE)"))
         .replace("$scans_by_bytes", &scan);
+    let sql = format!("SELECT without_ns FROM ({sql}) AS estimated");
     let estimate: i64 = one(&session, &sql).await.parse().unwrap();
     let error = (estimate - truth).abs();
     let found = format!("{estimate} ns instead of {whole} ns; in truth {truth} ns");

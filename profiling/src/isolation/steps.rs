@@ -8,6 +8,7 @@
 //! A step is planned when the steps before it have been computed. So the planner knows how many rows
 //! they have: of a join of a thousand records with ten million edges, the edges stay where they are.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -47,6 +48,7 @@ pub(super) struct Step {
     doc: String,
     sql: String,
     use_: Use,
+    needs: Option<&'static str>,
 }
 
 /// What becomes of a step that is named more than once.
@@ -67,6 +69,15 @@ impl Step {
             doc: doc.into(),
             sql,
             use_,
+            needs: None,
+        }
+    }
+
+    /// The same step, which is not computed and has no rows if the shared step of that name has none.
+    pub(super) fn with_rows_of(self, name: &'static str) -> Step {
+        Step {
+            needs: Some(name),
+            ..self
         }
     }
 }
@@ -107,6 +118,7 @@ impl Stepwise {
         let state = Arc::new(planner.state().clone());
         let planner = planner.with_steps();
         let mut last: Option<Arc<SharedStep>> = None;
+        let mut shared: HashMap<&str, Arc<SharedStep>> = HashMap::new();
         for step in &self.steps {
             let plan = planner.logical(&step.sql).await?;
             let table: Arc<dyn TableProvider> = match step.use_ {
@@ -114,6 +126,7 @@ impl Stepwise {
                 Use::Shared | Use::Attempted => {
                     let recipe = Arc::new(Recipe {
                         may_be_empty: step.use_ == Use::Attempted,
+                        needs: step.needs.and_then(|name| shared.get(name)).map(Arc::clone),
                         name: step.name.clone(),
                         schema: Arc::clone(plan.schema().inner()),
                         plan,
@@ -121,9 +134,10 @@ impl Stepwise {
                         before: last.take(),
                     });
                     let rows = Mutex::new(None);
-                    let step = Arc::new(SharedStep { recipe, rows });
-                    last = Some(Arc::clone(&step));
-                    Arc::new(SharedTable { step })
+                    let computed = Arc::new(SharedStep { recipe, rows });
+                    last = Some(Arc::clone(&computed));
+                    shared.insert(&step.name, Arc::clone(&computed));
+                    Arc::new(SharedTable { step: computed })
                 }
             };
             planner.add_step(&step.name, table)?;
@@ -153,6 +167,8 @@ struct Recipe {
     before: Option<Arc<SharedStep>>,
     /// Whether it has no rows if there is not enough memory to compute them.
     may_be_empty: bool,
+    /// A step before it without whose rows it has none.
+    needs: Option<Arc<SharedStep>>,
 }
 
 /// Rows of a step, or the promise of them.
@@ -200,14 +216,19 @@ impl SharedStep {
 
 impl Recipe {
     async fn keep(self: Arc<Self>, context: Arc<TaskContext>) -> Result<Kept> {
-        let kept = self.compute(Arc::clone(&context)).await;
-        match kept {
-            Err(error) if self.may_be_empty && is_lack_of_memory(&error) => Ok(Kept {
-                batches: Vec::new(),
-                rows: 0,
-                _reservation: self.reservation(&context),
-            }),
+        match self.compute(Arc::clone(&context)).await {
+            Err(error) if self.may_be_empty && is_lack_of_memory(&error) => {
+                Ok(self.nothing(&context))
+            }
             kept => kept,
+        }
+    }
+
+    fn nothing(&self, context: &TaskContext) -> Kept {
+        Kept {
+            batches: Vec::new(),
+            rows: 0,
+            _reservation: self.reservation(context),
         }
     }
 
@@ -217,6 +238,11 @@ impl Recipe {
                 .rows(&context)
                 .await
                 .map_err(DataFusionError::Shared)?;
+        }
+        if let Some(needed) = &self.needs
+            && needed.known_rows() == Some(0)
+        {
+            return Ok(self.nothing(&context));
         }
         let plan = self.state.create_physical_plan(&self.plan).await?;
         let reservation = self.reservation(&context);

@@ -37,14 +37,13 @@ LEFT JOIN (
 WHERE queries.query_id = 12;
 
 -- # The plan
--- Every operator of the plan with its rows, times, memory and skew (largest partition over mean); not
--- those that only tell an operator's records apart in the log.
+-- Every operator of the plan with its rows, times, memory and skew (largest partition over mean). The plan
+-- is shown without internal operators.
 SELECT
-  operator_id, parent_operator_id, name, details, partitions, rows_in, rows_out, estimated_rows,
-  self_ns, share, input_wait_ns, peak_memory_bytes, spilled_bytes, row_skew, time_skew
+  operator_id, parent_operator_id, name, kind, is_internal, details, partitions, rows_in, rows_out,
+  estimated_rows, self_ns, share, input_wait_ns, peak_memory_bytes, spilled_bytes, row_skew, time_skew
 FROM sys.operator_contribution
 WHERE query_id = 12
-  AND name NOT IN ('merge of spilled groups', 'frames of rows', 'parts of frames')
 ORDER BY operator_id;
 
 -- The table that each scan reads.
@@ -198,7 +197,7 @@ judged AS (
 ),
 -- The plan.
 operators AS (
-  SELECT operator_id, parent_operator_id, name, details, captures, table_name
+  SELECT operator_id, parent_operator_id, kind, captures, table_name
   FROM sys.operators WHERE query_id = 12
 ),
 -- What each operator did.
@@ -226,7 +225,7 @@ terms AS (
     JOIN (
       SELECT parent_operator_id, min(operator_id) AS static_id FROM operators GROUP BY parent_operator_id
     ) AS first ON query.operator_id = first.parent_operator_id AND term.operator_id <> first.static_id
-    WHERE query.name LIKE 'RecursiveQuery%'
+    WHERE query.kind = 'recursive'
     UNION ALL
     SELECT members.recursive_id, below.operator_id
     FROM members
@@ -240,24 +239,24 @@ recursive_work AS (
   FROM terms
   JOIN operators ON terms.operator_id = operators.operator_id
   JOIN work ON terms.operator_id = work.operator_id
-  WHERE operators.name <> 'TimedEvaluationExec'
+  WHERE operators.kind <> 'evaluation'
   GROUP BY terms.recursive_id
 ),
 -- From an operator to the one above it: which part of that one's rows come from here, and which part of its
 -- time is theirs. A row of a join comes from both sides, and its time goes by the rows it takes and returns.
 steps AS (
   SELECT
-    child.operator_id AS child_id, child.captures, parent.operator_id, parent.name,
+    child.operator_id AS child_id, child.captures, parent.operator_id, parent.kind,
     parent.captures AS captures_above,
     CASE
-      WHEN parent.name LIKE 'RecursiveQuery%' AND terms.operator_id IS NULL THEN below.rows_out
+      WHEN parent.kind = 'recursive' AND terms.operator_id IS NULL THEN below.rows_out
     END AS static_rows,
     CASE
-      WHEN parent.name LIKE '%Join%' OR parent.name LIKE 'RecursiveQuery%' THEN 1
+      WHEN parent.kind IN ('join', 'recursive') THEN 1
       ELSE coalesce(below.rows_out / nullif(inputs.rows, 0), 1)
     END AS of_rows,
     CASE
-      WHEN parent.name LIKE '%Join%' THEN coalesce(
+      WHEN parent.kind = 'join' THEN coalesce(
         (below.rows_out + above.rows_out) / nullif(inputs.rows + above.rows_out, 0), 1
       )
       ELSE coalesce(below.rows_out / nullif(inputs.rows, 0), 1)
@@ -275,7 +274,7 @@ steps AS (
 path AS (
   WITH RECURSIVE way AS (
     SELECT
-      scans.operator_id AS scan_id, scans.operator_id, scans.name, scans.captures,
+      scans.operator_id AS scan_id, scans.operator_id, scans.kind, scans.captures,
       CAST(0 AS BIGINT) AS height, CAST(NULL AS DOUBLE) AS static_rows,
       CAST(1 AS DOUBLE) AS of_rows, CAST(1 AS DOUBLE) AS of_time
     FROM operators AS scans
@@ -283,17 +282,17 @@ path AS (
     WHERE below.operator_id IS NULL
       AND (
         scans.table_name IS NOT NULL
-        OR scans.name = 'SharedRowsExec' AND scans.details LIKE 'values=%'
+        OR scans.kind = 'subquery values'
       )
     UNION ALL
     SELECT
-      way.scan_id, steps.operator_id, steps.name, steps.captures_above, way.height + 1,
+      way.scan_id, steps.operator_id, steps.kind, steps.captures_above, way.height + 1,
       steps.static_rows, way.of_rows * steps.of_rows, way.of_rows * steps.of_time
     FROM way
     JOIN steps ON way.operator_id = steps.child_id
     WHERE NOT steps.captures
   )
-  SELECT scan_id, operator_id, name, captures, height, static_rows, of_rows, of_time FROM way
+  SELECT scan_id, operator_id, kind, captures, height, static_rows, of_rows, of_time FROM way
 ),
 -- Where the rows of a scan are first multiplied: by an unnest, by a join that returns twice as many rows as the
 -- larger of its inputs has, or by a recursive query that returns twice as many as its static term.
@@ -302,7 +301,7 @@ multiplied AS (
   FROM path
   JOIN work ON path.operator_id = work.operator_id
   JOIN inputs ON path.operator_id = inputs.operator_id
-  WHERE path.name LIKE 'Unnest%' OR path.name LIKE '%Join%' AND work.rows_out >= 2 * inputs.largest
+  WHERE path.kind = 'unnest' OR path.kind = 'join' AND work.rows_out >= 2 * inputs.largest
     OR work.rows_out >= 2 * path.static_rows
   GROUP BY path.scan_id
 ),
@@ -317,7 +316,7 @@ rows_made AS (
       ORDER BY path.height DESC
     ) AS BIGINT) AS arriving,
     CAST(sum(
-      CASE WHEN path.name <> 'TimedEvaluationExec' THEN work.busy_ns * path.of_time ELSE 0 END
+      CASE WHEN path.kind <> 'evaluation' THEN work.busy_ns * path.of_time ELSE 0 END
       + CASE WHEN path.static_rows IS NULL THEN 0 ELSE coalesce(recursive_work.busy_ns, 0) END
     ) AS BIGINT) AS busy_ns
   FROM path
@@ -582,7 +581,7 @@ query AS (
   FROM sys.queries WHERE query_id = 12
 ),
 operators AS (
-  SELECT fragment_id, operator_id, parent_operator_id, name, captures
+  SELECT fragment_id, operator_id, parent_operator_id, kind, captures
   FROM sys.operators WHERE query_id = 12
 ),
 -- Operators that take the time of each record. Records that were not traced count as the traced
@@ -656,7 +655,7 @@ branches AS (
   SELECT
     below.operator_id, below.parent_operator_id, below.captures,
     CASE
-      WHEN above.name IN ('UnionExec', 'InterleaveExec') THEN coalesce(
+      WHEN above.kind = 'union' THEN coalesce(
         returned.rows / nullif(sum(returned.rows) OVER (PARTITION BY above.operator_id), 0), 1
       )
       ELSE 1
@@ -677,7 +676,7 @@ terms AS (
   JOIN (
     SELECT parent_operator_id, min(operator_id) AS static_id FROM operators GROUP BY parent_operator_id
   ) AS first ON query.operator_id = first.parent_operator_id AND term.operator_id <> first.static_id
-  WHERE query.name LIKE 'RecursiveQuery%'
+  WHERE query.kind = 'recursive'
   UNION ALL
   SELECT terms.recursive_id, below.operator_id
   FROM terms
@@ -713,12 +712,9 @@ path AS (
 single AS (
   SELECT
     path.scan_id,
-    max(CASE
-      WHEN operators.name LIKE '%Join%' OR operators.name LIKE 'RecursiveQuery%' THEN path.height
-    END) AS highest_join,
-    min(CASE WHEN operators.name LIKE 'Unnest%' THEN path.height END) AS first_unnest,
-    max(CASE WHEN operators.name IN ('UnionExec', 'InterleaveExec') THEN path.height END)
-      AS highest_union
+    max(CASE WHEN operators.kind IN ('join', 'recursive') THEN path.height END) AS highest_join,
+    min(CASE WHEN operators.kind = 'unnest' THEN path.height END) AS first_unnest,
+    max(CASE WHEN operators.kind = 'union' THEN path.height END) AS highest_union
   FROM path
   JOIN operators ON path.operator_id = operators.operator_id
   GROUP BY path.scan_id
@@ -1046,7 +1042,7 @@ query AS (
   FROM sys.queries WHERE query_id = 12
 ),
 operators AS (
-  SELECT fragment_id, operator_id, parent_operator_id, name, captures
+  SELECT fragment_id, operator_id, parent_operator_id, kind, captures
   FROM sys.operators WHERE query_id = 12
 ),
 -- Operators that take the time of each record. Records that were not traced count as the traced
@@ -1120,7 +1116,7 @@ branches AS (
   SELECT
     below.operator_id, below.parent_operator_id, below.captures,
     CASE
-      WHEN above.name IN ('UnionExec', 'InterleaveExec') THEN coalesce(
+      WHEN above.kind = 'union' THEN coalesce(
         returned.rows / nullif(sum(returned.rows) OVER (PARTITION BY above.operator_id), 0), 1
       )
       ELSE 1
@@ -1141,7 +1137,7 @@ terms AS (
   JOIN (
     SELECT parent_operator_id, min(operator_id) AS static_id FROM operators GROUP BY parent_operator_id
   ) AS first ON query.operator_id = first.parent_operator_id AND term.operator_id <> first.static_id
-  WHERE query.name LIKE 'RecursiveQuery%'
+  WHERE query.kind = 'recursive'
   UNION ALL
   SELECT terms.recursive_id, below.operator_id
   FROM terms
@@ -1177,12 +1173,9 @@ path AS (
 single AS (
   SELECT
     path.scan_id,
-    max(CASE
-      WHEN operators.name LIKE '%Join%' OR operators.name LIKE 'RecursiveQuery%' THEN path.height
-    END) AS highest_join,
-    min(CASE WHEN operators.name LIKE 'Unnest%' THEN path.height END) AS first_unnest,
-    max(CASE WHEN operators.name IN ('UnionExec', 'InterleaveExec') THEN path.height END)
-      AS highest_union
+    max(CASE WHEN operators.kind IN ('join', 'recursive') THEN path.height END) AS highest_join,
+    min(CASE WHEN operators.kind = 'unnest' THEN path.height END) AS first_unnest,
+    max(CASE WHEN operators.kind = 'union' THEN path.height END) AS highest_union
   FROM path
   JOIN operators ON path.operator_id = operators.operator_id
   GROUP BY path.scan_id
@@ -1421,7 +1414,7 @@ query AS (
   FROM sys.queries WHERE query_id = 12
 ),
 operators AS (
-  SELECT fragment_id, operator_id, parent_operator_id, name, captures
+  SELECT fragment_id, operator_id, parent_operator_id, kind, captures
   FROM sys.operators WHERE query_id = 12
 ),
 -- Operators that take the time of each record. Records that were not traced count as the traced
@@ -1495,7 +1488,7 @@ branches AS (
   SELECT
     below.operator_id, below.parent_operator_id, below.captures,
     CASE
-      WHEN above.name IN ('UnionExec', 'InterleaveExec') THEN coalesce(
+      WHEN above.kind = 'union' THEN coalesce(
         returned.rows / nullif(sum(returned.rows) OVER (PARTITION BY above.operator_id), 0), 1
       )
       ELSE 1
@@ -1516,7 +1509,7 @@ terms AS (
   JOIN (
     SELECT parent_operator_id, min(operator_id) AS static_id FROM operators GROUP BY parent_operator_id
   ) AS first ON query.operator_id = first.parent_operator_id AND term.operator_id <> first.static_id
-  WHERE query.name LIKE 'RecursiveQuery%'
+  WHERE query.kind = 'recursive'
   UNION ALL
   SELECT terms.recursive_id, below.operator_id
   FROM terms
@@ -1552,12 +1545,9 @@ path AS (
 single AS (
   SELECT
     path.scan_id,
-    max(CASE
-      WHEN operators.name LIKE '%Join%' OR operators.name LIKE 'RecursiveQuery%' THEN path.height
-    END) AS highest_join,
-    min(CASE WHEN operators.name LIKE 'Unnest%' THEN path.height END) AS first_unnest,
-    max(CASE WHEN operators.name IN ('UnionExec', 'InterleaveExec') THEN path.height END)
-      AS highest_union
+    max(CASE WHEN operators.kind IN ('join', 'recursive') THEN path.height END) AS highest_join,
+    min(CASE WHEN operators.kind = 'unnest' THEN path.height END) AS first_unnest,
+    max(CASE WHEN operators.kind = 'union' THEN path.height END) AS highest_union
   FROM path
   JOIN operators ON path.operator_id = operators.operator_id
   GROUP BY path.scan_id

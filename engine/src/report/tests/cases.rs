@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use skewer_profiling::{Level, SysTables};
 
-use super::case::{Case, did, waited};
+use super::case::{Case, Did, did, waited};
 
 /// The worked case of PerfDebug (SoCC '19), figure 5; records h1 to h5 have the row ids 1 to 5.
 pub(super) fn figure_5() -> Arc<SysTables> {

@@ -1,6 +1,6 @@
 //! The report over fixed rows of schema `sys`, against golden files.
 //!
-//! `REGENERATE=1 cargo test -p skewer report` writes the files anew: review the difference.
+//! `SKEWER_REGENERATE=1 cargo test -p skewer report` writes the files anew: review the difference.
 
 mod anomalies;
 mod case;
@@ -106,20 +106,10 @@ fn written(report: &Report, format: ProfileFormat, as_sql: bool) -> Vec<String> 
     report.lines(Options { format, as_sql })
 }
 
-/// Compares with a file, or writes it.
+/// Compares with a golden file, or writes it.
 fn golden(file: &str, lines: &[String]) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/report/golden");
-    let path = path.join(file);
-    let text = lines.join("\n") + "\n";
-    if std::env::var_os("REGENERATE").is_some() {
-        std::fs::write(&path, &text).unwrap();
-    }
-    let expected = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(
-        text == expected,
-        "{} is not what it was (REGENERATE=1 writes it anew):\n{text}",
-        path.display()
-    );
+    skewer_testing::golden(&path.join(file), &(lines.join("\n") + "\n"));
 }
 
 /// Checks a report's text against its file, and that it fits into a terminal.
