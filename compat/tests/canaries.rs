@@ -46,12 +46,10 @@ async fn plain_datafusion_still_has_each_gap() {
         let (sql, is_closed) = match gap.canary {
             Canary::Rows(sql, right) => {
                 let rows = run(sql).await;
-                println!("{}: {rows:?}", gap.name);
                 (sql, rows.is_ok_and(|rows| rows == right))
             }
             Canary::Fails(sql, message) => {
                 let rows = run(sql).await;
-                println!("{}: {rows:?}", gap.name);
                 (sql, rows.is_err_and(|e| e.to_string().contains(message)))
             }
             Canary::None(_) => continue,

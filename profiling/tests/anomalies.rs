@@ -220,7 +220,9 @@ async fn a_record_stands_out_among_the_others() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn records_stand_out_among_those_after_them() {
-    let cases: [(&[i64], (i64, i64), &[usize]); 6] = [
+    /// The edges of records, the others of their table, and which of the records stand out.
+    type Case = (&'static [i64], (i64, i64), &'static [usize]);
+    let cases: [Case; 6] = [
         (&[500, 400, 200], (97, 97 * 20), &[0, 1, 2]),
         (&[500, 400, 200], (97, 97 * 21), &[0, 1]),
         // Half of the table each: neither.
