@@ -306,12 +306,14 @@ mod tests {
         }
     }
 
+    /// Parsing runs on a stack that grows with the text, as it does outside tests.
     #[test]
     fn long_chains_end() {
+        let parses = |sql: &str| stacker::grow(256 << 20, || parse(sql).is_ok());
         let chain = |n: usize| format!("SELECT {}", vec!["a"; n].join(" IS DISTINCT FROM "));
-        assert!(parse(&chain(100)).is_ok());
-        assert!(parse(&chain(3_000)).is_err());
+        assert!(parses(&chain(100)));
+        assert!(!parses(&chain(3_000)));
         let sum = format!("SELECT {}", vec!["a || 1"; 1_000].join(" + "));
-        assert!(parse(&sum).is_ok());
+        assert!(parses(&sum));
     }
 }
