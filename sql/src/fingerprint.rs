@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 /// literals, white space, comments and the case of unquoted words.
 ///
 /// ```
-/// use crate::fingerprint;
+/// use skewer_sql::fingerprint;
 ///
 /// assert_eq!(fingerprint("SELECT a FROM t WHERE b = 1"), fingerprint("select A\nfrom t where b = 27"));
 /// assert_ne!(fingerprint("SELECT a FROM t"), fingerprint("SELECT b FROM t"));
