@@ -98,7 +98,7 @@ mod tests {
             "DROP INDEX i",
             "ALTER TABLE t ADD COLUMN b INT",
             "TRUNCATE t",
-            "REBALANCE t",
+            "REBALANCE",
             "INSERT INTO t VALUES (1)",
             "DELETE FROM t",
             "UPDATE t SET a = 1",
