@@ -111,17 +111,19 @@ pub fn operator_kind(plan: &dyn ExecutionPlan) -> OperatorKind {
     }
 }
 
-/// How an exchange finds the partition of a row; `None` for operators that are none, and where what sends the
-/// rows decides.
+/// How an exchange finds the partition of a row. `None` for other operators, and for shuffles between workers:
+/// the operator that sends their rows decides.
 pub fn routing(plan: &dyn ExecutionPlan) -> Option<Routing> {
     if let Some(exchange) = plan.downcast_ref::<RepartitionExec>() {
         return match exchange.partitioning() {
             Partitioning::Hash(keys, _) => {
                 let key = keys.first().and_then(|key| key.downcast_ref::<Column>());
-                match key.is_some_and(|key| key.name().starts_with(NUMBER)) {
-                    true => Some(Routing::ValueNumber),
-                    false => Some(Routing::Hash),
-                }
+                let is_number = key.is_some_and(|key| key.name().starts_with(NUMBER));
+                Some(if is_number {
+                    Routing::ValueNumber
+                } else {
+                    Routing::Hash
+                })
             }
             Partitioning::RoundRobinBatch(_) => Some(Routing::RoundRobin),
             Partitioning::Range(_) | Partitioning::UnknownPartitioning(_) => None,

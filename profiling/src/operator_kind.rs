@@ -2,7 +2,7 @@
 //!
 //! `skewer_exec::operator_kind` classifies the operators of a plan. Databases and exported profiles that
 //! older versions wrote have no kinds: [`with_kinds`] derives them from names and details, whenever such rows
-//! are read. No other place may conclude anything from an operator's name.
+//! are read. Reports also choose their words by names. Nothing else may depend on an operator's name.
 
 use std::sync::Arc;
 
@@ -207,7 +207,7 @@ pub fn kind_by_name(name: &str, details: &str) -> OperatorKind {
     }
 }
 
-/// How an exchange finds the partition of a row, by its name and details in `sys.operators`; for the same
+/// How an exchange finds the partition of a row, by its name and details in `sys.operators`. It serves the same
 /// operators as [`kind_by_name`].
 pub fn routing_by_name(name: &str, details: &str) -> Option<Routing> {
     match name {
@@ -225,10 +225,11 @@ pub fn routing_by_name(name: &str, details: &str) -> Option<Routing> {
                 return Some(Routing::RoundRobin);
             }
             let keys = partitioning.strip_prefix("Hash([")?;
-            match keys.starts_with(VALUE_NUMBER) {
-                true => Some(Routing::ValueNumber),
-                false => Some(Routing::Hash),
-            }
+            Some(if keys.starts_with(VALUE_NUMBER) {
+                Routing::ValueNumber
+            } else {
+                Routing::Hash
+            })
         }
         _ => None,
     }

@@ -263,9 +263,10 @@ impl Segment {
         }
         let footer = self.footer()?;
         let lacks_kinds = footer.is_some_and(|footer| self.lacks_kinds(footer, &schema));
-        let stored = match lacks_kinds {
-            true => self.table.definition().schema(),
-            false => Arc::clone(&schema),
+        let stored = if lacks_kinds {
+            self.table.definition().schema()
+        } else {
+            Arc::clone(&schema)
         };
         let mut reader = match footer {
             None => None,
