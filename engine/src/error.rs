@@ -379,6 +379,8 @@ impl Error {
             ours.clone()
         } else if let Some(inner) = error.downcast_ref::<DataFusionError>() {
             Self::from_datafusion(inner)
+        } else if let Some(skewer_diagnosis::Error::Invalid(text)) = error.downcast_ref() {
+            Self::Invalid(text.clone())
         } else if let Some(inner) = error.downcast_ref::<StorageError>() {
             Self::from_storage(inner)
         } else if let Some(WriteError::NotNull { table, column, row }) = error.downcast_ref() {
@@ -667,6 +669,15 @@ impl From<NetError> for Error {
 impl From<StorageError> for Error {
     fn from(error: StorageError) -> Self {
         Self::from_storage(&error)
+    }
+}
+
+impl From<skewer_diagnosis::Error> for Error {
+    fn from(error: skewer_diagnosis::Error) -> Self {
+        match error {
+            skewer_diagnosis::Error::Invalid(text) => Self::Invalid(text),
+            skewer_diagnosis::Error::Source(error) => Self::from_datafusion(&error),
+        }
     }
 }
 

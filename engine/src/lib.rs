@@ -23,7 +23,8 @@
 //! * `turns`: how many statements run queries at once, `running_table`: which, as a table,
 //!   `one_more_table`: such tables in schema `sys`
 //! * `record`: a statement's row in `sys.queries`, `tables_read`: the tables that it read
-//! * [`report`]: EXPLAIN PROFILE
+//! * `profile`: profiles for programs, and EXPLAIN PROFILE's rows
+//! * [`diagnosis`], [`report`]: what a profile tells, and how it is shown
 //! * `budget`: how much is recorded, where that is not to cost more than a share of the time
 //! * `compaction`: small segments merged in the background
 //! * `last_query_id`: the function of that name
@@ -43,10 +44,10 @@ mod last_query_id;
 mod one_more_table;
 mod planning;
 pub mod prepared;
+mod profile;
 pub mod progress;
 pub mod query_stream;
 mod record;
-pub mod report;
 mod running_table;
 pub mod session;
 pub mod settings;
@@ -61,14 +62,21 @@ pub use database::{Database, DatabaseBuilder};
 pub use error::Error;
 pub use functions::Functions;
 pub use prepared::Description;
+pub use profile::report_document;
 pub use progress::{Progress, ProgressHandle};
 pub use query_stream::QueryStream;
 pub use session::Session;
 pub use skewer_compat::functions::read_array::{Item, read_array};
 pub use skewer_compat::functions::zones::read_time;
+pub use skewer_diagnosis as diagnosis;
+pub use skewer_diagnosis::{Profile, ProfileDiff};
 pub use skewer_net::log_panics;
 pub use skewer_profiling::{Level, LineageMode, Retention};
+pub use skewer_report as report;
 pub use skewer_sql::{Piece, is_complete, split};
+
+/// The key of a report column's metadata with the styles of its lines.
+const STYLES: &str = "skewer.styles";
 
 /// The README's program, compiled and run with the other examples.
 #[cfg(doctest)]

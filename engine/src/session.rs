@@ -23,9 +23,9 @@ use crate::database::{Database, DatabaseInner};
 use crate::error::Error;
 use crate::functions::Functions;
 use crate::last_query_id::LastQueryId;
+use crate::profile::blame_function;
 use crate::progress::ProgressHandle;
 use crate::query_stream::QueryStream;
-use crate::report::Blame;
 use crate::settings::{DEFAULT_STALL_TIMEOUT, ProfileSettings};
 use crate::statements;
 use crate::statements::prepare::Prepared;
@@ -120,7 +120,7 @@ impl Session {
             &last_query_id,
         ))));
         let inner = Arc::new_cyclic(|session| {
-            let blame = Blame::new(WeakSession(Weak::clone(session)));
+            let blame = blame_function(WeakSession(Weak::clone(session)));
             context.register_udtf("blame", Arc::new(blame));
             SessionInner {
                 database,

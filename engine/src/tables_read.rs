@@ -2,9 +2,16 @@
 
 use std::sync::Arc;
 
+use datafusion::arrow::array::{Array, AsArray, StringArray};
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::DataType;
 use serde::{Deserialize, Serialize};
 use skewer_profiling::sampling::mixed;
 use skewer_storage::{Snapshot, TableMeta};
+
+use crate::error::Error;
+use crate::session::Session;
+use crate::statements::untraced::untraced_query;
 
 /// A table as a statement read it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -115,4 +122,28 @@ impl TablesRead {
         });
         changes.collect()
     }
+}
+
+/// What has become of the tables since a query read them, one sentence for each that changed;
+/// nothing for a query that was imported.
+///
+/// # Errors
+/// If schema `sys` cannot be read.
+pub(crate) async fn changes_since(session: &Session, query_id: i64) -> Result<Vec<String>, Error> {
+    let sql = format!(
+        "SELECT tables_read FROM sys.queries \
+         WHERE query_id = {query_id} AND imported_from IS NULL"
+    );
+    let answer = untraced_query(session, &sql).await?;
+    let Some(row) = answer.iter().find(|batch| batch.num_rows() > 0) else {
+        return Ok(Vec::new());
+    };
+    let read =
+        cast(row.column(0), &DataType::Utf8).map_err(|error| Error::Internal(error.to_string()))?;
+    let read: &StringArray = read.as_string();
+    if read.is_null(0) {
+        return Ok(Vec::new());
+    }
+    let snapshot = session.database_inner().storage.snapshot();
+    Ok(TablesRead::parse(read.value(0)).changes(query_id, &snapshot))
 }

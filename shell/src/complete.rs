@@ -4,6 +4,7 @@ use std::path::Path;
 
 use clap::ValueEnum;
 use reedline::{Completer, CompletionResult, Span, Suggestion};
+use skewer_sql::quote;
 
 use crate::dot;
 use crate::format::Format;
@@ -112,7 +113,7 @@ fn sql_candidates(line: &str, before: &[Token<'_>], pos: usize, names: &Names) -
                 tables
                     .filter(|table| starts(&table.name))
                     .map(|table| Candidate {
-                        text: quoted(&table.name),
+                        text: quote::identifier(&table.name),
                         about: table.kind.to_lowercase(),
                         space: false,
                     }),
@@ -191,7 +192,7 @@ fn tables(names: &Names, starts: &dyn Fn(&str) -> bool) -> Vec<Candidate> {
         .iter()
         .filter(|table| visible(&table.schema) && starts(&table.name))
         .map(|table| Candidate {
-            text: quoted(&table.name),
+            text: quote::identifier(&table.name),
             about: table.kind.to_lowercase(),
             space: false,
         })
@@ -207,7 +208,7 @@ fn tables(names: &Names, starts: &dyn Fn(&str) -> bool) -> Vec<Candidate> {
             .into_iter()
             .filter(|s| starts(s))
             .map(|schema| Candidate {
-                text: format!("{}.", quoted(schema)),
+                text: format!("{}.", quote::identifier(schema)),
                 about: "schema".into(),
                 space: false,
             }),
@@ -217,7 +218,7 @@ fn tables(names: &Names, starts: &dyn Fn(&str) -> bool) -> Vec<Candidate> {
 
 fn column(column: &crate::names::ColumnName) -> Candidate {
     Candidate {
-        text: quoted(&column.name),
+        text: quote::identifier(&column.name),
         about: format!("{}.{} {}", column.schema, column.table, column.data_type),
         space: false,
     }
@@ -339,18 +340,6 @@ fn wants_table(context: &[Token<'_>]) -> bool {
         .iter()
         .any(|word| token.text.eq_ignore_ascii_case(word))
     })
-}
-
-/// The name as it must be written in SQL.
-fn quoted(name: &str) -> String {
-    let plain = name.chars().all(|c| is_word(c) && !c.is_uppercase())
-        && !name.starts_with(|c: char| c.is_ascii_digit())
-        && !name.is_empty();
-    if plain {
-        name.to_owned()
-    } else {
-        format!("\"{}\"", name.replace('"', "\"\""))
-    }
 }
 
 fn dot_candidates(before: &str, names: &Names) -> Found {

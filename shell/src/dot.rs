@@ -5,6 +5,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
+use skewer_sql::quote::literal;
 
 use crate::error::ShellError;
 use crate::format::Format;
@@ -264,17 +265,12 @@ fn unquoted(argument: &str) -> &str {
     inner('\'').or_else(|| inner('"')).unwrap_or(argument)
 }
 
-fn literal(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "''"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn arguments_are_quoted_as_sql_and_unquoted_as_paths() {
-        assert_eq!(literal("it's"), "'it''s'");
+    fn arguments_are_unquoted_as_paths() {
         assert_eq!(unquoted("'a b.sql'"), "a b.sql");
         assert_eq!(unquoted("plain.sql"), "plain.sql");
         assert_eq!(unquoted("'"), "'");

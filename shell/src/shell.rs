@@ -8,7 +8,6 @@ use datafusion::arrow::array::{AsArray, RecordBatch};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, UInt64Type};
 use skewer::Database;
-use skewer::report::of_query;
 
 use crate::backend::Backend;
 use crate::dot;
@@ -312,11 +311,10 @@ impl Shell {
             )));
         }
         // Its own statements are not the session's: what asks for them is not recorded.
-        let report = of_query(&session, query_id).await?;
+        let profile = session.profile_of(query_id).await?;
         let mut out = BufWriter::new(io::stdout().lock());
-        let mut writer = PlanWriter::new(self.terminal.output_palette().enabled);
-        writer.batch(&report, &mut out)?;
-        writer.finish(&mut out)?;
+        let writer = PlanWriter::new(self.terminal.output_palette().enabled);
+        writer.document(&skewer::report::text(&profile), &mut out)?;
         Ok(out.flush()?)
     }
 

@@ -14,6 +14,7 @@
 //! * [`row_ids`]: `_row_id` made visible in the blocks that name it
 //! * [`fingerprint`](mod@fingerprint): what statements have in common that differ only in literals
 //! * [`error`]: syntax errors that show the line
+//! * [`quote`]: literals and identifiers as SQL text
 //! * `place`: places in a statement's text
 
 pub mod copy;
@@ -25,6 +26,7 @@ pub mod fingerprint;
 pub mod parameters;
 pub mod parser;
 mod place;
+pub mod quote;
 mod rebalance;
 pub mod row_ids;
 pub mod settings;

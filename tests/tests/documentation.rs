@@ -61,7 +61,7 @@ fn the_gate_runs_the_test_command_of_the_readme() {
 fn the_page_on_explain_profile_shows_the_report_of_figure_5() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let page = std::fs::read_to_string(root.join("docs/explain-profile.md")).unwrap();
-    let golden = root.join("engine/src/report/golden/figure_5.txt");
+    let golden = root.join("report/tests/golden/figure_5.txt");
     let golden = std::fs::read_to_string(golden).unwrap();
     let blocks = page.split("```text\n").skip(1);
     let blocks: Vec<_> = blocks
@@ -69,6 +69,6 @@ fn the_page_on_explain_profile_shows_the_report_of_figure_5() {
         .collect();
     assert!(
         blocks.contains(&golden.as_str()),
-        "docs/explain-profile.md does not show engine/src/report/golden/figure_5.txt:\n{golden}"
+        "docs/explain-profile.md does not show report/tests/golden/figure_5.txt:\n{golden}"
     );
 }

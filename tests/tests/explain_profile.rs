@@ -14,8 +14,8 @@ async fn one(session: &Session, sql: &str) -> String {
 }
 
 async fn report(session: &Session, query_id: i64) -> String {
-    let batch = skewer::report::of_query(session, query_id).await.unwrap();
-    skewer_tests::contents::lines(&[batch]).unwrap().join("\n")
+    let profile = session.profile_of(query_id).await.unwrap();
+    skewer::report::text(&profile).texts().join("\n")
 }
 
 /// The last query, as soon as it is recorded.
@@ -60,7 +60,7 @@ async fn what_a_cancelled_query_did_can_be_read() {
         assert!(patience < Duration::from_secs(60), "it returns no rows");
     };
     let report = report(&session, query_id).await;
-    let partial = "! The query was cancelled, what follows is what it did until then";
+    let partial = "! The query was cancelled; the profile shows what ran before that";
     assert!(report.contains(partial), "{report}");
     assert!(report.contains("md5"), "{report}");
 }
@@ -82,7 +82,7 @@ async fn the_report_on_a_failed_query_says_that_it_is_partial() {
     assert_eq!(error.to_string(), "division by zero");
     assert_eq!(session.last_query_id(), Some(query_id));
     let report = report(&session, query_id).await;
-    let partial = "! The query failed, what follows is what it did until then: division by zero";
+    let partial = "! The query failed; the profile shows what ran before that: division by zero";
     assert!(report.contains(partial), "{report}");
 }
 
@@ -175,7 +175,7 @@ async fn the_estimate_without_a_record_is_near_what_the_query_takes_without_it()
         "SELECT operator_id FROM sys.operators WHERE query_id = {id} AND table_name = 'main.movies'"
     );
     let scan = one(&session, &scan).await;
-    let sql = include_str!("../../engine/src/report/sql/query_without_records.sql")
+    let sql = include_str!("../../diagnosis/src/sql/query_without_records.sql")
         .replace("sys.queries", "known")
         .replace("sys.profiler_overhead", "known")
         .replace("sys.operator_stats", "main.stats")

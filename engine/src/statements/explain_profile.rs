@@ -1,22 +1,26 @@
 //! EXPLAIN PROFILE: runs its statement, then reads from schema `sys` where the time went.
 
-use datafusion::arrow::array::{Array, AsArray, RecordBatch};
+use datafusion::arrow::array::{Array, AsArray};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Float64Type};
 use datafusion::physical_plan::SendableRecordBatchStream;
 use datafusion::sql::sqlparser::ast;
-use futures::TryStreamExt;
+use futures::future::BoxFuture;
+use skewer_diagnosis::excluded_rows::ExcludedPredicate;
+use skewer_diagnosis::{Profile, ProfileDiff, RunContext, unknown_query};
 use skewer_profiling::Level;
+use skewer_report::Options;
 use skewer_sql::{ExplainProfile, Statement, Without};
 
-use super::show_profile::changed_since;
-use super::without::{LeftOut, leave_out};
+use super::untraced::untraced_query;
+use super::without::leave_out;
 use super::{Context, Outcome, Tracing, as_statement, prepare, run};
 use crate::error::Error;
+use crate::profile::report_batch;
 use crate::query_stream::QueryStream;
-use crate::report::{self, Circumstances};
 use crate::session::Session;
 use crate::settings::{ProfileSettings, parse_level};
+use crate::tables_read::changes_since;
 
 /// Runs the statement at its level and reports. If the statement fails, its error says where to
 /// find what was recorded until then.
@@ -24,7 +28,7 @@ pub(crate) async fn execute(
     session: &Session,
     explain: ExplainProfile,
 ) -> Result<QueryStream, Error> {
-    let options = report::Options {
+    let options = Options {
         format: explain.format,
         as_sql: explain.as_sql,
     };
@@ -34,9 +38,32 @@ pub(crate) async fn execute(
                 "LEVEL, SAMPLE and WITHOUT of EXPLAIN PROFILE DIFF, which runs nothing".to_owned(),
             ));
         }
-        let batch = report::explain_diff(session, before, after, options).await?;
-        return Ok(QueryStream::ready(batch, None));
+        let diff = ProfileDiff::read(session, before, after).await?;
+        let Some(document) = skewer_report::render_diff(&diff, options) else {
+            return Err(Error::Unsupported(
+                "EXPLAIN PROFILE (FORMAT graphviz) DIFF; text and json".to_owned(),
+            ));
+        };
+        return Ok(QueryStream::ready(report_batch(&document)?, None));
     }
+    let profile = profile(session, explain).await?;
+    let batch = report_batch(&skewer_report::render(&profile, options))?;
+    Ok(QueryStream::ready(batch, Some(profile.summary.query_id)))
+}
+
+/// Runs the statement at its level and reads its profile.
+///
+/// # Errors
+/// The statement's errors, which say where to find what was recorded before; errors of reading `sys`.
+pub(crate) fn profile(
+    session: &Session,
+    explain: ExplainProfile,
+) -> BoxFuture<'_, Result<Profile, Error>> {
+    // Its type is erased: callers would exceed the compiler's limit of nested types.
+    Box::pin(run_and_read(session, explain))
+}
+
+async fn run_and_read(session: &Session, explain: ExplainProfile) -> Result<Profile, Error> {
     let given = explain
         .level
         .as_ref()
@@ -55,16 +82,16 @@ pub(crate) async fn execute(
         without: Vec::new(),
     };
     let mut with = None;
-    let mut reservations = Vec::new();
+    let mut caveats = Vec::new();
     let mut session = session.clone();
     if let Statement::Recorded { query_id } = work.statement {
         let recorded = recorded(&session, query_id).await?;
-        reservations = changed_since(&session, query_id).await?;
+        caveats = changes_since(&session, query_id).await?;
         work = recorded.work;
         if let Some(then) = session.database_inner().snapshots.of(query_id) {
             session = session.at(then);
-            if !reservations.is_empty() {
-                reservations.push(format!(
+            if !caveats.is_empty() {
+                caveats.push(format!(
                     "It ran on the tables as query {query_id} saw them."
                 ));
             }
@@ -82,14 +109,13 @@ pub(crate) async fn execute(
         with = Some(query_id);
     }
     work.without.extend(explain.without);
-    let (query_id, left_out) = profiled(&session, work, settings).await?;
-    let circumstances = Circumstances {
-        left_out,
-        with,
-        reservations,
+    let (query_id, excluded) = profiled(&session, work, settings).await?;
+    let context = RunContext {
+        excluded,
+        baseline_query_id: with,
+        caveats,
     };
-    let batch = report::explain_profile(&session, query_id, options, &circumstances).await?;
-    Ok(QueryStream::ready(batch, Some(query_id)))
+    Ok(Profile::read(&session, query_id, &context).await?)
 }
 
 /// A statement to run.
@@ -148,7 +174,7 @@ async fn profiled(
     session: &Session,
     work: Work,
     settings: ProfileSettings,
-) -> Result<(i64, Vec<LeftOut>), Error> {
+) -> Result<(i64, Vec<ExcludedPredicate>), Error> {
     if !work.statement.traits().is_profilable {
         return Err(Error::Unsupported(
             "EXPLAIN PROFILE of a statement that runs no query".to_owned(),
@@ -161,20 +187,20 @@ async fn profiled(
     let context = Context::begin(session, session.catalog(), &sql, Tracing::At(settings));
     let query_id = context.record.recorder().query_id();
     match run_to_the_end(context, work).await {
-        Ok(left_out) => Ok((query_id, left_out)),
+        Ok(excluded) => Ok((query_id, excluded)),
         Err(error) => Err(with_what_was_recorded(session, query_id, error).await),
     }
 }
 
-async fn run_to_the_end(mut context: Context, work: Work) -> Result<Vec<LeftOut>, Error> {
+async fn run_to_the_end(mut context: Context, work: Work) -> Result<Vec<ExcludedPredicate>, Error> {
     match work.statement {
         Statement::Query(query) if !work.without.is_empty() => {
             context.take_turn().await;
             let begun = begin_without(&mut context, query, &work.without);
             match Box::pin(begun).await {
-                Ok((stream, left_out)) => {
+                Ok((stream, excluded)) => {
                     context.drain(Outcome::Rows(stream)).await?;
-                    Ok(left_out)
+                    Ok(excluded)
                 }
                 Err(error) => Err(context.fail(error).await),
             }
@@ -191,14 +217,14 @@ async fn begin_without(
     context: &mut Context,
     query: Box<ast::Query>,
     clauses: &[Without],
-) -> Result<(SendableRecordBatchStream, Vec<LeftOut>), Error> {
+) -> Result<(SendableRecordBatchStream, Vec<ExcludedPredicate>), Error> {
     let plan = context.catalog.plan(as_statement(query)).await?;
     let state = context.catalog.planning_state();
     let schema = context.catalog.default_schema();
-    let (plan, left_out) = leave_out(plan, clauses, &state, schema)?;
+    let (plan, excluded) = leave_out(plan, clauses, &state, schema)?;
     let stream = context.stream(&plan).await?;
     context.keep_snapshot();
-    Ok((stream, left_out))
+    Ok((stream, excluded))
 }
 
 /// A query that ran before.
@@ -215,7 +241,7 @@ async fn recorded(session: &Session, query_id: i64) -> Result<Recorded, Error> {
     );
     let batches = untraced_query(session, &ask).await?;
     let Some(found) = batches.iter().find(|batch| batch.num_rows() > 0) else {
-        return Err(report::unknown_query(session, query_id).await);
+        return Err(unknown_query(session, query_id).await.into());
     };
     let text = |column: usize| {
         let text = cast(found.column(column), &DataType::Utf8);
@@ -276,28 +302,5 @@ async fn with_what_was_recorded(session: &Session, query_id: i64, error: Error) 
             query_id,
         },
         _ => error,
-    }
-}
-
-/// Runs a query that leaves no trace, as those that a report reads schema `sys` with.
-pub(crate) async fn untraced_query(
-    session: &Session,
-    sql: &str,
-) -> Result<Vec<RecordBatch>, Error> {
-    Ok(untraced_stream(session, sql).await?.try_collect().await?)
-}
-
-/// The same for rows that are too many to be held at once.
-pub(crate) async fn untraced_stream(
-    session: &Session,
-    sql: &str,
-) -> Result<SendableRecordBatchStream, Error> {
-    let Statement::Query(query) = skewer_sql::parse(sql)? else {
-        return Err(Error::Internal(format!("not a query: {sql}")));
-    };
-    let mut context = Context::begin(session, session.catalog(), sql, Tracing::None);
-    match context.query(as_statement(query)).await? {
-        Outcome::Rows(stream) => Ok(stream),
-        _ => Err(Error::Internal(format!("no rows: {sql}"))),
     }
 }

@@ -16,14 +16,14 @@ use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use datafusion::physical_plan::SendableRecordBatchStream;
 use futures::StreamExt;
 use serde::{Deserialize, Serialize};
+use skewer_diagnosis::unknown_query;
 use skewer_profiling::{ImportError, Table};
 use skewer_sql::ExportFormat;
 
-use super::explain_profile::{untraced_query, untraced_stream};
-use super::trace_events;
+use super::export_trace;
+use super::untraced::{untraced_query, untraced_stream};
 use crate::error::Error;
 use crate::query_stream::QueryStream;
-use crate::report;
 use crate::session::Session;
 
 /// What is in a directory.
@@ -56,12 +56,12 @@ pub(crate) async fn export(
     let known = format!("SELECT sql, profile_level FROM sys.queries WHERE query_id = {query_id}");
     let known = untraced_query(session, &known).await?;
     if known.iter().all(|batch| batch.num_rows() == 0) {
-        return Err(report::unknown_query(session, query_id).await);
+        return Err(unknown_query(session, query_id).await.into());
     }
     let target = PathBuf::from(path);
     let written = match format {
         ExportFormat::Parquet => write_directory(session, query_id, &known, &target).await?,
-        ExportFormat::Perfetto => trace_events::write(session, query_id, &target).await?,
+        ExportFormat::Perfetto => export_trace::write(session, query_id, &target).await?,
     };
     let written = i64::try_from(written).unwrap_or(i64::MAX);
     answer(

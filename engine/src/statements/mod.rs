@@ -28,6 +28,7 @@ pub(crate) mod drop;
 pub(crate) mod explain;
 pub(crate) mod explain_profile;
 pub(crate) mod export_profile;
+pub(crate) mod export_trace;
 pub(crate) mod insert;
 pub(crate) mod on_workers;
 pub(crate) mod parameters;
@@ -38,8 +39,8 @@ pub(crate) mod schema;
 pub(crate) mod set;
 pub(crate) mod show;
 pub(crate) mod show_profile;
-pub(crate) mod trace_events;
 pub(crate) mod truncate;
+pub(crate) mod untraced;
 pub(crate) mod update;
 pub(crate) mod without;
 pub(crate) mod write;
@@ -51,6 +52,7 @@ use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::sql::parser::Statement as DFStatement;
 use datafusion::sql::sqlparser::ast;
+use futures::FutureExt;
 use skewer_profiling::Level;
 use skewer_sql::Statement;
 use skewer_sql::traits::Recording;
@@ -59,7 +61,6 @@ pub(crate) use self::context::{Context, Outcome, Tracing};
 use crate::catalog::StatementCatalog;
 use crate::error::Error;
 use crate::query_stream::QueryStream;
-use crate::report;
 use crate::session::Session;
 use crate::settings::ProfileSettings;
 
@@ -82,15 +83,17 @@ pub(crate) async fn execute_parsed(
     };
     match statement {
         Statement::ExplainProfile(explain) => {
-            return Box::pin(explain_profile::execute(session, explain)).await;
+            return explain_profile::execute(session, explain).boxed().await;
         }
         Statement::ShowProfile {
             query_id,
             format,
             as_sql,
         } => {
-            let options = report::Options { format, as_sql };
-            return Box::pin(show_profile::execute(session, query_id, options)).await;
+            let options = skewer_report::Options { format, as_sql };
+            return show_profile::execute(session, query_id, options)
+                .boxed()
+                .await;
         }
         Statement::ExportProfile {
             query_id,
@@ -98,10 +101,10 @@ pub(crate) async fn execute_parsed(
             format,
         } => {
             let export = export_profile::export(session, query_id, &path, format);
-            return Box::pin(export).await;
+            return export.boxed().await;
         }
         Statement::ImportProfile { path } => {
-            return Box::pin(export_profile::import(session, &path)).await;
+            return export_profile::import(session, &path).boxed().await;
         }
         _ => {}
     }

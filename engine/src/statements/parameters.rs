@@ -21,8 +21,8 @@ use crate::catalog::planned::shown_columns;
 use crate::catalog::types::sql_name;
 use crate::error::Error;
 use crate::prepared::Description;
+use crate::profile::report_schema;
 use crate::query_stream::QueryStream;
-use crate::report;
 use crate::session::Session;
 
 /// Runs one statement with `values` for its parameters.
@@ -182,7 +182,7 @@ async fn columns(
             let plan = session.catalog().plan(as_statement(query)).await?;
             Some(result_columns(session, plan))
         }
-        Statement::ExplainProfile(_) | Statement::ShowProfile { .. } => text(&[report::COLUMN]),
+        Statement::ExplainProfile(_) | Statement::ShowProfile { .. } => Some(report_schema()),
         Statement::Explain(_) => text(&["plan_type", "plan"]),
         Statement::Rebalance { .. } => Some(super::rebalance::columns()),
         Statement::ExportProfile { format, .. } => {

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use datafusion::arrow::datatypes::Schema;
 use datafusion::sql::sqlparser::ast::ObjectName;
+use skewer_sql::quote::identifier;
 use skewer_sql::{ObjectKind, Statement};
 use skewer_storage::{Partitioning, TableMeta};
 
@@ -181,7 +182,7 @@ fn divided(table: &TableMeta) -> String {
     match &table.partitioning {
         Partitioning::RoundRobin => String::new(),
         Partitioning::Hash(keys) => {
-            let keys: Vec<_> = keys.iter().map(|key| quoted(key)).collect();
+            let keys: Vec<_> = keys.iter().map(|key| identifier(key)).collect();
             format!("\nPARTITION BY HASH ({})", keys.join(", "))
         }
     }
@@ -195,35 +196,18 @@ fn table_definition(name: &Name, schema: &Schema) -> String {
             let not_null = if field.is_nullable() { "" } else { " NOT NULL" };
             format!(
                 "  {} {}{not_null}",
-                quoted(field.name()),
+                identifier(field.name()),
                 sql_name(field.data_type())
             )
         })
         .collect();
     let schema = match name.schema.as_str() {
         crate::catalog::MAIN => String::new(),
-        other => format!("{}.", quoted(other)),
+        other => format!("{}.", identifier(other)),
     };
     format!(
         "CREATE TABLE {schema}{} (\n{}\n)",
-        quoted(&name.table),
+        identifier(&name.table),
         columns.join(",\n")
     )
-}
-
-/// A name as it must be written to mean itself.
-fn quoted(name: &str) -> String {
-    let plain = name
-        .chars()
-        .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
-        && !name.starts_with(|c: char| c.is_ascii_digit())
-        && !name.is_empty();
-    let is_keyword = datafusion::sql::sqlparser::keywords::ALL_KEYWORDS
-        .binary_search(&name.to_uppercase().as_str())
-        .is_ok();
-    if plain && !is_keyword {
-        name.to_owned()
-    } else {
-        format!("\"{}\"", name.replace('"', "\"\""))
-    }
 }

@@ -16,21 +16,13 @@ use datafusion::logical_expr::{
 use datafusion::sql::sqlparser::ast::{self, VisitMut, VisitorMut};
 use datafusion::sql::sqlparser::tokenizer::Location;
 use skewer_compat::suggest::nearest;
+use skewer_diagnosis::excluded_rows::ExcludedPredicate;
+use skewer_diagnosis::table_sql;
 use skewer_exec::{IdentifiedTable, ROW_ID};
 use skewer_sql::{SyntaxError, Without};
 
 use crate::catalog::names::{Name, fold, split_row_ids};
 use crate::error::Error;
-use crate::report::logged_as_sql;
-
-/// Rows that a query was run without.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct LeftOut {
-    /// As in the log: `schema.table`, or the path of a file.
-    pub(crate) table: String,
-    /// Over the table's columns, without qualifiers.
-    pub(crate) predicate: String,
-}
 
 /// A base table that a query reads.
 struct Base {
@@ -54,10 +46,10 @@ pub(crate) fn leave_out(
     clauses: &[Without],
     state: &SessionState,
     default_schema: &str,
-) -> Result<(LogicalPlan, Vec<LeftOut>), Error> {
+) -> Result<(LogicalPlan, Vec<ExcludedPredicate>), Error> {
     let tables = base_tables(&plan)?;
     let mut plan = plan;
-    let mut left_out = Vec::new();
+    let mut excluded = Vec::new();
     for clause in clauses {
         let (mut predicate, columns) = columns_of(clause)?;
         let table = meant(clause, &columns, &tables, default_schema)?;
@@ -73,12 +65,12 @@ pub(crate) fn leave_out(
                 other => Ok(Transformed::no(other)),
             })?
             .data;
-        left_out.push(LeftOut {
+        excluded.push(ExcludedPredicate {
             table: logged,
             predicate: predicate.to_string(),
         });
     }
-    Ok((plan, left_out))
+    Ok((plan, excluded))
 }
 
 /// The tables that are read, by their names in the log.
@@ -207,7 +199,7 @@ fn meant<'a>(
     default_schema: &str,
 ) -> Result<&'a Base, Error> {
     let all = || {
-        let names = tables.iter().map(|table| logged_as_sql(&table.logged));
+        let names = tables.iter().map(|table| table_sql(&table.logged));
         names.collect::<Vec<_>>().join(", ")
     };
     if tables.is_empty() {
@@ -275,7 +267,7 @@ fn meant<'a>(
         several => {
             let names: Vec<String> = several
                 .iter()
-                .map(|table| logged_as_sql(&table.logged))
+                .map(|table| table_sql(&table.logged))
                 .collect();
             let text = format!(
                 "several tables have these columns: {}; say which, as in WITHOUT {} ({})",
@@ -299,7 +291,7 @@ fn with_columns(tables: &[&Base]) -> String {
         if columns.len() > COLUMNS {
             columns.splice(COLUMNS.., ["…"]);
         }
-        format!("{} ({})", logged_as_sql(&table.logged), columns.join(", "))
+        format!("{} ({})", table_sql(&table.logged), columns.join(", "))
     });
     named.collect::<Vec<_>>().join(", ")
 }

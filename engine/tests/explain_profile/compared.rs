@@ -104,7 +104,7 @@ async fn plans_of_which_one_was_not_recorded_are_not_said_to_differ() {
         let all = text.join("\n");
         assert!(text[0].ends_with(" · no plan to compare"), "{all}");
         assert!(
-            all.contains(&format!("! No plan was recorded of query {off}")),
+            all.contains(&format!("! No plan was recorded for query {off}")),
             "{all}"
         );
         for difference in ["plans differ", "Operators", "Tasks", "− ", "+ "] {
@@ -117,6 +117,6 @@ async fn plans_of_which_one_was_not_recorded_are_not_said_to_differ() {
     }
     let text = lines(&session, &format!("EXPLAIN PROFILE DIFF {off}, {off}")).await;
     let all = text.join("\n");
-    let none = format!("! No plan was recorded of queries {off} and {off}");
+    let none = format!("! No plan was recorded for queries {off} and {off}");
     assert!(all.contains(&none), "{all}");
 }

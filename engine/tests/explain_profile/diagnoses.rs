@@ -162,7 +162,7 @@ async fn the_error_of_a_failed_query_ends_with_the_statement_that_shows_what_it_
     let (_, show) = error.rsplit_once(": ").unwrap();
     assert!(show.starts_with("SHOW PROFILE "), "{error}");
     let all = lines(&session, show).await.join("\n");
-    let partial = "! The query failed, what follows is what it did until then: division by zero";
+    let partial = "! The query failed; the profile shows what ran before that: division by zero";
     assert!(all.contains(partial), "{all}");
     assert!(all.contains("Scan measurements"), "{all}");
 }
@@ -219,7 +219,7 @@ async fn what_a_failed_query_has_logged_of_records_is_kept() {
     let (edges, said) = edges_and_reservation(&session, query_id, "failed").await;
     assert!(edges > 0, "{edges}");
     assert!(
-        said.starts_with("failed, what follows is what it did until then"),
+        said.starts_with("failed; the profile shows what ran before that"),
         "{said}"
     );
 }

@@ -4,7 +4,8 @@ use std::io::Write;
 
 use datafusion::arrow::array::RecordBatch;
 
-use skewer::report::colourize;
+use skewer::report::Document;
+use skewer::report_document;
 
 use super::cells::Cells;
 use super::{ResultWriter, Shown, WriteError};
@@ -28,8 +29,28 @@ impl PlanWriter {
     }
 }
 
+impl PlanWriter {
+    /// Writes a report.
+    pub fn document(&self, document: &Document, out: &mut dyn Write) -> Result<(), WriteError> {
+        for line in document.lines() {
+            let line = if self.coloured {
+                line.ansi()
+            } else {
+                line.text()
+            };
+            writeln!(out, "{line}")?;
+        }
+        Ok(())
+    }
+}
+
 impl ResultWriter for PlanWriter {
     fn batch(&mut self, batch: &RecordBatch, out: &mut dyn Write) -> Result<(), WriteError> {
+        if let Some(document) = report_document(batch) {
+            self.columns = batch.num_columns();
+            self.rows += batch.num_rows() as u64;
+            return self.document(&document, out);
+        }
         let cells = Cells::new(batch)?;
         self.columns = batch.num_columns();
         let Some(last) = self.columns.checked_sub(1) else {
@@ -48,11 +69,7 @@ impl ResultWriter for PlanWriter {
             }
             let text = cells.get(last, row)?.unwrap_or_default();
             let text = text.trim_end_matches('\n');
-            if self.coloured {
-                writeln!(out, "{}", colourize(text))?;
-            } else {
-                writeln!(out, "{text}")?;
-            }
+            writeln!(out, "{text}")?;
             self.rows += 1;
         }
         Ok(())

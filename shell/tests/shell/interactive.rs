@@ -134,7 +134,7 @@ fn profile_reports_on_a_statement_that_was_cancelled_or_failed() {
     terminal.press(CTRL_C);
     terminal.wait_for_prompt();
     // It is recorded as soon as its tasks have ended.
-    let cancelled = "! The query was cancelled, what follows is what it did until then";
+    let cancelled = "! The query was cancelled; the profile shows what ran before that";
     terminal.run_until(".profile", cancelled);
     terminal.run("EXPLAIN PROFILE SELECT 10 / (a - 5) FROM t;");
     let report = terminal.run(".profile");

@@ -1,0 +1,109 @@
+//! Rows that the query was run without, and how long it takes with them.
+
+use crate::error::Error;
+use crate::profile::RunContext;
+use crate::record::table_sql;
+use crate::source::{Statements, rows};
+use crate::summary::QuerySummary;
+use crate::units::{NO_DIFFERENCE, duration, times};
+
+/// The section's title.
+pub const SECTION: &str = "Left out";
+
+/// A condition that `WITHOUT` names: rows that fulfil it are left out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExcludedPredicate {
+    /// The table as the log names it: `schema.table`, or the path of a file.
+    pub table: String,
+    /// SQL over the table's columns, without qualifiers.
+    pub predicate: String,
+}
+
+/// An excluded predicate and how many rows it holds for.
+#[derive(Debug, Clone)]
+pub struct ExcludedCount {
+    /// The table and its predicate.
+    pub rows: ExcludedPredicate,
+    /// Rows that fulfil the predicate, and all rows; `None` if the table cannot be read.
+    pub matched: Option<(i64, i64)>,
+}
+
+/// What was left out, and the query that ran with these rows.
+#[derive(Debug, Clone, Default)]
+pub struct ExcludedRows {
+    /// Each predicate of `WITHOUT`; empty if nothing was left out.
+    pub predicates: Vec<ExcludedCount>,
+    /// The query with these rows.
+    pub baseline: Option<QuerySummary>,
+}
+
+impl ExcludedRows {
+    /// Counts the rows, and reads how long the query took with them.
+    ///
+    /// # Errors
+    /// If schema `sys` cannot be read.
+    pub async fn read(
+        statements: &mut Statements<'_>,
+        context: &RunContext,
+    ) -> Result<Self, Error> {
+        let mut found = Self::default();
+        for excluded in &context.excluded {
+            let sql = format!(
+                "SELECT count(*) AS all_rows, count(*) FILTER (WHERE {}) AS matched FROM {}",
+                excluded.predicate,
+                table_sql(&excluded.table)
+            );
+            let answer = statements.try_query(SECTION, sql).await;
+            let matched = answer.as_ref().and_then(|answer| {
+                let row = rows(answer).next()?;
+                Some((row.sum("matched"), row.sum("all_rows")))
+            });
+            found.predicates.push(ExcludedCount {
+                rows: excluded.clone(),
+                matched,
+            });
+        }
+        if let Some(baseline) = context.baseline_query_id {
+            found.baseline = Some(QuerySummary::read(statements, baseline).await?);
+        }
+        Ok(found)
+    }
+
+    /// A sentence that compares the time without the rows with the time with them.
+    pub fn comparison(&self, summary: &QuerySummary) -> Option<String> {
+        let baseline = self.baseline.as_ref()?;
+        let (own, other) = (summary.query_ns(), baseline.query_ns());
+        let factor = other as f64 / own.max(1) as f64;
+        let nothing = self
+            .predicates
+            .iter()
+            .all(|excluded| matches!(excluded.matched, Some((0, _))));
+        let verdict = match factor {
+            // Two runs of one query differ, too.
+            _ if nothing => "no row was left out, so the difference is chance".to_owned(),
+            _ if factor >= NO_DIFFERENCE => format!("{} as fast", times(factor)),
+            _ if factor * NO_DIFFERENCE <= 1.0 => "slower".to_owned(),
+            _ => "no difference".to_owned(),
+        };
+        let mut sentence = format!(
+            "The query took {} without, and {} with them (query {}): {verdict}.",
+            duration(own),
+            duration(other),
+            baseline.query_id
+        );
+        if baseline.level != summary.level {
+            sentence.push_str(&format!(
+                " Query {} was recorded at level {}, this one at level {}, which costs time of \
+                 its own.",
+                baseline.query_id, baseline.level, summary.level
+            ));
+        }
+        if baseline.status != "finished" {
+            sentence.push_str(&format!(
+                " Query {} did not end: {}.",
+                baseline.query_id, baseline.status
+            ));
+        }
+        Some(sentence)
+    }
+}

@@ -1,0 +1,60 @@
+//! Conclusions from schema `sys`: where the time of a query went, on which records, and what the
+//! query would take without them.
+//!
+//! [`Profile::read`] runs SQL over schema `sys` and the tables of the query (`sql/*.sql`) and
+//! returns a [`Profile`], plain data that a program can read. Crate `skewer-report` renders one as
+//! text, JSON or a graph. Each statement that was run is kept, so that a reader can repeat it.
+//!
+//! ```text
+//!   ProfileSource (a session)
+//!     └─ Statements          runs a section's SQL and keeps its text
+//!          ├─ QuerySummary   status, times, level, caveats
+//!          ├─ ExcludedRows   rows that WITHOUT left out
+//!          ├─ Plan           operators: rows, self time, waiting, skew
+//!          ├─ TimeSpent      sentences: operators, latency, waiting, uneven tasks, …
+//!          ├─ ExpensiveInputs  records that sys.anomalies names, and their what-if time
+//!          ├─ Predicates     conditions that separate expensive records from others
+//!          └─ next steps     statements to go on with
+//! ```
+//!
+//! * [`source`]: what runs the SQL, and how answers are read
+//! * [`profile`]: the profile of one query; [`diff`]: what changed between two
+//! * [`summary`], [`plan`], [`time_spent`], [`expensive_inputs`], [`excluded_rows`], [`predicates`]:
+//!   the parts of a profile
+//! * [`what_if`]: what the query would take without some records
+//! * [`operator_text`]: what an operator does, in the words of SQL
+//! * [`operator_calls`]: single calls of operators, for a trace
+//! * [`record`]: an input record's values; [`text`], [`units`]: text and numbers for people
+
+pub mod diff;
+pub mod error;
+pub mod excluded_rows;
+pub mod expensive_inputs;
+pub mod fan_out;
+mod next_steps;
+pub mod operator_calls;
+pub mod operator_text;
+pub mod plan;
+pub mod predicates;
+pub mod profile;
+pub mod record;
+pub mod source;
+pub mod summary;
+pub mod text;
+pub mod time_spent;
+pub mod units;
+mod unknown_query;
+pub mod what_if;
+
+pub use diff::ProfileDiff;
+pub use error::Error;
+pub use excluded_rows::ExcludedRows;
+pub use expensive_inputs::{Anomaly, ExpensiveInput, ExpensiveInputs};
+pub use plan::{Operator, Plan};
+pub use predicates::{BlameFunction, Predicate, Predicates};
+pub use profile::{Profile, RunContext};
+pub use record::table_sql;
+pub use source::{ProfileSource, Section};
+pub use summary::QuerySummary;
+pub use time_spent::TimeSpent;
+pub use unknown_query::unknown_query;

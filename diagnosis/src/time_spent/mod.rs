@@ -1,0 +1,365 @@
+//! Where the time went, in sentences, each from an answer of schema `sys`.
+
+mod slowest_row;
+mod uneven_tasks;
+
+use crate::error::Error;
+use crate::plan::{Operator, Plan};
+use crate::source::{Statements, rows};
+use crate::summary::QuerySummary;
+use crate::units::{bytes, count, duration, percent};
+pub use slowest_row::SlowestRow;
+pub use uneven_tasks::{Straggler, UnevenTasks};
+
+/// Operators that are named, and the least share of all self time for that.
+const NAMED_OPERATORS: usize = 3;
+const NAMED_SHARE: f64 = 0.05;
+
+/// Waiting is named from this share of the query's time.
+const WAITING_SHARE: f64 = 0.3;
+
+/// Planning is named from this share of the query's time and this many nanoseconds.
+const PLANNING_SHARE: f64 = 0.25;
+const PLANNING_NS: i64 = 10_000_000;
+
+/// Operators may seem to work for so many times what the cores can do, by the error of the clocks.
+const CLOCKS_DIFFER: f64 = 1.05;
+
+/// Columns that an operator's description may take within a sentence.
+const OPERATOR_WIDTH: usize = 60;
+
+/// What a sentence is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Subject {
+    /// Operators with the most self time, and cores in use.
+    Operators,
+    /// The slowest result row.
+    Latency,
+    /// Operators that wait for rows of other tasks.
+    Waiting,
+    /// Tasks that do not share the work evenly.
+    UnevenTasks,
+    /// Temporary files.
+    Spilling,
+    /// Planning before the query ran.
+    Planning,
+    /// A rule of `sys.diagnoses`.
+    Diagnosed(Rule),
+}
+
+/// A rule of `sys.diagnoses` that no other part of a profile covers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rule {
+    /// A partition got far more rows than others.
+    DataSkew,
+    /// A key has many rows on both sides of a join.
+    HotJoinKey,
+    /// The planner expected far more or far fewer rows.
+    WrongEstimate,
+}
+
+impl Rule {
+    fn from_name(name: &str) -> Option<Self> {
+        let rules = [Self::DataSkew, Self::HotJoinKey, Self::WrongEstimate];
+        rules.into_iter().find(|rule| rule.name() == name)
+    }
+
+    /// Its name in `sys.diagnoses`.
+    fn name(self) -> &'static str {
+        match self {
+            Self::DataSkew => "data skew",
+            Self::HotJoinKey => "hot join key",
+            Self::WrongEstimate => "wrong estimate",
+        }
+    }
+
+    /// How a sentence about it begins.
+    fn begins(self) -> &'static str {
+        match self {
+            Self::DataSkew => "Data skew",
+            Self::HotJoinKey => "Hot join key",
+            Self::WrongEstimate => "Wrong estimate",
+        }
+    }
+}
+
+impl Subject {
+    /// Its name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Operators => "operators",
+            Self::Latency => "latency",
+            Self::Waiting => "waiting",
+            Self::UnevenTasks => "uneven tasks",
+            Self::Spilling => "spilling",
+            Self::Planning => "planning",
+            Self::Diagnosed(rule) => rule.name(),
+        }
+    }
+}
+
+/// A conclusion about where time went.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sentence {
+    /// What it is about.
+    pub subject: Subject,
+    /// The conclusion.
+    pub text: String,
+}
+
+/// Where the time of a query went.
+#[derive(Debug, Clone, Default)]
+pub struct TimeSpent {
+    /// The slowest result row; only from a log of records.
+    pub slowest: Option<SlowestRow>,
+    /// The fragment whose tasks are least even.
+    pub uneven: Option<UnevenTasks>,
+    /// The conclusions, in the order in which a reader needs them.
+    pub sentences: Vec<Sentence>,
+    /// Statements that show the rows behind some sentences.
+    pub evidence: Vec<String>,
+}
+
+impl TimeSpent {
+    /// Reads it from schema `sys`.
+    ///
+    /// # Errors
+    /// If `sys` cannot be read.
+    pub async fn read(
+        statements: &mut Statements<'_>,
+        summary: &QuerySummary,
+        plan: &Plan,
+    ) -> Result<Self, Error> {
+        let mut spent = Self::default();
+        if plan.operators.is_empty() {
+            return Ok(spent);
+        }
+        spent.uneven = UnevenTasks::read(statements, summary).await?;
+        if summary.has_log() {
+            spent.slowest = SlowestRow::read(statements, summary).await?;
+        }
+        spent.add_operators(summary, plan);
+        let latency = spent.slowest.as_ref();
+        let latency = latency.and_then(|slowest| slowest.sentence(summary));
+        spent.extend(Subject::Latency, latency);
+        spent.add_waiting(summary, plan);
+        let uneven = spent.uneven.as_ref();
+        let uneven = uneven.and_then(|uneven| uneven.sentence(summary, plan));
+        spent.extend(Subject::UnevenTasks, uneven);
+        spent.add_diagnosed(statements, summary, plan).await?;
+        spent.add_spilling(plan);
+        spent.add_planning(summary);
+        Ok(spent)
+    }
+
+    fn add(&mut self, subject: Subject, text: String) {
+        // A text that was cut off needs no comma or full stop after it.
+        let text = text.replace("…,", "…").replace("….", "…");
+        self.sentences.push(Sentence { subject, text });
+    }
+
+    fn extend(&mut self, subject: Subject, text: Option<String>) {
+        if let Some(text) = text {
+            self.add(subject, text);
+        }
+    }
+
+    fn add_operators(&mut self, summary: &QuerySummary, plan: &Plan) {
+        let mut operators: Vec<&Operator> = plan.operators.iter().collect();
+        operators.sort_by_key(|operator| std::cmp::Reverse(operator.self_ns));
+        operators.retain(|operator| operator.share >= NAMED_SHARE);
+        for (position, operator) in operators.into_iter().take(NAMED_OPERATORS).enumerate() {
+            let named = operator.reference(OPERATOR_WIDTH);
+            let (time, share) = (duration(operator.self_ns), percent(operator.share));
+            self.add(
+                Subject::Operators,
+                match position {
+                    0 => format!("{time}, {share} of all self time, in {named}."),
+                    _ => format!("{time}, {share}, in {named}."),
+                },
+            );
+        }
+        if summary.execution_ns > 0 && summary.busy_ns > 0 {
+            self.add(Subject::Operators, cores_in_use(summary));
+        }
+    }
+
+    /// Names the deepest exchange that was waited for: the operators below it set the pace.
+    fn add_waiting(&mut self, summary: &QuerySummary, plan: &Plan) {
+        let least = (WAITING_SHARE * summary.query_ns() as f64) as i64;
+        let waiting = plan
+            .exchanges()
+            .filter(|operator| operator.wait_ns() > least)
+            .max_by_key(|operator| operator.operator_id);
+        if let Some(exchange) = waiting {
+            self.add(
+                Subject::Waiting,
+                format!(
+                    "O{}, waited {} for rows ({} of the query's time): the operators below it set the \
+                     pace.",
+                    exchange.reference(OPERATOR_WIDTH).trim_start_matches('o'),
+                    duration(exchange.wait_ns()),
+                    percent(exchange.wait_ns() as f64 / summary.query_ns().max(1) as f64)
+                ),
+            );
+        }
+    }
+
+    /// Adds what `sys.diagnoses` finds about exchanges and joins.
+    async fn add_diagnosed(
+        &mut self,
+        statements: &mut Statements<'_>,
+        summary: &QuerySummary,
+        plan: &Plan,
+    ) -> Result<(), Error> {
+        let query_id = summary.query_id.to_string();
+        let sql = include_str!("../sql/diagnosed.sql").replace("$query_id", &query_id);
+        let section = "Where the time went: skew and estimates";
+        let answer = statements.query(section, sql).await?;
+        for row in rows(&answer) {
+            let rule = row.text("rule").as_deref().and_then(Rule::from_name);
+            let (Some(rule), Some(subject), Some(advice)) =
+                (rule, row.text("subject"), row.text("advice"))
+            else {
+                continue;
+            };
+            let (begins, subject) = (rule.begins(), as_in_the_plan(&subject, plan));
+            let sentence = format!("{begins}: {subject}. {}", with_counted_rows(&advice));
+            self.add(Subject::Diagnosed(rule), sentence);
+            if self.evidence.is_empty() {
+                let evidence = row.text("evidence_sql");
+                self.evidence.extend(evidence.map(|sql| format!("{sql};")));
+            }
+        }
+        Ok(())
+    }
+
+    fn add_spilling(&mut self, plan: &Plan) {
+        for operator in plan.operators.iter().filter(|o| o.spilled_bytes > 0) {
+            self.add(
+                Subject::Spilling,
+                format!(
+                    "Spilling: {} to temporary files by {}; more memory would keep it in memory.",
+                    bytes(operator.spilled_bytes),
+                    operator.reference(OPERATOR_WIDTH)
+                ),
+            );
+        }
+    }
+
+    fn add_planning(&mut self, summary: &QuerySummary) {
+        let share = summary.planning_ns as f64 / summary.query_ns().max(1) as f64;
+        if share >= PLANNING_SHARE && summary.planning_ns >= PLANNING_NS {
+            self.add(
+                Subject::Planning,
+                format!(
+                    "Planning took {}, {} of the query's time.",
+                    duration(summary.planning_ns),
+                    percent(share)
+                ),
+            );
+        }
+    }
+}
+
+/// How many cores were in use. A clock measures self times: a task that waits for a core inside an
+/// operator seems to work. So their sum may be more than all cores can do.
+fn cores_in_use(summary: &QuerySummary) -> String {
+    let (busy, execution) = (duration(summary.busy_ns), duration(summary.execution_ns));
+    let cores = summary.busy_ns as f64 / summary.execution_ns as f64;
+    let most = summary.cores.map(|cores| cores as f64);
+    match most {
+        None => format!("Operators worked {busy} in {execution} of execution."),
+        Some(most) if cores > CLOCKS_DIFFER * most => {
+            let waited = summary.busy_ns - (most * summary.execution_ns as f64) as i64;
+            let all = match most {
+                1.0 => "the only core".to_owned(),
+                _ => format!("all {most} cores"),
+            };
+            format!(
+                "Operators took {busy} in {execution} of execution, more than {all} can work: their \
+                 tasks waited for a core for {} of it or longer.",
+                duration(waited)
+            )
+        }
+        Some(most) => format!(
+            "Operators worked {busy} in {execution} of execution: {:.1} cores on average.",
+            cores.min(most)
+        ),
+    }
+}
+
+/// A subject of `sys.diagnoses`, `operator 3 RepartitionExec, partition 1`, with the operator called as
+/// the report's plan calls it.
+fn as_in_the_plan(subject: &str, plan: &Plan) -> String {
+    let named = || {
+        let (operator_id, rest) = subject.strip_prefix("operator ")?.split_once(' ')?;
+        let operator = plan.operator(operator_id.parse().ok()?)?;
+        let place = rest.split_once(", ").map(|(_, place)| format!(", {place}"));
+        Some(operator.reference(OPERATOR_WIDTH) + &place.unwrap_or_default())
+    };
+    named().unwrap_or_else(|| subject.to_owned())
+}
+
+/// A text with its numbers of rows, `2111111 rows`, written as the report writes them.
+fn with_counted_rows(text: &str) -> String {
+    let mut counted = String::new();
+    let mut rest = text;
+    while let Some(end) = rest.find(" rows") {
+        let before = &rest[..end];
+        let start = before.trim_end_matches(|c: char| c.is_ascii_digit()).len();
+        counted.push_str(&before[..start]);
+        match before[start..].parse() {
+            Ok(number) => counted.push_str(&count(number)),
+            Err(_) => counted.push_str(&before[start..]),
+        }
+        counted.push_str(" rows");
+        rest = &rest[end + " rows".len()..];
+    }
+    counted + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{cores_in_use, with_counted_rows};
+    use crate::summary::QuerySummary;
+
+    #[test]
+    fn no_more_cores_are_in_use_than_there_are() {
+        let summary = |busy_ms: i64, cores| QuerySummary {
+            busy_ns: busy_ms * 1_000_000,
+            execution_ns: 2_000_000_000,
+            cores,
+            ..QuerySummary::default()
+        };
+        let cases = [
+            (3_000, Some(2), "1.5 cores on average"),
+            (4_010, Some(2), "2.0 cores on average"),
+            (
+                7_000,
+                Some(2),
+                "more than all 2 cores can work: their tasks waited for a core for 3.00 s",
+            ),
+            (
+                3_000,
+                Some(1),
+                "more than the only core can work: their tasks waited for a core for 1.00 s",
+            ),
+            (7_000, None, "worked 7.00 s in 2.00 s of execution."),
+        ];
+        for (busy_ms, cores, expected) in cases {
+            let sentence = cores_in_use(&summary(busy_ms, cores));
+            assert!(sentence.contains(expected), "{sentence}");
+        }
+    }
+
+    #[test]
+    fn numbers_of_rows_are_grouped_and_keys_are_not() {
+        let text = "Expected 2000 rows, got 799900 rows: no.";
+        let expected = "Expected 2,000 rows, got 799,900 rows: no.";
+        assert_eq!(with_counted_rows(text), expected);
+        let text = "It got 90 % of 2111111 rows. About 9 % of all rows have the key 1234567.";
+        let expected = "It got 90 % of 2,111,111 rows. About 9 % of all rows have the key 1234567.";
+        assert_eq!(with_counted_rows(text), expected);
+    }
+}
