@@ -1,9 +1,9 @@
-//! On a machine whose processors others want, too: is a record blamed that is like all others?
+//! False alarms on a busy machine: how often `sys.anomalies` names a record that costs what all
+//! others cost.
 //!
-//! Students and readings of the weather all cost the same, and none is delayed. Meanwhile processes
-//! sort numbers in fresh memory, as compilers keep processors, caches and memory busy. Each run asks
-//! for the most expensive input: one whose impact is a millisecond or more is blamed for what the
-//! machine did. (Lines of movies differ by more than that by themselves.)
+//! Students and readings of the weather all cost the same, and none is delayed. Meanwhile other
+//! processes sort numbers in fresh memory, which keeps processors, caches and memory busy. A run
+//! blames a record if `sys.anomalies` names one. (Lines of movies differ by themselves.)
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -29,9 +29,6 @@ pub struct Arguments {
     /// Processes that want processors meanwhile.
     #[arg(long, default_value_t = 2)]
     load: usize,
-    /// An impact from which on a record counts as blamed, in microseconds.
-    #[arg(long, default_value_t = 1000)]
-    blamed: u64,
     /// Share of the applications' full size (5 M students, 2.1 M readings).
     #[arg(long, default_value_t = 1.0)]
     size: f64,
@@ -72,16 +69,16 @@ async fn experiment(arguments: &Arguments) -> Result<(), BenchError> {
         let rows = ((application.rows as f64 * arguments.size) as usize).max(1);
         let corpus = application.corpus(&arguments.data, rows).await?;
         for kind in [Kind::Column, Kind::Row] {
+            let mut number = 0;
             let mut impacts = Vec::new();
             let mut queries = Vec::new();
             for _ in 0..arguments.runs {
-                let (impact, wall) = greatest_impact(application, &corpus, kind).await?;
+                let run = profiled(application, &corpus, kind).await?;
                 corpus.flush().await?;
-                impacts.push(impact as f64 / 1e6);
-                queries.push(wall);
+                number += usize::from(run.blames_a_record);
+                impacts.push(run.greatest_impact_ns as f64 / 1e6);
+                queries.push(run.seconds);
             }
-            let least = arguments.blamed as f64 / 1e3;
-            let number = impacts.iter().filter(|impact| **impact >= least).count();
             blamed += number;
             runs += arguments.runs;
             table.row(vec![
@@ -98,19 +95,26 @@ async fn experiment(arguments: &Arguments) -> Result<(), BenchError> {
         }
     }
     let text = format!(
-        "{blamed} of {runs} runs blame a record with {:?} or more, beside {} busy processes:\n\n{table}",
-        Duration::from_micros(arguments.blamed),
+        "{blamed} of {runs} runs blame a record (`sys.anomalies`), beside {} busy processes:\n\n{table}",
         arguments.load
     );
     publish("false blame", &text, arguments.write)
 }
 
-/// The greatest impact of a record in ns, and the seconds that the query took.
-async fn greatest_impact(
+/// What a profiled query found.
+struct ProfiledRun {
+    blames_a_record: bool,
+    greatest_impact_ns: i64,
+    /// What the query took.
+    seconds: f64,
+}
+
+/// Profiles the application's query, none of whose records is delayed.
+async fn profiled(
     application: &Application,
     corpus: &Corpus,
     kind: Kind,
-) -> Result<(i64, f64), BenchError> {
+) -> Result<ProfiledRun, BenchError> {
     let session = corpus.database.session();
     register(&session, application.function, kind, -1, Duration::ZERO);
     session.sql("SET profile.level = 'records'").await?;
@@ -120,13 +124,20 @@ async fn greatest_impact(
         stream.collect().await.map(|_| query_id)
     };
     let (query_id, took) = timed(query).await?;
-    let ask = format!(
-        "SELECT max(impact_ns) FROM sys.expensive_inputs WHERE query_id = {}",
-        query_id.unwrap_or_default()
+    let query_id = query_id.unwrap_or_default();
+    let sql =
+        format!("SELECT max(impact_ns) FROM sys.expensive_inputs WHERE query_id = {query_id}");
+    let impact = session.sql(&sql).await?.collect().await?;
+    let sql = format!(
+        "SELECT count(*) FROM sys.anomalies WHERE query_id = {query_id} AND row_id IS NOT NULL"
     );
-    let answer = session.sql(&ask).await?.collect().await?;
-    match first(&answer, 0) {
-        Some(impact) => Ok((impact, took.wall)),
+    let anomalies = session.sql(&sql).await?.collect().await?;
+    match first(&impact, 0) {
+        Some(impact) => Ok(ProfiledRun {
+            blames_a_record: first(&anomalies, 0) > Some(0),
+            greatest_impact_ns: impact,
+            seconds: took.wall,
+        }),
         None => Err(BenchError::Unexpected(format!(
             "{}: no record has an impact",
             application.name
