@@ -9,7 +9,7 @@ use skewer_sql::quote;
 use crate::dot;
 use crate::format::Format;
 use crate::keywords::{KEYWORDS, is_keyword};
-use crate::lex::{self, Kind, Token, is_word};
+use crate::lex::{self, Kind, Token};
 use crate::names::{Names, SharedNames};
 
 /// Longer lists are not read by anybody.
