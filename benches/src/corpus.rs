@@ -88,7 +88,7 @@ impl Corpus {
     /// Writes what schema `sys` holds in memory; other measurements are not to be disturbed by it.
     pub async fn flush(&self) -> Result<(), BenchError> {
         let database = self.database.clone();
-        tokio::task::spawn_blocking(move || database.close()).await??;
+        database.close().await?;
         Ok(())
     }
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use clap::Parser;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use skewer::{Level, Session};
+use skewer::{ProfileLevel, Session};
 
 use crate::corpus::Corpus;
 use crate::document::publish;
@@ -169,7 +169,7 @@ async fn overhead(
     rounds: usize,
 ) -> Result<(f64, f64), BenchError> {
     let mut sessions = Vec::new();
-    for level in [Level::Off, Level::Records] {
+    for level in [ProfileLevel::Off, ProfileLevel::Records] {
         let session = corpus.database.session();
         register(
             &session,

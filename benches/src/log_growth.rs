@@ -136,7 +136,7 @@ async fn isolate(path: &Path, query_id: i64, edges: usize) -> Result<(f64, f64),
         )));
     }
     drop(session);
-    tokio::task::spawn_blocking(move || database.close()).await??;
+    database.close().await?;
     Ok((took.wall, took.cpu))
 }
 

@@ -68,7 +68,7 @@ async fn experiment(arguments: &Arguments) -> Result<(), BenchError> {
             answers.push(took.wall);
         }
         drop(session);
-        database.close()?;
+        database.close().await?;
     }
     let mut table = Table::new(&["", "median, ms", "slowest, ms"]);
     let mut row = |what: &str, seconds: &[f64]| {
@@ -109,6 +109,6 @@ async fn make(path: &std::path::Path, segments: u64) -> Result<(), BenchError> {
     let rows = segments * ROWS;
     let sql = format!("CREATE TABLE t AS SELECT value AS a FROM generate_series(1, {rows})");
     database.session().sql(&sql).await?;
-    database.close()?;
+    database.close().await?;
     Ok(())
 }

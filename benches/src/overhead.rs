@@ -21,7 +21,7 @@ use datafusion::prelude::SessionContext;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
-use skewer::{Level, Session};
+use skewer::{ProfileLevel, Session};
 use skewer_profiling::LineageMode;
 
 /// Measures what each profile level costs.
@@ -109,7 +109,7 @@ async fn measure(
     let sql = sql.as_str();
     let plain = corpus.plain().await?;
     let mut sessions = Vec::new();
-    for level in Level::ALL {
+    for level in ProfileLevel::ALL {
         let session = corpus.database.session();
         session
             .sql(&format!("SET profile.level = '{level}'"))
@@ -118,7 +118,7 @@ async fn measure(
     }
     let piggyback = corpus.database.session();
     for setting in [
-        format!("SET profile.level = '{}'", Level::Records),
+        format!("SET profile.level = '{}'", ProfileLevel::Records),
         format!("SET profile.lineage = '{}'", LineageMode::Piggyback),
     ] {
         piggyback.sql(&setting).await?;
@@ -257,9 +257,9 @@ fn cpu(took: &Took) -> f64 {
 fn name(variant: usize) -> String {
     match variant {
         PLAIN => "plain DataFusion".to_owned(),
-        _ => match Level::ALL.get(variant - 1) {
+        _ => match ProfileLevel::ALL.get(variant - 1) {
             Some(level) => level.to_string(),
-            None => format!("{}, {}", Level::Records, LineageMode::Piggyback),
+            None => format!("{}, {}", ProfileLevel::Records, LineageMode::Piggyback),
         },
     }
 }

@@ -65,7 +65,7 @@ const SETTLING: Duration = Duration::from_secs(1);
 /// session.sql("CREATE TABLE songs (title VARCHAR NOT NULL, seconds INT)").await?;
 /// session.sql("INSERT INTO songs VALUES ('Skewered', 187)").await?;
 /// drop(session);
-/// db.close()?;
+/// db.close().await?;
 ///
 /// let db = Database::open(&path)?;
 /// let batches = db.session().sql("SELECT * FROM songs").await?.collect().await?;
@@ -241,13 +241,33 @@ impl DatabaseBuilder {
         self
     }
 
+    /// Refuses options that contradict each other.
+    fn check(&self) -> Result<(), Error> {
+        let contradiction = if self.cluster.is_some() && self.workers.is_some() {
+            "workers and cluster: a cluster's workers are processes that join its master"
+        } else if self.cluster.is_some() && self.path.is_none() {
+            "cluster without path: a master keeps its catalog in a directory"
+        } else if self.workers == Some(0) {
+            "workers(0): a query needs a worker; 1 means no distribution"
+        } else if self.worker_threads == Some(0) {
+            "worker_threads(0): a query needs a thread"
+        } else {
+            return Ok(());
+        };
+        Err(Error::Invalid(format!(
+            "the options of the database contradict each other: {contradiction}"
+        )))
+    }
+
     /// Opens the database.
     ///
     /// # Errors
     /// [`Error::Locked`] if another process has it open, [`Error::Corrupt`] if its catalog is
     /// damaged, [`Error::File`] if the directory is an exported profile, [`Error::Io`] if it cannot be
-    /// read or written, [`Error::Cluster`] if it cannot be a master.
+    /// read or written, [`Error::Cluster`] if it cannot be a master, [`Error::Invalid`] if options
+    /// contradict each other.
     pub fn build(self) -> Result<Database, Error> {
+        self.check()?;
         let threads = environment::threads(self.worker_threads);
         let storage = match &self.path {
             Some(path) => {
@@ -385,20 +405,27 @@ impl Database {
 
     /// Writes what schema `sys` has only in memory and lets go of this handle.
     ///
-    /// User data needs no closing: it is on disk when its statement returns. The lock on the
-    /// directory is released with the last session and stream.
+    /// Waits up to 200 ms for queries that were cancelled to end. User data needs no closing: it is
+    /// on disk when its statement returns. The lock on the directory is released with the last
+    /// session and stream.
     ///
     /// # Errors
     /// If schema `sys` cannot be written.
-    pub fn close(self) -> Result<(), Error> {
-        let deadline = Instant::now() + CANCELLING;
-        while Arc::strong_count(&self.inner.running) > 1 && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(1));
+    pub async fn close(self) -> Result<(), Error> {
+        let running = Arc::downgrade(&self.inner.running);
+        let sys = Arc::clone(&self.inner.sys);
+        let written = self.inner.handle.spawn(async move {
+            let deadline = Instant::now() + CANCELLING;
+            while running.strong_count() > 1 && Instant::now() < deadline {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            tokio::task::spawn_blocking(move || sys.flush()).await
+        });
+        match written.await.and_then(|written| written) {
+            Ok(written) => written
+                .map_err(|error| Error::Io(format!("schema sys could not be written: {error}"))),
+            Err(error) => Err(Error::Internal(error.to_string())),
         }
-        self.inner
-            .sys
-            .flush()
-            .map_err(|error| Error::Io(format!("schema sys could not be written: {error}")))
     }
 
     pub(crate) fn inner(&self) -> &Arc<DatabaseInner> {

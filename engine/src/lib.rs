@@ -1,20 +1,46 @@
 //! Skewer: a SQL database that explains itself in SQL.
 //!
+//! ```
+//! use skewer::{Database, Error};
+//!
+//! #[tokio::main]
+//! async fn main() -> Result<(), Error> {
+//!     let database = Database::in_memory()?; // Database::open("music.skewer")? keeps it
+//!     let session = database.session();
+//!     session.sql("CREATE TABLE songs (title VARCHAR, seconds BIGINT)").await?;
+//!     let insert = "INSERT INTO songs VALUES ($1, $2)";
+//!     session.sql_with(insert, &skewer::params!["Skewered", 187]).await?;
+//!
+//!     let sql = "SELECT title, seconds FROM songs WHERE seconds > 180";
+//!     let songs: Vec<(String, i64)> = session.query_as(sql).await?;
+//!     assert_eq!(songs, [("Skewered".to_owned(), 187)]);
+//!
+//!     // Where did the time go, and on which records?
+//!     let profile = session.profile(sql).await?;
+//!     println!("{}", skewer::report::text(&profile).texts().join("\n"));
+//!     database.close().await
+//! }
+//! ```
+//!
 //! A [`Database`] lives in a directory or in memory; a [`Session`] runs statements; a
-//! [`QueryStream`] gives their results as Arrow batches. What every query did is in tables of
-//! schema `sys`.
+//! [`QueryStream`] returns their results as Arrow batches. Schema `sys` records what each query did,
+//! and a [`Profile`] is what the record tells. Module [`blocking`] has the same for programs without
+//! async code.
 //!
-//! The life of a query is told in [`statements`].
+//! [`arrow`] and [`datafusion`] are the versions that Skewer uses: a program that takes them from
+//! here never has two.
 //!
-//! * [`database`]: storage, threads, memory
-//! * [`session`]: settings, functions, statements
-//! * [`functions`]: those that a program brings along
-//! * [`prepared`]: statements with parameters, and rows appended from a stream
-//! * [`query_stream`]: results as they come, [`progress`]: how far a statement is
-//! * [`settings`]: what can be SET
-//! * [`error`]: what can go wrong
+//! # For people who change the crate
+//!
+//! The life of a query is told in `statements/mod.rs`.
+//!
+//! * `database`: storage, threads, memory; `session`: settings, functions, statements
+//! * `prepared`: statements with parameters, and rows appended from a stream
+//! * `rows`: rows as Rust values
+//! * `query_stream`: results as they come, `progress`: how far a statement is
+//! * `settings`: what can be SET; `error`: what can go wrong
 //! * `catalog`: what names mean to one statement
-//! * [`statements`]: one file per statement
+//! * `statements`: one file per statement
 //! * `planning`: from a logical plan to operators, `cooperation`: operators that can be cancelled, and share
 //!   the processors, `cancellation`: how they are told
 //! * [`cluster`]: a database over several processes
@@ -24,56 +50,61 @@
 //!   `one_more_table`: such tables in schema `sys`
 //! * `record`: a statement's row in `sys.queries`, `tables_read`: the tables that it read
 //! * `profile`: profiles for programs, and EXPLAIN PROFILE's rows
-//! * [`diagnosis`], [`report`]: what a profile tells, and how it is shown
 //! * `budget`: how much is recorded, where that is not to cost more than a share of the time
 //! * `compaction`: small segments merged in the background
 //! * `last_query_id`: the function of that name
 
+pub mod blocking;
 mod budget;
 mod cancellation;
 mod catalog;
 pub mod cluster;
 mod compaction;
 mod cooperation;
-pub mod database;
+mod database;
 mod environment;
-pub mod error;
-pub mod functions;
+mod error;
+mod functions;
 mod kept_snapshots;
 mod last_query_id;
 mod one_more_table;
 mod planning;
-pub mod prepared;
+mod prepared;
 mod profile;
-pub mod progress;
-pub mod query_stream;
+mod progress;
+mod query_stream;
 mod record;
+mod rows;
 mod running_table;
-pub mod session;
-pub mod settings;
+mod session;
+mod settings;
 mod spill_directory;
-pub mod statements;
+mod statements;
 mod tables_read;
 mod turns;
 mod waits;
 
 pub use cluster::{ClusterOptions, Worker, WorkerOptions};
 pub use database::{Database, DatabaseBuilder};
+pub use datafusion;
+pub use datafusion::arrow;
 pub use error::Error;
 pub use functions::Functions;
-pub use prepared::Description;
+pub use prepared::StatementDescription;
 pub use profile::report_document;
 pub use progress::{Progress, ProgressHandle};
 pub use query_stream::QueryStream;
+pub use rows::{FromRow, FromValue};
 pub use session::Session;
+pub use settings::parse_memory_limit;
 pub use skewer_compat::functions::read_array::{Item, read_array};
 pub use skewer_compat::functions::zones::read_time;
 pub use skewer_diagnosis as diagnosis;
 pub use skewer_diagnosis::{Profile, ProfileDiff};
 pub use skewer_net::log_panics;
-pub use skewer_profiling::{Level, LineageMode, Retention};
+pub use skewer_profiling::{Level as ProfileLevel, LineageMode, Retention};
 pub use skewer_report as report;
-pub use skewer_sql::{Piece, is_complete, split};
+pub use skewer_sql::{ObjectKind, ScriptStatement, SyntaxError, is_complete, split};
 
 /// The key of a report column's metadata with the styles of its lines.
 const STYLES: &str = "skewer.styles";

@@ -13,7 +13,7 @@ use crate::statements::{append, parameters};
 
 /// What is known of a statement before it runs.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Description {
+pub struct StatementDescription {
     /// The types of `$1`, `$2`, … where they stand; text where nothing says more.
     pub parameters: Vec<DataType>,
     /// The columns of its result; `None` if it only changes something.
@@ -68,7 +68,7 @@ impl Session {
         &self,
         sql: &str,
         declared: &[Option<DataType>],
-    ) -> Result<Description, Error> {
+    ) -> Result<StatementDescription, Error> {
         let session = self.clone();
         let (sql, declared) = (sql.to_owned(), declared.to_vec());
         self.database()

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::DataType;
-use datafusion::catalog::{EmptyCatalogProviderList, SchemaProvider};
+use datafusion::catalog::{EmptyCatalogProviderList, MemTable, SchemaProvider, TableProvider};
 use datafusion::common::ScalarValue;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::logical_expr::{ScalarUDF, Volatility};
@@ -14,7 +15,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use parking_lot::Mutex;
 use skewer_compat::functions::zones::UTC;
 use skewer_compat::session::repaired;
-use skewer_sql::Piece;
+use skewer_sql::ObjectKind;
 use skewer_storage::Snapshot;
 
 use crate::catalog::zones::zone_of;
@@ -66,7 +67,9 @@ pub(crate) struct SessionInner {
     pub(crate) stall_timeout: Mutex<Duration>,
     pub(crate) prepared: Mutex<HashMap<String, Prepared>>,
     pub(crate) last_query_id: Arc<AtomicI64>,
-    /// What [`Session::register_schema`] was given.
+    /// The tables of [`Session::register_table`], by name.
+    pub(crate) registered: Mutex<BTreeMap<String, Arc<dyn TableProvider>>>,
+    /// The schemas of [`Session::register_schema`], by name.
     pub(crate) schemas: Mutex<BTreeMap<String, Arc<dyn SchemaProvider>>>,
     /// Of the statement that began last.
     progress: Mutex<ProgressHandle>,
@@ -129,6 +132,7 @@ impl Session {
                 stall_timeout: Mutex::new(DEFAULT_STALL_TIMEOUT),
                 prepared: Mutex::default(),
                 last_query_id,
+                registered: Mutex::default(),
                 schemas: Mutex::default(),
                 progress: Mutex::default(),
             }
@@ -197,20 +201,12 @@ impl Session {
     ///
     /// # Errors
     /// That of the first statement that fails.
-    pub async fn execute_script(
-        &self,
-        script: &str,
-    ) -> Result<Vec<datafusion::arrow::array::RecordBatch>, Error> {
+    pub async fn execute_script(&self, script: &str) -> Result<Vec<RecordBatch>, Error> {
         let mut last = Vec::new();
-        for piece in self.split(script) {
-            last = self.sql(&piece.sql).await?.collect().await?;
+        for statement in skewer_sql::split(script) {
+            last = self.sql(&statement.sql).await?.collect().await?;
         }
         Ok(last)
-    }
-
-    /// Cuts a script at the semicolons that end statements.
-    pub fn split(&self, script: &str) -> Vec<Piece> {
-        skewer_sql::split(script)
     }
 
     /// The database.
@@ -317,6 +313,56 @@ impl Session {
         }
     }
 
+    /// Makes a batch readable as table `name` in statements of this session.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), skewer::Error> {
+    /// use std::sync::Arc;
+    /// use skewer::arrow::array::{ArrayRef, Int64Array, RecordBatch};
+    ///
+    /// let numbers = Arc::new(Int64Array::from(vec![1, 2, 3])) as ArrayRef;
+    /// let batch = RecordBatch::try_from_iter([("n", numbers)])?;
+    /// let session = skewer::Database::in_memory()?.session();
+    /// session.register_batch("numbers", batch)?;
+    /// let rows: Vec<(i64,)> = session.query_as("SELECT sum(n) FROM numbers").await?;
+    /// assert_eq!(rows, [(6,)]);
+    /// session.sql("CREATE TABLE kept AS SELECT * FROM numbers").await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// The errors of [`register_table`](Self::register_table).
+    pub fn register_batch(&self, name: &str, batch: RecordBatch) -> Result<(), Error> {
+        let table = MemTable::try_new(batch.schema(), vec![vec![batch]])?;
+        self.register_table(name, Arc::new(table))
+    }
+
+    /// Makes a table of DataFusion readable as `name` in statements of this session, which cannot
+    /// write to it. A table registered under the same name before is replaced. The name is taken as
+    /// it is: SQL must quote it if it has upper-case letters. Views cannot read it.
+    ///
+    /// # Errors
+    /// [`Error::AlreadyExists`] if the default schema has a table or view of this name.
+    pub fn register_table(&self, name: &str, table: Arc<dyn TableProvider>) -> Result<(), Error> {
+        let snapshot = self.snapshot();
+        let taken = if snapshot.table(MAIN, name).is_some() {
+            Some(ObjectKind::Table)
+        } else {
+            snapshot.view(MAIN, name).map(|_| ObjectKind::View)
+        };
+        if let Some(kind) = taken {
+            let name = name.to_owned();
+            return Err(Error::AlreadyExists { kind, name });
+        }
+        self.inner.registered.lock().insert(name.to_owned(), table);
+        Ok(())
+    }
+
+    /// Removes a table that was registered; returns whether there was one.
+    pub fn deregister_table(&self, name: &str) -> bool {
+        self.inner.registered.lock().remove(name).is_some()
+    }
+
     /// Adds a schema that statements of this session can read, as `name.table`, and not write.
     /// `information_schema` and lists of schemas leave it out, and queries that read nothing else
     /// leave no trace in schema `sys`.
@@ -351,6 +397,7 @@ impl Session {
             Arc::clone(&snapshot),
             database.sys_schema(snapshot),
             self.inner.schemas.lock().clone(),
+            self.inner.registered.lock().clone(),
         ))
     }
 

@@ -339,7 +339,7 @@ pub(crate) fn show_budget(budget: Option<f64>) -> String {
 /// A memory limit as people write it: `4GB`, `512 MiB`, `1073741824`; `None` is `unlimited`.
 ///
 /// ```
-/// use skewer::settings::parse_memory_limit;
+/// use skewer::parse_memory_limit;
 ///
 /// assert_eq!(parse_memory_limit("1.5 GB").unwrap(), Some(3 << 29));
 /// assert_eq!(parse_memory_limit("unlimited").unwrap(), None);

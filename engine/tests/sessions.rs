@@ -425,7 +425,7 @@ async fn a_damaged_segment_names_its_file_and_leaves_other_tables_readable() {
     )
     .await;
     drop(session);
-    db.close().unwrap();
+    db.close().await.unwrap();
     let mut segments: Vec<_> = walk(&path.join("segments"));
     segments.sort_by_key(|file| std::fs::metadata(file).unwrap().len());
     let victim = segments.pop().unwrap();

@@ -417,7 +417,7 @@ async fn what_workers_recorded_is_there_when_the_database_is_opened_again() {
     };
     let before = ask(&session).await;
     drop(session);
-    db.close().unwrap();
+    db.close().await.unwrap();
     let after = ask(&open().unwrap().session()).await;
     assert_eq!(before, after);
     assert!(after[1].contains("| 2 "), "{}", after[1]);

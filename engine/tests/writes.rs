@@ -180,7 +180,7 @@ async fn a_statement_that_fails_leaves_no_rows_and_no_files() {
 
     assert_eq!(number(&session, "SELECT count(*) FROM u").await, 0);
     drop(session);
-    db.close().unwrap();
+    db.close().await.unwrap();
     // At once, and not by the next opening.
     assert_eq!(files(directory.path()), before);
 }
@@ -208,7 +208,7 @@ async fn a_statement_that_is_cancelled_leaves_no_rows_and_no_files() {
     }
     assert_eq!(number(&session, "SELECT count(*) FROM u").await, 0);
     drop(session);
-    db.close().unwrap();
+    db.close().await.unwrap();
     let mut left = files(directory.path());
     // Writers notice when they next look.
     for _ in 0..200 {

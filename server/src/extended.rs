@@ -104,7 +104,7 @@ impl Connection {
             let message = format!("there is a prepared statement {name} already");
             return Err(SqlError::new("42P05", message).into());
         }
-        let is_empty = self.session.split(&parse.query).is_empty();
+        let is_empty = skewer::split(&parse.query).is_empty();
         let command = match is_empty {
             true => None,
             false => Some(Command::parse(&parse.query)?),

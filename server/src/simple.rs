@@ -12,7 +12,7 @@ impl Connection {
     /// Runs the statements of a script, up to the first that fails.
     pub(crate) async fn simple_query(&mut self, script: &str) -> Result<(), Failure> {
         self.portals.remove("");
-        let pieces = self.session.split(script);
+        let pieces = skewer::split(script);
         if pieces.is_empty() {
             let empty = Backend::EmptyQueryResponse(EmptyQueryResponse::new());
             self.socket.feed(empty).await?;

@@ -132,7 +132,10 @@ pub async fn run(shell: &mut Shell, line: &str) -> Result<Flow, ShellError> {
         ".profile" => profile(shell, command, argument).await?,
         ".read" if argument.is_empty() => return Err(usage(command)),
         ".read" => return Box::pin(shell.run_file(Path::new(argument))).await,
-        ".open" => shell.reopen((!argument.is_empty()).then(|| PathBuf::from(argument)))?,
+        ".open" => {
+            let path = (!argument.is_empty()).then(|| PathBuf::from(argument));
+            shell.reopen(path).await?;
+        }
         _ => ask(shell, command, argument).await?,
     }
     Ok(Flow::Continue)

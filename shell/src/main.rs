@@ -124,7 +124,7 @@ async fn run_sql(
     let outcome = run_sources(&mut shell, &arguments).await;
     // What was recorded is kept whatever happened. If it cannot be, the statements have succeeded
     // all the same.
-    if let Err(error) = shell.close() {
+    if let Err(error) = shell.close().await {
         repl::warn(&error, &terminal.error_palette());
     }
     outcome

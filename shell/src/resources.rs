@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use skewer::settings::parse_memory_limit;
+use skewer::parse_memory_limit;
 use skewer::{ClusterOptions, Database, Error, WorkerOptions};
 
 /// What a database may use.

@@ -98,7 +98,7 @@ fn serve(arguments: &ServeArguments) -> Result<(), ShellError> {
         Ok::<_, ShellError>(())
     })?;
     drop(runtime);
-    let closed = database.close();
+    let closed = skewer::blocking::Database::from(database).close();
     tracing::info!("stopped");
     Ok(closed?)
 }

@@ -111,22 +111,22 @@ impl Shell {
     }
 
     /// Turns to another database; the old one stays open if that fails.
-    pub fn reopen(&mut self, path: Option<PathBuf>) -> Result<(), ShellError> {
+    pub async fn reopen(&mut self, path: Option<PathBuf>) -> Result<(), ShellError> {
         let (database, session, questions) = sessions(path.as_deref(), &self.resources)?;
         let old = std::mem::replace(&mut self.database, database);
         self.session = session;
         self.questions = questions;
         self.refresh_names();
         match old {
-            Some(old) => Ok(old.close()?),
+            Some(old) => Ok(old.close().await?),
             None => Ok(()),
         }
     }
 
     /// Writes what is still in memory of schema `sys`.
-    pub fn close(self) -> Result<(), ShellError> {
+    pub async fn close(self) -> Result<(), ShellError> {
         match self.database {
-            Some(database) => Ok(database.close()?),
+            Some(database) => Ok(database.close().await?),
             None => Ok(()),
         }
     }

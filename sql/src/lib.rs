@@ -40,5 +40,5 @@ pub use explain_profile::{ExplainProfile, ProfileFormat, Without};
 pub use export_profile::ExportFormat;
 pub use fingerprint::fingerprint;
 pub use parser::{is_readable, parse};
-pub use split::{Piece, is_complete, split};
+pub use split::{ScriptStatement, is_complete, split};
 pub use statement::{ObjectKind, Statement};

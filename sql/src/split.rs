@@ -2,7 +2,7 @@
 
 /// One statement of a script.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Piece {
+pub struct ScriptStatement {
     /// The statement's text without its semicolon and the space around it.
     pub sql: String,
     /// Line of the script on which it begins, from 1.
@@ -28,7 +28,7 @@ enum Within {
 ///
 /// Semicolons in strings, quoted names, comments and dollar-quoted text do not. Pieces with
 /// nothing but space and comments are left out.
-pub fn split(script: &str) -> Vec<Piece> {
+pub fn split(script: &str) -> Vec<ScriptStatement> {
     cut(script).0
 }
 
@@ -41,7 +41,7 @@ pub fn is_complete(text: &str) -> bool {
         && pieces.last().is_some_and(|piece| piece.terminated)
 }
 
-fn cut(script: &str) -> (Vec<Piece>, Within) {
+fn cut(script: &str) -> (Vec<ScriptStatement>, Within) {
     let mut pieces = Vec::new();
     let mut within = Within::Statement;
     let mut start = None; // byte and line of the first character that counts
@@ -131,8 +131,8 @@ fn cut(script: &str) -> (Vec<Piece>, Within) {
     (pieces, within)
 }
 
-fn piece(script: &str, from: usize, to: usize, line: u64, terminated: bool) -> Piece {
-    Piece {
+fn piece(script: &str, from: usize, to: usize, line: u64, terminated: bool) -> ScriptStatement {
+    ScriptStatement {
         sql: script[from..to].to_owned(),
         line,
         terminated,

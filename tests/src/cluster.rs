@@ -299,11 +299,8 @@ impl Cluster {
 
     /// Closes the master and opens it again at the same address.
     pub fn restart_master(&mut self) {
-        self.database
-            .take()
-            .expect("the master runs")
-            .close()
-            .unwrap();
+        let database = self.database.take().expect("the master runs");
+        skewer::blocking::Database::from(database).close().unwrap();
         self.open(|builder| builder);
     }
 }

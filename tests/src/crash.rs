@@ -215,7 +215,7 @@ async fn kill_once(child: &Path, seed: u64) -> Result<u64, String> {
         .build()
         .map_err(|e| format!("opening again: {e}"))?;
     check(&db, seed, acknowledged).await?;
-    db.close().map_err(|e| e.to_string())?;
+    db.close().await.map_err(|e| e.to_string())?;
     Ok(acknowledged)
 }
 

@@ -97,7 +97,7 @@ async fn run(script: &Path, place: Place) -> Result<usize, String> {
         return count[0].parse().map_err(|_| format!("{count:?}"));
     }
     let before = contents(&db.session()).await.map_err(|e| e.to_string())?;
-    db.close().map_err(|e| e.to_string())?;
+    db.close().await.map_err(|e| e.to_string())?;
     let db = Database::open(&path).map_err(|e| format!("opening again: {e}"))?;
     let after = contents(&db.session()).await.map_err(|e| e.to_string())?;
     if before == after {

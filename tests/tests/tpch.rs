@@ -15,7 +15,7 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::record_batch::RecordBatchReader;
 use datafusion::parquet::arrow::ArrowWriter;
-use skewer::{Database, Level, Session};
+use skewer::{Database, ProfileLevel, Session};
 use skewer_storage::StorageOptions;
 use skewer_tests::cluster::Cluster;
 use skewer_tests::contents::lines;
@@ -264,7 +264,7 @@ async fn agree_when_distributed(one: Database, three: Database, workers: &str, s
             run(three, sql).await;
         }
         let expected = answer(one, &query).await;
-        for level in [Level::Counters, Level::Records] {
+        for level in [ProfileLevel::Counters, ProfileLevel::Records] {
             run(three, &format!("SET profile.level = '{level}'")).await;
             let given = answer(three, &query).await;
             assert_eq!(expected, given, "query {number} at level {level}");
@@ -356,7 +356,11 @@ async fn tpch_queries_give_the_same_with_little_memory() {
 async fn tpch_queries_give_the_same_at_every_level() {
     let database = Database::builder().worker_threads(2).build().unwrap();
     let session = imported(&[database], scale_or(SMALL)).await.swap_remove(0);
-    let levels = [Level::Counters, Level::Calls, Level::Records];
+    let levels = [
+        ProfileLevel::Counters,
+        ProfileLevel::Calls,
+        ProfileLevel::Records,
+    ];
     let mut empty = Vec::new();
     for number in 1..=22 {
         let (before, query, after) = statements(&session, number);

@@ -20,7 +20,7 @@ use skewer_sql::row_ids::expose_row_ids;
 use skewer_storage::{Snapshot, Storage, TableMeta};
 
 use super::files::FileTable;
-use super::names::{CATALOG, INFORMATION_SCHEMA, Name, SYS, split_row_ids};
+use super::names::{CATALOG, INFORMATION_SCHEMA, MAIN, Name, SYS, split_row_ids};
 use super::native_table::NativeTable;
 use super::planned::shown_columns;
 use super::schemas::Schemas;
@@ -38,6 +38,8 @@ pub(crate) struct StatementCatalog {
     sys: Arc<dyn SchemaProvider>,
     /// Schemas of the session's own.
     pub(super) extra: BTreeMap<String, Arc<dyn SchemaProvider>>,
+    /// Tables that the session registered. They belong to schema `main`, and stored ones hide them.
+    registered: BTreeMap<String, Arc<dyn TableProvider>>,
     /// What the statement read, for [`super::diagnosis`].
     touched: Mutex<Touched>,
     /// The files that it has opened.
@@ -49,6 +51,8 @@ pub(crate) struct StatementCatalog {
 pub(crate) struct Touched {
     pub(crate) tables: Vec<Arc<TableMeta>>,
     pub(crate) files: Vec<FileTable>,
+    /// Names of tables that the session registered.
+    pub(crate) registered: Vec<String>,
 }
 
 /// What a name in a user's schema stands for.
@@ -66,6 +70,7 @@ impl StatementCatalog {
         snapshot: Arc<Snapshot>,
         sys: Arc<dyn SchemaProvider>,
         extra: BTreeMap<String, Arc<dyn SchemaProvider>>,
+        registered: BTreeMap<String, Arc<dyn TableProvider>>,
     ) -> Self {
         Self {
             base,
@@ -73,6 +78,7 @@ impl StatementCatalog {
             storage,
             sys,
             extra,
+            registered,
             touched: Mutex::default(),
             opened: Mutex::default(),
         }
@@ -123,6 +129,12 @@ impl StatementCatalog {
             return Err(Error::ReadOnly {
                 name: name.to_string(),
                 reason: "it is a view or an external table".to_owned(),
+            });
+        }
+        if self.registered(&name).is_some() {
+            return Err(Error::ReadOnly {
+                name: name.to_string(),
+                reason: "the program registered it for this session".to_owned(),
             });
         }
         Err(self.unknown_table(&name))
@@ -189,6 +201,9 @@ impl StatementCatalog {
             _ => {
                 names.extend(self.snapshot.tables(schema).iter().map(|t| t.name.clone()));
                 names.extend(self.snapshot.views(schema).iter().map(|v| v.name.clone()));
+                if schema == MAIN {
+                    names.extend(self.registered.keys().cloned());
+                }
             }
         }
         names.into_iter().collect()
@@ -423,8 +438,21 @@ impl StatementCatalog {
             None if FileTable::is_path(&name.table) => {
                 self.files(FileTable::named(&name.table)?, row_ids).await?
             }
-            None => return Ok(None),
+            None => match self.registered(&name) {
+                // A view is for all sessions.
+                Some(table) if views.is_empty() => {
+                    self.touched.lock().registered.push(name.table);
+                    Arc::clone(table)
+                }
+                _ => return Ok(None),
+            },
         }))
+    }
+
+    /// The table that the session registered under a name.
+    fn registered(&self, name: &Name) -> Option<&Arc<dyn TableProvider>> {
+        let is_main = name.schema == MAIN;
+        self.registered.get(&name.table).filter(|_| is_main)
     }
 
     async fn files(

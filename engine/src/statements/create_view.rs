@@ -54,6 +54,12 @@ pub(crate) async fn execute(
         .catalog
         .plan(as_statement(view.query.clone()))
         .await?;
+    if let Some(table) = context.catalog.touched().registered.first() {
+        return Err(Error::Invalid(format!(
+            "view {name} cannot read {table}: the program registered it for this session alone; \
+             create a table from it"
+        )));
+    }
     let columns: Vec<_> = view
         .columns
         .iter()

@@ -20,7 +20,7 @@ use super::{as_statement, execute_parsed};
 use crate::catalog::planned::shown_columns;
 use crate::catalog::types::sql_name;
 use crate::error::Error;
-use crate::prepared::Description;
+use crate::prepared::StatementDescription;
 use crate::profile::report_schema;
 use crate::query_stream::QueryStream;
 use crate::session::Session;
@@ -46,12 +46,12 @@ pub(crate) async fn describe(
     session: &Session,
     sql: &str,
     declared: &[Option<DataType>],
-) -> Result<Description, Error> {
+) -> Result<StatementDescription, Error> {
     let statement = skewer_sql::parse(sql)?;
     let named = parameters::parameters(&statement).map_err(|e| Error::Invalid(e.to_string()))?;
     let types = infer(session, &statement, &named, declared).await?;
     let columns = columns(session, sql, statement, &types).await?;
-    Ok(Description {
+    Ok(StatementDescription {
         parameters: types,
         columns,
     })

@@ -60,7 +60,7 @@ async fn two_profiles_are_compared() {
     assert!(json["records"][0]["self_ns"]["before"].is_i64(), "{json}");
 
     let sql = format!("EXPLAIN PROFILE (AS SQL) DIFF {before}, {again}");
-    for statement in session.split(&lines(&session, &sql).await.join("\n")) {
+    for statement in skewer::split(&lines(&session, &sql).await.join("\n")) {
         session
             .sql(&statement.sql)
             .await

@@ -122,7 +122,7 @@ async fn an_exported_profile_is_read_by_another_database() {
     assert_eq!(number(&other, &zooms).await, 0);
     // It is there when the database is opened again, and new queries have ids of their own.
     drop(other);
-    database.close().unwrap();
+    database.close().await.unwrap();
     let other = Database::open(elsewhere.path().join("db"))
         .unwrap()
         .session();

@@ -338,7 +338,7 @@ async fn queries_that_older_versions_recorded_have_the_same_report() {
                      FROM sys.operators ORDER BY query_id, operator_id";
     let recorded = column(&session, operators).await;
     drop(session);
-    database.close().unwrap();
+    database.close().await.unwrap();
     let files = files_of_operators(&path);
     assert!(!files.is_empty());
     for file in files {

@@ -332,7 +332,7 @@ async fn json_and_graphviz_are_well_formed_and_every_printed_statement_runs() {
     assert!(dot.iter().any(|line| line.contains(" -> ")));
 
     let script = lines(&session, &format!("EXPLAIN PROFILE (AS SQL) {QUERY}")).await;
-    let statements = session.split(&script.join("\n"));
+    let statements = skewer::split(&script.join("\n"));
     assert!(statements.len() >= 6, "{script:?}");
     for statement in statements {
         let rows = session.sql(&statement.sql).await.unwrap();

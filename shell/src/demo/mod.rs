@@ -82,7 +82,7 @@ pub async fn run(
         stage.hint(&name)?;
     }
     drop(stage);
-    database.close()?;
+    database.close().await?;
     Ok(())
 }
 

@@ -4,7 +4,7 @@ use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::logical_expr::Volatility;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use skewer::{Database, Level, Session};
+use skewer::{Database, ProfileLevel, Session};
 use skewer_tests::contents::lines;
 use skewer_tests::watchdog::ends;
 
@@ -26,7 +26,7 @@ pub fn cases(default: u64) -> impl Iterator<Item = (String, Random)> {
 }
 
 /// A session with small batches, so that small tables have many, and functions that take time.
-pub async fn session(database: &Database, level: Level, skip_partial: bool) -> Session {
+pub async fn session(database: &Database, level: ProfileLevel, skip_partial: bool) -> Session {
     let session = database.session();
     for sql in [
         format!("SET profile.level = '{level}'"),
@@ -58,7 +58,7 @@ pub fn register(session: &Session) {
 }
 
 /// The same, whose scans filter rows themselves, also by what joins learn at run time.
-pub async fn session_of_filtering_scans(database: &Database, level: Level) -> Session {
+pub async fn session_of_filtering_scans(database: &Database, level: ProfileLevel) -> Session {
     let session = session(database, level, false).await;
     let filtering = "SET datafusion.execution.parquet.pushdown_filters = true";
     session.sql(filtering).await.unwrap();
@@ -66,7 +66,7 @@ pub async fn session_of_filtering_scans(database: &Database, level: Level) -> Se
 }
 
 /// The same, whose joins on equal columns sort their inputs.
-pub async fn session_of_other_plans(database: &Database, level: Level) -> Session {
+pub async fn session_of_other_plans(database: &Database, level: ProfileLevel) -> Session {
     let session = session_of_filtering_scans(database, level).await;
     let sorting = "SET datafusion.optimizer.prefer_hash_join = false";
     session.sql(sorting).await.unwrap();

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use rand::RngExt;
-use skewer::{Database, Level};
+use skewer::{Database, ProfileLevel};
 
 use crate::cases::{cases, run, session, session_of_other_plans};
 use crate::lineage::{as_line, is_simplified, logged_lineage, tiny_tables};
@@ -74,8 +74,8 @@ fn closure(
 
 async fn agrees(database: &Database) {
     let tables = tiny_tables(database).await;
-    let whole = session(database, Level::Records, false).await;
-    let otherwise = session_of_other_plans(database, Level::Records).await;
+    let whole = session(database, ProfileLevel::Records, false).await;
+    let otherwise = session_of_other_plans(database, ProfileLevel::Records).await;
     let (mut checked, mut open, mut deep) = (0, 0, 0);
     for (case, mut random) in cases(80) {
         let mut part = || {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use rand::RngExt;
-use skewer::{Database, Level, Session};
+use skewer::{Database, ProfileLevel, Session};
 use skewer_tests::cluster::Cluster;
 use skewer_tests::contents::query;
 
@@ -159,7 +159,7 @@ async fn the_first_of_rows_that_tie_have_their_own_lineage_across_three_workers(
 /// Which of rows that tie are the first is open: they are any of them, each with its lineage.
 async fn ties_agree(database: &Database) {
     let tables = tiny_tables(database).await;
-    let session = session(database, Level::Records, false).await;
+    let session = session(database, ProfileLevel::Records, false).await;
     let (mut checked, mut ties) = (0, 0);
     for (case, mut random) in cases(60) {
         let depth = random.random_range(0..=3);
@@ -223,10 +223,10 @@ async fn ties_agree(database: &Database) {
 
 async fn agrees_with_the_naive_evaluator(database: &Database) {
     let tables = tiny_tables(database).await;
-    let whole = session(database, Level::Records, false).await;
-    let skipping = session(database, Level::Records, true).await;
-    let otherwise = session_of_other_plans(database, Level::Records).await;
-    let filtering = session_of_filtering_scans(database, Level::Records).await;
+    let whole = session(database, ProfileLevel::Records, false).await;
+    let skipping = session(database, ProfileLevel::Records, true).await;
+    let otherwise = session_of_other_plans(database, ProfileLevel::Records).await;
+    let filtering = session_of_filtering_scans(database, ProfileLevel::Records).await;
     let (mut checked, mut compared, mut simplified) = (0, 0, 0);
     let mut kinds = BTreeSet::new();
     for (number, (case, mut random)) in cases(250).enumerate() {
@@ -348,7 +348,7 @@ async fn what_three_processes_write_has_the_lineage_that_a_naive_evaluator_says(
 /// which number is not known.
 async fn writes_agree_with_the_naive_evaluator(database: &Database) {
     let tables = tiny_tables(database).await;
-    let session = session(database, Level::Records, false).await;
+    let session = session(database, ProfileLevel::Records, false).await;
     let (mut written_apart, mut compared, mut simplified, mut checked) = (0, 0, 0, 0);
     for (case, mut random) in cases(60) {
         let depth = random.random_range(1..=4);

@@ -3,7 +3,7 @@
 use datafusion::arrow::compute::SortOptions;
 use datafusion::arrow::datatypes::Schema;
 use datafusion::arrow::row::{OwnedRow, RowConverter, SortField};
-use skewer::{Database, Level, Session};
+use skewer::{Database, ProfileLevel, Session};
 use skewer_tests::cluster::Cluster;
 use skewer_tests::contents::lines;
 
@@ -91,9 +91,9 @@ async fn a_query_returns_with_little_memory_what_it_returns_with_much() {
     let little = Database::builder().worker_threads(3).build().unwrap();
     tables(&much).await;
     tables(&little).await;
-    let plain = session(&much, Level::Off, false).await;
-    let records = session(&little, Level::Records, false).await;
-    let counters = session(&little, Level::Counters, false).await;
+    let plain = session(&much, ProfileLevel::Off, false).await;
+    let records = session(&little, ProfileLevel::Records, false).await;
+    let counters = session(&little, ProfileLevel::Counters, false).await;
     // Each sort would set aside more than there is.
     for session in [&records, &counters] {
         let no_reserve = "SET datafusion.execution.sort_spill_reservation_bytes = 0";
@@ -132,13 +132,13 @@ async fn a_query_returns_with_little_memory_what_it_returns_with_much() {
 /// Queries return in `database` at every level what they return in `reference`, which has the
 /// same tables, unprofiled.
 async fn every_level_agrees(reference: &Database, database: &Database, queries: u64) {
-    let plain = session(reference, Level::Off, false).await;
-    let plain_skipping = session(reference, Level::Off, true).await;
-    let records = session(database, Level::Records, false).await;
-    let records_skipping = session(database, Level::Records, true).await;
-    let counters = session(database, Level::Counters, false).await;
-    let calls = session_of_other_plans(database, Level::Calls).await;
-    let sorted = session_of_other_plans(database, Level::Records).await;
+    let plain = session(reference, ProfileLevel::Off, false).await;
+    let plain_skipping = session(reference, ProfileLevel::Off, true).await;
+    let records = session(database, ProfileLevel::Records, false).await;
+    let records_skipping = session(database, ProfileLevel::Records, true).await;
+    let counters = session(database, ProfileLevel::Counters, false).await;
+    let calls = session_of_other_plans(database, ProfileLevel::Calls).await;
+    let sorted = session_of_other_plans(database, ProfileLevel::Records).await;
     let (mut valid, mut rows) = (0, 0);
     let mut all = 0;
     for (number, (case, random)) in cases(queries).enumerate() {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
-use skewer::{Database, Error, Level, Session};
+use skewer::{Database, Error, ProfileLevel, Session};
 use skewer_tests::contents::{lines, query};
 use skewer_tests::watchdog::ends;
 
@@ -38,7 +38,7 @@ async fn tables(database: &Database) {
 
 /// Small batches, sorts that set aside little, and joins that sort their inputs or hash them.
 async fn session(database: &Database, joins_hash: bool) -> Session {
-    let session = session_of_other_plans(database, Level::Counters).await;
+    let session = session_of_other_plans(database, ProfileLevel::Counters).await;
     let settings = format!(
         "SET datafusion.execution.batch_size = 256;
          SET datafusion.execution.sort_spill_reservation_bytes = 32768;

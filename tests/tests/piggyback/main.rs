@@ -19,7 +19,7 @@ use datafusion::arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::Volatility;
 use rand::RngExt;
-use skewer::{Database, Level, Session};
+use skewer::{Database, ProfileLevel, Session};
 use skewer_profiling::ticks::simulated;
 use skewer_tests::contents::query;
 
@@ -61,7 +61,7 @@ fn cost(value: Option<i64>) -> Duration {
 }
 
 async fn session(database: &Database, mode: &str) -> Session {
-    let session = cases::session(database, Level::Records, false).await;
+    let session = cases::session(database, ProfileLevel::Records, false).await;
     let sql = format!("SET profile.lineage = '{mode}'");
     session.sql(&sql).await.unwrap();
     session.register_row_udf(
