@@ -29,6 +29,7 @@
 //! * [`colocation`]: which rows need not be sent to each other, since they are on one worker
 //! * [`write`](mod@write): rows into segments on the workers that will own them
 //! * [`cuts`]: where a distributed plan is cut
+//! * [`cooperation`]: plans and tasks that yield in time
 //! * [`codec`]: our operators as bytes
 //! * `records`: what operators of the record level say of records
 //! * [`profile`]: how a query is recorded, as it travels with plans
@@ -41,6 +42,7 @@
 
 pub mod codec;
 pub mod colocation;
+pub mod cooperation;
 pub mod cuts;
 pub mod distributed;
 pub mod explain;
@@ -58,6 +60,7 @@ pub mod workers;
 pub mod write;
 
 pub use colocation::OfShard;
+pub use cooperation::{cooperative, cooperative_tasks};
 pub use cuts::is_exchange_between_workers;
 pub use distributed::Distributed;
 pub use node::{ExtendTask, NodeOptions, NodeTasks, QueryOfTask, WatchTask};

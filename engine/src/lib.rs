@@ -15,8 +15,8 @@
 //! * [`error`]: what can go wrong
 //! * `catalog`: what names mean to one statement
 //! * [`statements`]: one file per statement
-//! * `planning`: from a logical plan to operators, `cooperation`: operators that can be cancelled, and share
-//!   the processors, `cancellation`: how they are told
+//! * `planning`: from a logical plan to operators, `cancellation`: how they are told that their statement is
+//!   cancelled
 //! * [`cluster`]: a database over several processes
 //! * `environment`: threads, memory and temporary files, `spill_directory`: where operators spill to
 //! * `waits`: which operators wait for whom, and queries that wait for ever
@@ -33,7 +33,6 @@ mod cancellation;
 mod catalog;
 pub mod cluster;
 mod compaction;
-mod cooperation;
 pub mod database;
 mod environment;
 pub mod error;

@@ -11,7 +11,7 @@ use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::{SessionState, SessionStateBuilder};
 use parking_lot::Mutex;
 use skewer_cluster::write::SegmentPlace;
-use skewer_cluster::{NodeOptions, NodeTasks, Workers};
+use skewer_cluster::{NodeOptions, NodeTasks, Workers, cooperative_tasks};
 use skewer_compat::functions::guarded::GuardedFunction;
 use skewer_compat::operators::scheduling::Scheduler;
 use skewer_net::identity::{ClusterDirectory, NodeId, PeerIdentity, Revocations, Trust};
@@ -25,7 +25,6 @@ use super::members::{Arrival, Member, Members};
 use super::options::ClusterOptions;
 use super::remote_reads::RemoteReads;
 use super::{VERSION, watching};
-use crate::cooperation::of_tasks;
 use crate::functions::Functions;
 
 /// How long a worker that registers may take to be seen by its lifeline: it has been answered
@@ -119,7 +118,7 @@ impl Master {
             query_of_task: None,
             // It is the one who knows.
             members: watch::Sender::new(u64::MAX).subscribe(),
-            prepare: of_tasks(scheduler),
+            prepare: cooperative_tasks(scheduler),
             watch: None,
             extend: Arc::new(move |config| {
                 config.set_extension(Arc::clone(&place));

@@ -11,7 +11,7 @@ use datafusion::object_store::ObjectStoreExt;
 use parking_lot::Mutex;
 use skewer_cluster::queries::WorkerQueries;
 use skewer_cluster::write::{RowIds, SegmentPlace};
-use skewer_cluster::{NodeOptions, NodeTasks};
+use skewer_cluster::{NodeOptions, NodeTasks, cooperative_tasks};
 use skewer_compat::operators::scheduling::Scheduler;
 use skewer_net::identity::{
     Clock, Credentials, IdentityError, JoinToken, NodeId, PeerIdentity, Revocations, SystemClock,
@@ -32,7 +32,6 @@ use super::master::{external, resolve, task_session};
 use super::registration::Registration;
 use super::roster::Roster;
 use super::tasks_read::TasksRead;
-use crate::cooperation::of_tasks;
 use crate::environment::{self, Environment};
 use crate::error::Error;
 use crate::functions::Functions;
@@ -237,7 +236,7 @@ impl Worker {
                 session: task_session(&environment, &options.functions),
                 query_of_task: Some(Arc::new(move |profile| queries_of_tasks.of_task(profile))),
                 members: members.subscribe(),
-                prepare: of_tasks(&Scheduler::new(environment::threads(options.threads))),
+                prepare: cooperative_tasks(&Scheduler::new(environment::threads(options.threads))),
                 watch: Some(Arc::new(move |profile, plan| {
                     read.watch(profile.query_id, plan);
                 })),
