@@ -20,8 +20,7 @@
 //! * [`cluster`]: a database over several processes
 //! * `environment`: threads, memory and temporary files, `spill_directory`: where operators spill to
 //! * `waits`: which operators wait for whom, and queries that wait for ever
-//! * `turns`: how many statements run queries at once, `running_table`: which, as a table,
-//!   `one_more_table`: such tables in schema `sys`
+//! * `turns`: how many statements run queries at once, `running_table`: which, as a table
 //! * `record`: a statement's row in `sys.queries`, `tables_read`: the tables that it read
 //! * [`report`]: EXPLAIN PROFILE
 //! * `budget`: how much is recorded, where that is not to cost more than a share of the time
@@ -39,7 +38,6 @@ pub mod error;
 pub mod functions;
 mod kept_snapshots;
 mod last_query_id;
-mod one_more_table;
 mod planning;
 pub mod prepared;
 pub mod progress;

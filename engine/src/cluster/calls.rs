@@ -1,11 +1,12 @@
 //! What nodes ask each other, as bytes.
 
 use std::net::SocketAddr;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use datafusion::common::{DataFusionError, Result};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use skewer_profiling::nanos_since_epoch;
 
 /// A worker registers: [`Register`] → [`Registered`].
 pub(crate) const REGISTER: &str = "members/register";
@@ -144,6 +145,5 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
 
 /// This process's clock, nanoseconds since 1970.
 pub(crate) fn wall_ns() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    i64::try_from(since.unwrap_or_default().as_nanos()).unwrap_or(i64::MAX)
+    nanos_since_epoch(SystemTime::now())
 }
