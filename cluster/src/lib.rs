@@ -36,6 +36,7 @@
 //! * [`local`]: workers in this process
 //! * [`node`]: workers in processes of their own
 //! * [`queries`]: the queries that a worker process runs tasks of
+//! * [`rows_read`]: how many rows the scans of a plan have read
 //! * [`task`]: what a task knows of itself
 //! * [`sent`]: counting what crosses exchanges
 //! * [`explain`]: a distributed plan as text
@@ -52,6 +53,7 @@ pub mod placement;
 pub mod profile;
 pub mod queries;
 mod records;
+pub mod rows_read;
 pub mod sent;
 mod sys;
 pub mod task;

@@ -10,6 +10,7 @@ use datafusion::common::{Result as DFResult, exec_err, not_impl_err};
 use datafusion::object_store::ObjectStoreExt;
 use parking_lot::Mutex;
 use skewer_cluster::queries::WorkerQueries;
+use skewer_cluster::rows_read::RowsRead;
 use skewer_cluster::write::{RowIds, SegmentPlace};
 use skewer_cluster::{NodeOptions, NodeTasks, cooperative_tasks};
 use skewer_compat::operators::scheduling::Scheduler;
@@ -35,7 +36,6 @@ use super::tasks_read::TasksRead;
 use crate::environment::{self, Environment};
 use crate::error::Error;
 use crate::functions::Functions;
-use crate::progress::Read;
 use crate::spill_directory::SpillDirectory;
 use skewer_compat::operators::memory_pool::RaisedBy;
 
@@ -420,7 +420,7 @@ impl Inner {
         match method {
             calls::CLOCK => calls::encode(&wall_ns()),
             calls::PROGRESS => {
-                let Read { rows, of } = self.tasks_read.read(calls::decode(&body)?);
+                let RowsRead { rows, of } = self.tasks_read.read(calls::decode(&body)?);
                 calls::encode(&(rows, of))
             }
             calls::READ => self.read(calls::decode(&body)?).await,
