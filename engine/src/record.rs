@@ -6,9 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use datafusion::physical_plan::ExecutionPlan;
 use skewer_cluster::{Workers, is_exchange_between_workers};
-use skewer_profiling::{
-    Level, QueryRow, Recorder, RecorderLimits, SysTables, nanos_since_epoch,
-};
+use skewer_profiling::{Level, QueryRow, Recorder, RecorderLimits, SysTables, nanos_since_epoch};
 use skewer_storage::TableMeta;
 
 use crate::budget::{Budgets, Choice};

@@ -53,8 +53,7 @@ use super::spilling_join::{self, Pace, SpillingJoinExec};
 const QUANTUM: Duration = Duration::from_millis(10);
 
 /// Another operator in place of an operator.
-pub type Replacement<'a> =
-    &'a dyn Fn(Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>>;
+pub type Replacement<'a> = &'a dyn Fn(Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>>;
 
 /// Knows the operators of a program's plans that are not DataFusion's.
 pub trait OperatorFacts: fmt::Debug + Send + Sync {
