@@ -1,65 +1,72 @@
 //! A database over several processes: a master with the catalog, and workers with segments.
 //!
-//! ```text
-//!   skewer serve --cluster-listen                 skewer worker
-//!   Database                                      Worker
-//!    └─ Master                                     ├─ SegmentHome, its part of schema sys
-//!        ├─ Members ◀── lifeline (TCP) ─────────── ├─ registration
-//!        │          ◀── register, watch, leave ─── │
-//!        │          ─── clock ───────────────────▶ ├─ calls
-//!        ├─ RemoteReads ─── segment/… ───────────▶ │
-//!        └─ NodeTasks ═══ plans and rows ════════▶ └─ NodeTasks ◀═ rows ═▶ of other workers
-//! ```
-//!
-//! * [`options`]: how a master is found
-//! * [`master`]: the process that has the catalog
-//! * `members`: who takes part, as the master sees it; `telling`: what workers are told of it
-//! * `roster`: the same, as a worker has been told
-//! * `members_table`: the same as a table, `sys.cluster`
-//! * `watching`: how the master notices who is gone
-//! * `now`: clocks that can be simulated, `clock`: how far a worker's clock is off
-//! * `remote_reads`: segments of workers, read by the master
-//! * `remote_sys`: what workers recorded, read by the master
-//! * `tasks_read`: how far the tasks of a query are
-//! * [`worker`]: a worker's process
-//! * `registration`: a worker's life with its master
-//! * `calls`: what nodes ask each other, as bytes
-//! * `missing`: queries that need what a lost worker has
+//! The crate `skewer-node` is what these processes do. This is how a program starts them.
 
-mod calls;
-mod clock;
-pub mod master;
-mod members;
-pub(crate) mod members_table;
-pub(crate) mod missing;
-mod now;
-pub mod options;
-mod registration;
-mod remote_reads;
-pub(crate) mod remote_sys;
-mod roster;
-pub(crate) mod tasks_read;
-mod telling;
-mod watching;
-pub mod worker;
+use std::future::Future;
+use std::net::SocketAddr;
 
-pub use clock::ClockEstimate;
-pub use master::Master;
-pub use members::{Member, MemberState};
-pub use options::ClusterOptions;
 pub use skewer_net::NetOptions;
 pub use skewer_net::identity::{ClusterDirectory, IdentityError, JoinToken, NodeId, Revocation};
-pub use worker::{Worker, WorkerOptions};
+pub use skewer_node::{ClockEstimate, ClusterOptions, Member, MemberState, WorkerOptions};
 
-/// The logic of membership, without network and clocks, for simulations of large clusters.
-#[doc(hidden)]
-pub mod logic {
-    pub use super::calls::{MemberAt, MemberList, Watch, decode, encode};
-    pub use super::members::{Arrival, Beat, Members};
-    pub use super::now::{Clocks, Now, SystemClocks};
-    pub use super::roster::{Change, Roster};
-    pub use super::telling::Answer;
+use crate::error::Error;
+
+/// The master of a cluster: who the workers are.
+#[derive(Debug)]
+pub struct Master(pub(crate) skewer_node::Master);
+
+impl Master {
+    /// Where workers reach it.
+    pub fn address(&self) -> SocketAddr {
+        self.0.address()
+    }
+
+    /// All workers that have ever joined, by number.
+    pub fn members(&self) -> Vec<Member> {
+        self.0.members()
+    }
 }
 
-/// Of the software, as `sys.workers` and `--version` tell it.
-pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// A worker of a cluster: runs tasks, and keeps segments.
+///
+/// Dropped, it ends as if it had been killed.
+#[derive(Debug)]
+pub struct Worker(skewer_node::Worker);
+
+impl Worker {
+    /// Joins the cluster, if it has not yet, and begins to take part. Returns when the master has
+    /// let it.
+    ///
+    /// # Errors
+    /// [`Error::Cluster`] if it cannot join, cannot listen, or the master does not let it take
+    /// part; [`Error::Locked`] if another process has its directory open, [`Error::Invalid`] if
+    /// that is another worker's or a database, or if queries may call functions that are not among
+    /// its own.
+    pub fn start(options: WorkerOptions) -> Result<Self, Error> {
+        Ok(Self(skewer_node::Worker::start(options)?))
+    }
+
+    /// Its number in the cluster.
+    pub fn number(&self) -> u32 {
+        self.0.number()
+    }
+
+    /// Where the other nodes reach it.
+    pub fn address(&self) -> SocketAddr {
+        self.0.address()
+    }
+
+    /// Where it expects the master.
+    pub fn master(&self) -> &str {
+        self.0.master()
+    }
+
+    /// Takes part until `stop` is done; then queries that need it may end, for as long as it was
+    /// told.
+    ///
+    /// # Errors
+    /// [`Error::Cluster`] if it must not take part any more, as when it was revoked.
+    pub fn run(self, stop: impl Future<Output = ()>) -> Result<(), Error> {
+        Ok(self.0.run(stop)?)
+    }
+}

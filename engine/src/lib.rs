@@ -18,7 +18,6 @@
 //! * `planning`: from a logical plan to operators, `cancellation`: how they are told that their statement is
 //!   cancelled
 //! * [`cluster`]: a database over several processes
-//! * `environment`: threads, memory and temporary files, `spill_directory`: where operators spill to
 //! * `waits`: which operators wait for whom, and queries that wait for ever
 //! * `turns`: how many statements run queries at once, `running_table`: which, as a table
 //! * `record`: a statement's row in `sys.queries`, `tables_read`: the tables that it read
@@ -33,7 +32,6 @@ mod catalog;
 pub mod cluster;
 mod compaction;
 pub mod database;
-mod environment;
 pub mod error;
 pub mod functions;
 mod kept_snapshots;
@@ -47,7 +45,6 @@ pub mod report;
 mod running_table;
 pub mod session;
 pub mod settings;
-mod spill_directory;
 pub mod statements;
 mod tables_read;
 mod turns;

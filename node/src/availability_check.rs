@@ -12,7 +12,10 @@ use crate::error::Error;
 
 /// Says which worker a query needs that is lost, and for which tables; `lost` says why a worker
 /// takes no part, if it does not.
-pub(crate) fn check(
+///
+/// # Errors
+/// [`Error::WorkerLost`] for the first such worker.
+pub fn check_availability(
     plan: &LogicalPlan,
     snapshot: &Snapshot,
     lost: impl Fn(u32) -> Option<LostWorker>,

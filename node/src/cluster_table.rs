@@ -12,8 +12,8 @@ use datafusion::common::Result;
 use skewer_profiling::{OneMoreTable, nanos_since_epoch};
 use skewer_storage::Snapshot;
 
-use super::master::Inner;
-use super::members::MemberState;
+use crate::master::Inner;
+use crate::members::MemberState;
 
 /// `sys` of a master, with the nodes of the cluster and what they have in `snapshot`.
 pub(crate) fn with_cluster(

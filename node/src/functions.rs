@@ -7,17 +7,14 @@ use datafusion::common::ScalarValue;
 use datafusion::logical_expr::{ScalarUDF, Volatility};
 use skewer_exec::row_function::RowFunction;
 
-/// Scalar functions that a program brings along, for all sessions of a database
-/// ([`DatabaseBuilder::functions`](crate::DatabaseBuilder::functions)) and for the workers of its
+/// Scalar functions that a program brings along, for all sessions of a database and for the workers of its
 /// cluster ([`WorkerOptions::functions`](crate::WorkerOptions::functions)).
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), skewer::Error> {
-/// use datafusion::arrow::array::AsArray;
-/// use datafusion::arrow::datatypes::{DataType, Int64Type};
+/// use datafusion::arrow::datatypes::DataType;
 /// use datafusion::common::ScalarValue;
 /// use datafusion::logical_expr::Volatility;
-/// use skewer::{Database, Functions};
+/// use skewer_node::Functions;
 ///
 /// let functions = Functions::new().with_row_udf(
 ///     "words",
@@ -29,10 +26,7 @@ use skewer_exec::row_function::RowFunction;
 ///         Ok(ScalarValue::Int64(words))
 ///     },
 /// );
-/// let session = Database::builder().functions(functions).build()?.session();
-/// let batches = session.sql("SELECT words('of one row')").await?.collect().await?;
-/// assert_eq!(batches[0].column(0).as_primitive::<Int64Type>().value(0), 3);
-/// # Ok(()) }
+/// assert_eq!(functions.names(), ["words"]);
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct Functions(Vec<Arc<ScalarUDF>>);
@@ -72,12 +66,12 @@ impl Functions {
     }
 
     /// What they are called in SQL.
-    pub(crate) fn names(&self) -> Vec<String> {
+    pub fn names(&self) -> Vec<String> {
         self.iter().map(|udf| udf.name().to_owned()).collect()
     }
 
     /// One after the other.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<ScalarUDF>> {
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<ScalarUDF>> {
         self.0.iter()
     }
 }

@@ -16,11 +16,11 @@ use skewer_storage::TableId;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 
-use super::VERSION;
-use super::calls::{self, MemberAt, MemberList, Register, Registered, Watch};
-use super::roster::Change;
-use super::worker::{Inner, master_at};
+use crate::VERSION;
 use crate::error::Error;
+use crate::roster::Change;
+use crate::rpc_messages::{self, MemberAt, MemberList, Register, Registered, Watch};
+use crate::worker::{Inner, master_at};
 
 /// A worker that takes part, or tries to. Dropped, it cuts its lifeline.
 #[derive(Debug)]
@@ -51,13 +51,13 @@ impl Registration {
         tokio::select! {
             biased;
             Ok(()) = registered => Ok(Self { task, ended }),
-            error = ended.recv() => Err(error.unwrap_or(Error::Cancelled)),
+            error = ended.recv() => Err(error.unwrap_or(Error::Stopped)),
         }
     }
 
     /// Returns when the worker must not take part any more.
     pub(crate) async fn ended(&mut self) -> Error {
-        self.ended.recv().await.unwrap_or(Error::Cancelled)
+        self.ended.recv().await.unwrap_or(Error::Stopped)
     }
 }
 
@@ -175,7 +175,7 @@ async fn registered(
             .collect(),
         functions: worker.functions.clone(),
     };
-    let answer = ask(worker, calls::REGISTER, &register).await?;
+    let answer = ask(worker, rpc_messages::REGISTER, &register).await?;
     let garbage = match read(worker, &answer)? {
         Registered::Takes { garbage } => garbage,
         Registered::Lacks { functions } => {
@@ -204,7 +204,7 @@ async fn registered(
             incarnation: worker.incarnation,
             known: worker.roster.lock().known(),
         };
-        let answer = ask(worker, calls::WATCH, &watch).await?;
+        let answer = ask(worker, rpc_messages::WATCH, &watch).await?;
         apply(worker, read(worker, &answer)?);
         if let Some(ready) = ready.take() {
             // Without a receiver the worker is ending.
@@ -218,12 +218,12 @@ async fn ask<T: serde::Serialize>(
     method: &str,
     question: &T,
 ) -> Result<Vec<u8>, NetError> {
-    let body = calls::encode(question).map_err(|error| local(worker, &error))?;
+    let body = rpc_messages::encode(question).map_err(|error| local(worker, &error))?;
     worker.node.call(NodeId::MASTER, method, body).await
 }
 
 fn read<T: serde::de::DeserializeOwned>(worker: &Inner, answer: &[u8]) -> Result<T, NetError> {
-    calls::decode(answer).map_err(|error| local(worker, &error))
+    rpc_messages::decode(answer).map_err(|error| local(worker, &error))
 }
 
 /// Something that went wrong here, and may not the next time.

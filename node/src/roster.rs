@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::calls::{MemberAt, MemberList};
+use super::rpc_messages::{MemberAt, MemberList};
 
 /// What a worker has to do since it was told something.
 #[derive(Debug, Clone, PartialEq)]

@@ -11,8 +11,8 @@ use parking_lot::Mutex;
 use skewer_cluster::rows_read::{AskTasks, RowsRead, Scan, leaves};
 use skewer_net::identity::NodeId;
 
-use super::calls;
-use super::master::Inner;
+use crate::master::Inner;
+use crate::rpc_messages;
 
 /// An answer that takes longer is not waited for: progress is for people who look now.
 const WAIT: Duration = Duration::from_secs(2);
@@ -98,10 +98,12 @@ impl AskTasks for TasksOfQuery {
         };
         let master = &master;
         let asked = self.workers.iter().map(async |worker| {
-            let question = calls::encode(&self.query_id).ok()?;
-            let answer = master.node.call(NodeId(*worker), calls::PROGRESS, question);
+            let question = rpc_messages::encode(&self.query_id).ok()?;
+            let answer = master
+                .node
+                .call(NodeId(*worker), rpc_messages::PROGRESS, question);
             let answer = tokio::time::timeout(WAIT, answer).await.ok()?.ok()?;
-            let (rows, of) = calls::decode(&answer).ok()?;
+            let (rows, of) = rpc_messages::decode(&answer).ok()?;
             Some(RowsRead { rows, of })
         });
         let answers = join_all(asked).await.into_iter();

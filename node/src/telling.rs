@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use datafusion::common::Result;
 
-use super::calls::{MemberAt, MemberList};
 use super::members::{Entries, MemberState, Members};
+use super::rpc_messages::{MemberAt, MemberList};
 
 /// How long an arrival may wait for others to be told with it, for each worker that there is: all
 /// of them are told, at some 100 µs of the master's processor time each.

@@ -13,10 +13,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use datafusion::common::Result;
 use parking_lot::Mutex;
-use skewer::cluster::logic::{
+use skewer_net::identity::{ClusterId, NodeId, PeerIdentity};
+use skewer_node::logic::{
     Answer, Arrival, Clocks, MemberList, Members, Now, Roster, Watch, decode, encode,
 };
-use skewer_net::identity::{ClusterId, NodeId, PeerIdentity};
 
 /// How the network and the master's machine are.
 #[derive(Debug, Clone, Copy)]
