@@ -13,7 +13,7 @@ use skewer_profiling::{OneMoreTable, nanos_since_epoch};
 use skewer_storage::Snapshot;
 
 use crate::master::Inner;
-use crate::members::MemberState;
+use crate::membership::MemberState;
 
 /// `sys` of a master, with the nodes of the cluster and what they have in `snapshot`.
 pub(crate) fn with_cluster(

@@ -12,65 +12,50 @@
 //!
 //! * [`options`]: how a master is found
 //! * [`master`]: the process that has the catalog
-//! * `members`: who takes part, as the master sees it; `telling`: what workers are told of it
-//! * `roster`: the same, as a worker has been told
+//! * [`membership`]: who takes part, without I/O: as the master sees it, and as workers are told
+//! * `watched_members`: the same with the system's clocks and tasks that wait, for the master
 //! * `cluster_table`: the same as a table, `sys.cluster`
 //! * `failure_detector`: how the master notices who is gone
-//! * `now`: clocks that can be simulated, `clock`: how far a worker's clock is off
 //! * `remote_reads`: segments of workers, read by the master
 //! * `remote_sys`: what workers recorded, read by the master
 //! * `tasks_read`: how far the tasks of a query are
 //! * [`worker`]: a worker's process
 //! * `registration`: a worker's life with its master
-//! * `rpc_messages`: what nodes ask each other, as bytes
+//! * [`rpc_messages`]: what nodes ask each other, as bytes
 //! * [`availability_check`]: queries that need what a lost worker has
 //! * [`task_session`]: the session of tasks, [`functions`]: functions of the program in it
 //! * [`environment`]: threads, memory and temporary files, [`spill_directory`]: where operators spill to
 //! * [`error`]: what can go wrong
 
 pub mod availability_check;
-mod clock;
 mod cluster_table;
 pub mod environment;
 pub mod error;
 mod failure_detector;
 pub mod functions;
 pub mod master;
-mod members;
-mod now;
+pub mod membership;
 pub mod options;
 mod registration;
 mod remote_reads;
 mod remote_sys;
-mod roster;
-mod rpc_messages;
+pub mod rpc_messages;
 pub mod spill_directory;
 pub mod task_session;
 mod tasks_read;
-mod telling;
+mod watched_members;
 pub mod worker;
 
 pub use availability_check::check_availability;
-pub use clock::ClockEstimate;
 pub use environment::Environment;
 pub use error::Error;
 pub use functions::Functions;
 pub use master::Master;
-pub use members::{Member, MemberState};
+pub use membership::{ClockEstimate, Member, MemberState};
 pub use options::ClusterOptions;
 pub use spill_directory::SpillDirectory;
 pub use task_session::task_session;
 pub use worker::{Worker, WorkerOptions};
-
-/// The logic of membership, without network and clocks, for simulations of large clusters.
-#[doc(hidden)]
-pub mod logic {
-    pub use super::members::{Arrival, Beat, Members};
-    pub use super::now::{Clocks, Now, SystemClocks};
-    pub use super::roster::{Change, Roster};
-    pub use super::rpc_messages::{MemberAt, MemberList, Watch, decode, encode};
-    pub use super::telling::Answer;
-}
 
 /// Of the software, as `sys.workers` and `--version` tell it.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -22,13 +22,14 @@ use tokio::sync::{Notify, watch};
 
 use crate::error::external;
 use crate::functions::Functions;
-use crate::members::{Arrival, Member, Members};
+use crate::membership::{Arrival, Member};
 use crate::options::{ClusterOptions, resolve};
 use crate::remote_reads::RemoteReads;
 use crate::remote_sys::RemoteTables;
 use crate::rpc_messages::{self, Leave, Register, Registered, ReserveRows, Watch};
 use crate::task_session::task_session;
 use crate::tasks_read::TasksOfQuery;
+use crate::watched_members::WatchedMembers;
 use crate::{VERSION, cluster_table, failure_detector};
 
 /// How long a worker that registers may take to be seen by its lifeline: it has been answered
@@ -54,7 +55,7 @@ pub struct Master {
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) node: Node,
-    pub(crate) members: Members,
+    pub(crate) members: WatchedMembers,
     pub(crate) revocations: Arc<Revocations>,
     pub(crate) options: ClusterOptions,
     /// By number.
@@ -117,7 +118,7 @@ impl Master {
             version: VERSION,
         });
         let inner = Arc::new(Inner {
-            members: Members::new(known),
+            members: WatchedMembers::new(known),
             revocations,
             options,
             lifelines: Mutex::default(),
@@ -314,7 +315,7 @@ impl Inner {
                     return exec_err!("{peer} takes no part, and has to register");
                 }
                 // Without the list there is no answer: an empty one would let everybody in again.
-                let revoked = || {
+                let revoked = || -> DFResult<Vec<String>> {
                     let entries = self.revocations.entries().map_err(external)?;
                     Ok(entries.iter().map(ToString::to_string).collect())
                 };

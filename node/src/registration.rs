@@ -18,8 +18,8 @@ use tokio::task::AbortHandle;
 
 use crate::VERSION;
 use crate::error::Error;
-use crate::roster::Change;
-use crate::rpc_messages::{self, MemberAt, MemberList, Register, Registered, Watch};
+use crate::membership::{Change, MembershipDelta, PresentMember};
+use crate::rpc_messages::{self, Register, Registered, Watch};
 use crate::worker::{Inner, master_at};
 
 /// A worker that takes part, or tries to. Dropped, it cuts its lifeline.
@@ -198,11 +198,11 @@ async fn registered(
         removed.map_err(|error| local(worker, &error))?;
     }
     // Who the others are comes first: whoever waits for us to be ready may send queries at once.
-    worker.roster.lock().begin();
+    worker.view.lock().begin();
     loop {
         let watch = Watch {
             incarnation: worker.incarnation,
-            known: worker.roster.lock().known(),
+            known: worker.view.lock().known(),
         };
         let answer = ask(worker, rpc_messages::WATCH, &watch).await?;
         apply(worker, read(worker, &answer)?);
@@ -236,9 +236,9 @@ fn local(worker: &Inner, error: &dyn std::error::Error) -> NetError {
 }
 
 /// Makes the node know whom the master knows.
-fn apply(worker: &Inner, mut list: MemberList) {
-    let version = list.version;
-    if let Some(revoked) = list.revoked.take() {
+fn apply(worker: &Inner, mut delta: MembershipDelta) {
+    let version = delta.version;
+    if let Some(revoked) = delta.revoked.take() {
         let revoked = revoked.iter().filter_map(|entry| entry.parse().ok());
         worker
             .revocations
@@ -247,9 +247,10 @@ fn apply(worker: &Inner, mut list: MemberList) {
             tracing::error!(%error, "connections of revoked nodes were not closed");
         }
     }
-    let at =
-        |member: &MemberAt| PeerAddress::new(NodeId(member.number), &member.name, member.address);
-    let changes = worker.roster.lock().learn(list);
+    let at = |member: &PresentMember| {
+        PeerAddress::new(NodeId(member.number), &member.name, member.address)
+    };
+    let changes = worker.view.lock().learn(delta);
     for change in changes {
         match change {
             Change::Here(member) => worker.node.set_peer(at(&member)),

@@ -8,7 +8,7 @@ use skewer_net::identity::NodeId;
 use skewer_profiling::{RemoteSys, RemoteSysError, WorkerRow};
 
 use crate::master::Inner;
-use crate::members::MemberState;
+use crate::membership::MemberState;
 
 /// Asks workers through the master's node.
 #[derive(Debug)]

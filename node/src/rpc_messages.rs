@@ -11,7 +11,7 @@ use skewer_profiling::nanos_since_epoch;
 /// A worker registers: [`Register`] → [`Registered`].
 pub(crate) const REGISTER: &str = "members/register";
 /// A worker asks what has changed about the others, and is answered when something has: [`Watch`]
-/// → [`MemberList`].
+/// → [`MembershipDelta`](crate::membership::MembershipDelta).
 pub(crate) const WATCH: &str = "members/watch";
 /// How far the tasks of a query are: its number → rows that were read, and of how many, if that is
 /// known.
@@ -71,32 +71,6 @@ pub struct Watch {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Leave {
     pub(crate) incarnation: u64,
-}
-
-/// Who takes part: what has changed since the version that the worker knows, all if it knows none.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct MemberList {
-    /// The version that it knows then.
-    pub version: u64,
-    /// Those who do.
-    pub present: Vec<MemberAt>,
-    /// Those who do not, and why.
-    pub lost: Vec<(u32, String)>,
-    /// Whose certificates are not valid any more: all of them, if there are others than before.
-    pub revoked: Option<Vec<String>>,
-}
-
-/// A worker that takes part.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct MemberAt {
-    /// Its number.
-    pub number: u32,
-    /// As errors call it.
-    pub name: String,
-    /// Where it answers.
-    pub address: SocketAddr,
-    /// The number that its process has drawn for itself.
-    pub incarnation: u64,
 }
 
 #[derive(Debug, Serialize, Deserialize)]

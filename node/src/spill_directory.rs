@@ -105,7 +105,7 @@ fn remove_abandoned(parent: &Path) {
 
 #[cfg(test)]
 mod tests {
-    use crate::*;
+    use super::*;
 
     fn names(parent: &Path) -> Vec<String> {
         let entries = fs::read_dir(parent).unwrap();

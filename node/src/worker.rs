@@ -31,9 +31,9 @@ use crate::VERSION;
 use crate::environment::{self, Environment};
 use crate::error::{Error, external};
 use crate::functions::Functions;
+use crate::membership::MemberView;
 use crate::options::resolve;
 use crate::registration::Registration;
-use crate::roster::Roster;
 use crate::rpc_messages::{self, Abandoned, Dropped, Leave, ReadSegment, ReserveRows, wall_ns};
 use crate::spill_directory::SpillDirectory;
 use crate::task_session::task_session;
@@ -132,7 +132,7 @@ pub(crate) struct Inner {
     /// The version of the list of members that is known.
     pub(crate) members: watch::Sender<u64>,
     /// Who took part by it.
-    pub(crate) roster: Mutex<Roster>,
+    pub(crate) view: Mutex<MemberView>,
     /// The names of the program's functions that it has.
     pub(crate) functions: Vec<String>,
     sys: Arc<SysTables>,
@@ -257,7 +257,7 @@ impl Worker {
                 address,
                 incarnation,
                 members,
-                roster: Mutex::new(Roster::new(own.node.0)),
+                view: Mutex::new(MemberView::new(own.node.0)),
                 functions: options.functions.names(),
                 sys,
                 tasks_read,
