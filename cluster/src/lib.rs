@@ -29,18 +29,21 @@
 //! * [`colocation`]: which rows need not be sent to each other, since they are on one worker
 //! * [`write`](mod@write): rows into segments on the workers that will own them
 //! * [`cuts`]: where a distributed plan is cut
+//! * [`cooperation`]: plans and tasks that yield in time
 //! * [`codec`]: our operators as bytes
 //! * `records`: what operators of the record level say of records
 //! * [`profile`]: how a query is recorded, as it travels with plans
 //! * [`local`]: workers in this process
 //! * [`node`]: workers in processes of their own
 //! * [`queries`]: the queries that a worker process runs tasks of
+//! * [`rows_read`]: how many rows the scans of a plan have read
 //! * [`task`]: what a task knows of itself
 //! * [`sent`]: counting what crosses exchanges
 //! * [`explain`]: a distributed plan as text
 
 pub mod codec;
 pub mod colocation;
+pub mod cooperation;
 pub mod cuts;
 pub mod distributed;
 pub mod explain;
@@ -50,6 +53,7 @@ pub mod placement;
 pub mod profile;
 pub mod queries;
 mod records;
+pub mod rows_read;
 pub mod sent;
 mod sys;
 pub mod task;
@@ -58,6 +62,7 @@ pub mod workers;
 pub mod write;
 
 pub use colocation::OfShard;
+pub use cooperation::{cooperative, cooperative_tasks};
 pub use cuts::is_exchange_between_workers;
 pub use distributed::Distributed;
 pub use node::{ExtendTask, NodeOptions, NodeTasks, QueryOfTask, WatchTask};

@@ -25,7 +25,8 @@
 //! 8. [`rules::logical_rules`](crate::rules::logical_rules()): in place of DataFusion's rules
 //! 9. [`rules::physical_rules`](crate::rules::physical_rules()): in place of DataFusion's physical rules
 //! 10. [`distribution`](crate::distribution): when plans are cut and sent
-//! 11. [`operators`](crate::operators): exchanges and joins are replaced where a plan runs
+//! 11. [`operators`](crate::operators): exchanges and joins are replaced where a plan runs, by
+//!     [`cooperation`](crate::operators::cooperation), which also makes operators yield
 
 /// One thing that a dependency lacks or gets wrong.
 #[derive(Debug, Clone, Copy)]
@@ -720,7 +721,14 @@ pub const GAPS: &[Gap] = &[
         Canary::None("it is a missing interface, not a result"),
     ),
     gap(
-        "operators that do not yield",
+        "operators that yield by batches, not by the clock",
+        "operators::cooperation",
+        "settings.slt",
+        DATAFUSION,
+        Canary::None("it is about time, not about a result"),
+    ),
+    gap(
+        "queries that take all threads",
         "operators::scheduling",
         "settings.slt",
         DATAFUSION,

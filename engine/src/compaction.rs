@@ -10,11 +10,11 @@ use parking_lot::Mutex;
 use skewer_cluster::Workers;
 use skewer_cluster::write::SegmentPlace;
 use skewer_compat::operators::scheduling::{Cancellation, RunningQuery};
+use skewer_node::task_session;
 use skewer_profiling::{Level, Recorder, RecorderLimits, SysTables};
 use skewer_storage::{Storage, StorageError, TableId};
 use tokio::sync::mpsc;
 
-use crate::cluster::master::task_session;
 use crate::database::{DatabaseInner, TableLocks};
 use crate::error::Error;
 use crate::planning;

@@ -14,6 +14,8 @@ use skewer_cluster::write::SegmentPlace;
 use skewer_compat::operators::scheduling::{Cancellation, Scheduler};
 use skewer_net::LostWorker;
 use skewer_net::identity::NodeId;
+use skewer_node::environment::{self, Environment, THREAD};
+use skewer_node::{Functions, SpillDirectory};
 use skewer_profiling::{Retention, SysTables};
 use skewer_storage::{Snapshot, Storage, StorageOptions, TableId};
 use tokio::runtime::{EnterGuard, Handle, Runtime};
@@ -21,19 +23,13 @@ use tokio::runtime::{EnterGuard, Handle, Runtime};
 use crate::budget::Budgets;
 use crate::cancellation;
 use crate::catalog::files::place_store;
-use crate::cluster::members_table::with_cluster;
-use crate::cluster::remote_sys::RemoteTables;
-use crate::cluster::tasks_read::TasksOfQuery;
 use crate::cluster::{ClusterOptions, Master, MemberState};
 use crate::compaction::{self, Grown};
-use crate::environment::{self, Environment, THREAD};
 use crate::error::Error;
-use crate::functions::Functions;
 use crate::kept_snapshots::KeptSnapshots;
 use crate::progress::Elsewhere;
 use crate::running_table::with_running;
 use crate::session::Session;
-use crate::spill_directory::SpillDirectory;
 use crate::statements::export_profile::expect_no_export;
 use crate::turns::{DEFAULT_LIMIT, Turns};
 use skewer_compat::operators::memory_pool::{MemoryBudget, RaisedBy};
@@ -300,7 +296,7 @@ impl DatabaseBuilder {
         let distribution = match (self.cluster, self.workers) {
             (Some(cluster), _) => {
                 let _within = runtime.enter();
-                let master = Master::start(
+                let master = skewer_node::Master::start(
                     cluster,
                     &storage,
                     &runtime_env,
@@ -309,8 +305,8 @@ impl DatabaseBuilder {
                     &sys,
                     &scheduler,
                 )?;
-                sys.set_remote(Arc::new(RemoteTables(Arc::downgrade(master.inner()))));
-                Distribution::Cluster(master)
+                sys.set_remote(master.remote_sys());
+                Distribution::Cluster(Master(master))
             }
             (None, Some(workers)) if workers > 1 => {
                 Distribution::InProcess(Workers::in_process(workers)?)
@@ -481,7 +477,7 @@ impl DatabaseInner {
         match &self.distribution {
             Distribution::None => None,
             Distribution::InProcess(workers) => Some(workers.clone()),
-            Distribution::Cluster(master) => master.workers_of(snapshot, here),
+            Distribution::Cluster(master) => master.0.workers_of(snapshot, here),
         }
     }
 
@@ -492,8 +488,8 @@ impl DatabaseInner {
         };
         let numbers = workers.list().iter().map(|worker| worker.number);
         let numbers = numbers.filter(|number| !NodeId(*number).is_master());
-        let tasks = TasksOfQuery::new(master.inner(), numbers.collect(), query_id);
-        Some(Elsewhere::new(Arc::new(tasks), self.handle.clone()))
+        let tasks = master.0.tasks_of_query(numbers.collect(), query_id);
+        Some(Elsewhere::new(tasks, self.handle.clone()))
     }
 
     /// Schema `sys`, as a statement sees it that reads `snapshot`.
@@ -501,10 +497,7 @@ impl DatabaseInner {
         let sys = self.sys.schema_provider();
         let sys = Arc::new(with_running(sys, Arc::clone(&self.turns)));
         match &self.distribution {
-            Distribution::Cluster(master) => {
-                let master = Arc::downgrade(master.inner());
-                Arc::new(with_cluster(sys, master, snapshot))
-            }
+            Distribution::Cluster(master) => Arc::new(master.0.with_cluster_table(sys, snapshot)),
             Distribution::None | Distribution::InProcess(_) => sys,
         }
     }
@@ -517,7 +510,7 @@ impl DatabaseInner {
     /// Why the worker with a number cannot be asked for its segments; `None` if it can.
     pub(crate) fn lost(&self, number: u32) -> Option<LostWorker> {
         match &self.distribution {
-            Distribution::Cluster(master) => master.inner().members.lost(number),
+            Distribution::Cluster(master) => master.0.lost(number),
             Distribution::None | Distribution::InProcess(_) => Some(LostWorker {
                 name: NodeId(number).to_string(),
                 reason: "the database was not opened as the master of its cluster".to_owned(),
@@ -564,7 +557,7 @@ impl Drop for DatabaseInner {
             .is_some_and(|name| name.starts_with(THREAD));
         if on_worker {
             if let Distribution::Cluster(master) = &self.distribution {
-                master.abandon();
+                master.0.abandon();
             }
             runtime.shutdown_background();
             return;
@@ -574,7 +567,7 @@ impl Drop for DatabaseInner {
         let distribution = std::mem::replace(&mut self.distribution, Distribution::None);
         let waiter = std::thread::spawn(move || {
             if let Distribution::Cluster(master) = distribution {
-                runtime.block_on(master.shutdown());
+                runtime.block_on(master.0.shutdown());
             }
             runtime.shutdown_timeout(SHUTDOWN);
         });

@@ -9,6 +9,7 @@ use datafusion::parquet::errors::ParquetError;
 use skewer_cluster::write::WriteError;
 use skewer_compat::suggest::{did_you_mean, nearest};
 use skewer_net::{FailureClass, LostWorker, NetError, Panic, RemoteFailure};
+use skewer_node::Error as NodeError;
 use skewer_sql::{ObjectKind, SyntaxError};
 use skewer_storage::{Object, StorageError};
 use thiserror::Error as ThisError;
@@ -677,6 +678,29 @@ impl From<skewer_diagnosis::Error> for Error {
         match error {
             skewer_diagnosis::Error::Invalid(text) => Self::Invalid(text),
             skewer_diagnosis::Error::Source(error) => Self::from_datafusion(&error),
+        }
+    }
+}
+
+impl From<NodeError> for Error {
+    fn from(error: NodeError) -> Self {
+        match error {
+            NodeError::Invalid(text) => Self::Invalid(text),
+            NodeError::Net(error) => Self::from_net(&error),
+            NodeError::Storage(error) => Self::from_storage(&error),
+            NodeError::DataFusion(error) => Self::from_datafusion(&error),
+            NodeError::WorkerLost {
+                name,
+                reason,
+                tables,
+            } => Self::WorkerLost {
+                name,
+                reason,
+                tables,
+            },
+            NodeError::File { .. } => Self::Io(error.to_string()),
+            NodeError::Threads(error) => Self::from_io(&error),
+            NodeError::Stopped => Self::Cancelled,
         }
     }
 }

@@ -41,13 +41,11 @@
 //! * `settings`: what can be SET; `error`: what can go wrong
 //! * `catalog`: what names mean to one statement
 //! * `statements`: one file per statement
-//! * `planning`: from a logical plan to operators, `cooperation`: operators that can be cancelled, and share
-//!   the processors, `cancellation`: how they are told
+//! * `planning`: from a logical plan to operators, `cancellation`: how they learn that their statement is
+//!   cancelled
 //! * [`cluster`]: a database over several processes
-//! * `environment`: threads, memory and temporary files, `spill_directory`: where operators spill to
 //! * `waits`: which operators wait for whom, and queries that wait for ever
-//! * `turns`: how many statements run queries at once, `running_table`: which, as a table,
-//!   `one_more_table`: such tables in schema `sys`
+//! * `turns`: how many statements run queries at once, `running_table`: which, as a table
 //! * `record`: a statement's row in `sys.queries`, `tables_read`: the tables that it read
 //! * `profile`: profiles for programs, and EXPLAIN PROFILE's rows
 //! * `budget`: how much is recorded, where that is not to cost more than a share of the time
@@ -60,14 +58,11 @@ mod cancellation;
 mod catalog;
 pub mod cluster;
 mod compaction;
-mod cooperation;
 mod database;
-mod environment;
 mod error;
 mod functions;
 mod kept_snapshots;
 mod last_query_id;
-mod one_more_table;
 mod planning;
 mod prepared;
 mod profile;
@@ -78,7 +73,6 @@ mod rows;
 mod running_table;
 mod session;
 mod settings;
-mod spill_directory;
 mod statements;
 mod tables_read;
 mod turns;

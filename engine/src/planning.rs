@@ -10,14 +10,13 @@ use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
 use skewer_cluster::write::SegmentPlace;
-use skewer_cluster::{Distributed, PrepareTask, Workers};
+use skewer_cluster::{Distributed, PrepareTask, Workers, cooperative};
 use skewer_compat::functions::guarded::planning;
 use skewer_compat::operators::materialized::SharedRowsExec;
 use skewer_compat::operators::scheduling::RunningQuery;
 use skewer_optimizer::distribution::Distribution;
 use skewer_profiling::{Recorder, SysTables};
 
-use crate::cooperation::cooperative;
 use crate::progress::ProgressHandle;
 use crate::waits::Waits;
 

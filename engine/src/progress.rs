@@ -1,15 +1,12 @@
 //! How far a statement is.
 
-use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use async_trait::async_trait;
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use parking_lot::Mutex;
-use skewer_cluster::is_exchange_between_workers;
+use skewer_cluster::rows_read::{AskTasks, RowsRead, Scan, leaves};
 use tokio::runtime::Handle;
 
 use crate::waits::Waits;
@@ -49,61 +46,13 @@ struct Inner {
     finished: AtomicBool,
 }
 
-/// A leaf of the plan and how many rows it will read.
-#[derive(Debug)]
-pub(crate) struct Scan {
-    pub(crate) plan: Arc<dyn ExecutionPlan>,
-    pub(crate) rows: Option<usize>,
-}
-
-/// What scans have read, of what there is to read.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Read {
-    pub(crate) rows: u64,
-    /// `None` if that is not known of some of them.
-    pub(crate) of: Option<u64>,
-}
-
-impl Read {
-    pub(crate) const NOTHING: Read = Read {
-        rows: 0,
-        of: Some(0),
-    };
-
-    pub(crate) fn and(self, other: Read) -> Read {
-        Read {
-            rows: self.rows + other.rows,
-            of: self.of.zip(other.of).map(|(one, two)| one + two),
-        }
-    }
-}
-
-impl Scan {
-    /// What it has read so far; statistics may be wrong, so at most what was expected.
-    pub(crate) fn read(plan: &dyn ExecutionPlan, rows: Option<usize>) -> Read {
-        let read = plan.metrics().and_then(|metrics| metrics.output_rows());
-        let read = read.unwrap_or(0);
-        Read {
-            rows: read.min(rows.unwrap_or(read)) as u64,
-            of: rows.map(|rows| rows as u64),
-        }
-    }
-}
-
-/// Asks other processes how far their parts of a statement are.
-#[async_trait]
-pub(crate) trait AskTasks: Debug + Send + Sync {
-    /// What their scans have read.
-    async fn read(&self) -> Read;
-}
-
 /// The parts of a statement in other processes.
 #[derive(Debug)]
 pub(crate) struct Elsewhere {
     tasks: Arc<dyn AskTasks>,
     runtime: Handle,
     /// The last answer.
-    known: Option<Read>,
+    known: Option<RowsRead>,
     asked: Option<Instant>,
 }
 
@@ -150,19 +99,19 @@ impl ProgressHandle {
         let here = {
             let scans = self.inner.scans.lock();
             let read = scans.iter().map(|scan| Scan::read(&*scan.plan, scan.rows));
-            read.fold(Read::NOTHING, Read::and)
+            read.fold(RowsRead::NOTHING, RowsRead::and)
         };
-        let Read { rows, of } = here.and(self.elsewhere());
+        let RowsRead { rows, of } = here.and(self.elsewhere());
         let of = of.filter(|of| *of > 0)?;
         Some(rows as f64 / of as f64)
     }
 
     /// What has been read in other processes when they were last asked; asks again if that is
     /// some time ago.
-    fn elsewhere(&self) -> Read {
+    fn elsewhere(&self) -> RowsRead {
         let mut elsewhere = self.inner.elsewhere.lock();
         let Some(elsewhere) = elsewhere.as_mut() else {
-            return Read::NOTHING;
+            return RowsRead::NOTHING;
         };
         if elsewhere
             .asked
@@ -229,31 +178,4 @@ impl ProgressHandle {
         self.inner.waits.forget();
         self.ask(None);
     }
-}
-
-/// The leaves of a plan that are in this process; those below exchanges between workers are
-/// watched when their tasks are set up.
-pub(crate) fn leaves(plan: &Arc<dyn ExecutionPlan>) -> Vec<Scan> {
-    fn collect(plan: &Arc<dyn ExecutionPlan>, leaves: &mut Vec<Scan>) {
-        if is_exchange_between_workers(plan) {
-            return;
-        }
-        let children = plan.children();
-        if children.is_empty() {
-            let rows = StatisticsContext::new()
-                .compute(&**plan, &StatisticsArgs::new())
-                .ok()
-                .and_then(|statistics| statistics.num_rows.get_value().copied());
-            leaves.push(Scan {
-                plan: Arc::clone(plan),
-                rows,
-            });
-        }
-        for child in children {
-            collect(child, leaves);
-        }
-    }
-    let mut found = Vec::new();
-    collect(plan, &mut found);
-    found
 }

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime};
 
 use datafusion::physical_plan::ExecutionPlan;
 use skewer_cluster::{Workers, is_exchange_between_workers};
-use skewer_profiling::{Level, QueryRow, Recorder, RecorderLimits, SysTables};
+use skewer_profiling::{Level, QueryRow, Recorder, RecorderLimits, SysTables, nanos_since_epoch};
 use skewer_storage::TableMeta;
 
 use crate::budget::{Budgets, Choice};
@@ -316,8 +316,4 @@ pub(crate) fn crosses_workers(plan: &Arc<dyn ExecutionPlan>) -> bool {
 
 fn nanos(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
-}
-
-pub(crate) fn nanos_since_epoch(time: SystemTime) -> i64 {
-    nanos(time.duration_since(UNIX_EPOCH).unwrap_or_default())
 }

@@ -7,9 +7,8 @@ use datafusion::arrow::array::{
 };
 use datafusion::catalog::SchemaProvider;
 use datafusion::common::Result;
+use skewer_profiling::{OneMoreTable, nanos_since_epoch};
 
-use crate::one_more_table::OneMoreTable;
-use crate::record::nanos_since_epoch;
 use crate::turns::{Listed, Turns};
 
 /// `sys` with the statements of `turns`.

@@ -22,6 +22,7 @@
 //! - [`remote`]: events of workers in processes of their own
 //! - `readings`, `fetched`: what a worker answers, and what the master keeps of that
 //! - `query_ids`, `chunk_filter`, `sys_table`, [`scan`], `gathered`, `schema`: how SQL reads them
+//! - `one_more_table`: tables of the present, which are not recorded
 //! - [`placed`]: scans that run on the nodes that have the events
 //! - [`ticks`]: a clock that costs little
 //! - `metrics`: readings of the process while queries run
@@ -51,6 +52,7 @@ pub mod latencies;
 pub mod level;
 pub mod lineage_mode;
 mod metrics;
+mod one_more_table;
 pub mod operator_kind;
 mod packed;
 mod part;
@@ -84,6 +86,7 @@ pub use ids::{Ids, is_range};
 pub use latencies::Latencies;
 pub use level::{Level, LevelError};
 pub use lineage_mode::{LineageMode, LineageModeError};
+pub use one_more_table::OneMoreTable;
 pub use operator_kind::{CapturedRecords, OperatorKind, Routing};
 pub use placed::{PlacedScan, ScanDescription};
 pub use recorder::{OpenStream, Recorder, RecorderLimits, UnfinishedStream};
@@ -99,5 +102,6 @@ pub use tables::{
     Fragment, ImpactfulSource, KeyFrequency, Operator, OperatorCall, OperatorStats, QueryRow,
     Table, TuplesSent, WorkerMetric, WorkerRow,
 };
+pub use ticks::nanos_since_epoch;
 pub use unknown::unknown_query;
 pub use views::{VIEWS, View};

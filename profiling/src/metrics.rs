@@ -5,12 +5,13 @@
 
 use std::fs;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 
 use crate::recorder::Recorder;
 use crate::tables::WorkerMetric;
+use crate::ticks::nanos_since_epoch;
 
 /// Time between two readings.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -67,10 +68,7 @@ impl Baseline {
     /// Readings since the baseline, and the next baseline.
     fn read(self) -> (Vec<WorkerMetric>, Baseline) {
         let next = Baseline::now();
-        let at = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
-        let at = i64::try_from(at.as_nanos()).unwrap_or(i64::MAX);
+        let at = nanos_since_epoch(SystemTime::now());
         let mut readings = Vec::with_capacity(2);
         let mut add = |metric: &str, value: f64| {
             readings.push(WorkerMetric {

@@ -152,15 +152,20 @@ static START: LazyLock<Start> = LazyLock::new(|| {
     let simulated = simulated::WANTED.load(std::sync::atomic::Ordering::SeqCst);
     let counts = !simulated && system_counts_ticks();
     let (ticks, at) = both(counts);
-    let wall = SystemTime::now().duration_since(UNIX_EPOCH);
     Start {
         counts,
         simulated,
         ticks,
         at,
-        wall_ns: wall.map_or(0, |since| since.as_nanos() as i64),
+        wall_ns: nanos_since_epoch(SystemTime::now()),
     }
 });
+
+/// Nanoseconds from 1970 until `time`; 0 for times before.
+pub fn nanos_since_epoch(time: SystemTime) -> i64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+}
 
 /// Both clocks at once: of some readings that during which the least time went by.
 fn both(counts: bool) -> (Ticks, Instant) {

@@ -1,6 +1,6 @@
 //! Who takes part, as a master and N workers find out over a simulated network.
 //!
-//! The logic is the database's own: [`Members`] at the master, a [`Roster`] at each worker, messages
+//! The logic is the database's own: [`Members`] at the master, a [`MemberView`] at each worker, messages
 //! as they are encoded. Network and clocks are simulated: a message takes a while, the master's
 //! link has a bandwidth, and the master handles one message at a time, each of which costs what
 //! it has been measured to cost over QUIC.
@@ -9,14 +9,14 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use datafusion::common::Result;
-use parking_lot::Mutex;
-use skewer::cluster::logic::{
-    Answer, Arrival, Clocks, MemberList, Members, Now, Roster, Watch, decode, encode,
-};
 use skewer_net::identity::{ClusterId, NodeId, PeerIdentity};
+use skewer_node::membership::{
+    Answer, Arrival, MemberView, Members, MembershipDelta, SimulatedClocks,
+};
+use skewer_node::rpc_messages::{Watch, decode, encode};
 
 /// How the network and the master's machine are.
 #[derive(Debug, Clone, Copy)]
@@ -102,7 +102,7 @@ pub fn simulate(workers: u32, network: Network) -> Result<Findings> {
         cluster
             .workers
             .values()
-            .all(|worker| worker.roster.others() as u32 == workers - 1),
+            .all(|worker| worker.view.others() as u32 == workers - 1),
         "every worker knows all others"
     );
 
@@ -155,23 +155,6 @@ pub fn simulate(workers: u32, network: Network) -> Result<Findings> {
     })
 }
 
-/// Clocks that stand still until they are set.
-#[derive(Debug)]
-struct Simulated {
-    start: Instant,
-    passed: Mutex<Duration>,
-}
-
-impl Clocks for Simulated {
-    fn now(&self) -> Now {
-        let passed = *self.passed.lock();
-        Now {
-            steady: self.start + passed,
-            wall: SystemTime::UNIX_EPOCH + passed,
-        }
-    }
-}
-
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     /// A worker's registration has come.
@@ -194,7 +177,7 @@ enum Event {
 
 #[derive(Debug)]
 struct Worker {
-    roster: Roster,
+    view: MemberView,
     incarnation: u64,
     /// The version that it knows, while its question waits for an answer.
     waits: Option<u64>,
@@ -207,7 +190,7 @@ struct Worker {
 
 struct Cluster {
     network: Network,
-    clocks: Arc<Simulated>,
+    clocks: Arc<SimulatedClocks>,
     members: Members,
     workers: BTreeMap<u32, Worker>,
     id: ClusterId,
@@ -224,13 +207,10 @@ struct Cluster {
 
 impl Cluster {
     fn new(workers: u32, network: Network) -> Self {
-        let clocks = Arc::new(Simulated {
-            start: Instant::now(),
-            passed: Mutex::default(),
-        });
+        let clocks = Arc::new(SimulatedClocks::new(Instant::now()));
         let worker = |number| {
             let worker = Worker {
-                roster: Roster::new(number),
+                view: MemberView::new(number),
                 incarnation: u64::from(number) + 1_000,
                 waits: None,
                 is_held_back: false,
@@ -241,7 +221,7 @@ impl Cluster {
         };
         let mut cluster = Self {
             network,
-            members: Members::with_clocks([], Arc::clone(&clocks) as _),
+            members: Members::new([], Arc::clone(&clocks) as _),
             clocks,
             workers: (1..=workers).map(worker).collect(),
             id: ClusterId::random(),
@@ -281,12 +261,12 @@ impl Cluster {
             }
             if let Some(Reverse((time, _, event))) = self.events.pop() {
                 self.now = time;
-                *self.clocks.passed.lock() = time;
+                self.clocks.set(time);
                 self.happen(event)?;
             }
         }
         self.now = end;
-        *self.clocks.passed.lock() = end;
+        self.clocks.set(end);
         Ok(())
     }
 
@@ -350,12 +330,12 @@ impl Cluster {
                 }
             }
             Event::Told(number, news) => {
-                let list: MemberList = decode(&news)?;
+                let delta: MembershipDelta = decode(&news)?;
                 let now = self.now;
                 if let Some(worker) = self.workers.get_mut(&number)
                     && !worker.is_silent
                 {
-                    worker.roster.learn(list);
+                    worker.view.learn(delta);
                     worker.told = now;
                     self.ask(number, now)?;
                 }
@@ -404,7 +384,7 @@ impl Cluster {
         let worker = &self.workers[&number];
         let question = encode(&Watch {
             incarnation: worker.incarnation,
-            known: worker.roster.known(),
+            known: worker.view.known(),
         })?;
         self.at(at + self.network.delay, Event::Watch(number, question));
         Ok(())
@@ -429,10 +409,13 @@ impl Cluster {
         let Some(known) = self.workers[&number].waits else {
             return Ok(());
         };
-        let answer = self.logic(|members| match members.answer(known, || Ok(Vec::new()))? {
-            Answer::News(list) => encode(&list).map(Ok),
-            other => Ok(Err(other)),
-        })?;
+        let answer =
+            self.logic(
+                |members| match members.delta_since(known, || Ok(Vec::new()))? {
+                    Answer::News(delta) => encode(&delta).map(Ok),
+                    other => Ok(Err(other)),
+                },
+            )?;
         let Some(worker) = self.workers.get_mut(&number) else {
             return Ok(());
         };

@@ -5,12 +5,14 @@
 //! * [`materialized`]: rows that several places of a plan read, computed once
 //! * [`conservative_properties`]: drops plan properties that DataFusion derives wrongly
 //! * [`scheduling`]: fair use of processors, and cancellation
+//! * [`cooperation`]: operators that yield in time, and can be cancelled
 //! * [`slices`]: batches cut into slices that take a bounded time
 //! * [`memory_pool`]: a memory pool whose limit can change
 //! * [`batch_bytes`]: the memory of a batch
 
 pub mod batch_bytes;
 pub mod conservative_properties;
+pub mod cooperation;
 pub mod exchange;
 pub mod materialized;
 pub mod memory_pool;

@@ -4,13 +4,14 @@ use std::fmt;
 
 use datafusion::sql::sqlparser::ast::{Ident, ObjectName};
 use skewer_sql::row_ids::WITH_ROW_IDS;
+use skewer_storage::DEFAULT_SCHEMA;
 
 use crate::error::Error;
 
 /// The only catalog.
 pub(crate) const CATALOG: &str = "skewer";
 /// The schema of names without schema.
-pub(crate) const MAIN: &str = "main";
+pub(crate) const MAIN: &str = DEFAULT_SCHEMA;
 /// The schema of the profiler's tables.
 pub(crate) const SYS: &str = "sys";
 /// The standard's description of all schemas.

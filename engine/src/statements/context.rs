@@ -13,6 +13,7 @@ use skewer_cluster::{CollectMetrics, Workers};
 use skewer_compat::logical::decorrelate::{Determinism, optimize_dependent_joins};
 use skewer_compat::logical::scalar_subquery::optimize_with_joins;
 use skewer_compat::operators::scheduling::RunningQuery;
+use skewer_node::check_availability;
 use skewer_profiling::Level;
 use skewer_storage::{Snapshot, Storage, Transaction};
 
@@ -21,7 +22,6 @@ use crate::cancellation::cancellation;
 use crate::catalog::StatementCatalog;
 use crate::catalog::planned::shown_rows;
 use crate::catalog::zones::zone_of;
-use crate::cluster::missing;
 use crate::error::Error;
 use crate::planning;
 use crate::progress::ProgressHandle;
@@ -223,7 +223,7 @@ impl Context {
             })
         })??;
         let database = self.session.database_inner();
-        missing::check(&optimized, self.catalog.snapshot(), |worker| {
+        check_availability(&optimized, self.catalog.snapshot(), |worker| {
             database.lost(worker)
         })?;
         self.record.reads(&self.catalog.touched().tables);

@@ -4,17 +4,17 @@ use std::path::Path;
 use std::sync::Arc;
 
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use skewer_compat::operators::memory_pool::{MemoryBudget, RaisedBy};
 use tokio::runtime::Runtime;
 
 use crate::error::Error;
 use crate::spill_directory::SpillDirectory;
-use skewer_compat::operators::memory_pool::{MemoryBudget, RaisedBy};
 
 /// How the threads are called.
-pub(crate) const THREAD: &str = "skewer-worker";
+pub const THREAD: &str = "skewer-worker";
 
 /// How many threads there are unless said otherwise: as many as the machine has.
-pub(crate) fn threads(asked: Option<usize>) -> usize {
+pub fn threads(asked: Option<usize>) -> usize {
     asked.unwrap_or_else(|| {
         std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get)
     })
@@ -31,7 +31,10 @@ const SPARE: usize = 8;
 
 /// Threads that run statements and tasks: more than may run queries for long
 /// ([`skewer_compat::operators::scheduling`]), so that some are left for statements that begin and for whoever cancels.
-pub(crate) fn runtime(asked: Option<usize>) -> Result<Runtime, Error> {
+///
+/// # Errors
+/// [`Error::Threads`] if the operating system gives none.
+pub fn runtime(asked: Option<usize>) -> Result<Runtime, Error> {
     skewer_compat::operators::scheduling::inherit_queries();
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2 * threads(asked) + SPARE)
@@ -40,20 +43,28 @@ pub(crate) fn runtime(asked: Option<usize>) -> Result<Runtime, Error> {
         .event_interval(EVENT_INTERVAL)
         .enable_all()
         .build()
-        .map_err(|e| Error::from_io(&e))
+        .map_err(Error::Threads)
 }
 
 /// What operators run with: memory with a limit, and a directory to spill to.
-pub(crate) struct Environment {
-    pub(crate) runtime_env: Arc<RuntimeEnv>,
-    pub(crate) memory: Arc<MemoryBudget>,
+#[derive(Debug)]
+pub struct Environment {
+    /// Has the memory pool and the directory.
+    pub runtime_env: Arc<RuntimeEnv>,
+    /// The memory pool.
+    pub memory: Arc<MemoryBudget>,
     /// Kept for as long as operators may spill. `None` where the system's directory for temporary files
     /// cannot be written: then whoever spills says so.
-    pub(crate) spill_directory: Option<SpillDirectory>,
+    pub spill_directory: Option<SpillDirectory>,
 }
 
-/// Operators spill to `temp_directory`, or to the system's directory for temporary files.
-pub(crate) fn build(
+/// What operators run with that may hold `memory_limit` bytes together, unlimited without; errors say that
+/// the limit is `raised_by` this. They spill to `temp_directory`, or to the system's directory for temporary
+/// files.
+///
+/// # Errors
+/// [`Error::File`] if `temp_directory` cannot be written.
+pub fn build(
     memory_limit: Option<usize>,
     raised_by: RaisedBy,
     temp_directory: Option<&Path>,
@@ -70,9 +81,8 @@ pub(crate) fn build(
             let created = created.and_then(|()| SpillDirectory::create_in(directory));
             Some(created.map_err(|error| {
                 let path = directory.display();
-                Error::Io(format!(
-                    "the directory for temporary files, {path}: {error}"
-                ))
+                let file = format!("the directory for temporary files, {path}");
+                Error::File { file, error }
             })?)
         }
         None => SpillDirectory::create_in(&std::env::temp_dir()).ok(),

@@ -12,16 +12,17 @@ use datafusion::datasource::MemTable;
 /// The rows of the table now; `None` if there is nobody any more to be asked.
 type Rows = Box<dyn Fn() -> Result<Option<RecordBatch>> + Send + Sync>;
 
-/// A schema with one more table, whose rows are made when it is asked for.
-pub(crate) struct OneMoreTable {
+/// A schema with one more table, whose rows are made when the table is asked for.
+pub struct OneMoreTable {
     schema: Arc<dyn SchemaProvider>,
     name: &'static str,
     rows: Rows,
 }
 
 impl OneMoreTable {
-    /// `schema` with table `name`.
-    pub(crate) fn new(
+    /// `schema` with table `name`. `rows` makes its rows, or `None` if nobody is there any more who knows
+    /// them: then there is no such table.
+    pub fn new(
         schema: Arc<dyn SchemaProvider>,
         name: &'static str,
         rows: impl Fn() -> Result<Option<RecordBatch>> + Send + Sync + 'static,

@@ -11,8 +11,8 @@ use skewer_net::{FailureClass, NetError};
 use skewer_storage::{RemoteSegments, Result, SegmentName, StorageError, TableId};
 use tokio::sync::{Semaphore, mpsc};
 
-use super::calls::{self, Abandoned, Dropped, ReadSegment};
-use super::master::Inner;
+use crate::master::Inner;
+use crate::rpc_messages::{self, Abandoned, Dropped, ReadSegment};
 
 /// An answer has at most so many bytes: frames are limited to 64 MiB, and a slow worker should
 /// not be asked for more at a time than it can send soon.
@@ -97,10 +97,12 @@ impl RemoteReads {
             id: segment.id,
             range: range.map(|range| (range.start, range.end)),
         };
-        let body = calls::encode(&question).map_err(|error| StorageError::Internal {
+        let body = rpc_messages::encode(&question).map_err(|error| StorageError::Internal {
             detail: error.to_string(),
         })?;
-        let answer = master.node.call(NodeId(segment.owner), calls::READ, body);
+        let answer = master
+            .node
+            .call(NodeId(segment.owner), rpc_messages::READ, body);
         answer.await.map_err(|error| failure(segment, error))
     }
 }
@@ -172,7 +174,7 @@ impl RemoteSegments for RemoteReads {
             table: table.0,
             segments: segments.to_vec(),
         };
-        self.tell(node, calls::DROPPED, calls::encode(&dropped));
+        self.tell(node, rpc_messages::DROPPED, rpc_messages::encode(&dropped));
     }
 
     fn abandoned(&self, node: u32, table: TableId, segments: Range<u64>) {
@@ -181,6 +183,10 @@ impl RemoteSegments for RemoteReads {
             from: segments.start,
             until: segments.end,
         };
-        self.tell(node, calls::ABANDONED, calls::encode(&abandoned));
+        self.tell(
+            node,
+            rpc_messages::ABANDONED,
+            rpc_messages::encode(&abandoned),
+        );
     }
 }

@@ -7,8 +7,8 @@ use skewer_net::NetError;
 use skewer_net::identity::NodeId;
 use skewer_profiling::{RemoteSys, RemoteSysError, WorkerRow};
 
-use super::master::Inner;
-use super::members::MemberState;
+use crate::master::Inner;
+use crate::membership::MemberState;
 
 /// Asks workers through the master's node.
 #[derive(Debug)]

@@ -8,11 +8,11 @@ use async_trait::async_trait;
 use datafusion::physical_plan::ExecutionPlan;
 use futures::future::join_all;
 use parking_lot::Mutex;
+use skewer_cluster::rows_read::{AskTasks, RowsRead, Scan, leaves};
 use skewer_net::identity::NodeId;
 
-use super::calls;
-use super::master::Inner;
-use crate::progress::{AskTasks, Read, Scan, leaves};
+use crate::master::Inner;
+use crate::rpc_messages;
 
 /// An answer that takes longer is not waited for: progress is for people who look now.
 const WAIT: Duration = Duration::from_secs(2);
@@ -56,19 +56,19 @@ impl TasksRead {
     }
 
     /// What the scans of a query have read so far.
-    pub(crate) fn read(&self, query_id: i64) -> Read {
+    pub(crate) fn read(&self, query_id: i64) -> RowsRead {
         let queries = self.queries.lock();
         let scans = queries.get(&query_id).into_iter();
         let scans = scans.flat_map(|query| &query.scans);
         let read = scans.map(|(scan, rows)| match scan.upgrade() {
             Some(plan) => Scan::read(&*plan, *rows),
             // Its task is over, and has read what it needed.
-            None => Read {
+            None => RowsRead {
                 rows: rows.unwrap_or(0) as u64,
                 of: rows.map(|rows| rows as u64),
             },
         });
-        read.fold(Read::NOTHING, Read::and)
+        read.fold(RowsRead::NOTHING, RowsRead::and)
     }
 }
 
@@ -92,22 +92,24 @@ impl TasksOfQuery {
 
 #[async_trait]
 impl AskTasks for TasksOfQuery {
-    async fn read(&self) -> Read {
+    async fn read(&self) -> RowsRead {
         let Some(master) = self.master.upgrade() else {
-            return Read::default();
+            return RowsRead::default();
         };
         let master = &master;
         let asked = self.workers.iter().map(async |worker| {
-            let question = calls::encode(&self.query_id).ok()?;
-            let answer = master.node.call(NodeId(*worker), calls::PROGRESS, question);
+            let question = rpc_messages::encode(&self.query_id).ok()?;
+            let answer = master
+                .node
+                .call(NodeId(*worker), rpc_messages::PROGRESS, question);
             let answer = tokio::time::timeout(WAIT, answer).await.ok()?.ok()?;
-            let (rows, of) = calls::decode(&answer).ok()?;
-            Some(Read { rows, of })
+            let (rows, of) = rpc_messages::decode(&answer).ok()?;
+            Some(RowsRead { rows, of })
         });
         let answers = join_all(asked).await.into_iter();
         // Without those who do not answer it is not known how much there is.
         answers
             .map(Option::unwrap_or_default)
-            .fold(Read::NOTHING, Read::and)
+            .fold(RowsRead::NOTHING, RowsRead::and)
     }
 }

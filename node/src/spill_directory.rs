@@ -21,7 +21,7 @@ const MOST: usize = 1 << 20;
 
 /// A directory for spill files, removed when it is dropped.
 #[derive(Debug)]
-pub(crate) struct SpillDirectory {
+pub struct SpillDirectory {
     path: PathBuf,
     /// The directory, open, with a lock that ends with the process. `None` where directories cannot be
     /// locked: nobody else removes them there.
@@ -33,7 +33,7 @@ impl SpillDirectory {
     ///
     /// # Errors
     /// If `parent` cannot be written.
-    pub(crate) fn create_in(parent: &Path) -> io::Result<Self> {
+    pub fn create_in(parent: &Path) -> io::Result<Self> {
         remove_abandoned(parent);
         let process = std::process::id();
         for number in 0..MOST {
@@ -57,7 +57,8 @@ impl SpillDirectory {
         Err(io::Error::other("there are too many directories in it"))
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
         &self.path
     }
 

@@ -1,28 +1,24 @@
-//! Who takes part, as the master sees it. No network and no clock: both are passed in.
+//! Who takes part, as the master sees it.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::{Mutex, RwLock};
 use skewer_net::LostWorker;
 use skewer_net::identity::{NodeId, PeerIdentity};
 use skewer_storage::{Membership, StorageError, Writer};
-use tokio::sync::watch;
 
-use super::clock::{ClockEstimate, ClockReadings};
-use super::now::{Clocks, SystemClocks};
+use super::clock_offset::{ClockEstimate, ClockReadings};
+use super::clocks::Clocks;
 
 /// What is said of a worker that has a certificate and has not come yet.
-pub(super) const ABSENT: &str = "it has not come since the master started";
+pub(crate) const ABSENT: &str = "it has not come since the master started";
 
 /// Each worker is asked for the time so often.
 const HEARTBEAT: Duration = Duration::from_secs(1);
-
-/// Between two looks whether queries that need a worker are over.
-const LOOK: Duration = Duration::from_millis(5);
 
 /// What has become of a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -122,22 +118,22 @@ pub(super) struct Entry {
     used: Arc<()>,
 }
 
-/// All workers of the cluster. What workers are told of each other is in `telling`.
+/// All workers of the cluster. What workers are told of each other is in `deltas`.
 #[derive(Debug)]
 pub struct Members {
     pub(super) clocks: Arc<dyn Clocks>,
     pub(super) entries: RwLock<Entries>,
     /// Held while somebody comes or goes, and while what workers wrote is published.
     changing: Mutex<()>,
-    /// The version of the list; it ascends. Changed while the entries are.
-    pub(super) version: watch::Sender<u64>,
-    /// The version of the last change that does not bear waiting.
-    pub(super) urgent: watch::Sender<u64>,
 }
 
 #[derive(Debug)]
 pub(super) struct Entries {
     pub(super) by_number: BTreeMap<u32, Entry>,
+    /// The version of the list; it ascends.
+    pub(super) version: u64,
+    /// The version of the last change that does not bear waiting.
+    pub(super) urgent: u64,
     /// Whose last change was which version.
     pub(super) log: BTreeMap<u64, u32>,
     /// The version of the last change to the list of revocations.
@@ -146,23 +142,29 @@ pub(super) struct Entries {
 
 /// The workers that a query runs on, which are not let go before it ends.
 #[derive(Debug)]
-pub(crate) struct Present {
-    pub(crate) numbers: Vec<u32>,
-    pub(crate) version: u64,
+pub struct Present {
+    /// Their numbers.
+    pub numbers: Vec<u32>,
+    /// The version of the list by which they take part.
+    pub version: u64,
     _used: Vec<Arc<()>>,
 }
 
-impl Members {
-    /// The workers that have certificates; none of them has come.
-    pub(crate) fn new(known: impl IntoIterator<Item = (u32, String)>) -> Self {
-        Self::with_clocks(known, Arc::new(SystemClocks))
-    }
+/// The queries that run on a worker that is about to end.
+#[derive(Debug)]
+pub struct RunningQueries(Weak<()>);
 
-    /// The same, by these clocks.
-    pub fn with_clocks(
-        known: impl IntoIterator<Item = (u32, String)>,
-        clocks: Arc<dyn Clocks>,
-    ) -> Self {
+impl RunningQueries {
+    /// Whether all of them have ended.
+    pub fn are_over(&self) -> bool {
+        // The entry has one.
+        self.0.strong_count() <= 1
+    }
+}
+
+impl Members {
+    /// The workers that have certificates, numbers and names; none of them has come.
+    pub fn new(known: impl IntoIterator<Item = (u32, String)>, clocks: Arc<dyn Clocks>) -> Self {
         /// All that is known at the start is of the first version.
         const FIRST: u64 = 1;
         let now = clocks.now();
@@ -183,14 +185,24 @@ impl Members {
         Self {
             entries: RwLock::new(Entries {
                 by_number: known.into_iter().map(absent).collect(),
+                version: FIRST,
+                urgent: FIRST,
                 log: BTreeMap::new(),
                 revoked: FIRST,
             }),
             clocks,
             changing: Mutex::default(),
-            version: watch::Sender::new(FIRST),
-            urgent: watch::Sender::new(FIRST),
         }
+    }
+
+    /// The version of the list. Each change of what is told raises it.
+    pub fn version(&self) -> u64 {
+        self.entries.read().version
+    }
+
+    /// The version of the last change that does not bear waiting: a loss, or a revocation.
+    pub fn urgent_version(&self) -> u64 {
+        self.entries.read().urgent
     }
 
     /// All workers that have ever joined, by number.
@@ -205,7 +217,7 @@ impl Members {
     }
 
     /// Those that new queries run on.
-    pub(crate) fn present(&self) -> Present {
+    pub fn present(&self) -> Present {
         let entries = self.entries.read();
         let alive = || {
             let entries = entries.by_number.values();
@@ -213,20 +225,20 @@ impl Members {
         };
         Present {
             numbers: alive().map(|entry| entry.member.number).collect(),
-            version: *self.version.borrow(),
+            version: entries.version,
             _used: alive().map(|entry| Arc::clone(&entry.used)).collect(),
         }
     }
 
     /// Which process a worker is, if it takes part.
-    pub(crate) fn incarnation_of(&self, number: u32) -> Option<u64> {
+    pub fn incarnation_of(&self, number: u32) -> Option<u64> {
         let entries = self.entries.read();
         let member = &entries.by_number.get(&number)?.member;
         (!matches!(member.state, MemberState::Lost(_))).then_some(member.incarnation)
     }
 
     /// Why a worker takes no part; `None` if it does.
-    pub(crate) fn lost(&self, number: u32) -> Option<LostWorker> {
+    pub fn lost(&self, number: u32) -> Option<LostWorker> {
         let entries = self.entries.read();
         let Some(entry) = entries.by_number.get(&number) else {
             return Some(LostWorker {
@@ -309,27 +321,20 @@ impl Members {
         true
     }
 
-    /// A worker is about to end: no further query runs on it. Returns when those that do are
-    /// over.
-    pub(crate) async fn leave(&self, number: u32, incarnation: u64) {
-        let used = {
-            let mut entries = self.entries.write();
-            match entries.by_number.get_mut(&number) {
-                Some(entry) if entry.member.incarnation == incarnation => {
-                    if entry.member.state == MemberState::Alive {
-                        entry.member.state = MemberState::Leaving;
-                        entry.member.since = self.clocks.now().wall;
-                        tracing::info!(worker = number, "a worker is about to end");
-                    }
-                    Arc::downgrade(&entry.used)
-                }
-                _ => return,
-            }
-        };
-        // The entry has one.
-        while used.strong_count() > 1 {
-            tokio::time::sleep(LOOK).await;
+    /// A worker is about to end: no further query runs on it. Returns those that do;
+    /// `None` if it is another process by now.
+    pub fn leave(&self, number: u32, incarnation: u64) -> Option<RunningQueries> {
+        let mut entries = self.entries.write();
+        let entry = entries.by_number.get_mut(&number)?;
+        if entry.member.incarnation != incarnation {
+            return None;
         }
+        if entry.member.state == MemberState::Alive {
+            entry.member.state = MemberState::Leaving;
+            entry.member.since = self.clocks.now().wall;
+            tracing::info!(worker = number, "a worker is about to end");
+        }
+        Some(RunningQueries(Arc::downgrade(&entry.used)))
     }
 
     /// A worker has said what its clock shows.
@@ -381,7 +386,7 @@ impl Members {
     }
 
     /// Those that take part, with what their certificates say.
-    pub(crate) fn identities(&self) -> Vec<(PeerIdentity, u64)> {
+    pub fn identities(&self) -> Vec<(PeerIdentity, u64)> {
         let entries = self.entries.read();
         let here = entries.by_number.values().filter(|entry| entry.is_here());
         here.filter_map(|entry| Some((entry.peer.clone()?, entry.member.incarnation)))
@@ -433,24 +438,13 @@ impl Membership for Members {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
-    use skewer_net::identity::ClusterId;
-
-    use super::super::now::Still;
+mod tests {
+    use super::super::clocks::SimulatedClocks;
+    use super::super::tests::arrival;
     use super::*;
 
-    pub(in super::super) fn arrival(number: u32, incarnation: u64) -> Arrival {
-        Arrival {
-            peer: PeerIdentity {
-                cluster: ClusterId::random(),
-                node: NodeId(number),
-                name: format!("host-{number}"),
-                serial: "aa".to_owned(),
-            },
-            address: SocketAddr::from(([127, 0, 0, 1], 7000)),
-            incarnation,
-            version: "1".to_owned(),
-        }
+    fn clocks() -> Arc<SimulatedClocks> {
+        Arc::new(SimulatedClocks::new(Instant::now()))
     }
 
     fn publishes(members: &Members, node: u32, incarnation: u64) -> Result<bool, String> {
@@ -465,8 +459,8 @@ pub(super) mod tests {
     #[test]
     fn who_arrives_is_asked_for_the_time_at_once_and_then_once_a_second() {
         let patience = Duration::from_secs(10);
-        let clocks = Still::new();
-        let members = Members::with_clocks([], Arc::clone(&clocks) as _);
+        let clocks = clocks();
+        let members = Members::new([], Arc::clone(&clocks) as _);
         members.register(arrival(1, 5), drop);
         let mut asked = Vec::new();
         for tenth in 0..25 {
@@ -474,17 +468,17 @@ pub(super) mod tests {
                 asked.push(tenth);
                 members.heard(number, incarnation, 0, 0, Duration::from_millis(1));
             }
-            clocks.go_on(Duration::from_millis(100));
+            clocks.advance(Duration::from_millis(100));
         }
         assert_eq!(asked, [0, 10, 20]);
-        clocks.go_on(patience);
+        clocks.advance(patience);
         let silent = members.beat(patience).silent;
         assert_eq!(silent.len(), 1, "{silent:?}");
     }
 
     #[test]
     fn what_a_process_wrote_is_published_only_while_it_is_still_that_process() {
-        let members = Members::new([(1, "host-1".to_owned())]);
+        let members = Members::new([(1, "host-1".to_owned())], clocks());
         let absent = publishes(&members, 1, 5).unwrap_err();
         assert!(
             absent.contains("host-1") && absent.contains("not come"),
@@ -502,7 +496,7 @@ pub(super) mod tests {
 
     #[test]
     fn the_end_of_an_earlier_process_does_not_end_the_present_one() {
-        let members = Members::new([]);
+        let members = Members::new([], clocks());
         members.register(arrival(2, 5), drop);
         members.register(arrival(2, 6), drop);
         assert!(!members.lose(2, 5, "late news", || unreachable!()));
@@ -513,18 +507,17 @@ pub(super) mod tests {
         assert_eq!(members.lost(2).unwrap().name, "worker 2 (host-2)");
     }
 
-    #[tokio::test]
-    async fn a_worker_that_leaves_gets_no_query_any_more_and_may_go_when_the_last_one_is_over() {
-        let members = Members::new([]);
+    #[test]
+    fn a_worker_that_leaves_gets_no_query_and_its_queries_are_over_when_the_last_one_is() {
+        let members = Members::new([], clocks());
         members.register(arrival(1, 5), drop);
         members.register(arrival(2, 5), drop);
+        assert!(members.leave(1, 4).is_none());
         let query = members.present();
-        let leaving = members.leave(1, 5);
-        let mut leaving = std::pin::pin!(leaving);
-        let wait = Duration::from_millis(30);
-        assert!(tokio::time::timeout(wait, &mut leaving).await.is_err());
+        let queries = members.leave(1, 5).unwrap();
+        assert!(!queries.are_over());
         assert_eq!(members.present().numbers, [2]);
         drop(query);
-        leaving.await;
+        assert!(queries.are_over());
     }
 }

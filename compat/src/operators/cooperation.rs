@@ -8,9 +8,11 @@
 //! those that unnest lists get their input in [`Slices`] that take no longer than they should.
 //!
 //! Where a stream is polled by a task, it is polled when its query may use a processor
-//! ([`skewer_compat::operators::scheduling`]).
+//! ([`scheduling`](super::scheduling)).
 //!
-//! Joins become such that spill here, too: this sees each plan where it runs.
+//! Exchanges and joins are replaced by those that spill here, too: this sees each plan where it runs.
+//!
+//! What the program's own operators do, the caller says: [`OperatorFacts`].
 
 use std::any::Any;
 use std::fmt;
@@ -20,7 +22,7 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{JoinSide, Result, Statistics, exec_err};
 use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
@@ -39,56 +41,83 @@ use datafusion::physical_plan::{
     ReplaceChildrenOptions,
 };
 use futures::Stream;
-use skewer_cluster::{PrepareTask, is_exchange_between_workers};
-use skewer_compat::operators::exchange::with_own_exchange;
-use skewer_compat::operators::scheduling::{
-    Cancellation, IsOver, RunningQuery, ScheduledStream, Scheduler, is_cancelled, poll_time,
-    task_time,
+
+use super::exchange::with_own_exchange;
+use super::scheduling::{
+    IsOver, RunningQuery, ScheduledStream, is_cancelled, poll_time, task_time,
 };
-use skewer_compat::operators::slices::{Slices, Target};
-use skewer_compat::operators::spilling_join;
-use skewer_compat::operators::spilling_join::{Pace, SpillingJoinExec};
-use skewer_exec::profiled::replace_operator;
-use skewer_exec::{TimedEvaluationExec, is_exchange};
-use skewer_net::TaskEnd;
-use skewer_optimizer::evaluates_costly;
+use super::slices::{Slices, Target};
+use super::spilling_join::{self, Pace, SpillingJoinExec};
 
 /// A task that has run for this long yields. The clock is read once a batch.
 const QUANTUM: Duration = Duration::from_millis(10);
 
+/// Another operator in place of an operator.
+pub type Replacement<'a> = &'a dyn Fn(Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>>;
+
+/// Knows the operators of a program's plans that are not DataFusion's.
+pub trait OperatorFacts: fmt::Debug + Send + Sync {
+    /// Whether what is below `plan` runs on other workers, which make it yield when they have it.
+    fn runs_elsewhere(&self, plan: &Arc<dyn ExecutionPlan>) -> bool;
+
+    /// Whether `plan` polls its inputs in tasks of their own.
+    fn is_exchange(&self, plan: &dyn ExecutionPlan) -> bool;
+
+    /// How `plan` gets batches of an input with schema `input`: in slices, if it evaluates an
+    /// expression on them that may take long.
+    fn slices(&self, plan: &dyn ExecutionPlan, input: &Schema) -> Option<Target>;
+
+    /// `plan` with another operator in place of its own. An operator that only observes `plan`
+    /// then observes the other one.
+    ///
+    /// # Errors
+    /// Those of `replacement`.
+    fn replace(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        replacement: Replacement<'_>,
+    ) -> Result<Arc<dyn ExecutionPlan>>;
+
+    /// How the task with this context finds out that nobody wants its rows any more; `None` if
+    /// only its query can end it.
+    fn end_of_task(&self, context: &TaskContext) -> Option<IsOver>;
+}
+
 /// The same plan, whose tasks yield in time and use the processors as `query` may, and whose exchanges
-/// are [Skewer's own](skewer_compat::operators::exchange).
+/// are [Skewer's own](super::exchange). `facts` knows the operators that are not DataFusion's.
 ///
 /// # Errors
 /// Those of putting other children into an operator.
-pub(crate) fn cooperative(
+pub fn cooperative(
     plan: Arc<dyn ExecutionPlan>,
     query: &Arc<RunningQuery>,
+    facts: &'static dyn OperatorFacts,
 ) -> Result<Arc<dyn ExecutionPlan>> {
-    let plan = yielding(plan, query)?;
-    Ok(Arc::new(PacedExec::new(plan, query, None)))
+    let tasks = Tasks {
+        query: Arc::clone(query),
+        facts,
+    };
+    let plan = yielding(plan, &tasks)?;
+    Ok(Arc::new(PacedExec::new(plan, &tasks, None)))
 }
 
-/// [`cooperative`] for tasks of queries that another process plans. A task is a query of its own to
-/// `scheduler`, and is over when it is told so.
-pub(crate) fn of_tasks(scheduler: &Arc<Scheduler>) -> PrepareTask {
-    let scheduler = Arc::clone(scheduler);
-    Arc::new(move |plan| cooperative(plan, &scheduler.query(Cancellation::default())))
+/// The tasks of a plan: their query, and what is known of their operators.
+#[derive(Debug, Clone)]
+struct Tasks {
+    query: Arc<RunningQuery>,
+    facts: &'static dyn OperatorFacts,
 }
 
 /// The same plan, whose operators yield in time.
-fn yielding(
-    plan: Arc<dyn ExecutionPlan>,
-    query: &Arc<RunningQuery>,
-) -> Result<Arc<dyn ExecutionPlan>> {
-    // What is below is sent to workers, which make it yield when they have it.
-    if is_exchange_between_workers(&plan) {
+fn yielding(plan: Arc<dyn ExecutionPlan>, tasks: &Tasks) -> Result<Arc<dyn ExecutionPlan>> {
+    let facts = tasks.facts;
+    if facts.runs_elsewhere(&plan) {
         return Ok(plan);
     }
     let probe = probe_input(plan.as_ref());
     let children: Vec<_> = plan.children().into_iter().cloned().collect();
     if children.is_empty() {
-        return Ok(Arc::new(PacedExec::new(plan, query, None)));
+        return Ok(Arc::new(PacedExec::new(plan, tasks, None)));
     }
     let children = children
         .into_iter()
@@ -96,48 +125,51 @@ fn yielding(
         .map(|(n, child)| {
             let slices = match Some(n) == probe {
                 true => Some(Target::Join),
-                false => slices_of(plan.as_ref(), &child),
+                false => slices_of(plan.as_ref(), &child, facts),
             };
-            let child = yielding(child, query)?;
+            let child = yielding(child, tasks)?;
             // An exchange polls its inputs in tasks of their own.
-            Ok(match slices.is_some() || is_exchange(plan.as_ref()) {
-                true => Arc::new(PacedExec::new(child, query, slices)) as _,
+            Ok(match slices.is_some() || facts.is_exchange(plan.as_ref()) {
+                true => Arc::new(PacedExec::new(child, tasks, slices)) as _,
                 false => child,
             })
         })
         .collect::<Result<_>>()?;
     let mut plan = replace_children_if_necessary(plan, children)?;
     if plan.is::<RepartitionExec>() {
-        plan = replace_operator(plan, |exchange| Ok(with_own_exchange(exchange)))?;
+        plan = facts.replace(plan, &|exchange| Ok(with_own_exchange(exchange)))?;
     }
     if spilling_join::spills(plan.as_ref()) {
-        plan = replace_operator(plan, |join| {
-            Ok(Arc::new(SpillingJoinExec::new(join, in_slices(query))?))
+        plan = facts.replace(plan, &|join| {
+            Ok(Arc::new(SpillingJoinExec::new(join, in_slices(tasks))?))
         })?;
     }
     Ok(match returns_more_than_it_reads(plan.as_ref()) {
-        true => Arc::new(PacedExec::new(plan, query, None)),
+        true => Arc::new(PacedExec::new(plan, tasks, None)),
         false => plan,
     })
 }
 
 /// Has the stream that a spilling join probes with yield, and cuts its batches into slices.
-fn in_slices(query: &Arc<RunningQuery>) -> Pace {
-    let query = Arc::clone(query);
+fn in_slices(tasks: &Tasks) -> Pace {
+    let tasks = tasks.clone();
     Arc::new(move |rows, context| {
         let slices = Some(Target::Join);
-        Box::pin(PacedStream::new(rows, &query, slices, context))
+        Box::pin(PacedStream::new(rows, &tasks, slices, context))
     })
 }
 
 /// How `plan` gets the rows of an input that is no join's probe side: in slices, if it evaluates on them
 /// what may take long.
-fn slices_of(plan: &dyn ExecutionPlan, input: &Arc<dyn ExecutionPlan>) -> Option<Target> {
-    if plan.is::<TimedEvaluationExec>() {
-        return Some(Target::Timed);
+fn slices_of(
+    plan: &dyn ExecutionPlan,
+    input: &Arc<dyn ExecutionPlan>,
+    facts: &dyn OperatorFacts,
+) -> Option<Target> {
+    if plan.is::<UnnestExec>() {
+        return Some(Target::Function);
     }
-    let costly = plan.is::<UnnestExec>() || evaluates_costly(plan, &input.schema());
-    costly.then_some(Target::Function)
+    facts.slices(plan, &input.schema())
 }
 
 /// The input of which a join takes a batch and does not return before it is done with it, unless
@@ -164,27 +196,23 @@ fn returns_more_than_it_reads(plan: &dyn ExecutionPlan) -> bool {
 #[derive(Debug)]
 struct PacedExec {
     inner: Arc<dyn ExecutionPlan>,
-    query: Arc<RunningQuery>,
+    tasks: Tasks,
     /// How batches are cut into slices according to the time that they take, if they are.
     slices: Option<Target>,
 }
 
 impl PacedExec {
-    fn new(
-        inner: Arc<dyn ExecutionPlan>,
-        query: &Arc<RunningQuery>,
-        slices: Option<Target>,
-    ) -> Self {
+    fn new(inner: Arc<dyn ExecutionPlan>, tasks: &Tasks, slices: Option<Target>) -> Self {
         Self {
             inner,
-            query: Arc::clone(query),
+            tasks: tasks.clone(),
             slices,
         }
     }
 
     /// The same after a change of its plan node.
     fn around(&self, inner: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
-        Arc::new(Self::new(inner, &self.query, self.slices))
+        Arc::new(Self::new(inner, &self.tasks, self.slices))
     }
 }
 
@@ -245,7 +273,7 @@ impl ExecutionPlan for PacedExec {
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
         let rows = self.inner.execute(partition, Arc::clone(&context))?;
-        let paced = PacedStream::new(rows, &self.query, self.slices, &context);
+        let paced = PacedStream::new(rows, &self.tasks, self.slices, &context);
         Ok(Box::pin(paced))
     }
 
@@ -288,15 +316,14 @@ struct PacedStream {
 impl PacedStream {
     fn new(
         inner: SendableRecordBatchStream,
-        query: &Arc<RunningQuery>,
+        tasks: &Tasks,
         slices: Option<Target>,
         context: &TaskContext,
     ) -> Self {
-        let end = context.session_config().get_extension::<TaskEnd>();
-        let is_over = end.map(|end| -> IsOver { Arc::new(move || end.is_over()) });
+        let is_over = tasks.facts.end_of_task(context);
         Self {
             inner,
-            scheduled: ScheduledStream::new(Arc::clone(query), is_over),
+            scheduled: ScheduledStream::new(Arc::clone(&tasks.query), is_over),
             slices: slices.map(Slices::new),
         }
     }

@@ -16,11 +16,11 @@ use skewer_storage::TableId;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 
-use super::VERSION;
-use super::calls::{self, MemberAt, MemberList, Register, Registered, Watch};
-use super::roster::Change;
-use super::worker::{Inner, master_at};
+use crate::VERSION;
 use crate::error::Error;
+use crate::membership::{Change, MembershipDelta, PresentMember};
+use crate::rpc_messages::{self, Register, Registered, Watch};
+use crate::worker::{Inner, master_at};
 
 /// A worker that takes part, or tries to. Dropped, it cuts its lifeline.
 #[derive(Debug)]
@@ -51,13 +51,13 @@ impl Registration {
         tokio::select! {
             biased;
             Ok(()) = registered => Ok(Self { task, ended }),
-            error = ended.recv() => Err(error.unwrap_or(Error::Cancelled)),
+            error = ended.recv() => Err(error.unwrap_or(Error::Stopped)),
         }
     }
 
     /// Returns when the worker must not take part any more.
     pub(crate) async fn ended(&mut self) -> Error {
-        self.ended.recv().await.unwrap_or(Error::Cancelled)
+        self.ended.recv().await.unwrap_or(Error::Stopped)
     }
 }
 
@@ -175,7 +175,7 @@ async fn registered(
             .collect(),
         functions: worker.functions.clone(),
     };
-    let answer = ask(worker, calls::REGISTER, &register).await?;
+    let answer = ask(worker, rpc_messages::REGISTER, &register).await?;
     let garbage = match read(worker, &answer)? {
         Registered::Takes { garbage } => garbage,
         Registered::Lacks { functions } => {
@@ -198,13 +198,13 @@ async fn registered(
         removed.map_err(|error| local(worker, &error))?;
     }
     // Who the others are comes first: whoever waits for us to be ready may send queries at once.
-    worker.roster.lock().begin();
+    worker.view.lock().begin();
     loop {
         let watch = Watch {
             incarnation: worker.incarnation,
-            known: worker.roster.lock().known(),
+            known: worker.view.lock().known(),
         };
-        let answer = ask(worker, calls::WATCH, &watch).await?;
+        let answer = ask(worker, rpc_messages::WATCH, &watch).await?;
         apply(worker, read(worker, &answer)?);
         if let Some(ready) = ready.take() {
             // Without a receiver the worker is ending.
@@ -218,12 +218,12 @@ async fn ask<T: serde::Serialize>(
     method: &str,
     question: &T,
 ) -> Result<Vec<u8>, NetError> {
-    let body = calls::encode(question).map_err(|error| local(worker, &error))?;
+    let body = rpc_messages::encode(question).map_err(|error| local(worker, &error))?;
     worker.node.call(NodeId::MASTER, method, body).await
 }
 
 fn read<T: serde::de::DeserializeOwned>(worker: &Inner, answer: &[u8]) -> Result<T, NetError> {
-    calls::decode(answer).map_err(|error| local(worker, &error))
+    rpc_messages::decode(answer).map_err(|error| local(worker, &error))
 }
 
 /// Something that went wrong here, and may not the next time.
@@ -236,9 +236,9 @@ fn local(worker: &Inner, error: &dyn std::error::Error) -> NetError {
 }
 
 /// Makes the node know whom the master knows.
-fn apply(worker: &Inner, mut list: MemberList) {
-    let version = list.version;
-    if let Some(revoked) = list.revoked.take() {
+fn apply(worker: &Inner, mut delta: MembershipDelta) {
+    let version = delta.version;
+    if let Some(revoked) = delta.revoked.take() {
         let revoked = revoked.iter().filter_map(|entry| entry.parse().ok());
         worker
             .revocations
@@ -247,9 +247,10 @@ fn apply(worker: &Inner, mut list: MemberList) {
             tracing::error!(%error, "connections of revoked nodes were not closed");
         }
     }
-    let at =
-        |member: &MemberAt| PeerAddress::new(NodeId(member.number), &member.name, member.address);
-    let changes = worker.roster.lock().learn(list);
+    let at = |member: &PresentMember| {
+        PeerAddress::new(NodeId(member.number), &member.name, member.address)
+    };
+    let changes = worker.view.lock().learn(delta);
     for change in changes {
         match change {
             Change::Here(member) => worker.node.set_peer(at(&member)),

@@ -1,16 +1,17 @@
 //! What nodes ask each other, as bytes.
 
 use std::net::SocketAddr;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use datafusion::common::{DataFusionError, Result};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use skewer_profiling::nanos_since_epoch;
 
 /// A worker registers: [`Register`] → [`Registered`].
 pub(crate) const REGISTER: &str = "members/register";
 /// A worker asks what has changed about the others, and is answered when something has: [`Watch`]
-/// → [`MemberList`].
+/// → [`MembershipDelta`](crate::membership::MembershipDelta).
 pub(crate) const WATCH: &str = "members/watch";
 /// How far the tasks of a query are: its number → rows that were read, and of how many, if that is
 /// known.
@@ -72,32 +73,6 @@ pub(crate) struct Leave {
     pub(crate) incarnation: u64,
 }
 
-/// Who takes part: what has changed since the version that the worker knows, all if it knows none.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct MemberList {
-    /// The version that it knows then.
-    pub version: u64,
-    /// Those who do.
-    pub present: Vec<MemberAt>,
-    /// Those who do not, and why.
-    pub lost: Vec<(u32, String)>,
-    /// Whose certificates are not valid any more: all of them, if there are others than before.
-    pub revoked: Option<Vec<String>>,
-}
-
-/// A worker that takes part.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct MemberAt {
-    /// Its number.
-    pub number: u32,
-    /// As errors call it.
-    pub name: String,
-    /// Where it answers.
-    pub address: SocketAddr,
-    /// The number that its process has drawn for itself.
-    pub incarnation: u64,
-}
-
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct ReserveRows {
     pub(crate) table: u64,
@@ -144,6 +119,5 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
 
 /// This process's clock, nanoseconds since 1970.
 pub(crate) fn wall_ns() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    i64::try_from(since.unwrap_or_default().as_nanos()).unwrap_or(i64::MAX)
+    nanos_since_epoch(SystemTime::now())
 }

@@ -6,27 +6,31 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 use async_trait::async_trait;
+use datafusion::catalog::SchemaProvider;
 use datafusion::common::{Result as DFResult, exec_err, not_impl_err};
 use datafusion::execution::runtime_env::RuntimeEnv;
-use datafusion::execution::{SessionState, SessionStateBuilder};
 use parking_lot::Mutex;
+use skewer_cluster::rows_read::AskTasks;
 use skewer_cluster::write::SegmentPlace;
-use skewer_cluster::{NodeOptions, NodeTasks, Workers};
-use skewer_compat::functions::guarded::GuardedFunction;
+use skewer_cluster::{NodeOptions, NodeTasks, Workers, cooperative_tasks};
 use skewer_compat::operators::scheduling::Scheduler;
 use skewer_net::identity::{ClusterDirectory, NodeId, PeerIdentity, Revocations, Trust};
-use skewer_net::{CallHandler, NetError, Node, PeerAddress, Services};
-use skewer_profiling::SysTables;
+use skewer_net::{CallHandler, LostWorker, NetError, Node, PeerAddress, Services};
+use skewer_profiling::{OneMoreTable, RemoteSys, SysTables};
 use skewer_storage::{Snapshot, Storage, TableId};
 use tokio::sync::{Notify, watch};
 
-use super::calls::{self, Leave, Register, Registered, ReserveRows, Watch};
-use super::members::{Arrival, Member, Members};
-use super::options::ClusterOptions;
-use super::remote_reads::RemoteReads;
-use super::{VERSION, watching};
-use crate::cooperation::of_tasks;
+use crate::error::external;
 use crate::functions::Functions;
+use crate::membership::{Arrival, Member};
+use crate::options::{ClusterOptions, resolve};
+use crate::remote_reads::RemoteReads;
+use crate::remote_sys::RemoteTables;
+use crate::rpc_messages::{self, Leave, Register, Registered, ReserveRows, Watch};
+use crate::task_session::task_session;
+use crate::tasks_read::TasksOfQuery;
+use crate::watched_members::WatchedMembers;
+use crate::{VERSION, cluster_table, failure_detector};
 
 /// How long a worker that registers may take to be seen by its lifeline: it has been answered
 /// there before it registers.
@@ -51,7 +55,7 @@ pub struct Master {
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) node: Node,
-    pub(crate) members: Members,
+    pub(crate) members: WatchedMembers,
     pub(crate) revocations: Arc<Revocations>,
     pub(crate) options: ClusterOptions,
     /// By number.
@@ -65,29 +69,15 @@ pub(crate) struct Inner {
     owns: Mutex<Option<(u64, bool)>>,
 }
 
-/// A session with the functions that tasks have, on every node: SQL's and `functions`. They end when their query
-/// does, which the planner of the query sees to elsewhere.
-pub(crate) fn task_session(environment: &Arc<RuntimeEnv>, functions: &Functions) -> SessionState {
-    let mut builder = SessionStateBuilder::new()
-        .with_runtime_env(Arc::clone(environment))
-        .with_default_features();
-    let all = builder.scalar_functions().get_or_insert_default();
-    let sized = GuardedFunction::all(all.iter());
-    all.extend(sized);
-    all.extend(functions.iter().map(Arc::clone));
-    for function in all {
-        if let Some(interruptible) = skewer_optimizer::interruptible(function) {
-            *function = Arc::new(interruptible);
-        }
-    }
-    builder.build()
-}
-
 impl Master {
     /// Listens, and lets workers register, which need the program's `functions`. Tasks that run here use the
-    /// processors as `scheduler` says. Must be called
-    /// within the runtime that it is to live in.
-    pub(crate) fn start(
+    /// processors as `scheduler` says, write to `place`, and record in `sys`. Must be called within the
+    /// runtime that the master is to live in.
+    ///
+    /// # Errors
+    /// If the cluster's directory cannot be read, a certificate is not valid, or the address cannot be
+    /// listened on.
+    pub fn start(
         options: ClusterOptions,
         storage: &Storage,
         environment: &Arc<RuntimeEnv>,
@@ -119,7 +109,7 @@ impl Master {
             query_of_task: None,
             // It is the one who knows.
             members: watch::Sender::new(u64::MAX).subscribe(),
-            prepare: of_tasks(scheduler),
+            prepare: cooperative_tasks(scheduler),
             watch: None,
             extend: Arc::new(move |config| {
                 config.set_extension(Arc::clone(&place));
@@ -128,7 +118,7 @@ impl Master {
             version: VERSION,
         });
         let inner = Arc::new(Inner {
-            members: Members::new(known),
+            members: WatchedMembers::new(known),
             revocations,
             options,
             lifelines: Mutex::default(),
@@ -146,7 +136,7 @@ impl Master {
             calls: Some(Arc::new(Calls(Arc::downgrade(&inner)))),
             admissions: Some(directory),
         });
-        watching::start(lifelines, &inner);
+        failure_detector::start(lifelines, &inner);
         tracing::info!(%address, "listening for workers");
         Ok(Self { inner })
     }
@@ -161,14 +151,34 @@ impl Master {
         self.inner.members.list()
     }
 
-    pub(crate) fn inner(&self) -> &Arc<Inner> {
-        &self.inner
+    /// Why a worker takes no part; `None` if it does.
+    pub fn lost(&self, number: u32) -> Option<LostWorker> {
+        self.inner.members.lost(number)
+    }
+
+    /// What workers recorded.
+    pub fn remote_sys(&self) -> Arc<dyn RemoteSys> {
+        Arc::new(RemoteTables(Arc::downgrade(&self.inner)))
+    }
+
+    /// How to ask for what the tasks of a query have read on the workers with these numbers.
+    pub fn tasks_of_query(&self, workers: Vec<u32>, query_id: i64) -> Arc<dyn AskTasks> {
+        Arc::new(TasksOfQuery::new(&self.inner, workers, query_id))
+    }
+
+    /// Schema `sys` with table `cluster`: the nodes, and what they have in `snapshot`.
+    pub fn with_cluster_table(
+        &self,
+        sys: Arc<dyn SchemaProvider>,
+        snapshot: Arc<Snapshot>,
+    ) -> OneMoreTable {
+        cluster_table::with_cluster(sys, Arc::downgrade(&self.inner), snapshot)
     }
 
     /// The workers for a query that reads `snapshot`: those that take part, and the master if it
     /// has segments itself, or if another part of the query has to run `here`. `None` if there is
     /// no worker.
-    pub(crate) fn workers_of(&self, snapshot: &Snapshot, here: bool) -> Option<Workers> {
+    pub fn workers_of(&self, snapshot: &Snapshot, here: bool) -> Option<Workers> {
         let inner = &*self.inner;
         let mut present = inner.members.present();
         if present.numbers.is_empty() {
@@ -183,12 +193,12 @@ impl Master {
     }
 
     /// Ends without waiting.
-    pub(crate) fn abandon(&self) {
+    pub fn abandon(&self) {
         self.inner.node.abandon();
     }
 
     /// Closes all connections, so that the others need not wait to notice.
-    pub(crate) async fn shutdown(&self) {
+    pub async fn shutdown(&self) {
         self.inner.lifelines.lock().clear();
         self.inner.node.shutdown().await;
     }
@@ -295,41 +305,35 @@ impl Inner {
     async fn answer(&self, peer: &PeerIdentity, method: &str, body: &[u8]) -> DFResult<Vec<u8>> {
         let number = peer.node.0;
         match method {
-            calls::REGISTER => {
-                let registered = self.register(peer, calls::decode(body)?).await?;
-                calls::encode(&registered)
+            rpc_messages::REGISTER => {
+                let registered = self.register(peer, rpc_messages::decode(body)?).await?;
+                rpc_messages::encode(&registered)
             }
-            calls::WATCH => {
-                let Watch { incarnation, known } = calls::decode(body)?;
+            rpc_messages::WATCH => {
+                let Watch { incarnation, known } = rpc_messages::decode(body)?;
                 if self.members.incarnation_of(number) != Some(incarnation) {
                     return exec_err!("{peer} takes no part, and has to register");
                 }
                 // Without the list there is no answer: an empty one would let everybody in again.
-                let revoked = || {
+                let revoked = || -> DFResult<Vec<String>> {
                     let entries = self.revocations.entries().map_err(external)?;
                     Ok(entries.iter().map(ToString::to_string).collect())
                 };
-                calls::encode(&self.members.after(known, revoked).await?)
+                rpc_messages::encode(&self.members.after(known, revoked).await?)
             }
-            calls::LEAVE => {
-                let Leave { incarnation } = calls::decode(body)?;
+            rpc_messages::LEAVE => {
+                let Leave { incarnation } = rpc_messages::decode(body)?;
                 self.members.leave(number, incarnation).await;
                 Ok(Vec::new())
             }
-            calls::ROW_IDS => {
-                let ReserveRows { table, rows } = calls::decode(body)?;
+            rpc_messages::ROW_IDS => {
+                let ReserveRows { table, rows } = rpc_messages::decode(body)?;
                 let first = self.storage.reserve_row_ids(TableId(table), rows);
-                calls::encode(&first.map_err(external)?)
+                rpc_messages::encode(&first.map_err(external)?)
             }
             other => not_impl_err!("the master does not know {other}"),
         }
     }
-}
-
-pub(super) fn external(
-    error: impl std::error::Error + Send + Sync + 'static,
-) -> datafusion::common::DataFusionError {
-    datafusion::common::DataFusionError::External(Box::new(error))
 }
 
 /// Answers workers.
@@ -345,7 +349,7 @@ impl CallHandler for Calls {
     }
 
     fn is_prompt(&self, method: &str) -> bool {
-        method == calls::WATCH
+        method == rpc_messages::WATCH
     }
 }
 
@@ -367,14 +371,4 @@ impl skewer_storage::Membership for WeakMembership {
             }),
         }
     }
-}
-
-/// The address that a text means.
-pub(super) fn resolve(text: &str) -> Result<SocketAddr, NetError> {
-    use std::net::ToSocketAddrs;
-    let none = || NetError::Address {
-        text: text.to_owned(),
-    };
-    let mut found = text.to_socket_addrs().map_err(|_| none())?;
-    found.next().ok_or_else(none)
 }

@@ -9,12 +9,11 @@ use datafusion::arrow::array::{
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::catalog::SchemaProvider;
 use datafusion::common::Result;
+use skewer_profiling::{OneMoreTable, nanos_since_epoch};
 use skewer_storage::Snapshot;
 
-use super::master::Inner;
-use super::members::MemberState;
-use crate::one_more_table::OneMoreTable;
-use crate::record::nanos_since_epoch;
+use crate::master::Inner;
+use crate::membership::MemberState;
 
 /// `sys` of a master, with the nodes of the cluster and what they have in `snapshot`.
 pub(crate) fn with_cluster(

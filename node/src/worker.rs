@@ -10,8 +10,9 @@ use datafusion::common::{Result as DFResult, exec_err, not_impl_err};
 use datafusion::object_store::ObjectStoreExt;
 use parking_lot::Mutex;
 use skewer_cluster::queries::WorkerQueries;
+use skewer_cluster::rows_read::RowsRead;
 use skewer_cluster::write::{RowIds, SegmentPlace};
-use skewer_cluster::{NodeOptions, NodeTasks};
+use skewer_cluster::{NodeOptions, NodeTasks, cooperative_tasks};
 use skewer_compat::operators::scheduling::Scheduler;
 use skewer_net::identity::{
     Clock, Credentials, IdentityError, JoinToken, NodeId, PeerIdentity, Revocations, SystemClock,
@@ -26,18 +27,17 @@ use skewer_storage::{
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
-use super::VERSION;
-use super::calls::{self, Abandoned, Dropped, Leave, ReadSegment, ReserveRows, wall_ns};
-use super::master::{external, resolve, task_session};
-use super::registration::Registration;
-use super::roster::Roster;
-use super::tasks_read::TasksRead;
-use crate::cooperation::of_tasks;
+use crate::VERSION;
 use crate::environment::{self, Environment};
-use crate::error::Error;
+use crate::error::{Error, external};
 use crate::functions::Functions;
-use crate::progress::Read;
+use crate::membership::MemberView;
+use crate::options::resolve;
+use crate::registration::Registration;
+use crate::rpc_messages::{self, Abandoned, Dropped, Leave, ReadSegment, ReserveRows, wall_ns};
 use crate::spill_directory::SpillDirectory;
+use crate::task_session::task_session;
+use crate::tasks_read::TasksRead;
 use skewer_compat::operators::memory_pool::RaisedBy;
 
 /// Within a worker's directory: its certificate and key, and the master's address.
@@ -76,8 +76,7 @@ pub struct WorkerOptions {
     pub threads: Option<usize>,
     /// Where operators spill to; the system's directory for temporary files without.
     pub temp_directory: Option<PathBuf>,
-    /// Functions that queries call here: those of the master's
-    /// [`DatabaseBuilder::functions`](crate::DatabaseBuilder::functions).
+    /// Functions that queries call here: the same as the master has.
     pub functions: Functions,
     /// How segments are kept; for tests the disk, which can be one that fails.
     #[doc(hidden)]
@@ -133,7 +132,7 @@ pub(crate) struct Inner {
     /// The version of the list of members that is known.
     pub(crate) members: watch::Sender<u64>,
     /// Who took part by it.
-    pub(crate) roster: Mutex<Roster>,
+    pub(crate) view: Mutex<MemberView>,
     /// The names of the program's functions that it has.
     pub(crate) functions: Vec<String>,
     sys: Arc<SysTables>,
@@ -148,9 +147,9 @@ impl Worker {
     /// let it.
     ///
     /// # Errors
-    /// [`Error::Cluster`] if it cannot join, cannot listen, or the master does not let it take
-    /// part; [`Error::Locked`] if another process has its directory open, [`Error::Invalid`] if
-    /// that is another worker's or a database, or if queries may call functions that are not among
+    /// [`Error::Net`] if it cannot join, cannot listen, or the master does not let it take part;
+    /// [`Error::Storage`] if another process has its directory open, or it is another worker's;
+    /// [`Error::Invalid`] if that is a database, or if queries may call functions that are not among
     /// its own.
     pub fn start(options: WorkerOptions) -> Result<Self, Error> {
         let runtime = environment::runtime(options.threads)?;
@@ -203,7 +202,8 @@ impl Worker {
             (None, Ok(master)) => master.trim().to_owned(),
             (None, Err(error)) => {
                 let path = identity.join(MASTER);
-                return Err(Error::Io(format!("{}: {error}", path.display())));
+                let file = path.display().to_string();
+                return Err(Error::File { file, error });
             }
         };
         let own = credentials.identity().clone();
@@ -237,7 +237,7 @@ impl Worker {
                 session: task_session(&environment, &options.functions),
                 query_of_task: Some(Arc::new(move |profile| queries_of_tasks.of_task(profile))),
                 members: members.subscribe(),
-                prepare: of_tasks(&Scheduler::new(environment::threads(options.threads))),
+                prepare: cooperative_tasks(&Scheduler::new(environment::threads(options.threads))),
                 watch: Some(Arc::new(move |profile, plan| {
                     read.watch(profile.query_id, plan);
                 })),
@@ -257,7 +257,7 @@ impl Worker {
                 address,
                 incarnation,
                 members,
-                roster: Mutex::new(Roster::new(own.node.0)),
+                view: Mutex::new(MemberView::new(own.node.0)),
                 functions: options.functions.names(),
                 sys,
                 tasks_read,
@@ -300,7 +300,7 @@ impl Worker {
     /// told.
     ///
     /// # Errors
-    /// [`Error::Cluster`] if it must not take part any more, as when it was revoked.
+    /// [`Error::Net`] if it must not take part any more, as when it was revoked.
     pub fn run(self, stop: impl Future<Output = ()>) -> Result<(), Error> {
         let Self {
             inner,
@@ -315,10 +315,10 @@ impl Worker {
             };
             if outcome.is_ok() {
                 tracing::info!("the worker ends: queries that run on it may finish");
-                let body = calls::encode(&Leave {
+                let body = rpc_messages::encode(&Leave {
                     incarnation: inner.incarnation,
                 })?;
-                let left = inner.node.call(NodeId::MASTER, calls::LEAVE, body);
+                let left = inner.node.call(NodeId::MASTER, rpc_messages::LEAVE, body);
                 match tokio::time::timeout(drain, left).await {
                     Ok(Ok(_)) => {}
                     Ok(Err(error)) => tracing::warn!(%error, "the master was not told"),
@@ -376,8 +376,10 @@ async fn enter(token: &JoinToken, options: &WorkerOptions, identity: &Path) -> R
     // The token is used up: what it was good for must not get lost.
     joined.credentials.write(identity).map_err(NetError::from)?;
     let path = identity.join(MASTER);
-    std::fs::write(&path, format!("{}\n", token.address))
-        .map_err(|error| Error::Io(format!("{}: {error}", path.display())))?;
+    std::fs::write(&path, format!("{}\n", token.address)).map_err(|error| Error::File {
+        file: path.display().to_string(),
+        error,
+    })?;
     let worker = joined.credentials.identity();
     tracing::info!(
         worker = worker.node.0,
@@ -402,10 +404,13 @@ impl RowIds for FarRowIds {
             worker: NodeId::MASTER.to_string(),
             detail,
         };
-        let body = calls::encode(&question).map_err(|error| lost(error.to_string()))?;
-        let answer = self.0.call(NodeId::MASTER, calls::ROW_IDS, body).await;
+        let body = rpc_messages::encode(&question).map_err(|error| lost(error.to_string()))?;
+        let answer = self
+            .0
+            .call(NodeId::MASTER, rpc_messages::ROW_IDS, body)
+            .await;
         let answer = answer.map_err(|error| lost(error.to_string()))?;
-        calls::decode(&answer).map_err(|error| lost(error.to_string()))
+        rpc_messages::decode(&answer).map_err(|error| lost(error.to_string()))
     }
 
     fn is_far(&self) -> bool {
@@ -419,19 +424,19 @@ impl Inner {
             return exec_err!("only the master may ask for {method}");
         }
         match method {
-            calls::CLOCK => calls::encode(&wall_ns()),
-            calls::PROGRESS => {
-                let Read { rows, of } = self.tasks_read.read(calls::decode(&body)?);
-                calls::encode(&(rows, of))
+            rpc_messages::CLOCK => rpc_messages::encode(&wall_ns()),
+            rpc_messages::PROGRESS => {
+                let RowsRead { rows, of } = self.tasks_read.read(rpc_messages::decode(&body)?);
+                rpc_messages::encode(&(rows, of))
             }
-            calls::READ => self.read(calls::decode(&body)?).await,
-            calls::DROPPED => {
-                let Dropped { table, segments } = calls::decode(&body)?;
+            rpc_messages::READ => self.read(rpc_messages::decode(&body)?).await,
+            rpc_messages::DROPPED => {
+                let Dropped { table, segments } = rpc_messages::decode(&body)?;
                 self.blocking(move |home| home.remove(TableId(table), segments))
                     .await
             }
-            calls::ABANDONED => {
-                let Abandoned { table, from, until } = calls::decode(&body)?;
+            rpc_messages::ABANDONED => {
+                let Abandoned { table, from, until } = rpc_messages::decode(&body)?;
                 self.blocking(move |home| home.abandon(TableId(table), from..until))
                     .await
             }
@@ -488,11 +493,11 @@ impl CallHandler for Calls {
     }
 
     fn is_prompt(&self, method: &str) -> bool {
-        matches!(method, calls::CLOCK | calls::PROGRESS)
+        matches!(method, rpc_messages::CLOCK | rpc_messages::PROGRESS)
     }
 }
 
 /// The master as a peer of the node.
-pub(super) fn master_at(address: SocketAddr) -> PeerAddress {
+pub(crate) fn master_at(address: SocketAddr) -> PeerAddress {
     PeerAddress::new(NodeId::MASTER, &NodeId::MASTER.to_string(), address)
 }

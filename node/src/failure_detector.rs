@@ -10,8 +10,8 @@ use skewer_net::identity::NodeId;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-use super::calls::{self, wall_ns};
-use super::master::{Held, Inner};
+use crate::master::{Held, Inner};
+use crate::rpc_messages::{self, wall_ns};
 
 /// It is looked so often whom to ask for the time: a tenth of the workers at a time.
 const BEAT: Duration = Duration::from_millis(100);
@@ -148,11 +148,13 @@ async fn heartbeats(master: Weak<Inner>) {
 pub(crate) async fn ask(master: &Inner, number: u32, incarnation: u64) {
     let (asked_ns, asked) = (wall_ns(), Instant::now());
     let node = &master.node;
-    let answer = node.call(NodeId(number), calls::CLOCK, Vec::new()).await;
+    let answer = node
+        .call(NodeId(number), rpc_messages::CLOCK, Vec::new())
+        .await;
     let round_trip = asked.elapsed();
     match answer
         .map_err(Into::into)
-        .and_then(|body| calls::decode(&body))
+        .and_then(|body| rpc_messages::decode(&body))
     {
         Ok(theirs_ns) => {
             let members = &master.members;

@@ -1,9 +1,10 @@
 //! How a master is found.
 
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use skewer_net::NetOptions;
+use skewer_net::{NetError, NetOptions};
 
 /// Within a database's directory, what `skewer cluster init` makes.
 const DIRECTORY: &str = "cluster";
@@ -48,4 +49,13 @@ impl ClusterOptions {
         self.listen = address.into();
         self
     }
+}
+
+/// The address that a text means.
+pub(crate) fn resolve(text: &str) -> Result<SocketAddr, NetError> {
+    let none = || NetError::Address {
+        text: text.to_owned(),
+    };
+    let mut found = text.to_socket_addrs().map_err(|_| none())?;
+    found.next().ok_or_else(none)
 }

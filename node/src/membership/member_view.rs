@@ -2,15 +2,15 @@
 
 use std::collections::HashMap;
 
-use super::calls::{MemberAt, MemberList};
+use super::deltas::{MembershipDelta, PresentMember};
 
 /// What a worker has to do since it was told something.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Change {
     /// A node is there.
-    Here(MemberAt),
+    Here(PresentMember),
     /// A node is another process by now.
-    Restarted(MemberAt),
+    Restarted(PresentMember),
     /// A node takes no part any more.
     Gone {
         /// Which.
@@ -22,14 +22,14 @@ pub enum Change {
 
 /// The other nodes that take part, by what the master has said.
 #[derive(Debug)]
-pub struct Roster {
+pub struct MemberView {
     own: u32,
     known: u64,
     /// Which process each of them is.
     present: HashMap<u32, u64>,
 }
 
-impl Roster {
+impl MemberView {
     /// Worker `own` knows nobody.
     pub fn new(own: u32) -> Self {
         Self {
@@ -55,12 +55,12 @@ impl Roster {
     }
 
     /// The master has said what has changed since [`Self::known`]; what is to be done about it.
-    pub fn learn(&mut self, list: MemberList) -> Vec<Change> {
+    pub fn learn(&mut self, delta: MembershipDelta) -> Vec<Change> {
         let mut changes = Vec::new();
         if self.known == 0 {
             let named = |number| {
-                let here = list.present.iter().any(|member| member.number == number);
-                here || list.lost.iter().any(|(lost, _)| *lost == number)
+                let here = delta.present.iter().any(|member| member.number == number);
+                here || delta.lost.iter().any(|(lost, _)| *lost == number)
             };
             let gone: Vec<u32> = self
                 .present
@@ -74,14 +74,14 @@ impl Roster {
                 changes.push(Change::Gone { number, reason });
             }
         }
-        self.known = list.version;
-        for (number, reason) in list.lost {
+        self.known = delta.version;
+        for (number, reason) in delta.lost {
             if number != self.own {
                 self.present.remove(&number);
                 changes.push(Change::Gone { number, reason });
             }
         }
-        for member in list.present {
+        for member in delta.present {
             if member.number == self.own {
                 continue;
             }
@@ -101,8 +101,8 @@ mod tests {
 
     use super::*;
 
-    fn at(number: u32, incarnation: u64) -> MemberAt {
-        MemberAt {
+    fn at(number: u32, incarnation: u64) -> PresentMember {
+        PresentMember {
             number,
             name: format!("worker {number}"),
             address: SocketAddr::from(([127, 0, 0, 1], 7000)),
@@ -110,8 +110,12 @@ mod tests {
         }
     }
 
-    fn list(version: u64, present: Vec<MemberAt>, lost: Vec<(u32, String)>) -> MemberList {
-        MemberList {
+    fn list(
+        version: u64,
+        present: Vec<PresentMember>,
+        lost: Vec<(u32, String)>,
+    ) -> MembershipDelta {
+        MembershipDelta {
             version,
             present,
             lost,
@@ -121,40 +125,40 @@ mod tests {
 
     #[test]
     fn changes_add_up_and_a_node_is_not_told_of_itself() {
-        let mut roster = Roster::new(1);
-        let first = roster.learn(list(3, vec![at(1, 10), at(2, 20)], vec![]));
+        let mut view = MemberView::new(1);
+        let first = view.learn(list(3, vec![at(1, 10), at(2, 20)], vec![]));
         assert_eq!(first, [Change::Here(at(2, 20))]);
-        let second = roster.learn(list(4, vec![at(3, 30)], vec![]));
+        let second = view.learn(list(4, vec![at(3, 30)], vec![]));
         assert_eq!(second, [Change::Here(at(3, 30))]);
-        assert_eq!((roster.known(), roster.others()), (4, 2));
-        let gone = roster.learn(list(5, vec![], vec![(2, "it ended".to_owned())]));
+        assert_eq!((view.known(), view.others()), (4, 2));
+        let gone = view.learn(list(5, vec![], vec![(2, "it ended".to_owned())]));
         let reason = "it ended".to_owned();
         assert_eq!(gone, [Change::Gone { number: 2, reason }]);
-        assert_eq!(roster.others(), 1);
+        assert_eq!(view.others(), 1);
     }
 
     #[test]
     fn another_process_under_the_same_number_is_told_from_the_one_before() {
-        let mut roster = Roster::new(1);
-        roster.learn(list(3, vec![at(2, 20)], vec![]));
-        let again = roster.learn(list(4, vec![at(2, 20)], vec![]));
+        let mut view = MemberView::new(1);
+        view.learn(list(3, vec![at(2, 20)], vec![]));
+        let again = view.learn(list(4, vec![at(2, 20)], vec![]));
         assert_eq!(again, [Change::Here(at(2, 20))]);
-        let other = roster.learn(list(5, vec![at(2, 21)], vec![]));
+        let other = view.learn(list(5, vec![at(2, 21)], vec![]));
         assert_eq!(other, [Change::Restarted(at(2, 21))]);
     }
 
     #[test]
     fn whom_another_master_does_not_know_is_gone() {
-        let mut roster = Roster::new(1);
-        roster.learn(list(30, vec![at(2, 20), at(3, 30)], vec![]));
-        roster.begin();
-        assert_eq!(roster.known(), 0);
-        let changes = roster.learn(list(2, vec![at(3, 30)], vec![]));
+        let mut view = MemberView::new(1);
+        view.learn(list(30, vec![at(2, 20), at(3, 30)], vec![]));
+        view.begin();
+        assert_eq!(view.known(), 0);
+        let changes = view.learn(list(2, vec![at(3, 30)], vec![]));
         assert!(
             matches!(changes[0], Change::Gone { number: 2, .. }),
             "{changes:?}"
         );
         assert_eq!(changes[1], Change::Here(at(3, 30)));
-        assert_eq!((roster.known(), roster.others()), (2, 1));
+        assert_eq!((view.known(), view.others()), (2, 1));
     }
 }

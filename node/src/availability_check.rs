@@ -6,14 +6,16 @@ use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::logical_expr::LogicalPlan;
 use skewer_net::LostWorker;
 use skewer_sql::row_ids::WITH_ROW_IDS;
-use skewer_storage::{MASTER, Snapshot};
+use skewer_storage::{DEFAULT_SCHEMA, MASTER, Snapshot};
 
-use crate::catalog::MAIN;
 use crate::error::Error;
 
 /// Says which worker a query needs that is lost, and for which tables; `lost` says why a worker
 /// takes no part, if it does not.
-pub(crate) fn check(
+///
+/// # Errors
+/// [`Error::WorkerLost`] for the first such worker.
+pub fn check_availability(
     plan: &LogicalPlan,
     snapshot: &Snapshot,
     lost: impl Fn(u32) -> Option<LostWorker>,
@@ -22,7 +24,7 @@ pub(crate) fn check(
     plan.apply_with_subqueries(|node| {
         if let LogicalPlan::TableScan(scan) = node {
             let name = scan.table_name.table();
-            let schema = scan.table_name.schema().unwrap_or(MAIN);
+            let schema = scan.table_name.schema().unwrap_or(DEFAULT_SCHEMA);
             let name = name.strip_suffix(WITH_ROW_IDS).unwrap_or(name);
             if let Some(table) = snapshot.table(schema, name) {
                 for owner in table.owners() {
