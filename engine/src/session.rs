@@ -17,7 +17,6 @@ use skewer_compat::session::repaired;
 use skewer_sql::Piece;
 use skewer_storage::Snapshot;
 
-use crate::catalog::zones::zone_of;
 use crate::catalog::{CATALOG, MAIN, StatementCatalog};
 use crate::database::{Database, DatabaseInner};
 use crate::error::Error;
@@ -29,6 +28,7 @@ use crate::report::Blame;
 use crate::settings::{DEFAULT_STALL_TIMEOUT, ProfileSettings};
 use crate::statements;
 use crate::statements::prepare::Prepared;
+use skewer_compat::session_zone::zone_of;
 
 /// A session: settings, registered functions and prepared statements that belong together.
 ///

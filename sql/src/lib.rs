@@ -15,6 +15,7 @@
 //! * [`fingerprint`](mod@fingerprint): what statements have in common that differ only in literals
 //! * [`error`]: syntax errors that show the line
 //! * `place`: places in a statement's text
+//! * [`type_name`]: SQL names of Arrow types
 
 pub mod copy;
 pub mod deep;
@@ -31,6 +32,7 @@ pub mod settings;
 pub mod split;
 pub mod statement;
 pub mod traits;
+pub mod type_name;
 
 pub use copy::{CopyFrom, CopyOptions, CopySource, CopyTo};
 pub use error::SyntaxError;
@@ -40,3 +42,4 @@ pub use fingerprint::fingerprint;
 pub use parser::{is_readable, parse};
 pub use split::{Piece, is_complete, split};
 pub use statement::{ObjectKind, Statement};
+pub use type_name::sql_name;

@@ -18,8 +18,8 @@ use super::files::json_file::{is_array, wrong_line};
 use super::files::json_source::{JsonDialect, Records, open};
 use super::files::{FileKind, FileTable};
 use super::statement::StatementCatalog;
-use super::types::sql_name;
 use crate::error::Error;
+use skewer_sql::sql_name;
 
 impl StatementCatalog {
     /// Adds to an error about unreadable data which file, and which line of it, is to blame.

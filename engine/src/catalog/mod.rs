@@ -11,8 +11,7 @@
 //! * [`batch_rows`]: how many rows of a table a batch has
 //! * [`files`]: Parquet, CSV and JSON files as tables
 //! * [`planned`]: a statement as DataFusion plans it
-//! * [`types`]: Arrow types by their SQL names
-//! * [`zones`]: instants in the zone of the session that reads them
+//! * [`types`]: which values a column takes, and which types tables can hold
 //! * [`diagnosis`]: which file was to blame when reading failed
 
 pub(crate) mod batch_rows;
@@ -26,7 +25,6 @@ pub(crate) mod planned;
 pub(crate) mod schemas;
 pub(crate) mod statement;
 pub(crate) mod types;
-pub(crate) mod zones;
 
 pub(crate) use names::{CATALOG, INFORMATION_SCHEMA, MAIN, Name, SYS};
 pub(crate) use statement::StatementCatalog;

@@ -25,7 +25,7 @@ use skewer_storage::{Partitioning as Placement, SegmentMeta, Storage, TableMeta}
 use crate::catalog::batch_rows::batch_rows;
 use crate::catalog::counted_ids::{ConsecutiveIds, CountedIds};
 use crate::catalog::footers::{self, Footer, Read};
-use crate::catalog::zones::in_zone;
+use skewer_compat::session_zone::in_zone;
 
 /// Where more segments are left, tables are planned by their numbers of rows alone: planning should not
 /// take longer than small queries.

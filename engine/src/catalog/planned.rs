@@ -22,8 +22,8 @@ use skewer_compat::statement::duplicate_column_names::{
 
 use super::names::Name;
 use super::statement::StatementCatalog;
-use super::zones::in_zone;
 use crate::error::Error;
+use skewer_compat::session_zone::in_zone;
 
 impl StatementCatalog {
     /// The planner's plan of a statement that is part of `views`. Columns that have one name are told apart if the

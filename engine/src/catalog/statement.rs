@@ -24,9 +24,9 @@ use super::names::{CATALOG, INFORMATION_SCHEMA, Name, SYS, split_row_ids};
 use super::native_table::NativeTable;
 use super::planned::shown_columns;
 use super::schemas::Schemas;
-use super::zones::zone_of;
 use crate::error::Error;
 use crate::statements::describe::as_query;
+use skewer_compat::session_zone::zone_of;
 
 /// What one statement sees: a snapshot of the tables and views, schema `sys`, and files.
 #[derive(Debug)]

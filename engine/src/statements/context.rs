@@ -20,7 +20,6 @@ use super::count_batch;
 use crate::cancellation::cancellation;
 use crate::catalog::StatementCatalog;
 use crate::catalog::planned::shown_rows;
-use crate::catalog::zones::zone_of;
 use crate::cluster::missing;
 use crate::error::Error;
 use crate::planning;
@@ -32,6 +31,7 @@ use crate::settings::ProfileSettings;
 use crate::turns::{Listed, Turn};
 use crate::waits::StallGuard;
 use skewer_compat::logical::constant_folding as folding;
+use skewer_compat::session_zone::zone_of;
 
 /// What a statement works with.
 pub(crate) struct Context {

@@ -153,7 +153,7 @@ fn partitioning(schema: &SchemaRef, keys: Vec<String>) -> Result<Partitioning, E
             return Err(Error::Invalid(format!("column {key} is listed twice")));
         }
         if !has_hash(field.data_type()) {
-            let is = types::sql_name(field.data_type());
+            let is = skewer_sql::sql_name(field.data_type());
             return Err(Error::Unsupported(format!(
                 "PARTITION BY HASH of column {key}, which is {is}"
             )));

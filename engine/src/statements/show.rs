@@ -8,7 +8,6 @@ use skewer_sql::{ObjectKind, Statement};
 use skewer_storage::{Partitioning, TableMeta};
 
 use super::{Context, Outcome, as_statement, text_batch};
-use crate::catalog::types::sql_name;
 use crate::catalog::{Name, SYS};
 use crate::error::Error;
 use crate::session::Session;
@@ -16,6 +15,7 @@ use crate::settings::{
     self, MAX_RUNNING_QUERIES, MAX_TEMP_DIRECTORY_SIZE, MEMORY_LIMIT, OWN_SETTINGS, SNAPSHOT_BYTES,
     STALL_TIMEOUT, UNLIMITED, canonical, show_bytes, show_retention,
 };
+use skewer_sql::sql_name;
 
 /// SHOW name, or ALL: `name`, `value`, and for ALL `description`.
 pub(crate) fn setting(session: &Session, name: Option<&str>) -> Result<Outcome, Error> {

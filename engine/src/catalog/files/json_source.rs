@@ -31,7 +31,7 @@ use serde_json::Value;
 
 use super::json_file::ArrayItems;
 use super::place_store::path_of;
-use crate::catalog::types::sql_name;
+use skewer_sql::sql_name;
 
 /// Rows of a batch that is read before anybody has said how many it shall have.
 const BATCH: usize = 8192;

@@ -21,8 +21,8 @@ use futures::{FutureExt, StreamExt, TryStreamExt};
 use super::locate::{Located, unreadable};
 use super::passes::failed;
 use super::place_store::PlaceStore;
-use crate::catalog::types::sql_name;
 use crate::error::Error;
+use skewer_sql::sql_name;
 
 /// Looks at the last bytes of a Parquet file: DataFusion trusts the length that they say.
 pub(super) fn check_footer(file: &Located) -> Result<(), Error> {

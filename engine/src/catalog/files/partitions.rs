@@ -7,8 +7,8 @@ use datafusion::arrow::datatypes::{DataType, Date32Type, Field, FieldRef, Schema
 use datafusion::scalar::ScalarValue;
 
 use super::locate::{Located, unreadable};
-use crate::catalog::types::sql_name;
 use crate::error::Error;
+use skewer_sql::sql_name;
 
 /// The partition columns of files, and their values for each file.
 #[derive(Debug, Default)]

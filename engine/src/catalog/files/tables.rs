@@ -21,9 +21,9 @@ use super::partitions::Partitions;
 use super::passes::{self, Pass};
 use super::scan::{FilesTable, Format, Layout, Origin, ScanFile};
 use super::{FileKind, FileTable, csv_file, json_file, parquet_file, place_store};
-use crate::catalog::types::sql_name;
-use crate::catalog::zones::{in_zone, zone_of};
 use crate::error::Error;
+use skewer_compat::session_zone::{in_zone, zone_of};
+use skewer_sql::sql_name;
 
 impl FileTable {
     /// The files as a table; with `row_ids` their row numbers are its last column.

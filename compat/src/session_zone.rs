@@ -4,15 +4,16 @@ use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::common::config::ConfigOptions;
-use skewer_compat::functions::zones::UTC;
+
+use crate::functions::zones::UTC;
 
 /// The session's zone.
-pub(crate) fn zone_of(options: &ConfigOptions) -> &str {
+pub fn zone_of(options: &ConfigOptions) -> &str {
     options.execution.time_zone.as_deref().unwrap_or(UTC)
 }
 
 /// The same columns, whose instants are shown in `zone`. They are stored as numbers that do not depend on it.
-pub(crate) fn in_zone(schema: &SchemaRef, zone: &str) -> SchemaRef {
+pub fn in_zone(schema: &SchemaRef, zone: &str) -> SchemaRef {
     let fields = schema.fields().iter();
     let shown: Vec<FieldRef> = fields.map(|field| field_in_zone(field, zone)).collect();
     let same = shown.iter().zip(schema.fields());
