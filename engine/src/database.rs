@@ -20,7 +20,6 @@ use tokio::runtime::{EnterGuard, Handle, Runtime};
 
 use crate::budget::Budgets;
 use crate::cancellation;
-use crate::catalog::files::place_store;
 use crate::cluster::members_table::with_cluster;
 use crate::cluster::remote_sys::RemoteTables;
 use crate::cluster::tasks_read::TasksOfQuery;
@@ -272,7 +271,7 @@ impl DatabaseBuilder {
         )?;
         runtime_env
             .register_object_store(storage.object_store_url().as_ref(), storage.object_store());
-        place_store::register(&runtime_env)?;
+        skewer_files::register(&runtime_env)?;
 
         let runtime = environment::runtime(Some(threads))?;
         let scheduler = Scheduler::new(threads);

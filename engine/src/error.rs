@@ -8,6 +8,7 @@ use datafusion::object_store;
 use datafusion::parquet::errors::ParquetError;
 use skewer_cluster::write::WriteError;
 use skewer_compat::suggest::{did_you_mean, nearest};
+use skewer_files::{FilesError, file_and_line};
 use skewer_net::{FailureClass, LostWorker, NetError, Panic, RemoteFailure};
 use skewer_sql::{ObjectKind, SyntaxError};
 use skewer_storage::{Object, StorageError};
@@ -253,14 +254,6 @@ fn rows_of(tables: &[String]) -> String {
     }
 }
 
-fn file_and_line(path: &str, line: Option<u64>) -> String {
-    match line {
-        _ if path.is_empty() => String::new(),
-        Some(line) => format!("{path}, line {line}: "),
-        None => format!("{path}: "),
-    }
-}
-
 impl Error {
     /// An operator, or a function that one calls, has panicked.
     pub(crate) fn panicked(panic: &(dyn std::any::Any + Send)) -> Self {
@@ -430,6 +423,44 @@ impl Error {
             FailureClass::Cancelled => Self::Cancelled,
             FailureClass::User => Self::Execution(failure.text.clone()),
             _ => Self::Execution(format!("{} (on {})", failure.text, failure.node)),
+        }
+    }
+
+    fn from_files(error: FilesError) -> Self {
+        match error {
+            FilesError::File {
+                path,
+                line,
+                message,
+            } => Self::File {
+                path,
+                line,
+                message,
+            },
+            FilesError::Io { path, error } => match Self::from_io(&error) {
+                Self::Io(message) => Self::File {
+                    path: path.display().to_string(),
+                    line: None,
+                    message,
+                },
+                other => other,
+            },
+            FilesError::UnknownOption { name, suggestions } => {
+                Self::UnknownSetting { name, suggestions }
+            }
+            FilesError::InvalidValue {
+                name,
+                value,
+                expected,
+            } => Self::InvalidValue {
+                name,
+                value,
+                expected,
+            },
+            FilesError::Unsupported(what) => Self::Unsupported(what),
+            FilesError::Cancelled => Self::Cancelled,
+            FilesError::DataFusion(error) => Self::from_datafusion(&error),
+            other => Self::Internal(other.to_string()),
         }
     }
 
@@ -661,6 +692,12 @@ impl From<DataFusionError> for Error {
 impl From<NetError> for Error {
     fn from(error: NetError) -> Self {
         Self::from_net(&error)
+    }
+}
+
+impl From<FilesError> for Error {
+    fn from(error: FilesError) -> Self {
+        Self::from_files(error)
     }
 }
 

@@ -9,7 +9,6 @@
 //! * [`footers`]: what planning needs of their footers
 //! * [`counted_ids`]: row ids that a scan counts in place of reading them
 //! * [`batch_rows`]: how many rows of a table a batch has
-//! * [`files`]: Parquet, CSV and JSON files as tables
 //! * [`planned`]: a statement as DataFusion plans it
 //! * [`types`]: which values a column takes, and which types tables can hold
 //! * [`diagnosis`]: which file was to blame when reading failed
@@ -17,7 +16,6 @@
 pub(crate) mod batch_rows;
 pub(crate) mod counted_ids;
 pub(crate) mod diagnosis;
-pub(crate) mod files;
 pub(crate) mod footers;
 pub(crate) mod names;
 pub(crate) mod native_table;

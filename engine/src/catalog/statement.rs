@@ -19,7 +19,6 @@ use skewer_sql::Statement;
 use skewer_sql::row_ids::expose_row_ids;
 use skewer_storage::{Snapshot, Storage, TableMeta};
 
-use super::files::FileTable;
 use super::names::{CATALOG, INFORMATION_SCHEMA, Name, SYS, split_row_ids};
 use super::native_table::NativeTable;
 use super::planned::shown_columns;
@@ -27,6 +26,7 @@ use super::schemas::Schemas;
 use crate::error::Error;
 use crate::statements::describe::as_query;
 use skewer_compat::session_zone::zone_of;
+use skewer_files::FileTable;
 
 /// What one statement sees: a snapshot of the tables and views, schema `sys`, and files.
 #[derive(Debug)]
@@ -444,7 +444,7 @@ impl StatementCatalog {
                 self.opened.lock().insert(key, Arc::clone(&provider));
                 Ok(provider)
             }
-            Err(error) => Err(self.diagnose(error).await),
+            Err(error) => Err(self.diagnose(error.into()).await),
         }
     }
 

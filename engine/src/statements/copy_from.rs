@@ -15,10 +15,10 @@ use skewer_sql::CopyFrom;
 use skewer_storage::TableMeta;
 
 use super::{Context, Outcome};
-use crate::catalog::files::{CsvDialect, FileKind, FileTable};
 use crate::catalog::names::fold;
 use crate::catalog::types::{must_be_assignable, rounded};
 use crate::error::Error;
+use skewer_files::{CsvDialect, FileKind, FileTable};
 
 /// The beginning of a file that says how long its rows are.
 const SAMPLE: usize = 64 << 10;

@@ -15,8 +15,8 @@ use skewer_sql::{CopySource, CopyTo, Statement};
 
 use super::copy_from::kind_of;
 use super::{Context, Outcome, as_statement};
-use crate::catalog::files::{CsvDialect, FileKind, is_packed};
 use crate::error::Error;
+use skewer_files::{CsvDialect, FileKind, is_packed};
 
 /// Writes a file, which appears under its name when it is complete.
 pub(crate) async fn execute(context: &mut Context, copy: CopyTo) -> Result<Outcome, Error> {

@@ -6,16 +6,16 @@ use datafusion::arrow::compute::kernels::cast_utils::Parser;
 use datafusion::arrow::datatypes::{DataType, Date32Type, Field, FieldRef, Schema};
 use datafusion::scalar::ScalarValue;
 
-use super::locate::{Located, unreadable};
-use crate::error::Error;
+use crate::error::FilesError;
+use crate::locate::{Located, unreadable};
 use skewer_sql::sql_name;
 
 /// The partition columns of files, and their values for each file.
 #[derive(Debug, Default)]
-pub(super) struct Partitions {
-    pub(super) fields: Vec<FieldRef>,
+pub(crate) struct Partitions {
+    pub(crate) fields: Vec<FieldRef>,
     /// One list per file.
-    pub(super) values: Vec<Vec<ScalarValue>>,
+    pub(crate) values: Vec<Vec<ScalarValue>>,
 }
 
 impl Partitions {
@@ -24,7 +24,7 @@ impl Partitions {
     ///
     /// # Errors
     /// A value that does not fit the type of a given column.
-    pub(super) fn of(files: &[Located], given: Option<&Schema>) -> Result<Self, Error> {
+    pub(crate) fn of(files: &[Located], given: Option<&Schema>) -> Result<Self, FilesError> {
         let mut keys: Vec<&str> = Vec::new();
         for (key, _) in files.iter().flat_map(|file| &file.partitions) {
             let is_wanted = given.is_none_or(|schema| schema.column_with_name(key).is_some());
@@ -62,7 +62,7 @@ impl Partitions {
     }
 
     /// Whether a column is one of them.
-    pub(super) fn place(&self, name: &str) -> Option<usize> {
+    pub(crate) fn place(&self, name: &str) -> Option<usize> {
         self.fields.iter().position(|field| field.name() == name)
     }
 }

@@ -18,7 +18,7 @@ const MOST_KEYS: usize = 4096;
 
 /// What the values of a place in records have been.
 #[derive(Debug, Default, Clone)]
-pub(super) struct Seen {
+pub(crate) struct Seen {
     scalars: u8,
     elements: Option<Box<Seen>>,
     keys: Option<Keys>,
@@ -26,7 +26,7 @@ pub(super) struct Seen {
 
 /// The keys of objects, in the order in which they first came.
 #[derive(Debug, Default, Clone)]
-pub(super) struct Keys {
+pub(crate) struct Keys {
     names: Vec<Arc<str>>,
     seen: Vec<Seen>,
     places: HashMap<Arc<str>, usize>,
@@ -35,7 +35,7 @@ pub(super) struct Keys {
 
 impl Seen {
     /// Takes the values of another part of the file into account.
-    pub(super) fn merge(&mut self, other: Self) {
+    pub(crate) fn merge(&mut self, other: Self) {
         self.scalars |= other.scalars;
         match (&mut self.elements, other.elements) {
             (Some(elements), Some(others)) => elements.merge(*others),
@@ -50,7 +50,7 @@ impl Seen {
     }
 
     /// The keys if all values were objects.
-    pub(super) fn into_keys(self) -> Option<Keys> {
+    pub(crate) fn into_keys(self) -> Option<Keys> {
         let is_object = self.scalars == 0 && self.elements.is_none();
         self.keys.filter(|_| is_object)
     }
@@ -86,7 +86,7 @@ impl Seen {
 
 impl Keys {
     /// Takes the keys of other records into account.
-    pub(super) fn merge(&mut self, other: Self) {
+    pub(crate) fn merge(&mut self, other: Self) {
         self.too_many |= other.too_many;
         for (name, seen) in other.names.iter().zip(other.seen) {
             if let Some(place) = self.place(name, 0) {
@@ -116,19 +116,19 @@ impl Keys {
     }
 
     /// The keys as columns.
-    pub(super) fn fields(&self) -> Fields {
+    pub(crate) fn fields(&self) -> Fields {
         let fields = self.names.iter().zip(&self.seen);
         let fields = fields.map(|(name, seen)| Field::new(&**name, seen.data_type(), true));
         fields.collect()
     }
 
     /// Whether there were more keys than a table may have columns.
-    pub(super) fn too_many(&self) -> bool {
+    pub(crate) fn too_many(&self) -> bool {
         self.too_many
     }
 
     /// Whether objects or lists are to be read as text.
-    pub(super) fn has_nested_text(&self) -> bool {
+    pub(crate) fn has_nested_text(&self) -> bool {
         self.seen.iter().any(Seen::has_nested_text)
     }
 }

@@ -5,7 +5,7 @@ use datafusion::arrow::datatypes::{DataType, Date32Type, TimeUnit};
 
 /// The kinds of values that a column has.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Kinds(u16);
+pub(crate) struct Kinds(u16);
 
 const BOOLEAN: u16 = 1;
 const INTEGER: u16 = 1 << 1;
@@ -25,19 +25,19 @@ const TIMES: u16 = DATE | SECONDS | MILLISECONDS | MICROSECONDS | NANOSECONDS;
 
 impl Kinds {
     /// Takes a value into account; the empty field is NULL.
-    pub(super) fn add(&mut self, value: &[u8]) {
+    pub(crate) fn add(&mut self, value: &[u8]) {
         if self.0 & TEXT == 0 && !value.is_empty() {
             self.0 |= kind(value);
         }
     }
 
     /// Takes the values of another part of the column into account.
-    pub(super) fn merge(&mut self, other: Self) {
+    pub(crate) fn merge(&mut self, other: Self) {
         self.0 |= other.0;
     }
 
     /// The type that all values can be read as; text if there are none.
-    pub(super) fn data_type(self) -> DataType {
+    pub(crate) fn data_type(self) -> DataType {
         let has = |kinds: u16| self.0 & kinds != 0;
         match self.0 {
             BOOLEAN => DataType::Boolean,

@@ -44,7 +44,10 @@ pub(crate) fn store_url() -> std::result::Result<ObjectStoreUrl, DataFusionError
 }
 
 /// Lets queries of `environment` read files.
-pub(crate) fn register(environment: &RuntimeEnv) -> std::result::Result<(), DataFusionError> {
+///
+/// # Errors
+/// None: the URL of the store is a constant.
+pub fn register(environment: &RuntimeEnv) -> std::result::Result<(), DataFusionError> {
     environment.register_object_store(store_url()?.as_ref(), Arc::new(PlaceStore));
     Ok(())
 }

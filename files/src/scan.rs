@@ -31,9 +31,9 @@ use datafusion::physical_plan::union::UnionExec;
 use datafusion_datasource::compute_all_files_statistics;
 use skewer_exec::ROW_ID;
 
-use super::json_source::{JsonDialect, JsonFiles};
-use super::passes::ranges;
-use super::place_store::store_url;
+use crate::json_source::{JsonDialect, JsonFiles};
+use crate::passes::ranges;
+use crate::place_store::store_url;
 
 /// Row number within a file, as the Parquet reader counts it.
 const ROW_NUMBER: &str = "_row_number";
@@ -42,7 +42,7 @@ const FIRST_ROW: &str = "_first_row";
 
 /// How files are read.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Format {
+pub(crate) enum Format {
     Parquet,
     Csv(Box<CsvOptions>),
     Json(JsonDialect),
@@ -50,7 +50,7 @@ pub(super) enum Format {
 
 /// Where the values of a column come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Origin {
+pub(crate) enum Origin {
     /// The column of the file at this place.
     File(usize),
     /// The partition column at this place.
@@ -61,29 +61,29 @@ pub(super) enum Origin {
 
 /// A file, and what is known of it.
 #[derive(Debug, Clone)]
-pub(super) struct ScanFile {
-    pub(super) meta: ObjectMeta,
+pub(crate) struct ScanFile {
+    pub(crate) meta: ObjectMeta,
     /// Of the partition columns.
-    pub(super) values: Vec<ScalarValue>,
+    pub(crate) values: Vec<ScalarValue>,
     /// Where parts begin, but for the first, that can be read by themselves.
-    pub(super) starts: Vec<u64>,
+    pub(crate) starts: Vec<u64>,
     /// Of the columns of the file.
-    pub(super) statistics: Option<Statistics>,
+    pub(crate) statistics: Option<Statistics>,
     /// Rows of the files before.
-    pub(super) first_row: i64,
+    pub(crate) first_row: i64,
 }
 
 /// Files with the same columns in the same order.
 #[derive(Debug, Clone)]
-pub(super) struct Layout {
-    pub(super) format: Format,
+pub(crate) struct Layout {
+    pub(crate) format: Format,
     /// The columns of the files, without partition columns.
-    pub(super) file_schema: SchemaRef,
+    pub(crate) file_schema: SchemaRef,
     /// For each column of the table.
-    pub(super) origins: Vec<Origin>,
-    pub(super) files: Vec<ScanFile>,
+    pub(crate) origins: Vec<Origin>,
+    pub(crate) files: Vec<ScanFile>,
     /// Rows of a batch at most, where they are so long that the usual number is too many.
-    pub(super) batch_rows: Option<usize>,
+    pub(crate) batch_rows: Option<usize>,
 }
 
 /// Files as one table. With row ids its last column is `_row_id`: the number of the row, counted
@@ -95,17 +95,17 @@ pub(super) struct Layout {
 ///     DataSourceExec: columns…, partition columns…, _first_row (one value per file), _row_number
 /// ```
 #[derive(Debug, Clone)]
-pub(super) struct FilesTable {
-    pub(super) schema: SchemaRef,
-    pub(super) partitions: Vec<FieldRef>,
-    pub(super) layouts: Vec<Layout>,
+pub(crate) struct FilesTable {
+    pub(crate) schema: SchemaRef,
+    pub(crate) partitions: Vec<FieldRef>,
+    pub(crate) layouts: Vec<Layout>,
     /// Whether `_row_id` is the last column of the schema. Only Parquet has it.
-    pub(super) row_ids: bool,
+    pub(crate) row_ids: bool,
 }
 
 impl FilesTable {
     /// The same rows with their ids.
-    pub(super) fn with_row_ids(mut self) -> Self {
+    pub(crate) fn with_row_ids(mut self) -> Self {
         let mut fields: Vec<FieldRef> = self.schema.fields().iter().cloned().collect();
         fields.push(Arc::new(Field::new(ROW_ID, DataType::Int64, false)));
         self.schema = Arc::new(Schema::new(fields));

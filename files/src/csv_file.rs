@@ -6,22 +6,22 @@ use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::Path;
 
-use super::csv_types::Kinds;
-use super::dialect::CsvDialect;
-use super::passes::{PART, Pass, at_line, failed, line_at, open_part, ranges};
-use crate::error::Error;
+use crate::csv_types::Kinds;
+use crate::dialect::CsvDialect;
+use crate::error::FilesError;
+use crate::passes::{PART, Pass, at_line, failed, line_at, open_part, ranges};
 
 /// After so many records a pass looks whether anybody waits for it.
 const STRIDE: u64 = 1024;
 
 /// What the records of a CSV file have.
 #[derive(Debug, Clone, Default)]
-pub(super) struct CsvShape {
+pub(crate) struct CsvShape {
     /// The names of its columns; none if the file has no records.
-    pub(super) header: Vec<String>,
-    pub(super) kinds: Vec<Kinds>,
+    pub(crate) header: Vec<String>,
+    pub(crate) kinds: Vec<Kinds>,
     /// The bytes of the longest record.
-    pub(super) longest: usize,
+    pub(crate) longest: usize,
 }
 
 /// Where parts of at least [`PART`] bytes begin, but for the first: at records. A line break in
@@ -29,14 +29,14 @@ pub(super) struct CsvShape {
 ///
 /// A quote opens a field where one begins, and closes it unless it is doubled or escaped; elsewhere
 /// it is a character as others are. The reader takes it so, too.
-pub(super) fn record_starts(
+pub(crate) fn record_starts(
     path: &Path,
     dialect: &CsvDialect,
     pass: &Pass,
-) -> Result<Vec<u64>, Error> {
-    let error = |error: &std::io::Error| failed(path, error);
-    let mut file = File::open(path).map_err(|e| error(&e))?;
-    let size = file.metadata().map_err(|e| error(&e))?.len();
+) -> Result<Vec<u64>, FilesError> {
+    let error = |error: std::io::Error| failed(path, error);
+    let mut file = File::open(path).map_err(error)?;
+    let size = file.metadata().map_err(error)?.len();
     let mut starts = Vec::new();
     if size <= PART {
         return Ok(starts);
@@ -53,12 +53,12 @@ pub(super) fn record_starts(
     let mut after_escape = false;
     let mut wanted = PART;
     let mut begin = [0; 3];
-    let has_mark = file.read(&mut begin).map_err(|e| error(&e))? == 3 && begin == *b"\xEF\xBB\xBF";
+    let has_mark = file.read(&mut begin).map_err(error)? == 3 && begin == *b"\xEF\xBB\xBF";
     base += if has_mark { 3 } else { 0 };
-    file.seek(SeekFrom::Start(base)).map_err(|e| error(&e))?;
+    file.seek(SeekFrom::Start(base)).map_err(error)?;
     loop {
         pass.go_on()?;
-        let read = file.read(&mut buffer).map_err(|e| error(&e))?;
+        let read = file.read(&mut buffer).map_err(error)?;
         let bytes = &buffer[..read];
         let Some(last) = bytes.last() else {
             return Ok(starts);
@@ -118,13 +118,13 @@ pub(super) fn record_starts(
 ///
 /// # Errors
 /// A record that has not as many fields as the first, or that is not UTF-8, with its line.
-pub(super) fn shape(
+pub(crate) fn shape(
     path: &Path,
     dialect: &CsvDialect,
     starts: &[u64],
     pass: &Pass,
-) -> Result<CsvShape, Error> {
-    let size = std::fs::metadata(path).map_err(|e| failed(path, &e))?.len();
+) -> Result<CsvShape, FilesError> {
+    let size = std::fs::metadata(path).map_err(|e| failed(path, e))?.len();
     let parts = ranges(starts, size);
     let header = first_record(path, dialect)?;
     let width = header.len();
@@ -154,7 +154,7 @@ fn part_shape(
     part: Range<u64>,
     width: usize,
     pass: &Pass,
-) -> Result<(Vec<Kinds>, usize), Error> {
+) -> Result<(Vec<Kinds>, usize), FilesError> {
     let mut kinds = vec![Kinds::default(); width];
     let mut longest = 0;
     let mut records = dialect.records(path, open_part(path, &part)?);
@@ -199,7 +199,7 @@ fn part_shape(
 }
 
 /// The fields of the first record; none if there is none.
-pub(super) fn first_record(path: &Path, dialect: &CsvDialect) -> Result<Vec<String>, Error> {
+pub(crate) fn first_record(path: &Path, dialect: &CsvDialect) -> Result<Vec<String>, FilesError> {
     let mut records = dialect.records(path, open_part(path, &(0..u64::MAX))?);
     let mut record = csv::ByteRecord::new();
     let read = records.read_byte_record(&mut record);
@@ -236,8 +236,8 @@ fn names(header: Vec<String>) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::passes;
     use super::*;
+    use crate::passes;
 
     /// Every part begins at a record, whatever is between them: parsing parts gives what parsing
     /// the file gives.
@@ -282,7 +282,7 @@ mod tests {
                     open_part(&path, part)?.read_to_end(&mut text).unwrap();
                     Ok(text)
                 });
-                Ok((dialect, parts.collect::<Result<Vec<_>, Error>>()?))
+                Ok((dialect, parts.collect::<Result<Vec<_>, FilesError>>()?))
             })
             .await
             .unwrap();

@@ -1,33 +1,5 @@
-//! Parquet, CSV and JSON files as tables.
-//!
-//! ```text
-//! locate       which files a path, a folder or a pattern means
-//! partitions   columns that folders name: year=2024/
-//! passes       whole files are read before the query, to learn what is in them:
-//!   csv_file, csv_types     records, header, types of a CSV file
-//!   json_file, json_types   records and keys of a JSON file
-//!   parquet_file            columns and statistics from the footers
-//! tables       what was found in each file, put together
-//! scan         the table, and the operators that read it
-//! json_source  JSON as batches
-//! place_store  files for DataFusion's readers, whatever their names are
-//! ```
+//! Files that a query reads as one table, before anybody has looked into them.
 
-mod csv_file;
-mod csv_types;
-pub(crate) mod dialect;
-pub(crate) mod json_file;
-pub(crate) mod json_source;
-mod json_types;
-pub(crate) mod locate;
-mod parquet_file;
-mod partitions;
-mod passes;
-pub(crate) mod place_store;
-mod scan;
-mod tables;
-
-use std::path::Path;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::SchemaRef;
@@ -36,70 +8,22 @@ use datafusion::logical_expr::{DdlStatement, LogicalPlan};
 use datafusion::sql::parser::{CreateExternalTable, Statement as DFStatement};
 use skewer_sql::CopyOptions;
 
-pub(crate) use self::dialect::CsvDialect;
-use self::locate::{Located, Place, locate, nothing, unreadable};
-use crate::error::Error;
-
-/// How files are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FileKind {
-    Parquet,
-    Csv,
-    /// JSON objects that follow each other, or one array of them.
-    Json,
-}
-
-/// Extensions of files that are packed as a whole.
-const PACKED: [&str; 7] = ["gz", "gzip", "bz2", "xz", "zst", "zstd", "lz4"];
-
-impl FileKind {
-    /// The kind that a format or an extension names.
-    pub(crate) fn named(name: &str) -> Option<Self> {
-        match name.to_lowercase().as_str() {
-            "parquet" | "pq" => Some(Self::Parquet),
-            "csv" | "tsv" => Some(Self::Csv),
-            "json" | "ndjson" | "jsonl" => Some(Self::Json),
-            _ => None,
-        }
-    }
-
-    /// The kind of a file by its name.
-    pub(crate) fn of_path(path: &str) -> Option<Self> {
-        let path = Path::new(path);
-        let extension = path.extension()?.to_str()?;
-        match PACKED.contains(&extension.to_lowercase().as_str()) {
-            true => Self::named(Path::new(path.file_stem()?).extension()?.to_str()?),
-            false => Self::named(extension),
-        }
-    }
-
-    /// The kinds as a statement can name them.
-    pub(crate) const NAMES: &'static str = "parquet, csv or json";
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Parquet => "Parquet",
-            Self::Csv => "CSV",
-            Self::Json => "JSON",
-        }
-    }
-}
-
-/// Whether the extension of a path says that the file is packed.
-pub(crate) fn is_packed(path: &Path) -> bool {
-    let extension = path.extension().and_then(|extension| extension.to_str());
-    extension.is_some_and(|extension| PACKED.contains(&extension.to_lowercase().as_str()))
-}
+use crate::dialect::CsvDialect;
+use crate::error::FilesError;
+use crate::file_kind::{FileKind, is_packed};
+use crate::locate::{Located, Place, fixed_part, locate, nothing, unreadable};
 
 /// Files that a query reads as one table.
 #[derive(Debug, Clone)]
-pub(crate) struct FileTable {
+pub struct FileTable {
     /// Files, directories or patterns.
     pub(crate) locations: Vec<String>,
-    pub(crate) kind: FileKind,
+    /// How the files are written.
+    pub kind: FileKind,
     /// Whether the statement says the kind, so that any file may be of it.
     kind_said: bool,
-    pub(crate) csv: CsvDialect,
+    /// How they are written if they are CSV.
+    pub csv: CsvDialect,
     /// The columns, if they are not to be found in the files.
     pub(crate) schema: Option<SchemaRef>,
     /// The statement that declared the columns.
@@ -108,12 +32,7 @@ pub(crate) struct FileTable {
 
 impl FileTable {
     /// The files of one location, with columns as they are found in them, or as given.
-    pub(crate) fn new(
-        location: &str,
-        kind: FileKind,
-        csv: CsvDialect,
-        schema: Option<SchemaRef>,
-    ) -> Self {
+    pub fn new(location: &str, kind: FileKind, csv: CsvDialect, schema: Option<SchemaRef>) -> Self {
         Self {
             locations: vec![location.to_owned()],
             kind,
@@ -125,7 +44,7 @@ impl FileTable {
     }
 
     /// Whether a name in FROM is a path rather than the name of a table.
-    pub(crate) fn is_path(name: &str) -> bool {
+    pub fn is_path(name: &str) -> bool {
         name.contains('/') || FileKind::of_path(name).is_some()
     }
 
@@ -133,7 +52,7 @@ impl FileTable {
     ///
     /// # Errors
     /// A location whose files are of no known format, or of several.
-    pub(crate) fn named(name: &str) -> Result<Self, Error> {
+    pub fn named(name: &str) -> Result<Self, FilesError> {
         let kind = match FileKind::of_path(name) {
             Some(kind) => kind,
             None => Self::kind_within(name)?,
@@ -145,7 +64,7 @@ impl FileTable {
     }
 
     /// The only kind of the files of a folder or pattern.
-    fn kind_within(location: &str) -> Result<FileKind, Error> {
+    fn kind_within(location: &str) -> Result<FileKind, FilesError> {
         let (place, files) = locate(location, false)?;
         let mut first: Option<(FileKind, &Located)> = None;
         for file in &files {
@@ -160,7 +79,7 @@ impl FileTable {
                     };
                     let base = match place {
                         Place::Folder => location.trim_end_matches('/'),
-                        _ => locate::fixed_part(location),
+                        _ => fixed_part(location),
                     };
                     let message = format!(
                         "there are {} and {} files here; say which, as in '{base}/**/*.{}'",
@@ -188,12 +107,16 @@ impl FileTable {
     }
 
     /// The files of CREATE EXTERNAL TABLE.
-    pub(crate) fn external(statement: &CreateExternalTable) -> Result<Self, Error> {
-        let kind = FileKind::named(&statement.file_type).ok_or_else(|| Error::InvalidValue {
-            name: "STORED AS".to_owned(),
-            value: statement.file_type.clone(),
-            expected: format!("it is {}", FileKind::NAMES),
-        })?;
+    ///
+    /// # Errors
+    /// A format or an option that there is not.
+    pub fn external(statement: &CreateExternalTable) -> Result<Self, FilesError> {
+        let kind =
+            FileKind::named(&statement.file_type).ok_or_else(|| FilesError::InvalidValue {
+                name: "STORED AS".to_owned(),
+                value: statement.file_type.clone(),
+                expected: format!("it is {}", FileKind::NAMES),
+            })?;
         let options = CopyOptions {
             format: None,
             others: statement
@@ -222,7 +145,7 @@ impl FileTable {
     }
 
     /// The locations as one text.
-    pub(crate) fn path(&self) -> String {
+    pub fn path(&self) -> String {
         self.locations.join(", ")
     }
 
@@ -230,7 +153,7 @@ impl FileTable {
     ///
     /// # Errors
     /// A location without files; a packed file.
-    pub(crate) fn files(&self) -> Result<Vec<Located>, Error> {
+    pub fn files(&self) -> Result<Vec<Located>, FilesError> {
         let mut files: Vec<Located> = Vec::new();
         for location in &self.locations {
             let (place, mut found) = locate(location, self.kind_said)?;
@@ -242,7 +165,7 @@ impl FileTable {
                 return Err(nothing(location, place, self.kind.name()));
             }
             if let Some(packed) = found.iter().find(|file| is_packed(&file.path)) {
-                return Err(Error::Unsupported(format!(
+                return Err(FilesError::Unsupported(format!(
                     "{} is packed; unpack it first",
                     packed.name()
                 )));
@@ -254,7 +177,10 @@ impl FileTable {
     }
 
     /// The columns that the statement says, if it does.
-    pub(crate) async fn given(&self, state: &SessionState) -> Result<Option<SchemaRef>, Error> {
+    ///
+    /// # Errors
+    /// A declared type that there is not.
+    pub async fn given(&self, state: &SessionState) -> Result<Option<SchemaRef>, FilesError> {
         match (&self.schema, &self.declared) {
             (Some(schema), _) => Ok(Some(SchemaRef::clone(schema))),
             (None, Some(declared)) => Ok(Some(declared_schema(state, declared).await?)),
@@ -267,13 +193,13 @@ impl FileTable {
 async fn declared_schema(
     state: &SessionState,
     declared: &CreateExternalTable,
-) -> Result<SchemaRef, Error> {
+) -> Result<SchemaRef, FilesError> {
     let statement = DFStatement::CreateExternalTable(declared.clone());
     match Box::pin(state.statement_to_plan(statement)).await? {
         LogicalPlan::Ddl(DdlStatement::CreateExternalTable(plan)) => {
             Ok(Arc::new(plan.schema.as_arrow().clone()))
         }
-        other => Err(Error::Internal(format!(
+        other => Err(FilesError::Internal(format!(
             "CREATE EXTERNAL TABLE was planned as {}",
             other.display()
         ))),

@@ -6,19 +6,22 @@ use std::path::Path;
 use skewer_compat::suggest::nearest;
 use skewer_sql::CopyOptions;
 
-use super::FileKind;
-use crate::error::Error;
+use crate::error::FilesError;
+use crate::file_kind::FileKind;
 
 /// How a CSV file is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct CsvDialect {
-    pub(crate) header: bool,
+pub struct CsvDialect {
+    /// Whether its first record names the columns.
+    pub header: bool,
     /// The tab of `.tsv` files and the comma of others where it is not said.
-    pub(crate) delimiter: Option<u8>,
-    pub(crate) quote: u8,
-    pub(crate) escape: Option<u8>,
+    pub delimiter: Option<u8>,
+    /// What surrounds fields that contain delimiters.
+    pub quote: u8,
+    /// What makes the next character plain; quotes are doubled where it is not said.
+    pub escape: Option<u8>,
     /// What stands for NULL; the empty field where it is not said.
-    pub(crate) null: Option<String>,
+    pub null: Option<String>,
 }
 
 impl Default for CsvDialect {
@@ -39,11 +42,14 @@ const CSV_OPTIONS: [&str; 5] = ["header", "delimiter", "quote", "escape", "null"
 
 impl CsvDialect {
     /// Reads the options of COPY or CREATE EXTERNAL TABLE. Those of `also` belong to others.
-    pub(crate) fn from_options(
+    ///
+    /// # Errors
+    /// An option that there is not, that this kind does not have, or that has a wrong value.
+    pub fn from_options(
         kind: FileKind,
         options: &CopyOptions,
         also: &[&str],
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, FilesError> {
         let mut dialect = Self::default();
         for (name, value) in &options.others {
             if also.contains(&name.as_str()) {
@@ -57,7 +63,7 @@ impl CsvDialect {
             };
             if !CSV_OPTIONS.contains(&name) {
                 let known: Vec<_> = CSV_OPTIONS.iter().chain(also).copied().collect();
-                return Err(Error::UnknownSetting {
+                return Err(FilesError::UnknownOption {
                     name: name.to_owned(),
                     suggestions: match nearest(name, known.iter().copied()) {
                         near if near.is_empty() => known.iter().map(|n| (*n).to_owned()).collect(),
@@ -66,7 +72,7 @@ impl CsvDialect {
                 });
             }
             if kind != FileKind::Csv {
-                return Err(Error::InvalidValue {
+                return Err(FilesError::InvalidValue {
                     name: name.to_owned(),
                     value: value.clone(),
                     expected: "it is an option of CSV files".to_owned(),
@@ -84,7 +90,7 @@ impl CsvDialect {
     }
 
     /// What is between the fields of a file.
-    pub(crate) fn delimiter_of(&self, path: &Path) -> u8 {
+    pub fn delimiter_of(&self, path: &Path) -> u8 {
         let is_tsv = path
             .extension()
             .is_some_and(|extension| extension.eq_ignore_ascii_case("tsv"));
@@ -92,7 +98,7 @@ impl CsvDialect {
     }
 
     /// A reader of the records of a file, with its header among them and rows of any width.
-    pub(crate) fn records<R: Read>(&self, path: &Path, from: R) -> csv::Reader<R> {
+    pub fn records<R: Read>(&self, path: &Path, from: R) -> csv::Reader<R> {
         csv::ReaderBuilder::new()
             .has_headers(false)
             .flexible(true)
@@ -104,11 +110,11 @@ impl CsvDialect {
     }
 }
 
-fn parse_bool(name: &str, value: &str) -> Result<bool, Error> {
+fn parse_bool(name: &str, value: &str) -> Result<bool, FilesError> {
     match value.to_lowercase().as_str() {
         "true" | "on" | "yes" | "1" => Ok(true),
         "false" | "off" | "no" | "0" => Ok(false),
-        _ => Err(Error::InvalidValue {
+        _ => Err(FilesError::InvalidValue {
             name: name.to_owned(),
             value: value.to_owned(),
             expected: "it is true or false".to_owned(),
@@ -116,12 +122,12 @@ fn parse_bool(name: &str, value: &str) -> Result<bool, Error> {
     }
 }
 
-fn parse_character(name: &str, value: &str) -> Result<u8, Error> {
+fn parse_character(name: &str, value: &str) -> Result<u8, FilesError> {
     match value {
         "\\t" | "tab" => Ok(b'\t'),
         _ => match value.as_bytes() {
             [byte] if byte.is_ascii() => Ok(*byte),
-            _ => Err(Error::InvalidValue {
+            _ => Err(FilesError::InvalidValue {
                 name: name.to_owned(),
                 value: value.to_owned(),
                 expected: "it is one ASCII character".to_owned(),

@@ -18,14 +18,14 @@ use datafusion::object_store::{ObjectMeta, ObjectStore};
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt, TryStreamExt};
 
-use super::locate::{Located, unreadable};
-use super::passes::failed;
-use super::place_store::PlaceStore;
-use crate::error::Error;
+use crate::error::FilesError;
+use crate::locate::{Located, unreadable};
+use crate::passes::failed;
+use crate::place_store::PlaceStore;
 use skewer_sql::sql_name;
 
 /// Looks at the last bytes of a Parquet file: DataFusion trusts the length that they say.
-pub(super) fn check_footer(file: &Located) -> Result<(), Error> {
+pub(crate) fn check_footer(file: &Located) -> Result<(), FilesError> {
     const FOOTER: u64 = 8;
     let size = file.metadata.len();
     let broken = |message: &str| {
@@ -38,7 +38,7 @@ pub(super) fn check_footer(file: &Located) -> Result<(), Error> {
     let mut footer = [0; FOOTER as usize];
     File::open(&file.path)
         .and_then(|opened| opened.read_exact_at(&mut footer, size - FOOTER))
-        .map_err(|error| failed(&file.path, &error))?;
+        .map_err(|error| failed(&file.path, error))?;
     let (length, magic) = footer.split_at(4);
     if magic != b"PAR1" && magic != b"PARE" {
         return broken("it does not end as one; it may be truncated");
@@ -51,10 +51,10 @@ pub(super) fn check_footer(file: &Located) -> Result<(), Error> {
 }
 
 /// The columns of each file, and their statistics.
-pub(super) async fn contents(
+pub(crate) async fn contents(
     state: &SessionState,
     files: &[ObjectMeta],
-) -> Result<Vec<(SchemaRef, Statistics)>, Error> {
+) -> Result<Vec<(SchemaRef, Statistics)>, FilesError> {
     let store: Arc<dyn ObjectStore> = Arc::new(PlaceStore);
     let format = ParquetFormat::default().with_options(TableParquetOptions {
         global: state.config_options().execution.parquet.clone(),
@@ -78,7 +78,7 @@ async fn content(
     store: &Arc<dyn ObjectStore>,
     format: &ParquetFormat,
     meta: &ObjectMeta,
-) -> Result<(SchemaRef, Statistics), Error> {
+) -> Result<(SchemaRef, Statistics), FilesError> {
     let schema = format
         .infer_schema(state, store, std::slice::from_ref(meta))
         .await?;
@@ -93,7 +93,7 @@ async fn content(
 ///
 /// # Errors
 /// A column with types in two files that have no common type; names both.
-pub(super) fn union(files: &[Located], schemas: &[&SchemaRef]) -> Result<Vec<Field>, Error> {
+pub(crate) fn union(files: &[Located], schemas: &[&SchemaRef]) -> Result<Vec<Field>, FilesError> {
     let mut columns: Vec<(Field, usize, usize)> = Vec::new();
     for (place, schema) in schemas.iter().enumerate() {
         for field in schema.fields() {
@@ -129,7 +129,7 @@ pub(super) fn union(files: &[Located], schemas: &[&SchemaRef]) -> Result<Vec<Fie
 
 /// Whether values of a file keep what they are as those of a declared type. A fraction would lose its
 /// part behind the point as an integer, without a word.
-pub(super) fn fits(found: &DataType, declared: &DataType) -> bool {
+pub(crate) fn fits(found: &DataType, declared: &DataType) -> bool {
     let is_text = found.is_string() && declared.is_string();
     is_text || common(found, declared).as_ref() == Some(declared)
 }
@@ -166,7 +166,7 @@ fn common(a: &DataType, b: &DataType) -> Option<DataType> {
 
 /// The statistics of a file's columns as those of the columns of a table. Where their types differ
 /// they say nothing.
-pub(super) fn statistics_of(file: &Schema, known: &Statistics, table: &Schema) -> Statistics {
+pub(crate) fn statistics_of(file: &Schema, known: &Statistics, table: &Schema) -> Statistics {
     let mut statistics = Statistics::new_unknown(table);
     statistics.num_rows = known.num_rows;
     statistics.total_byte_size = known.total_byte_size;

@@ -10,19 +10,21 @@ use datafusion::datasource::listing::ListingTableUrl;
 use glob::{MatchOptions, Pattern};
 use skewer_compat::suggest::nearest;
 
-use super::FileKind;
-use super::place_store::unescaped;
-use crate::error::Error;
+use crate::error::FilesError;
+use crate::file_kind::FileKind;
+use crate::passes::failed;
+use crate::place_store::unescaped;
 
 /// The value of a Hive partition that stands for NULL.
 const HIVE_NULL: &str = "__HIVE_DEFAULT_PARTITION__";
 
 /// A file, and what the names of its folders say.
 #[derive(Debug, Clone)]
-pub(crate) struct Located {
+pub struct Located {
     /// Absolute.
-    pub(crate) path: PathBuf,
-    pub(crate) metadata: Metadata,
+    pub path: PathBuf,
+    /// Of the file, as it was found.
+    pub metadata: Metadata,
     /// `key=value` of the folders that a folder or a pattern led through, outermost first. NULL is
     /// `None`.
     pub(crate) partitions: Vec<(String, Option<String>)>,
@@ -32,7 +34,7 @@ pub(crate) struct Located {
 
 impl Located {
     /// As errors name it.
-    pub(crate) fn name(&self) -> String {
+    pub fn name(&self) -> String {
         self.path.display().to_string()
     }
 }
@@ -55,9 +57,9 @@ pub(crate) enum Place {
 ///
 /// # Errors
 /// What cannot be read; a location that is no file.
-pub(crate) fn locate(location: &str, any: bool) -> Result<(Place, Vec<Located>), Error> {
+pub(crate) fn locate(location: &str, any: bool) -> Result<(Place, Vec<Located>), FilesError> {
     let given = local_path(location)?;
-    let absolute = std::path::absolute(&given).map_err(|e| failed(&given, &e))?;
+    let absolute = std::path::absolute(&given).map_err(|e| failed(&given, e))?;
     let mut found = Search::default();
     let place = match std::fs::metadata(&absolute) {
         Ok(metadata) if metadata.is_dir() => {
@@ -79,7 +81,7 @@ pub(crate) fn locate(location: &str, any: bool) -> Result<(Place, Vec<Located>),
                 "it is not a regular file; write what it gives to one first",
             ));
         }
-        Err(error) if !is_missing(&error) => return Err(failed(&given, &error)),
+        Err(error) if !is_missing(&error) => return Err(failed(&given, error)),
         Err(_) => {
             let text = absolute.to_string_lossy().into_owned();
             let names_format = FileKind::of_path(&text).is_some();
@@ -116,7 +118,7 @@ pub(crate) fn is_pattern(location: &str) -> bool {
 }
 
 /// The error for a location without files; names what is near.
-pub(crate) fn nothing(location: &str, place: Place, what: &str) -> Error {
+pub(crate) fn nothing(location: &str, place: Place, what: &str) -> FilesError {
     let message = match place {
         Place::Folder => format!("there are no {what} files in this folder"),
         Place::Pattern => "no file matches this pattern".to_owned(),
@@ -151,18 +153,11 @@ fn near(location: &str) -> Vec<String> {
     near.into_iter().map(path).collect()
 }
 
-pub(crate) fn unreadable(path: &str, message: &str) -> Error {
-    Error::File {
+pub(crate) fn unreadable(path: &str, message: &str) -> FilesError {
+    FilesError::File {
         path: path.to_owned(),
         line: None,
         message: message.to_owned(),
-    }
-}
-
-fn failed(path: &Path, error: &io::Error) -> Error {
-    match Error::from_io(error) {
-        Error::Io(message) => unreadable(&path.display().to_string(), &message),
-        other => other,
     }
 }
 
@@ -178,7 +173,7 @@ fn is_missing(error: &io::Error) -> bool {
 }
 
 /// A location without `file://`.
-fn local_path(location: &str) -> Result<PathBuf, Error> {
+fn local_path(location: &str) -> Result<PathBuf, FilesError> {
     let Some((scheme, _)) = location.split_once("://") else {
         return Ok(PathBuf::from(location));
     };
@@ -187,7 +182,7 @@ fn local_path(location: &str) -> Result<PathBuf, Error> {
         return Ok(PathBuf::from(location));
     }
     if !scheme.eq_ignore_ascii_case("file") {
-        return Err(Error::Unsupported(format!(
+        return Err(FilesError::Unsupported(format!(
             "{location}: only files of this machine's file systems are read"
         )));
     }
@@ -221,8 +216,8 @@ impl Search {
         folder: &Path,
         partitions: Partitions<'_>,
         above: &mut Vec<Identity>,
-    ) -> Result<(), Error> {
-        let metadata = std::fs::metadata(folder).map_err(|e| failed(folder, &e))?;
+    ) -> Result<(), FilesError> {
+        let metadata = std::fs::metadata(folder).map_err(|e| failed(folder, e))?;
         let identity = (metadata.dev(), metadata.ino());
         if above.contains(&identity) {
             return Ok(());
@@ -246,7 +241,7 @@ impl Search {
                     in_folder: true,
                 }),
                 Ok(_) => {}
-                Err(error) if known => return Err(failed(&path, &error)),
+                Err(error) if known => return Err(failed(&path, error)),
                 Err(_) => {}
             }
         }
@@ -261,7 +256,7 @@ impl Search {
         rest: &str,
         partitions: Partitions<'_>,
         found: bool,
-    ) -> Result<(), Error> {
+    ) -> Result<(), FilesError> {
         let rest = rest.trim_start_matches('/');
         let (name, after) = match rest.split_once('/') {
             Some((name, after)) => (name, after.trim_start_matches('/')),
@@ -279,7 +274,7 @@ impl Search {
                 };
                 return self.pattern(&literal, after, &partitions, found);
             }
-            Err(error) if !is_missing(&error) => return Err(failed(&literal, &error)),
+            Err(error) if !is_missing(&error) => return Err(failed(&literal, error)),
             Err(_) => {}
         }
         if let Some((before, alternatives, behind)) = braces(rest) {
@@ -321,7 +316,7 @@ impl Search {
                 }
                 Ok(_) if after.is_empty() && !self.folders => self.reached(&path, partitions)?,
                 Ok(_) => {}
-                Err(error) if after.is_empty() => return Err(failed(&path, &error)),
+                Err(error) if after.is_empty() => return Err(failed(&path, error)),
                 Err(_) => {}
             }
         }
@@ -335,7 +330,7 @@ impl Search {
         rest: &str,
         partitions: Partitions<'_>,
         above: &mut Vec<Identity>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), FilesError> {
         let Ok(metadata) = std::fs::metadata(folder) else {
             return Ok(());
         };
@@ -360,8 +355,8 @@ impl Search {
     }
 
     /// What a pattern came to at its end.
-    fn reached(&mut self, path: &Path, partitions: Partitions<'_>) -> Result<(), Error> {
-        let metadata = std::fs::metadata(path).map_err(|e| failed(path, &e))?;
+    fn reached(&mut self, path: &Path, partitions: Partitions<'_>) -> Result<(), FilesError> {
+        let metadata = std::fs::metadata(path).map_err(|e| failed(path, e))?;
         if metadata.is_dir() {
             // A name that is no pattern is a folder by itself.
             return self.folder(path, partitions, &mut Vec::new());
@@ -380,11 +375,11 @@ impl Search {
 }
 
 /// The names in a folder, sorted. Names that are not UTF-8 cannot be matched and are left to paths.
-fn names(folder: &Path) -> Result<Vec<String>, Error> {
-    let entries = std::fs::read_dir(folder).map_err(|e| failed(folder, &e))?;
+fn names(folder: &Path) -> Result<Vec<String>, FilesError> {
+    let entries = std::fs::read_dir(folder).map_err(|e| failed(folder, e))?;
     let mut names = Vec::new();
     for entry in entries {
-        let name = entry.map_err(|e| failed(folder, &e))?.file_name();
+        let name = entry.map_err(|e| failed(folder, e))?.file_name();
         match name.into_string() {
             Ok(name) => names.push(name),
             Err(name) if FileKind::of_path(&name.to_string_lossy()).is_some() => {

@@ -8,9 +8,9 @@ use std::path::Path;
 
 use serde::de::DeserializeSeed;
 
-use super::json_types::{Keys, Seen};
-use super::passes::{PART, Pass, at_line, failed, line_at, open_part, ranges};
-use crate::error::Error;
+use crate::error::FilesError;
+use crate::json_types::{Keys, Seen};
+use crate::passes::{PART, Pass, at_line, failed, line_at, open_part, ranges};
 
 /// After so many records a pass looks whether anybody waits for it.
 const STRIDE: u64 = 1024;
@@ -19,10 +19,10 @@ const STRIDE: u64 = 1024;
 const WINDOW: usize = 256 << 10;
 
 /// Whether the first character of a file that is not space opens an array.
-pub(crate) fn is_array(path: &Path) -> Result<bool, Error> {
-    let file = File::open(path).map_err(|e| failed(path, &e))?;
+pub(crate) fn is_array(path: &Path) -> Result<bool, FilesError> {
+    let file = File::open(path).map_err(|e| failed(path, e))?;
     for byte in BufReader::new(file).bytes() {
-        match byte.map_err(|e| failed(path, &e))? {
+        match byte.map_err(|e| failed(path, e))? {
             byte if byte.is_ascii_whitespace() => {}
             byte => return Ok(byte == b'['),
         }
@@ -34,17 +34,15 @@ pub(crate) fn is_array(path: &Path) -> Result<bool, Error> {
 ///
 /// A line break between `}` and `{` is between two records: in an array there would be a comma, in
 /// an object a key, and texts have no line breaks in JSON.
-pub(super) fn record_starts(path: &Path, pass: &Pass) -> Result<Vec<u64>, Error> {
-    let file = File::open(path).map_err(|e| failed(path, &e))?;
-    let size = file.metadata().map_err(|e| failed(path, &e))?.len();
+pub(crate) fn record_starts(path: &Path, pass: &Pass) -> Result<Vec<u64>, FilesError> {
+    let file = File::open(path).map_err(|e| failed(path, e))?;
+    let size = file.metadata().map_err(|e| failed(path, e))?.len();
     let mut starts: Vec<u64> = Vec::new();
     let mut at = PART;
     let mut window = vec![0; WINDOW];
     while at < size {
         pass.go_on()?;
-        let read = file
-            .read_at(&mut window, at)
-            .map_err(|e| failed(path, &e))?;
+        let read = file.read_at(&mut window, at).map_err(|e| failed(path, e))?;
         if read == 0 {
             break;
         }
@@ -76,13 +74,13 @@ fn first_start(window: &[u8]) -> Option<usize> {
 ///
 /// # Errors
 /// What is no JSON object, with its line.
-pub(super) fn keys(
+pub(crate) fn keys(
     path: &Path,
     array: bool,
     starts: &[u64],
     pass: &Pass,
-) -> Result<Option<Keys>, Error> {
-    let size = std::fs::metadata(path).map_err(|e| failed(path, &e))?.len();
+) -> Result<Option<Keys>, FilesError> {
+    let size = std::fs::metadata(path).map_err(|e| failed(path, e))?.len();
     let parts = pass.parts(&ranges(starts, size), |_, part| match array {
         true => array_seen(path, pass),
         false => part_seen(path, part, pass),
@@ -105,11 +103,11 @@ pub(super) fn keys(
     Ok(Some(keys))
 }
 
-fn part_seen(path: &Path, part: Range<u64>, pass: &Pass) -> Result<Seen, Error> {
+fn part_seen(path: &Path, part: Range<u64>, pass: &Pass) -> Result<Seen, FilesError> {
     let mut text = Vec::new();
     open_part(path, &part)?
         .read_to_end(&mut text)
-        .map_err(|e| failed(path, &e))?;
+        .map_err(|e| failed(path, e))?;
     let mut deserializer = serde_json::Deserializer::from_slice(&text);
     seen(&mut deserializer, pass).map_err(|wrong| {
         let before = line_at(path, part.start) - 1;
@@ -125,8 +123,8 @@ fn part_seen(path: &Path, part: Range<u64>, pass: &Pass) -> Result<Seen, Error> 
     })
 }
 
-fn array_seen(path: &Path, pass: &Pass) -> Result<Seen, Error> {
-    let file = File::open(path).map_err(|e| failed(path, &e))?;
+fn array_seen(path: &Path, pass: &Pass) -> Result<Seen, FilesError> {
+    let file = File::open(path).map_err(|e| failed(path, e))?;
     let mut items = ArrayItems::new(BufReader::with_capacity(WINDOW, file));
     let result = seen(&mut serde_json::Deserializer::from_reader(&mut items), pass);
     result.map_err(|wrong| {
@@ -143,9 +141,9 @@ struct Wrong {
 }
 
 impl Wrong {
-    fn into_error(self, path: &Path, line: u64) -> Error {
+    fn into_error(self, path: &Path, line: u64) -> FilesError {
         match self.cancelled {
-            true => Error::Cancelled,
+            true => FilesError::Cancelled,
             false => at_line(path, Some(line), self.message),
         }
     }
@@ -250,7 +248,7 @@ fn message(error: &serde_json::Error) -> String {
 /// The items of a JSON array, with spaces in place of the brackets around them and the commas
 /// between them. Lines stay where they are.
 #[derive(Debug)]
-pub(super) struct ArrayItems<R> {
+pub(crate) struct ArrayItems<R> {
     inner: R,
     depth: u64,
     in_text: bool,
@@ -258,7 +256,7 @@ pub(super) struct ArrayItems<R> {
 }
 
 impl<R: BufRead> ArrayItems<R> {
-    pub(super) fn new(inner: R) -> Self {
+    pub(crate) fn new(inner: R) -> Self {
         Self {
             inner,
             depth: 0,

@@ -9,14 +9,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::error::Error;
+use crate::error::FilesError;
 
 /// A part of a file that one thread reads has at least so many bytes.
-pub(super) const PART: u64 = 4 << 20;
+pub(crate) const PART: u64 = 4 << 20;
 
 /// How a pass is run.
 #[derive(Debug, Clone)]
-pub(super) struct Pass {
+pub(crate) struct Pass {
     cancelled: Arc<AtomicBool>,
     threads: usize,
 }
@@ -34,26 +34,26 @@ impl Drop for CancelOnDrop {
 ///
 /// # Errors
 /// Those of the pass.
-pub(super) async fn run<T: Send + 'static>(
+pub(crate) async fn run<T: Send + 'static>(
     threads: usize,
-    pass: impl FnOnce(&Pass) -> Result<T, Error> + Send + 'static,
-) -> Result<T, Error> {
+    pass: impl FnOnce(&Pass) -> Result<T, FilesError> + Send + 'static,
+) -> Result<T, FilesError> {
     let cancelled = Arc::new(AtomicBool::new(false));
     let _guard = CancelOnDrop(Arc::clone(&cancelled));
     let how = Pass { cancelled, threads };
     match tokio::task::spawn_blocking(move || pass(&how)).await {
         Ok(result) => result,
-        Err(error) if error.is_cancelled() => Err(Error::Cancelled),
-        Err(error) => Err(Error::Internal(error.to_string())),
+        Err(error) if error.is_cancelled() => Err(FilesError::Cancelled),
+        Err(error) => Err(FilesError::Internal(error.to_string())),
     }
 }
 
 impl Pass {
     /// # Errors
-    /// [`Error::Cancelled`] if nobody waits any more.
-    pub(super) fn go_on(&self) -> Result<(), Error> {
+    /// [`FilesError::Cancelled`] if nobody waits any more.
+    pub(crate) fn go_on(&self) -> Result<(), FilesError> {
         match self.cancelled.load(Ordering::Relaxed) {
-            true => Err(Error::Cancelled),
+            true => Err(FilesError::Cancelled),
             false => Ok(()),
         }
     }
@@ -62,11 +62,11 @@ impl Pass {
     ///
     /// # Errors
     /// Of the parts that failed the first one's.
-    pub(super) fn parts<T: Send>(
+    pub(crate) fn parts<T: Send>(
         &self,
         parts: &[Range<u64>],
-        work: impl Fn(usize, Range<u64>) -> Result<T, Error> + Sync,
-    ) -> Result<Vec<T>, Error> {
+        work: impl Fn(usize, Range<u64>) -> Result<T, FilesError> + Sync,
+    ) -> Result<Vec<T>, FilesError> {
         let next = AtomicUsize::new(0);
         let failed = AtomicUsize::new(usize::MAX);
         let results = Mutex::new(Vec::with_capacity(parts.len()));
@@ -100,24 +100,24 @@ impl Pass {
 }
 
 /// The parts of a file of `size` bytes that begin at 0 and at `starts`.
-pub(super) fn ranges(starts: &[u64], size: u64) -> Vec<Range<u64>> {
+pub(crate) fn ranges(starts: &[u64], size: u64) -> Vec<Range<u64>> {
     let begins = std::iter::once(0).chain(starts.iter().copied());
     let ends = starts.iter().copied().chain([size]);
     begins.zip(ends).map(|(begin, end)| begin..end).collect()
 }
 
 /// A part of a file, from its beginning.
-pub(super) fn open_part(path: &Path, part: &Range<u64>) -> Result<io::Take<File>, Error> {
+pub(crate) fn open_part(path: &Path, part: &Range<u64>) -> Result<io::Take<File>, FilesError> {
     let open = || {
         let mut file = File::open(path)?;
         file.seek(SeekFrom::Start(part.start))?;
         Ok(file.take(part.end - part.start))
     };
-    open().map_err(|error| failed(path, &error))
+    open().map_err(|error| failed(path, error))
 }
 
 /// On which line of a file a byte is, from 1.
-pub(super) fn line_at(path: &Path, offset: u64) -> u64 {
+pub(crate) fn line_at(path: &Path, offset: u64) -> u64 {
     let Ok(mut part) = open_part(path, &(0..offset)) else {
         return 1;
     };
@@ -129,15 +129,15 @@ pub(super) fn line_at(path: &Path, offset: u64) -> u64 {
     line
 }
 
-pub(super) fn failed(path: &Path, error: &io::Error) -> Error {
-    match Error::from_io(error) {
-        Error::Io(message) => at_line(path, None, message),
-        other => other,
+pub(crate) fn failed(path: &Path, error: io::Error) -> FilesError {
+    FilesError::Io {
+        path: path.to_owned(),
+        error,
     }
 }
 
-pub(super) fn at_line(path: &Path, line: Option<u64>, message: impl Into<String>) -> Error {
-    Error::File {
+pub(crate) fn at_line(path: &Path, line: Option<u64>, message: impl Into<String>) -> FilesError {
+    FilesError::File {
         path: path.display().to_string(),
         line,
         message: message.into(),
@@ -149,7 +149,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::catalog::files::{CsvDialect, csv_file, json_file};
+    use crate::{CsvDialect, csv_file, json_file};
 
     #[tokio::test]
     async fn a_pass_ends_when_nobody_waits_for_it() {
@@ -186,7 +186,7 @@ mod tests {
         );
         assert_eq!(starts.len(), 1);
         let cancelled = how(true);
-        let is_cancelled = |error: Option<Error>| matches!(error, Some(Error::Cancelled));
+        let is_cancelled = |error: Option<FilesError>| matches!(error, Some(FilesError::Cancelled));
         assert!(is_cancelled(
             csv_file::record_starts(&path, &dialect, &cancelled).err()
         ));
@@ -214,7 +214,7 @@ mod tests {
             (0..100).map(|n| 2 * n).collect::<Vec<_>>()
         );
         let failed = how.parts(&parts, |number, _| match number {
-            7.. => Err(Error::Execution(number.to_string())),
+            7.. => Err(at_line(Path::new(""), None, number.to_string())),
             _ => Ok(()),
         });
         assert_eq!(failed.unwrap_err().to_string(), "7");

@@ -29,8 +29,8 @@ use datafusion_datasource::projection::{ProjectionOpener, SplitProjection};
 use futures::StreamExt;
 use serde_json::Value;
 
-use super::json_file::ArrayItems;
-use super::place_store::path_of;
+use crate::json_file::ArrayItems;
+use crate::place_store::path_of;
 use skewer_sql::sql_name;
 
 /// Rows of a batch that is read before anybody has said how many it shall have.

@@ -13,15 +13,15 @@ use datafusion::object_store::ObjectMeta;
 use datafusion::scalar::ScalarValue;
 use skewer_exec::IdentifiedTable;
 
-use super::csv_types::Kinds;
-use super::json_source::JsonDialect;
-use super::json_types::Keys;
-use super::locate::{Located, unreadable};
-use super::partitions::Partitions;
-use super::passes::{self, Pass};
-use super::scan::{FilesTable, Format, Layout, Origin, ScanFile};
-use super::{FileKind, FileTable, csv_file, json_file, parquet_file, place_store};
-use crate::error::Error;
+use crate::csv_types::Kinds;
+use crate::error::FilesError;
+use crate::json_source::JsonDialect;
+use crate::json_types::Keys;
+use crate::locate::{Located, unreadable};
+use crate::partitions::Partitions;
+use crate::passes::{self, Pass};
+use crate::scan::{FilesTable, Format, Layout, Origin, ScanFile};
+use crate::{FileKind, FileTable, csv_file, json_file, parquet_file, place_store};
 use skewer_compat::session_zone::{in_zone, zone_of};
 use skewer_sql::sql_name;
 
@@ -30,13 +30,16 @@ impl FileTable {
     ///
     /// Columns and types are those of all records of all files, by name: files are read to their
     /// end for it, unless the statement says the columns.
-    pub(crate) async fn provider(
+    ///
+    /// # Errors
+    /// Files that are missing or cannot be read, or whose columns do not fit together.
+    pub async fn provider(
         &self,
         state: &SessionState,
         row_ids: bool,
-    ) -> Result<Arc<dyn TableProvider>, Error> {
+    ) -> Result<Arc<dyn TableProvider>, FilesError> {
         if row_ids && self.kind != FileKind::Parquet {
-            return Err(Error::Unsupported(format!(
+            return Err(FilesError::Unsupported(format!(
                 "rows of {} have no ids that stay; import the file with CREATE TABLE … AS SELECT * FROM '{}'",
                 self.path(),
                 self.path()
@@ -63,7 +66,7 @@ impl FileTable {
         state: &SessionState,
         given: Option<SchemaRef>,
         row_ids: bool,
-    ) -> Result<Arc<dyn TableProvider>, Error> {
+    ) -> Result<Arc<dyn TableProvider>, FilesError> {
         let table = self.clone();
         let files = passes::run(1, move |_| {
             let files = table.files()?;
@@ -140,7 +143,7 @@ impl FileTable {
         Ok(Arc::new(IdentifiedTable::new(inner, with_ids, self.path())))
     }
 
-    fn csv_table(&self, given: Option<SchemaRef>, pass: &Pass) -> Result<FilesTable, Error> {
+    fn csv_table(&self, given: Option<SchemaRef>, pass: &Pass) -> Result<FilesTable, FilesError> {
         let files = self.files()?;
         let partitions = Partitions::of(&files, given.as_deref())?;
         let mut shapes = Vec::with_capacity(files.len());
@@ -198,7 +201,7 @@ impl FileTable {
         &self,
         files: &[Located],
         shapes: &[(Vec<u64>, csv_file::CsvShape)],
-    ) -> Result<Vec<Field>, Error> {
+    ) -> Result<Vec<Field>, FilesError> {
         let mut columns: Vec<(&str, Kinds)> = Vec::new();
         let mut width = None;
         for (file, (_, shape)) in files.iter().zip(shapes) {
@@ -209,7 +212,7 @@ impl FileTable {
             let width = *width.get_or_insert(found);
             if !self.csv.header && found != width {
                 let message = format!("the row has {found} fields in place of {width}");
-                return Err(Error::File {
+                return Err(FilesError::File {
                     path: file.name(),
                     line: Some(1),
                     message,
@@ -232,7 +235,7 @@ impl FileTable {
     }
 
     /// The error for files without anything to make columns of.
-    fn empty(&self, files: &[Located]) -> Error {
+    fn empty(&self, files: &[Located]) -> FilesError {
         let name = match files {
             [file] => file.name(),
             _ => self.path(),
@@ -247,7 +250,7 @@ impl FileTable {
         unreadable(&name, &message)
     }
 
-    fn json_table(&self, given: Option<SchemaRef>, pass: &Pass) -> Result<FilesTable, Error> {
+    fn json_table(&self, given: Option<SchemaRef>, pass: &Pass) -> Result<FilesTable, FilesError> {
         let files = self.files()?;
         let partitions = Partitions::of(&files, given.as_deref())?;
         let mut keys = Keys::default();
@@ -328,7 +331,7 @@ fn batch_rows(longest: usize) -> Option<usize> {
     (fitting < USUAL).then_some(fitting.max(1))
 }
 
-fn meta(file: &Located) -> Result<ObjectMeta, Error> {
+fn meta(file: &Located) -> Result<ObjectMeta, FilesError> {
     let meta = place_store::meta(&file.path, &file.metadata);
     meta.map_err(|error| unreadable(&file.name(), &error.to_string()))
 }
@@ -412,7 +415,7 @@ impl TableBuilder {
 
 /// A CSV table in which `null` stands for NULL: DataFusion reads it as text, and what is not NULL
 /// is cast.
-fn nulls_said(table: FilesTable, null: &str) -> Result<Arc<dyn TableProvider>, Error> {
+fn nulls_said(table: FilesTable, null: &str) -> Result<Arc<dyn TableProvider>, FilesError> {
     let schema = SchemaRef::clone(&table.schema);
     let is_partition = |name: &str| table.partitions.iter().any(|field| field.name() == name);
     let as_text = |schema: &SchemaRef| {
@@ -447,7 +450,7 @@ fn nulls_said(table: FilesTable, null: &str) -> Result<Arc<dyn TableProvider>, E
             let value = when(text.eq(lit(null)), lit(ScalarValue::Null)).otherwise(value)?;
             Ok(cast(value, field.data_type().clone()).alias(field.name()))
         })
-        .collect::<Result<Vec<_>, Error>>()?;
+        .collect::<Result<Vec<_>, FilesError>>()?;
     let plan = LogicalPlanBuilder::from(scan).project(columns)?.build()?;
     Ok(Arc::new(ViewTable::new(plan, None)))
 }

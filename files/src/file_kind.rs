@@ -1,0 +1,56 @@
+//! Formats of files, and how names tell them.
+
+use std::path::Path;
+
+/// How files are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileKind {
+    /// Apache Parquet.
+    Parquet,
+    /// Values between delimiters, as a [`CsvDialect`](crate::CsvDialect) says.
+    Csv,
+    /// JSON objects that follow each other, or one array of them.
+    Json,
+}
+
+/// Extensions of files that are packed as a whole.
+const PACKED: [&str; 7] = ["gz", "gzip", "bz2", "xz", "zst", "zstd", "lz4"];
+
+impl FileKind {
+    /// The kind that a format or an extension names.
+    pub fn named(name: &str) -> Option<Self> {
+        match name.to_lowercase().as_str() {
+            "parquet" | "pq" => Some(Self::Parquet),
+            "csv" | "tsv" => Some(Self::Csv),
+            "json" | "ndjson" | "jsonl" => Some(Self::Json),
+            _ => None,
+        }
+    }
+
+    /// The kind of a file by its name.
+    pub fn of_path(path: &str) -> Option<Self> {
+        let path = Path::new(path);
+        let extension = path.extension()?.to_str()?;
+        match PACKED.contains(&extension.to_lowercase().as_str()) {
+            true => Self::named(Path::new(path.file_stem()?).extension()?.to_str()?),
+            false => Self::named(extension),
+        }
+    }
+
+    /// The kinds as a statement can name them.
+    pub const NAMES: &'static str = "parquet, csv or json";
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Parquet => "Parquet",
+            Self::Csv => "CSV",
+            Self::Json => "JSON",
+        }
+    }
+}
+
+/// Whether the extension of a path says that the file is packed.
+pub fn is_packed(path: &Path) -> bool {
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    extension.is_some_and(|extension| PACKED.contains(&extension.to_lowercase().as_str()))
+}
