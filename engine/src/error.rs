@@ -445,6 +445,16 @@ impl Error {
                 },
                 other => other,
             },
+            FilesError::Write { path, error } => match Self::from_datafusion(&error) {
+                Self::Corrupt { message, .. } | Self::Io(message) | Self::File { message, .. } => {
+                    Self::File {
+                        path: path.display().to_string(),
+                        line: None,
+                        message,
+                    }
+                }
+                other => other,
+            },
             FilesError::UnknownOption { name, suggestions } => {
                 Self::UnknownSetting { name, suggestions }
             }
@@ -458,6 +468,7 @@ impl Error {
                 expected,
             },
             FilesError::Unsupported(what) => Self::Unsupported(what),
+            FilesError::Invalid(what) => Self::Invalid(what),
             FilesError::Cancelled => Self::Cancelled,
             FilesError::DataFusion(error) => Self::from_datafusion(&error),
             other => Self::Internal(other.to_string()),

@@ -31,6 +31,15 @@ pub enum FilesError {
         error: io::Error,
     },
 
+    /// A file cannot be written in its format.
+    #[error("{}: {error}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: Box<DataFusionError>,
+    },
+
     /// An option that files do not have.
     #[error("there is no setting {name}{}", did_you_mean(suggestions))]
     UnknownOption {
@@ -54,6 +63,10 @@ pub enum FilesError {
     /// A file or location that Skewer does not read.
     #[error("not supported: {0}")]
     Unsupported(String),
+
+    /// A statement that does not say enough about its files.
+    #[error("{0}")]
+    Invalid(String),
 
     /// The statement that waited for the files has ended.
     #[error("the query was cancelled")]

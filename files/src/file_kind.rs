@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use crate::error::FilesError;
+
 /// How files are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
@@ -34,6 +36,26 @@ impl FileKind {
         match PACKED.contains(&extension.to_lowercase().as_str()) {
             true => Self::named(Path::new(path.file_stem()?).extension()?.to_str()?),
             false => Self::named(extension),
+        }
+    }
+
+    /// The kind of the file of COPY: what the option FORMAT says, or else the extension.
+    ///
+    /// # Errors
+    /// A format that there is not; a path that does not say one.
+    pub fn of_copy(format: Option<&str>, path: &str) -> Result<Self, FilesError> {
+        match format {
+            Some(format) => Self::named(format).ok_or_else(|| FilesError::InvalidValue {
+                name: "FORMAT".to_owned(),
+                value: format.to_owned(),
+                expected: format!("it is {}", Self::NAMES),
+            }),
+            None => Self::of_path(path).ok_or_else(|| {
+                FilesError::Invalid(format!(
+                    "the name {path} does not say how the file is written: add (FORMAT …), which is {}",
+                    Self::NAMES
+                ))
+            }),
         }
     }
 

@@ -1,5 +1,7 @@
 //! Files that a query reads as one table, before anybody has looked into them.
 
+use std::fs::File;
+use std::io::Read;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::SchemaRef;
@@ -12,6 +14,9 @@ use crate::dialect::CsvDialect;
 use crate::error::FilesError;
 use crate::file_kind::{FileKind, is_packed};
 use crate::locate::{Located, Place, fixed_part, locate, nothing, unreadable};
+
+/// The beginning of a file that says how long its rows are.
+const SAMPLE: usize = 64 << 10;
 
 /// Files that a query reads as one table.
 #[derive(Debug, Clone)]
@@ -174,6 +179,30 @@ impl FileTable {
             files.append(&mut found);
         }
         Ok(files)
+    }
+
+    /// About how many rows text files have, by the length of the first ones. `None` for Parquet, or
+    /// if that cannot be told.
+    ///
+    /// # Errors
+    /// Those of [`FileTable::files`].
+    pub fn expected_rows(&self) -> Result<Option<u64>, FilesError> {
+        if self.kind == FileKind::Parquet {
+            return Ok(None);
+        }
+        let listed = self.files()?;
+        let bytes: u64 = listed.iter().map(|file| file.metadata.len()).sum();
+        let Some(first) = listed.first() else {
+            return Ok(None);
+        };
+        let mut sample = Vec::with_capacity(SAMPLE);
+        let read = File::open(&first.path)
+            .and_then(|file| file.take(SAMPLE as u64).read_to_end(&mut sample));
+        let lines = sample.iter().filter(|byte| **byte == b'\n').count();
+        Ok(match read {
+            Ok(read) if lines > 0 => Some(bytes * lines as u64 / read as u64),
+            _ => None,
+        })
     }
 
     /// The columns that the statement says, if it does.

@@ -17,6 +17,7 @@
 //! scan         the table, and the operators that read it
 //! json_source  JSON as batches
 //! place_store  files for DataFusion's readers, whatever their names are
+//! file_writer  files that batches are written to
 //! diagnosis    which line of a file cannot be read
 //! error        what can go wrong
 //! ```
@@ -28,6 +29,7 @@ mod dialect;
 mod error;
 mod file_kind;
 mod file_table;
+mod file_writer;
 mod json_file;
 mod json_source;
 mod json_types;
@@ -44,5 +46,6 @@ pub use dialect::CsvDialect;
 pub use error::{FilesError, file_and_line};
 pub use file_kind::{FileKind, is_packed};
 pub use file_table::FileTable;
+pub use file_writer::FileWriter;
 pub use locate::Located;
 pub use place_store::register;
