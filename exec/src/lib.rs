@@ -3,6 +3,7 @@
 //! Dependencies go down only: this crate knows [`skewer_profiling`] and [`skewer_compat`], nothing above them.
 //!
 //! * [`identity`]: tables whose rows have ids
+//! * [`implicit_row_ids`]: row ids that a scan counts in place of reading them
 //! * [`source`]: where the records that an operator sees come from
 //! * [`position`]: which operator is being executed on this thread
 //! * [`packed`]: a record's id and latency in one column, for rows that are repeated
@@ -32,6 +33,7 @@ pub mod carry;
 mod confirm;
 pub mod frames;
 pub mod identity;
+pub mod implicit_row_ids;
 pub mod interruptible;
 pub mod key_sample;
 pub mod long_values;

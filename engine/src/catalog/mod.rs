@@ -7,14 +7,12 @@
 //! * [`schemas`]: the same, as DataFusion asks for it
 //! * [`native_table`]: a table's segments as a scan
 //! * [`footers`]: what planning needs of their footers
-//! * [`counted_ids`]: row ids that a scan counts in place of reading them
 //! * [`batch_rows`]: how many rows of a table a batch has
 //! * [`planned`]: a statement as DataFusion plans it
 //! * [`types`]: which values a column takes, and which types tables can hold
 //! * [`diagnosis`]: which file was to blame when reading failed
 
 pub(crate) mod batch_rows;
-pub(crate) mod counted_ids;
 pub(crate) mod diagnosis;
 pub(crate) mod footers;
 pub(crate) mod names;

@@ -1,5 +1,8 @@
 //! A table's segments as a scan.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -19,11 +22,11 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::{ExecutionPlan, Partitioning};
 use skewer_cluster::{OfShard, has_workers};
+use skewer_exec::implicit_row_ids::{ConsecutiveIds, ImplicitRowIds};
 use skewer_exec::{IdColumn, IdentifiedTable, ROW_ID, ScansIds};
 use skewer_storage::{Partitioning as Placement, SegmentMeta, Storage, TableMeta};
 
 use crate::catalog::batch_rows::batch_rows;
-use crate::catalog::counted_ids::{ConsecutiveIds, CountedIds};
 use crate::catalog::footers::{self, Footer, Read};
 use skewer_compat::session_zone::in_zone;
 
@@ -360,7 +363,7 @@ impl TableProvider for NativeTable {
             let made = ids.projection(columns.as_ref().unwrap_or(&all), &self.schema, state)?;
             // Workers do not know of scans that count.
             if counts && !distributed {
-                source = Arc::new(CountedIds::try_new(source, &made)?);
+                source = Arc::new(ImplicitRowIds::try_new(source, &made)?);
             } else if let Some(reading) = source.try_pushdown_projection(&made)? {
                 source = reading;
             }

@@ -3,18 +3,17 @@
 use std::ops::Range;
 
 use datafusion::arrow::array::{ArrayRef, AsArray, Int64Array};
-use datafusion::arrow::datatypes::{DataType, Field, Int64Type, SchemaRef};
+use datafusion::arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
 use datafusion::arrow::record_batch::RecordBatch;
-use datafusion::logical_expr::{Expr, col, lit};
+use datafusion::logical_expr::{Expr, ScalarUDF, col, lit};
 use datafusion::physical_plan::collect;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use skewer_exec::{IdColumn, ScansIds};
+use skewer_exec::{IdColumn, SampledRowId, ScansIds};
 use skewer_profiling::sampling::Choice;
 use skewer_profiling::{Level, Recorder, RecorderLimits};
 use skewer_storage::{DEFAULT_SCHEMA, Storage, TableMeta};
 
 use super::*;
-use crate::catalog::native_table::NativeTable;
 
 /// A table `t` with a column `v`.
 fn storage() -> Storage {

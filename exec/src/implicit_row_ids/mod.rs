@@ -1,4 +1,4 @@
-//! Row ids that a scan counts in place of reading them.
+//! Implicit row ids: a scan counts them in place of reading them.
 //!
 //! Where nothing makes the scan leave out rows, those of a row group whose ids are consecutive have
 //! the ids from its first on: no page of them has to be read and decoded, which takes 5 % of a query
@@ -9,7 +9,7 @@
 //! which of a range are traced is known without a look at each.
 //!
 //! ```text
-//! CountedIds ── every file: does its footer say that its ids are consecutive?
+//! ImplicitRowIds ── every file: does its footer say that its ids are consecutive?
 //!   yes, all rows, as they are → ParquetSource without _row_id; the ids, counted, are put beside
 //!   yes                        → ParquetSource with the rows' places in the file in place of _row_id
 //!   no                         → ParquetSource with _row_id
@@ -17,8 +17,6 @@
 
 mod consecutive;
 mod morsels;
-#[cfg(test)]
-mod tests;
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -46,16 +44,16 @@ use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use datafusion::physical_plan::{DisplayFormatType, SortOrderPushdownResult};
 use datafusion_datasource::morsel::Morselizer;
 use skewer_compat::rules::flat_source;
-use skewer_exec::{ROW_ID, SampledRowId};
 
-pub(crate) use self::consecutive::{ConsecutiveIds, begins};
+pub use self::consecutive::{ConsecutiveIds, first_page};
 use self::morsels::{CountingMorselizer, NumberedRows};
+use crate::{ROW_ID, SampledRowId};
 
 /// A Parquet scan with a projection of [`ROW_ID`], of files of which some have [`ConsecutiveIds`].
 ///
 /// It shows itself as the scan that reads the ids, which it is of the other files.
 #[derive(Clone)]
-pub(crate) struct CountedIds {
+pub struct ImplicitRowIds {
     /// With the projection, of which the ids are a part.
     reading: Arc<dyn FileSource>,
     /// Without a projection.
@@ -70,12 +68,12 @@ pub(crate) struct CountedIds {
     indexing: Arc<OnceLock<Option<Counting>>>,
 }
 
-impl CountedIds {
+impl ImplicitRowIds {
     /// `bare` with `projection`, which reads [`ROW_ID`].
     ///
     /// # Errors
     /// If `bare` refuses the projection.
-    pub(crate) fn try_new(bare: Arc<dyn FileSource>, projection: &ProjectionExprs) -> Result<Self> {
+    pub fn try_new(bare: Arc<dyn FileSource>, projection: &ProjectionExprs) -> Result<Self> {
         let Some(reading) = bare.try_pushdown_projection(projection)? else {
             return internal_err!("a Parquet scan refuses a projection");
         };
@@ -273,7 +271,7 @@ fn with_places(
     filtered.try_pushdown_projection(&columns.into())
 }
 
-impl FileSource for CountedIds {
+impl FileSource for ImplicitRowIds {
     fn create_file_opener(
         &self,
         object_store: Arc<dyn ObjectStore>,

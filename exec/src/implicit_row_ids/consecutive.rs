@@ -9,12 +9,11 @@ use datafusion::common::{Result, internal_err};
 use datafusion::datasource::listing::FileRange;
 use datafusion::parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 use skewer_profiling::consecutive_numbers;
-use skewer_storage::row_ids;
 
 /// The ids of the rows of a file all of whose row groups have consecutive ones: an extension of a
 /// [`PartitionedFile`](datafusion::datasource::listing::PartitionedFile).
 #[derive(Debug, Clone)]
-pub(crate) struct ConsecutiveIds(Arc<[RowGroupIds]>);
+pub struct ConsecutiveIds(Arc<[RowGroupIds]>);
 
 #[derive(Debug)]
 struct RowGroupIds {
@@ -43,7 +42,7 @@ impl RowGroupIds {
 
 /// Where a row group's first page begins: it is in the part of a file where that is, as for
 /// DataFusion.
-pub(crate) fn begins(row_group: &RowGroupMetaData) -> i64 {
+pub fn first_page(row_group: &RowGroupMetaData) -> i64 {
     row_group.columns().first().map_or(0, |column| {
         let dictionary = column.dictionary_page_offset();
         dictionary.unwrap_or_else(|| column.data_page_offset())
@@ -51,16 +50,20 @@ pub(crate) fn begins(row_group: &RowGroupMetaData) -> i64 {
 }
 
 impl ConsecutiveIds {
-    /// What a segment's footer says; `None` if some ids are missing, or not in order.
-    pub(crate) fn of(footer: &ParquetMetaData) -> Option<Self> {
+    /// What the footer of a file says; `None` if some ids are missing, or not in order. `ids_of` gives
+    /// the ids of a row group if they are consecutive.
+    pub fn from_footer(
+        footer: &ParquetMetaData,
+        ids_of: impl Fn(&RowGroupMetaData) -> Option<Range<i64>>,
+    ) -> Option<Self> {
         let mut rows_before = 0;
         let row_groups = footer.row_groups().iter().map(|row_group| {
             // Without it the reader cannot tell which rows it returns.
             row_group.ordinal()?;
             let ids = RowGroupIds {
-                begins: begins(row_group),
+                begins: first_page(row_group),
                 rows_before,
-                ids: row_ids::consecutive(row_group)?,
+                ids: ids_of(row_group)?,
             };
             rows_before = ids.rows_end();
             Some(ids)

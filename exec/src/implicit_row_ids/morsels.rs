@@ -15,10 +15,10 @@ use datafusion_datasource::morsel::{Morsel, MorselPlan, MorselPlanner, Morselize
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use parking_lot::Mutex;
-use skewer_exec::SampledRowId;
 
 use super::Rows;
 use super::consecutive::{ConsecutiveIds, next_ids, next_range};
+use crate::SampledRowId;
 
 /// Makes the rows that are asked for of other columns and ids.
 #[derive(Debug)]
