@@ -18,7 +18,7 @@ use skewer_profiling::{Retention, SysTables};
 use skewer_storage::{Snapshot, Storage, StorageOptions, TableId};
 use tokio::runtime::{EnterGuard, Handle, Runtime};
 
-use crate::budget::Budgets;
+use crate::admission::{AdmissionQueue, DEFAULT_LIMIT};
 use crate::cancellation;
 use crate::cluster::members_table::with_cluster;
 use crate::cluster::remote_sys::RemoteTables;
@@ -28,14 +28,14 @@ use crate::compaction::{self, Grown};
 use crate::environment::{self, Environment, THREAD};
 use crate::error::Error;
 use crate::functions::Functions;
-use crate::kept_snapshots::KeptSnapshots;
 use crate::progress::Elsewhere;
 use crate::running_table::with_running;
 use crate::session::Session;
 use crate::spill_directory::SpillDirectory;
 use crate::statements::export_profile::expect_no_export;
-use crate::turns::{DEFAULT_LIMIT, Turns};
 use skewer_compat::operators::memory_pool::{MemoryBudget, RaisedBy};
+use skewer_profiling::budget::Budgets;
+use skewer_storage::kept_snapshots::KeptSnapshots;
 
 /// How long closing waits for work on the database's threads to notice that it is over.
 const SHUTDOWN: Duration = Duration::from_secs(5);
@@ -99,9 +99,9 @@ pub(crate) struct DatabaseInner {
     /// What every session has.
     pub(crate) functions: Functions,
     /// How many statements run queries at once, and which.
-    pub(crate) turns: Arc<Turns>,
+    pub(crate) admission: Arc<AdmissionQueue>,
     /// What RESET goes back to.
-    pub(crate) opened_turns: Option<usize>,
+    pub(crate) opened_limit: Option<usize>,
     distribution: Distribution,
     /// What statements took, for `profile.budget`.
     pub(crate) budgets: Arc<Budgets>,
@@ -209,7 +209,7 @@ impl DatabaseBuilder {
         self
     }
 
-    /// How many statements run queries at once, 100 by default: the others wait for their turn, in
+    /// How many statements run queries at once, 100 by default: the others wait, in
     /// the order in which they came. A query has its turn until its stream has been read or
     /// dropped. Those that read only schema `sys` do not wait. `SET max_running_queries` changes
     /// it.
@@ -296,7 +296,7 @@ impl DatabaseBuilder {
             }
             (None, _) => Distribution::None,
         };
-        let turns = Some(self.running_queries.unwrap_or(DEFAULT_LIMIT));
+        let limit = Some(self.running_queries.unwrap_or(DEFAULT_LIMIT));
         let writers = TableLocks::default();
         let (grown, tables) = compaction::grown();
         let merging = (storage.clone(), writers.clone());
@@ -315,8 +315,8 @@ impl DatabaseBuilder {
                 threads,
                 scheduler,
                 functions: self.functions,
-                turns: Turns::new(turns),
-                opened_turns: turns,
+                admission: AdmissionQueue::new(limit),
+                opened_limit: limit,
                 distribution,
                 budgets: Arc::default(),
                 snapshots: Arc::default(),
@@ -471,7 +471,7 @@ impl DatabaseInner {
     /// Schema `sys`, as a statement sees it that reads `snapshot`.
     pub(crate) fn sys_schema(&self, snapshot: Arc<Snapshot>) -> Arc<dyn SchemaProvider> {
         let sys = self.sys.schema_provider();
-        let sys = Arc::new(with_running(sys, Arc::clone(&self.turns)));
+        let sys = Arc::new(with_running(sys, Arc::clone(&self.admission)));
         match &self.distribution {
             Distribution::Cluster(master) => {
                 let master = Arc::downgrade(master.inner());

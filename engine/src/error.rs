@@ -8,6 +8,7 @@ use datafusion::object_store;
 use datafusion::parquet::errors::ParquetError;
 use skewer_cluster::write::WriteError;
 use skewer_compat::suggest::{did_you_mean, nearest};
+use skewer_exec::waits::Stalled;
 use skewer_files::{FilesError, file_and_line};
 use skewer_net::{FailureClass, LostWorker, NetError, Panic, RemoteFailure};
 use skewer_sql::{ObjectKind, SyntaxError};
@@ -16,6 +17,8 @@ use thiserror::Error as ThisError;
 use tokio::task::JoinError;
 
 use skewer_compat::operators::memory_pool::LIMIT_REACHED;
+
+use crate::settings::show_age;
 
 /// Why a statement failed. Its text is fit for a person; the session goes on after it.
 ///
@@ -380,6 +383,13 @@ impl Error {
                 column: column.clone(),
                 row: *row,
             }
+        } else if let Some(Stalled { timeout, waits }) = error.downcast_ref() {
+            Self::Stalled(format!(
+                "the query has stalled: none of its operators has done anything for {}, which is \
+                 the stall_timeout; {waits}. Please report it; SET stall_timeout = 0 lets such \
+                 queries wait",
+                show_age(*timeout)
+            ))
         } else if let Some(inner) = error.downcast_ref::<LostWorker>() {
             Self::from_lost(inner)
         } else if let Some(inner) = error.downcast_ref::<NetError>() {

@@ -19,16 +19,14 @@
 //!   the processors, `cancellation`: how they are told
 //! * [`cluster`]: a database over several processes
 //! * `environment`: threads, memory and temporary files, `spill_directory`: where operators spill to
-//! * `waits`: which operators wait for whom, and queries that wait for ever
-//! * `turns`: how many statements run queries at once, `running_table`: which, as a table,
+//! * `admission`: how many statements run queries at once, `running_table`: which, as a table,
 //!   `one_more_table`: such tables in schema `sys`
 //! * `record`: a statement's row in `sys.queries`, `tables_read`: the tables that it read
 //! * [`report`]: EXPLAIN PROFILE
-//! * `budget`: how much is recorded, where that is not to cost more than a share of the time
 //! * `compaction`: small segments merged in the background
 //! * `last_query_id`: the function of that name
 
-mod budget;
+mod admission;
 mod cancellation;
 mod catalog;
 pub mod cluster;
@@ -38,7 +36,6 @@ pub mod database;
 mod environment;
 pub mod error;
 pub mod functions;
-mod kept_snapshots;
 mod last_query_id;
 mod one_more_table;
 mod planning;
@@ -53,8 +50,6 @@ pub mod settings;
 mod spill_directory;
 pub mod statements;
 mod tables_read;
-mod turns;
-mod waits;
 
 pub use cluster::{ClusterOptions, Worker, WorkerOptions};
 pub use database::{Database, DatabaseBuilder};

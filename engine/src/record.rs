@@ -9,11 +9,11 @@ use skewer_cluster::{Workers, is_exchange_between_workers};
 use skewer_profiling::{Level, QueryRow, Recorder, RecorderLimits, SysTables};
 use skewer_storage::TableMeta;
 
-use crate::budget::{Budgets, Choice};
 use crate::error::Error;
 use crate::progress::ProgressHandle;
 use crate::settings::ProfileSettings;
 use crate::tables_read::TablesRead;
+use skewer_profiling::budget::{Budgets, Choice};
 
 /// How a statement ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub(crate) struct StatementRecord {
     sql: String,
     /// When it arrived.
     started_at: SystemTime,
-    /// When its turn came.
+    /// When it was admitted.
     started: Instant,
     /// What learns what the statement took, and under which fingerprint.
     charged_to: Option<(Arc<Budgets>, String)>,
@@ -188,7 +188,7 @@ impl StatementRecord {
         }
     }
 
-    /// It has waited for its turn until now: neither planning nor execution.
+    /// It has waited for admission until now: neither planning nor execution.
     pub(crate) fn has_its_turn(&mut self) {
         self.started = Instant::now();
     }

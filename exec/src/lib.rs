@@ -26,6 +26,7 @@
 //! * [`recursion`]: records of recursive queries
 //! * [`sample`]: choosing the base records that are traced; `sparse_ids`: columns of their ids
 //! * `traced_groups`: which groups have a traced record, and when they are too many
+//! * [`waits`]: which operators wait for which inputs, and the end of queries that wait for ever
 //! * [`output_records`]: the root, which says what result rows were made from
 
 pub mod capture;
@@ -55,6 +56,7 @@ mod sparse_ids;
 mod stream_totals;
 pub mod timed_evaluation;
 mod traced_groups;
+pub mod waits;
 
 pub use capture::{CapturedInput, LineageCapture};
 pub use carry::{CarriedInput, CarriedLatency, carried_of_nothing};

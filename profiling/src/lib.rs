@@ -14,6 +14,7 @@
 //! - [`recorder`]: collects the events of one query
 //! - `chunk_columns`: how rows of the record-level tables are made of chunks
 //! - [`sampling`]: which base records are traced
+//! - [`budget`]: how much is recorded, where that is not to cost more than a share of the time
 //! - `query_log`: the events of a finished query, rows on demand
 //! - `packed`, `byte_string`: chunks in files
 //! - `segment`, `segment_writer`, `part`, `store`: where events go: memory, then Parquet
@@ -33,6 +34,7 @@
 //! - [`documentation`]: the page about schema `sys`
 //! - [`sys_tables`]: all of it, for the engine
 
+pub mod budget;
 mod byte_string;
 pub mod carried;
 mod chunk_columns;

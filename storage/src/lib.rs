@@ -6,6 +6,7 @@
 //!
 //! - [`storage`]: opening a database, taking snapshots, beginning transactions
 //! - [`snapshot`]: the immutable state a reader sees: schemas, tables, views, segments
+//! - [`kept_snapshots`]: what queries saw, kept for a while
 //! - [`transaction`]: buffered changes and their commit
 //! - [`writer`]: Arrow batches to Parquet segments, with row ids
 //! - [`row_ids`]: what a segment's footer says of them
@@ -33,6 +34,7 @@ pub mod error;
 pub mod fault;
 mod fit;
 pub mod home;
+pub mod kept_snapshots;
 mod lock;
 pub mod placement;
 mod reader;

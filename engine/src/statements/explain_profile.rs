@@ -61,7 +61,7 @@ pub(crate) async fn execute(
         let recorded = recorded(&session, query_id).await?;
         reservations = changed_since(&session, query_id).await?;
         work = recorded.work;
-        if let Some(then) = session.database_inner().snapshots.of(query_id) {
+        if let Some(then) = session.database_inner().snapshots.of_query(query_id) {
             session = session.at(then);
             if !reservations.is_empty() {
                 reservations.push(format!(

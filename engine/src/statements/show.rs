@@ -33,7 +33,7 @@ pub(crate) fn setting(session: &Session, name: Option<&str>) -> Result<Outcome, 
                 "profile.budget" => settings::show_budget(profile.budget),
                 "profile.retention_bytes" => bytes.clone(),
                 SNAPSHOT_BYTES => show_bytes(database.snapshots.limit()),
-                MAX_RUNNING_QUERIES => match database.turns.limit() {
+                MAX_RUNNING_QUERIES => match database.admission.limit() {
                     Some(limit) => limit.to_string(),
                     None => UNLIMITED.to_owned(),
                 },

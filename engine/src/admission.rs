@@ -1,4 +1,4 @@
-//! The statements that run queries, and how many of them at once: the others wait for their turn.
+//! Admission: how many statements run queries at once. The others wait in order of arrival.
 //!
 //! ```text
 //! arrive ──▶ waiting ──▶ running ──▶ gone        waiting: from the first to the last
@@ -17,9 +17,9 @@ use crate::progress::ProgressHandle;
 /// How many run at once unless said otherwise: as many as PostgreSQL has connections.
 pub(crate) const DEFAULT_LIMIT: usize = 100;
 
-/// The statements that run queries, or wait to.
+/// The queue of the statements that run queries, or wait to.
 #[derive(Debug)]
-pub(crate) struct Turns {
+pub(crate) struct AdmissionQueue {
     state: Mutex<State>,
 }
 
@@ -37,15 +37,15 @@ struct State {
 
 #[derive(Debug)]
 struct Entry {
-    listed: Listed,
-    has_turn: bool,
-    /// Told when it has.
+    statement: QueuedStatement,
+    is_admitted: bool,
+    /// Told when it is.
     admitted: Arc<Notify>,
 }
 
-/// A statement, for whoever looks.
+/// A statement that runs queries, or waits to.
 #[derive(Debug, Clone)]
-pub(crate) struct Listed {
+pub(crate) struct QueuedStatement {
     pub(crate) query_id: i64,
     pub(crate) sql: String,
     /// When it came.
@@ -53,16 +53,16 @@ pub(crate) struct Listed {
     pub(crate) progress: ProgressHandle,
 }
 
-/// A statement's turn; the next one's when this is dropped.
+/// A statement may run queries until this is dropped; then the next one is admitted.
 #[derive(Debug)]
-pub(crate) struct Turn {
-    turns: Arc<Turns>,
+pub(crate) struct Admission {
+    queue: Arc<AdmissionQueue>,
     number: u64,
     /// Whether others were before it.
     pub(crate) has_waited: bool,
 }
 
-impl Turns {
+impl AdmissionQueue {
     /// So many statements run at once.
     pub(crate) fn new(limit: Option<usize>) -> Arc<Self> {
         Arc::new(Self {
@@ -87,57 +87,57 @@ impl Turns {
         state.admit();
     }
 
-    /// The turn of a statement, once it comes. Dropping the future gives the place in the queue up.
-    pub(crate) async fn take(self: &Arc<Self>, statement: Listed) -> Turn {
+    /// Waits until a statement is admitted. Dropping the future gives the place in the queue up.
+    pub(crate) async fn admit(self: &Arc<Self>, statement: QueuedStatement) -> Admission {
         let progress = statement.progress.clone();
-        let (mut turn, admitted) = {
+        let (mut admission, admitted) = {
             let mut state = self.state.lock();
             state.last += 1;
             let number = state.last;
             let admitted = Arc::new(Notify::new());
             let entry = Entry {
-                listed: statement,
-                has_turn: false,
+                statement,
+                is_admitted: false,
                 admitted: Arc::clone(&admitted),
             };
             state.statements.insert(number, entry);
             state.waiting.push_back(number);
             state.admit();
-            let turn = Turn {
-                turns: Arc::clone(self),
+            let admission = Admission {
+                queue: Arc::clone(self),
                 number,
                 has_waited: false,
             };
-            (turn, admitted)
+            (admission, admitted)
         };
-        while !turn.has_come() {
-            turn.has_waited = true;
+        while !admission.is_granted() {
+            admission.has_waited = true;
             progress.set_queued(true);
             admitted.notified().await;
         }
         progress.set_queued(false);
-        turn
+        admission
     }
 
-    /// All of them, each with whether it has its turn.
-    pub(crate) fn list(&self) -> Vec<(Listed, bool)> {
+    /// All of them, each with whether it is admitted.
+    pub(crate) fn list(&self) -> Vec<(QueuedStatement, bool)> {
         let state = self.state.lock();
         let statements = state.statements.values();
         statements
-            .map(|entry| (entry.listed.clone(), entry.has_turn))
+            .map(|entry| (entry.statement.clone(), entry.is_admitted))
             .collect()
     }
 }
 
 impl State {
-    /// Gives turns to those who wait, as far as there are any.
+    /// Admits statements that wait, as far as the limit allows.
     fn admit(&mut self) {
         while self.limit.is_none_or(|limit| self.running < limit) {
             let Some(next) = self.waiting.pop_front() else {
                 return;
             };
             if let Some(entry) = self.statements.get_mut(&next) {
-                entry.has_turn = true;
+                entry.is_admitted = true;
                 self.running += 1;
                 entry.admitted.notify_one();
             }
@@ -145,21 +145,21 @@ impl State {
     }
 }
 
-impl Turn {
-    fn has_come(&self) -> bool {
-        let state = self.turns.state.lock();
+impl Admission {
+    fn is_granted(&self) -> bool {
+        let state = self.queue.state.lock();
         let entry = state.statements.get(&self.number);
-        entry.is_some_and(|entry| entry.has_turn)
+        entry.is_some_and(|entry| entry.is_admitted)
     }
 }
 
-impl Drop for Turn {
+impl Drop for Admission {
     fn drop(&mut self) {
-        let mut state = self.turns.state.lock();
+        let mut state = self.queue.state.lock();
         let Some(entry) = state.statements.remove(&self.number) else {
             return;
         };
-        if entry.has_turn {
+        if entry.is_admitted {
             state.running -= 1;
             state.admit();
         } else {
@@ -174,8 +174,8 @@ mod tests {
     use super::*;
     use futures::FutureExt;
 
-    fn statement(query_id: i64) -> Listed {
-        Listed {
+    fn statement(query_id: i64) -> QueuedStatement {
+        QueuedStatement {
             query_id,
             sql: String::new(),
             since: SystemTime::UNIX_EPOCH,
@@ -184,12 +184,12 @@ mod tests {
     }
 
     /// The ids of those that run, and of those that wait.
-    fn seen(turns: &Turns) -> (Vec<i64>, Vec<i64>) {
-        let (running, waiting): (Vec<_>, Vec<_>) = turns
+    fn seen(queue: &AdmissionQueue) -> (Vec<i64>, Vec<i64>) {
+        let (running, waiting): (Vec<_>, Vec<_>) = queue
             .list()
             .into_iter()
-            .partition(|(_, has_turn)| *has_turn);
-        let ids = |statements: Vec<(Listed, bool)>| {
+            .partition(|(_, is_admitted)| *is_admitted);
+        let ids = |statements: Vec<(QueuedStatement, bool)>| {
             let ids = statements.iter().map(|(statement, _)| statement.query_id);
             ids.collect()
         };
@@ -197,48 +197,48 @@ mod tests {
     }
 
     #[test]
-    fn turns_come_in_the_order_of_arrival_and_cancelled_ones_are_passed_over() {
-        let turns = Turns::new(Some(2));
-        let first = turns.take(statement(1)).now_or_never().unwrap();
-        let second = turns.take(statement(2)).now_or_never().unwrap();
+    fn admissions_come_in_the_order_of_arrival_and_cancelled_ones_are_passed_over() {
+        let queue = AdmissionQueue::new(Some(2));
+        let first = queue.admit(statement(1)).now_or_never().unwrap();
+        let second = queue.admit(statement(2)).now_or_never().unwrap();
         assert!(!first.has_waited && !second.has_waited);
         let waits = statement(3);
         let progress = waits.progress.clone();
-        let mut third = Box::pin(turns.take(waits));
-        let mut fourth = Box::pin(turns.take(statement(4)));
-        let mut fifth = Box::pin(turns.take(statement(5)));
+        let mut third = Box::pin(queue.admit(waits));
+        let mut fourth = Box::pin(queue.admit(statement(4)));
+        let mut fifth = Box::pin(queue.admit(statement(5)));
         for future in [&mut third, &mut fourth, &mut fifth] {
             assert!(future.as_mut().now_or_never().is_none());
         }
         assert!(progress.now().queued);
-        assert_eq!(seen(&turns), (vec![1, 2], vec![3, 4, 5]));
+        assert_eq!(seen(&queue), (vec![1, 2], vec![3, 4, 5]));
         drop(fourth);
         drop(first);
-        // It has its turn, and is cancelled before it knows.
-        assert_eq!(seen(&turns), (vec![2, 3], vec![5]));
+        // It is admitted, and cancelled before it knows.
+        assert_eq!(seen(&queue), (vec![2, 3], vec![5]));
         drop(third);
         let fifth = fifth.now_or_never().unwrap();
         assert!(fifth.has_waited);
-        assert_eq!(seen(&turns), (vec![2, 5], vec![]));
+        assert_eq!(seen(&queue), (vec![2, 5], vec![]));
         drop((second, fifth));
-        assert_eq!(seen(&turns), (vec![], vec![]));
+        assert_eq!(seen(&queue), (vec![], vec![]));
     }
 
     #[test]
     fn a_limit_that_is_raised_lets_those_in_that_wait() {
-        let turns = Turns::new(Some(1));
-        let _first = turns.take(statement(1)).now_or_never().unwrap();
-        let mut second = Box::pin(turns.take(statement(2)));
-        let mut third = Box::pin(turns.take(statement(3)));
+        let queue = AdmissionQueue::new(Some(1));
+        let _first = queue.admit(statement(1)).now_or_never().unwrap();
+        let mut second = Box::pin(queue.admit(statement(2)));
+        let mut third = Box::pin(queue.admit(statement(3)));
         assert!(second.as_mut().now_or_never().is_none());
         assert!(third.as_mut().now_or_never().is_none());
-        turns.set_limit(Some(2));
+        queue.set_limit(Some(2));
         let second = second.now_or_never().unwrap();
         assert!(third.as_mut().now_or_never().is_none());
-        turns.set_limit(Some(1));
+        queue.set_limit(Some(1));
         drop(second);
         assert!(third.as_mut().now_or_never().is_none());
-        turns.set_limit(None);
+        queue.set_limit(None);
         assert!(third.now_or_never().is_some());
     }
 }

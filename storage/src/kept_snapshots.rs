@@ -7,10 +7,11 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use skewer_storage::Snapshot;
+
+use crate::Snapshot;
 
 /// What replaced segments may take by default.
-pub(crate) const DEFAULT_LIMIT: u64 = 256 << 20;
+pub const DEFAULT_LIMIT: u64 = 256 << 20;
 
 /// Versions of the database that are kept: every commit looks through them.
 const VERSIONS: usize = 16;
@@ -20,7 +21,7 @@ const QUERIES: usize = 4096;
 
 /// The snapshots that the latest queries saw.
 #[derive(Debug)]
-pub(crate) struct KeptSnapshots(Mutex<Kept>);
+pub struct KeptSnapshots(Mutex<Kept>);
 
 #[derive(Debug)]
 struct Kept {
@@ -48,7 +49,7 @@ impl Default for KeptSnapshots {
 
 impl KeptSnapshots {
     /// Query `query_id` reads `snapshot`; the database is at `now`.
-    pub(crate) fn keep(&self, query_id: i64, snapshot: &Arc<Snapshot>, now: &Snapshot) {
+    pub fn keep(&self, query_id: i64, snapshot: &Arc<Snapshot>, now: &Snapshot) {
         let mut kept = self.0.lock();
         if kept.limit == 0 {
             return;
@@ -84,7 +85,7 @@ impl KeptSnapshots {
     }
 
     /// What query `query_id` saw, if that is still kept.
-    pub(crate) fn of(&self, query_id: i64) -> Option<Arc<Snapshot>> {
+    pub fn of_query(&self, query_id: i64) -> Option<Arc<Snapshot>> {
         let kept = self.0.lock();
         let version = kept
             .versions
@@ -94,19 +95,19 @@ impl KeptSnapshots {
     }
 
     /// What replaced segments may take, in bytes.
-    pub(crate) fn limit(&self) -> u64 {
+    pub fn limit(&self) -> u64 {
         self.0.lock().limit
     }
 
     /// Changes that; 0 keeps nothing.
-    pub(crate) fn set_limit(&self, bytes: u64, now: &Snapshot) {
+    pub fn set_limit(&self, bytes: u64, now: &Snapshot) {
         self.0.lock().limit = bytes;
         self.trim(now);
     }
 
     /// Forgets the oldest versions until segments that `now` does not have any more are within the
     /// limit.
-    pub(crate) fn trim(&self, now: &Snapshot) {
+    pub fn trim(&self, now: &Snapshot) {
         let mut kept = self.0.lock();
         let mut counted = HashSet::new();
         let mut bytes: u64 = 0;
@@ -137,26 +138,57 @@ impl KeptSnapshots {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Database, Session};
+    use datafusion::arrow::array::{Int64Array, RecordBatch};
+    use datafusion::arrow::datatypes::{DataType, Field, Schema};
 
-    async fn run(session: &Session, sql: &str) -> Arc<Snapshot> {
-        session.sql(sql).await.unwrap().collect().await.unwrap();
-        session.database_inner().storage.snapshot()
+    use crate::{DEFAULT_SCHEMA, Storage};
+
+    /// A database with an empty table `t` that has a column `a`.
+    fn storage() -> Storage {
+        let storage = Storage::in_memory().unwrap();
+        let columns = Arc::new(Schema::new(vec![Field::new("a", DataType::Int64, true)]));
+        let mut transaction = storage.begin();
+        transaction
+            .create_table(DEFAULT_SCHEMA, "t", columns, false)
+            .unwrap();
+        transaction.commit().unwrap();
+        storage
+    }
+
+    /// Commits a segment with a row of `t`, in place of the segments `replaced`.
+    async fn commit_row(storage: &Storage, value: i64, replaced: &[u64]) -> Arc<Snapshot> {
+        let table = storage.snapshot().table(DEFAULT_SCHEMA, "t").unwrap();
+        let column = Arc::new(Int64Array::from(vec![value]));
+        let batch = RecordBatch::try_new(Arc::clone(&table.schema), vec![column]).unwrap();
+        let mut writer = storage.writer(&table);
+        writer.write(&batch).await.unwrap();
+        let segments = writer.finish().await.unwrap();
+        let mut transaction = storage.begin();
+        match replaced {
+            [] => transaction.add_segments(table.id, segments).unwrap(),
+            _ => transaction
+                .replace_segments(table.id, replaced, segments)
+                .unwrap(),
+        }
+        transaction.commit().unwrap();
+        storage.snapshot()
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn the_latest_versions_are_kept_as_far_as_the_limit_allows() {
-        let session = Database::in_memory().unwrap().session();
-        let mut seen = vec![run(&session, "CREATE TABLE t AS SELECT 0 AS a").await];
+        let storage = storage();
+        let mut seen = vec![commit_row(&storage, 0, &[]).await];
         for n in 1..4 {
-            seen.push(run(&session, &format!("UPDATE t SET a = {n}")).await);
+            let before = seen.last().unwrap().table(DEFAULT_SCHEMA, "t").unwrap();
+            let replaced: Vec<_> = before.segments.iter().map(|segment| segment.id).collect();
+            seen.push(commit_row(&storage, n, &replaced).await);
         }
         let kept = KeptSnapshots::default();
         for (query, snapshot) in seen.iter().enumerate() {
             kept.keep(query as i64, snapshot, snapshot);
             kept.keep(query as i64 + 10, snapshot, snapshot);
         }
-        let version = |query| kept.of(query).map(|snapshot| snapshot.version());
+        let version = |query| kept.of_query(query).map(|snapshot| snapshot.version());
         for (query, snapshot) in seen.iter().enumerate() {
             assert_eq!(version(query as i64), Some(snapshot.version()));
             assert_eq!(version(query as i64 + 10), Some(snapshot.version()));
@@ -164,7 +196,7 @@ mod tests {
         assert_eq!(version(99), None);
 
         // Each version has one segment of its own; the latest is the present one.
-        let segment = |n: usize| seen[n].table("main", "t").unwrap().bytes();
+        let segment = |n: usize| seen[n].table(DEFAULT_SCHEMA, "t").unwrap().bytes();
         kept.set_limit(segment(1) + segment(2), &seen[3]);
         assert_eq!(version(0), None);
         assert_eq!(version(11), Some(seen[1].version()));
@@ -183,14 +215,20 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn only_so_many_versions_are_kept() {
-        let session = Database::in_memory().unwrap().session();
-        run(&session, "CREATE TABLE t (a INT)").await;
+        let storage = storage();
         let kept = KeptSnapshots::default();
         for query in 0..VERSIONS as i64 + 3 {
-            let snapshot = run(&session, &format!("INSERT INTO t VALUES ({query})")).await;
+            let snapshot = commit_row(&storage, query, &[]).await;
             kept.keep(query, &snapshot, &snapshot);
         }
-        assert!(kept.of(2).is_none());
-        assert_eq!(kept.of(3).unwrap().table("main", "t").unwrap().rows(), 4);
+        assert!(kept.of_query(2).is_none());
+        assert_eq!(
+            kept.of_query(3)
+                .unwrap()
+                .table(DEFAULT_SCHEMA, "t")
+                .unwrap()
+                .rows(),
+            4
+        );
     }
 }

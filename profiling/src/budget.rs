@@ -2,7 +2,7 @@
 //!
 //! Two things are measured. While a query runs, the recorder compares what its threads spend on
 //! recording with the time that passes, and lowers the share of records that are traced
-//! ([`skewer_profiling::Sampling`]). What it cannot see, such as reading row ids or a shortcut that
+//! ([`Sampling`](crate::Sampling)). What it cannot see, such as reading row ids or a shortcut that
 //! the planner had to give up, shows when the same statement runs with and without records: so some
 //! of the first runs of a statement record no records, and what the others took against that decides
 //! from then on.
@@ -11,7 +11,8 @@ use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use skewer_profiling::Level;
+
+use crate::level::Level;
 
 /// Statements that are remembered; whichever was not run for longest is forgotten first.
 const STATEMENTS: usize = 1024;
@@ -29,12 +30,11 @@ const SECOND_LOOK: u64 = 16;
 
 /// What the statements of a database took, with records and without.
 #[derive(Debug, Default)]
-pub(crate) struct Budgets(Mutex<Histories>);
+pub struct Budgets(Mutex<Histories>);
 
 #[derive(Debug, Default)]
 struct Histories {
-    /// By fingerprint.
-    of: HashMap<String, History>,
+    by_fingerprint: HashMap<String, History>,
     runs: u64,
 }
 
@@ -50,24 +50,26 @@ struct History {
 
 /// How much is recorded of one run.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Choice {
+pub struct Choice {
     /// `records` or `counters`.
-    pub(crate) level: Level,
+    pub level: Level,
     /// The share of records that is traced at first.
-    pub(crate) rate: f64,
+    pub rate: f64,
 }
 
 impl Budgets {
     /// What to record of the next run of a statement, of whose time recording may take a share of
     /// `budget`, and of whose records at most a share of `rate` is to be traced.
-    pub(crate) fn choose(&self, fingerprint: &str, budget: f64, rate: f64) -> Choice {
+    pub fn choose(&self, fingerprint: &str, budget: f64, rate: f64) -> Choice {
         let mut histories = self.0.lock();
         histories.runs += 1;
         let now = histories.runs;
-        if !histories.of.contains_key(fingerprint) && histories.of.len() >= STATEMENTS {
+        if !histories.by_fingerprint.contains_key(fingerprint)
+            && histories.by_fingerprint.len() >= STATEMENTS
+        {
             histories.forget_one();
         }
-        let history = histories.of.entry(fingerprint.to_owned());
+        let history = histories.by_fingerprint.entry(fingerprint.to_owned());
         let history = history.or_insert_with(|| History {
             last_run: now,
             runs: 0,
@@ -88,9 +90,9 @@ impl Budgets {
     }
 
     /// A run of a statement took `time`.
-    pub(crate) fn ran(&self, fingerprint: &str, ran: Choice, time: Duration) {
+    pub fn ran(&self, fingerprint: &str, ran: Choice, time: Duration) {
         let mut histories = self.0.lock();
-        let Some(history) = histories.of.get_mut(fingerprint) else {
+        let Some(history) = histories.by_fingerprint.get_mut(fingerprint) else {
             return;
         };
         let times = match ran.level {
@@ -110,9 +112,12 @@ impl Budgets {
 
 impl Histories {
     fn forget_one(&mut self) {
-        let oldest = self.of.iter().min_by_key(|(_, history)| history.last_run);
+        let oldest = self
+            .by_fingerprint
+            .iter()
+            .min_by_key(|(_, history)| history.last_run);
         if let Some(fingerprint) = oldest.map(|(fingerprint, _)| fingerprint.clone()) {
-            self.of.remove(&fingerprint);
+            self.by_fingerprint.remove(&fingerprint);
         }
     }
 }
@@ -191,7 +196,10 @@ mod tests {
             budgets.choose("kept", 0.05, 1.0);
         }
         let histories = budgets.0.lock();
-        assert_eq!(histories.of.len(), STATEMENTS);
-        assert!(histories.of.contains_key("kept") && !histories.of.contains_key("0"));
+        assert_eq!(histories.by_fingerprint.len(), STATEMENTS);
+        assert!(
+            histories.by_fingerprint.contains_key("kept")
+                && !histories.by_fingerprint.contains_key("0")
+        );
     }
 }

@@ -16,7 +16,7 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{Result, Statistics};
+use datafusion::common::{DataFusionError, Result, Statistics};
 use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
@@ -29,17 +29,15 @@ use datafusion::physical_plan::{
 use futures::Stream;
 use futures::task::AtomicWaker;
 use parking_lot::Mutex;
-use skewer_cluster::is_exchange_between_workers;
-use skewer_exec::NumberedExec;
 
-use crate::error::Error;
+use crate::numbered::NumberedExec;
 
 /// So often in a row a query is found where it was before, until it is ended.
 const LOOKS: u32 = 8;
 
 /// What the operators of a statement do now.
 #[derive(Debug, Default)]
-pub(crate) struct Waits(Mutex<Vec<Operator>>);
+pub struct Waits(Mutex<Vec<Operator>>);
 
 /// An operator in the plan of a statement, or of one of its tasks on workers of this process.
 #[derive(Debug)]
@@ -72,13 +70,18 @@ struct Look {
 }
 
 impl Waits {
-    /// The same plan, whose operators note what they do.
+    /// The same plan, whose operators note what they do. Those below an operator that `is_exchange`
+    /// are left as they are: it says which operators receive rows from other workers.
     ///
     /// # Errors
     /// Those of putting other children into an operator.
-    pub(crate) fn watch(&self, plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    pub fn watch(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        is_exchange: fn(&Arc<dyn ExecutionPlan>) -> bool,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
         let mut watched = Vec::new();
-        let (plan, _) = watch_below(plan, &mut watched)?;
+        let (plan, _) = watch_below(plan, is_exchange, &mut watched)?;
         let mut operators = self.0.lock();
         // Tasks of other fragments come before.
         let before = operators.len();
@@ -108,13 +111,13 @@ impl Waits {
     }
 
     /// The statement has ended.
-    pub(crate) fn forget(&self) {
+    pub fn forget(&self) {
         self.0.lock().clear();
     }
 
     /// Which operators wait for which of their inputs, those first that wait for none of them. An operator
     /// is named with its place in the plan, from the top.
-    pub(crate) fn describe(&self) -> String {
+    pub fn describe(&self) -> String {
         let operators = self.0.lock();
         let waiting = |operator: &Operator| -> Vec<usize> {
             let partitions = operator.partitions.iter().enumerate();
@@ -150,10 +153,11 @@ impl Waits {
 /// The same plan, whose operators note what they do in `operators`, and the place of its root there.
 fn watch_below(
     plan: Arc<dyn ExecutionPlan>,
+    is_exchange: fn(&Arc<dyn ExecutionPlan>) -> bool,
     operators: &mut Vec<Operator>,
 ) -> Result<(Arc<dyn ExecutionPlan>, Option<usize>)> {
     // What is below is sent to workers.
-    let below = match is_exchange_between_workers(&plan) {
+    let below = match is_exchange(&plan) {
         true => Vec::new(),
         false => plan.children().into_iter().cloned().collect(),
     };
@@ -172,7 +176,7 @@ fn watch_below(
     });
     let (mut children, mut inputs) = (Vec::new(), Vec::new());
     for child in below {
-        let (child, input) = watch_below(child, operators)?;
+        let (child, input) = watch_below(child, is_exchange, operators)?;
         children.push(child);
         inputs.extend(input);
     }
@@ -359,12 +363,30 @@ impl Drop for WaitingStream {
     }
 }
 
+/// None of the operators of a query has done anything for a time.
+#[derive(Debug, Clone)]
+pub struct Stalled {
+    /// How long.
+    pub timeout: Duration,
+    /// Which operators wait, and for which of their inputs.
+    pub waits: String,
+}
+
+impl fmt::Display for Stalled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { timeout, waits } = self;
+        write!(f, "no operator has done anything for {timeout:?}; {waits}")
+    }
+}
+
+impl std::error::Error for Stalled {}
+
 /// The rows of a query, which fails where it does not go on.
 ///
 /// It goes on while any operator of its statement is called. If its consumer does not ask for rows, nothing
 /// is looked at. A task of its own looks: rows may be an input of other operators of the statement, which a
 /// timer among them would call.
-pub(crate) struct StallGuard {
+pub struct StallGuard {
     rows: SendableRecordBatchStream,
     consumer: Arc<Consumer>,
     /// Ends with this.
@@ -376,18 +398,14 @@ pub(crate) struct StallGuard {
 struct Consumer {
     /// It has asked for rows that are not there.
     waits: AtomicBool,
-    stalled: Mutex<Option<Error>>,
+    stalled: Mutex<Option<Stalled>>,
     waker: AtomicWaker,
 }
 
 impl StallGuard {
-    /// Ends `rows` when no operator that `waits` knows has been called for `timeout`. Has to be called on
+    /// Ends `rows` with [`Stalled`] when no operator that `waits` knows has been called for `timeout`. Has to be called on
     /// the runtime of the database.
-    pub(crate) fn new(
-        rows: SendableRecordBatchStream,
-        waits: Arc<Waits>,
-        timeout: Duration,
-    ) -> Self {
+    pub fn new(rows: SendableRecordBatchStream, waits: Arc<Waits>, timeout: Duration) -> Self {
         let consumer = Arc::new(Consumer::default());
         let watching = SpawnedTask::spawn(watch(Arc::clone(&consumer), waits, timeout));
         Self {
@@ -412,13 +430,10 @@ async fn watch(consumer: Arc<Consumer>, waits: Arc<Waits>, timeout: Duration) {
         };
         seen = Some(look);
     }
-    let error = Error::Stalled(format!(
-        "the query has stalled: none of its operators has done anything for {}, which is the \
-         stall_timeout; {}. Please report it; SET stall_timeout = 0 lets such queries wait",
-        crate::settings::show_age(timeout),
-        waits.describe(),
-    ));
-    *consumer.stalled.lock() = Some(error);
+    *consumer.stalled.lock() = Some(Stalled {
+        timeout,
+        waits: waits.describe(),
+    });
     consumer.waker.wake();
 }
 
@@ -435,7 +450,7 @@ impl Stream for StallGuard {
             // First registers, then asks: so it does not miss the end.
             this.consumer.waker.register(cx.waker());
             if let Some(error) = this.consumer.stalled.lock().take() {
-                return Poll::Ready(Some(Err(error.into_datafusion())));
+                return Poll::Ready(Some(Err(DataFusionError::External(Box::new(error)))));
             }
         }
         polled
