@@ -189,7 +189,7 @@ impl StatementRecord {
     }
 
     /// It has waited for admission until now: neither planning nor execution.
-    pub(crate) fn has_its_turn(&mut self) {
+    pub(crate) fn was_admitted(&mut self) {
         self.started = Instant::now();
     }
 

@@ -46,7 +46,7 @@ pub(crate) async fn execute(
 ) -> Result<u64, Error> {
     let tracing = Tracing::At(*session.inner().profile.lock());
     let mut context = Context::begin(session, session.catalog(), sql, tracing);
-    context.take_turn().await;
+    context.admit().await;
     let outcome = write(&mut context, table, columns, rows).await;
     context.progress.finish();
     if let Ok(rows) = &outcome {

@@ -118,7 +118,7 @@ impl Context {
     }
 
     /// Waits until the statement may run queries; then looks at the database as it is.
-    pub(crate) async fn take_turn(&mut self) {
+    pub(crate) async fn admit(&mut self) {
         let Some(query_id) = self.record.traced_id() else {
             return;
         };
@@ -135,7 +135,7 @@ impl Context {
             .admit(statement)
             .await;
         if admission.has_waited {
-            self.record.has_its_turn();
+            self.record.was_admitted();
             self.catalog = self.session.catalog();
         }
         self.admission = Some(admission);

@@ -169,7 +169,7 @@ async fn profiled(
 async fn run_to_the_end(mut context: Context, work: Work) -> Result<Vec<LeftOut>, Error> {
     match work.statement {
         Statement::Query(query) if !work.without.is_empty() => {
-            context.take_turn().await;
+            context.admit().await;
             let begun = begin_without(&mut context, query, &work.without);
             match Box::pin(begun).await {
                 Ok((stream, left_out)) => {
