@@ -44,14 +44,14 @@ use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::union::UnionExec;
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
-use skewer_compat::operators::conservative_properties::SoundPropertiesExec;
+use skewer_compat::operators::conservative_properties::ConservativePropertiesExec;
 use skewer_exec::TimedEvaluationExec;
 use skewer_storage::{SegmentName, Shard};
 
 use crate::travel::Leaf;
 use crate::workers::Workers;
 use crate::write::hashed_alike;
-use skewer_compat::distribution::planning_barrier::InPlaceExec;
+use skewer_compat::distribution::planning_barrier::BarrierExec;
 
 /// What all rows of a segment have in common, said of its file in a scan.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -391,7 +391,7 @@ impl Places<'_> {
         for (place, child) in plan.children().into_iter().enumerate() {
             let child = self.hide(child, hidden)?;
             children.push(match is_here && is_join && place == 0 {
-                true => InPlaceExec::wrap(child),
+                true => BarrierExec::wrap(child),
                 false => child,
             });
         }
@@ -403,7 +403,7 @@ impl Places<'_> {
             return Ok(plan);
         }
         *hidden += 1;
-        Ok(InPlaceExec::wrap(plan))
+        Ok(BarrierExec::wrap(plan))
     }
 }
 
@@ -466,7 +466,7 @@ fn of_unary(plan: &Arc<dyn ExecutionPlan>, input: &Located) -> Option<Located> {
         || plan.is::<LocalLimitExec>()
         || plan.is::<BoundedWindowAggExec>()
         || plan.is::<WindowAggExec>()
-        || plan.is::<SoundPropertiesExec>()
+        || plan.is::<ConservativePropertiesExec>()
         || plan.is::<TimedEvaluationExec>();
     keeps_columns.then(|| input.clone())
 }

@@ -25,7 +25,7 @@ use crate::task::TaskPlace;
 use crate::travel::{Stays, can_be_cut, can_travel};
 use crate::workers::Probe;
 use crate::write::Writing;
-use skewer_compat::distribution::planning_barrier::unwrapped;
+use skewer_compat::distribution::planning_barrier::without_barriers;
 use skewer_compat::distribution::window_order::{sorted_by_name, windows_know_their_order};
 
 /// Distributes the plans of a session made by [`Workers::query`](crate::Workers::query).
@@ -145,7 +145,7 @@ async fn cut_where_rows_meet(
     if !placement.has_none_alone() || !cut.is::<DistributedExec>() {
         return Ok(None);
     }
-    unwrapped(cut).map(Some)
+    without_barriers(cut).map(Some)
 }
 
 /// What `datafusion-distributed` makes of a plan.

@@ -35,7 +35,7 @@ use skewer_cluster::{TaskPlace, WorkerQuery};
 use skewer_compat::functions::arithmetic::{Arithmetic, Operation};
 use skewer_compat::functions::conversion::Conversion;
 use skewer_compat::functions::row_numbers::RowNumbers;
-use skewer_compat::operators::conservative_properties::SoundPropertiesExec;
+use skewer_compat::operators::conservative_properties::ConservativePropertiesExec;
 use skewer_exec::{
     AggregateSource, CapturedFrames, CapturedInput, CarriedInput, CarriedLatency, Exchange,
     FrameCapture, Hidden, KeySample, LatencyColumn, LineageCapture, MeasuredRecords, NarrowId,
@@ -139,7 +139,7 @@ fn a_plan_of_hundreds_of_operators_comes_back() {
     for _ in 0..150 {
         let dealt = RepartitionExec::try_new(plan, Partitioning::RoundRobinBatch(4)).unwrap();
         let numbered = NumberedExec::new(numbered(Arc::new(dealt), &recorder));
-        plan = Arc::new(SoundPropertiesExec::new(Arc::new(numbered)));
+        plan = Arc::new(ConservativePropertiesExec::new(Arc::new(numbered)));
     }
     let (bytes, query) = (encoded(plan), on_worker());
     for cut in [1, bytes.len() / 2, bytes.len() - 1] {
@@ -232,7 +232,7 @@ fn expressions_hundreds_deep_come_back_numbered_or_not() {
         let bare: Arc<dyn ExecutionPlan> = Arc::new(projection);
         let mut wrapped = Arc::clone(&bare);
         for _ in 0..2 {
-            let sound = Arc::new(SoundPropertiesExec::new(wrapped));
+            let sound = Arc::new(ConservativePropertiesExec::new(wrapped));
             wrapped = Arc::new(NumberedExec::new(numbered(sound, &recorder())));
         }
         for plan in [bare, wrapped] {
@@ -248,9 +248,9 @@ fn expressions_hundreds_deep_come_back_numbered_or_not() {
 
 #[test]
 fn what_mixes_groups_comes_back_and_claims_nothing() {
-    let plan = SoundPropertiesExec::new(source());
+    let plan = ConservativePropertiesExec::new(source());
     let decoded = there_and_back(Arc::new(plan), &on_worker());
-    let mixed = decoded.downcast_ref::<SoundPropertiesExec>();
+    let mixed = decoded.downcast_ref::<ConservativePropertiesExec>();
     assert_eq!(
         mixed.expect("the operator").input().schema(),
         source().schema()

@@ -7,7 +7,7 @@ use datafusion::common::{DataFusionError, SchemaError};
 use datafusion::object_store;
 use datafusion::parquet::errors::ParquetError;
 use skewer_cluster::write::WriteError;
-use skewer_compat::suggest::{did_you_mean, nearest};
+use skewer_compat::suggest::{did_you_mean, suggest};
 use skewer_exec::waits::Stalled;
 use skewer_files::{FilesError, file_and_line};
 use skewer_net::{FailureClass, LostWorker, NetError, Panic, RemoteFailure};
@@ -344,7 +344,7 @@ impl Error {
             let suggested = suggested.and_then(|name| name.split('\'').next());
             Some(Self::UnknownFunction {
                 name: name.to_owned(),
-                suggestions: nearest(name, suggested),
+                suggestions: suggest(name, suggested),
             })
         };
         unknown_function().unwrap_or_else(|| Self::Invalid(plain(text)))
@@ -356,7 +356,7 @@ impl Error {
                 field,
                 valid_fields,
             } => {
-                let mut suggestions = nearest(
+                let mut suggestions = suggest(
                     field.name(),
                     valid_fields.iter().map(|column| column.name()),
                 );

@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::Path;
 
-use skewer_compat::suggest::nearest;
+use skewer_compat::suggest::suggest;
 use skewer_sql::CopyOptions;
 
 use crate::error::FilesError;
@@ -65,7 +65,7 @@ impl CsvDialect {
                 let known: Vec<_> = CSV_OPTIONS.iter().chain(also).copied().collect();
                 return Err(FilesError::UnknownOption {
                     name: name.to_owned(),
-                    suggestions: match nearest(name, known.iter().copied()) {
+                    suggestions: match suggest(name, known.iter().copied()) {
                         near if near.is_empty() => known.iter().map(|n| (*n).to_owned()).collect(),
                         near => near,
                     },

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use datafusion::datasource::listing::ListingTableUrl;
 use glob::{MatchOptions, Pattern};
-use skewer_compat::suggest::nearest;
+use skewer_compat::suggest::suggest;
 
 use crate::error::FilesError;
 use crate::file_kind::FileKind;
@@ -147,7 +147,7 @@ fn near(location: &str) -> Vec<String> {
         .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
         .filter(|name| FileKind::of_path(name).is_some())
         .collect();
-    let near = nearest(name, names.iter().map(String::as_str));
+    let near = suggest(name, names.iter().map(String::as_str));
     let base = &location[..location.len() - name.len()];
     let path = |name: String| format!("'{}{}'", base, name).replace('\n', "\\n");
     near.into_iter().map(path).collect()

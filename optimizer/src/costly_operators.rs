@@ -15,7 +15,7 @@ use skewer_compat::functions::arithmetic::Arithmetic;
 use skewer_compat::functions::conversion::Conversion;
 use skewer_compat::functions::octet_length::OctetLength;
 use skewer_compat::functions::row_numbers::RowNumbers;
-use skewer_compat::functions::scalar_or_error::OnlyValue;
+use skewer_compat::functions::scalar_or_error::ScalarOrError;
 use skewer_compat::functions::zones::{AddInterval, ReadTime, ShowTime, Timezone};
 use skewer_exec::{CarriedState, FirstSeen, NarrowId, PackedRecord, RowCapture, SampledRowId};
 
@@ -71,7 +71,7 @@ pub(crate) fn is_own(function: &ScalarUDF) -> bool {
         || inner.is::<FirstSeen>()
         || inner.is::<NarrowId>()
         || inner.is::<OctetLength>()
-        || inner.is::<OnlyValue>()
+        || inner.is::<ScalarOrError>()
         || inner.is::<PackedRecord>()
         || inner.is::<ReadTime>()
         || inner.is::<RowCapture>()

@@ -14,7 +14,7 @@ use crate::statement::{ObjectKind, Statement};
 use crate::{copy, explain_profile, export_profile, rebalance, settings};
 use skewer_compat::statement::depth::DEEPEST;
 use skewer_compat::statement::describe_in_from as described;
-use skewer_compat::statement::desugar::spell_out_statement;
+use skewer_compat::statement::desugar::desugar_statement;
 use skewer_compat::statement::dialect::BoundedDialect;
 
 /// How often the parser may call itself: a table in parentheses is one of our levels and two of its own.
@@ -32,7 +32,7 @@ const RECURSION: usize = 2 * DEEPEST;
 /// ```
 pub fn parse(sql: &str) -> Result<Statement, SyntaxError> {
     guarded(sql, || {
-        let dialect = BoundedDialect::of(sql.len());
+        let dialect = BoundedDialect::for_text_of(sql.len());
         let parsed = parse_bounded(sql, &dialect);
         match dialect.is_exhausted() {
             true => Err(SyntaxError::at(
@@ -48,7 +48,7 @@ pub fn parse(sql: &str) -> Result<Statement, SyntaxError> {
 /// Whether a parser can read the text without reading parts of it again and again.
 pub fn is_readable(sql: &str) -> bool {
     let read = || {
-        let dialect = BoundedDialect::of(sql.len());
+        let dialect = BoundedDialect::for_text_of(sql.len());
         // Whether it is a statement the caller's parser says.
         let parsed = parser_of(sql, &dialect).and_then(|mut parser| {
             let parsed = parser.parse_statement();
@@ -156,7 +156,7 @@ fn parse_statement(
             let mut statement = parser
                 .parse_statement()
                 .map_err(|e| SyntaxError::from_datafusion(sql, e))?;
-            spell_out_statement(&mut statement).map_err(ours)?;
+            desugar_statement(&mut statement).map_err(ours)?;
             classify(statement).map_err(|message| SyntaxError::at(sql, first.span.start, message))
         }
     }

@@ -13,8 +13,8 @@ use datafusion::sql::parser::Statement as DFStatement;
 use datafusion::sql::sqlparser::ast::{self, Visit};
 use parking_lot::Mutex;
 use skewer_compat::statement::describe_in_from as described;
-use skewer_compat::statement::using_join::{merge_columns, tables_of_using};
-use skewer_compat::suggest::nearest;
+use skewer_compat::statement::using_join::{coalesce_join_keys, tables_of_using};
+use skewer_compat::suggest::suggest;
 use skewer_sql::Statement;
 use skewer_sql::row_ids::expose_row_ids;
 use skewer_storage::{Snapshot, Storage, TableMeta};
@@ -133,12 +133,12 @@ impl StatementCatalog {
         if !self.schema_names().contains(&name.schema) {
             return Error::UnknownSchema {
                 name: name.schema.clone(),
-                suggestions: nearest(&name.schema, self.schema_names().iter().map(String::as_str)),
+                suggestions: suggest(&name.schema, self.schema_names().iter().map(String::as_str)),
             };
         }
         let (table, _) = split_row_ids(&name.table);
         let own = self.relation_names(&name.schema);
-        let mut suggestions: Vec<_> = nearest(table, own.iter().map(String::as_str))
+        let mut suggestions: Vec<_> = suggest(table, own.iter().map(String::as_str))
             .into_iter()
             .map(|table| {
                 Name {
@@ -270,7 +270,8 @@ impl StatementCatalog {
                 columns.insert(table, names);
             }
         }
-        merge_columns(statement, &|name| columns.get(name).cloned()).map_err(Error::Invalid)?;
+        coalesce_join_keys(statement, &|name| columns.get(name).cloned())
+            .map_err(Error::Invalid)?;
         expose_row_ids(statement, &|name| self.has_row_ids(name));
         Ok(())
     }
@@ -365,7 +366,7 @@ impl StatementCatalog {
         let mut error = self.unknown_table(&name);
         if let Error::UnknownTable { suggestions, .. } = &mut error {
             let functions = state.table_functions().keys().map(String::as_str);
-            let near = nearest(&name.table, functions);
+            let near = suggest(&name.table, functions);
             suggestions.extend(near.into_iter().map(|function| format!("{function}(…)")));
         }
         Err(error)

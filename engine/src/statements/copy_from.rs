@@ -8,7 +8,7 @@ use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder};
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::Ident;
-use skewer_compat::suggest::nearest;
+use skewer_compat::suggest::suggest;
 use skewer_sql::CopyFrom;
 use skewer_storage::TableMeta;
 
@@ -79,7 +79,7 @@ pub(crate) fn listed_columns(table: &TableMeta, listed: &[Ident]) -> Result<Vec<
             Err(_) => {
                 let known = table.schema.fields().iter().map(|f| f.name().as_str());
                 return Err(Error::UnknownColumn {
-                    suggestions: nearest(&column, known),
+                    suggestions: suggest(&column, known),
                     name: column,
                 });
             }

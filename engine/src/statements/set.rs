@@ -3,7 +3,7 @@
 use datafusion::logical_expr::{
     LogicalPlan, ResetVariable, SetVariable, Statement as PlanStatement,
 };
-use skewer_compat::suggest::nearest;
+use skewer_compat::suggest::suggest;
 
 use super::Outcome;
 use crate::error::Error;
@@ -78,7 +78,7 @@ pub(crate) async fn set(session: &Session, name: &str, value: &str) -> Result<Ou
                 if !known.iter().any(|schema| schema == value) {
                     return Err(Error::UnknownSchema {
                         name: value.to_owned(),
-                        suggestions: nearest(value, known.iter().map(String::as_str)),
+                        suggestions: suggest(value, known.iter().map(String::as_str)),
                     });
                 }
             }

@@ -93,7 +93,7 @@ pub(crate) async fn tables(
             if !known.contains(schema) {
                 return Err(Error::UnknownSchema {
                     name: schema.clone(),
-                    suggestions: skewer_compat::suggest::nearest(
+                    suggestions: skewer_compat::suggest::suggest(
                         schema,
                         known.iter().map(String::as_str),
                     ),

@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::ast::{
     self, AssignmentTarget, Ident, SelectItem, SetExpr, UpdateTableFromKind,
 };
 use skewer_cluster::write::Changes;
-use skewer_compat::suggest::nearest;
+use skewer_compat::suggest::suggest;
 use skewer_storage::TableMeta;
 
 use super::delete::Target;
@@ -91,7 +91,7 @@ fn assigned_columns(
         let Ok(place) = table.schema.index_of(&column) else {
             let known = table.schema.fields().iter().map(|f| f.name().as_str());
             return Err(Error::UnknownColumn {
-                suggestions: nearest(&column, known),
+                suggestions: suggest(&column, known),
                 name: column,
             });
         };

@@ -15,7 +15,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::sql::sqlparser::ast::{self, VisitMut, VisitorMut};
 use datafusion::sql::sqlparser::tokenizer::Location;
-use skewer_compat::suggest::nearest;
+use skewer_compat::suggest::suggest;
 use skewer_exec::{IdentifiedTable, ROW_ID};
 use skewer_sql::{SyntaxError, Without};
 
@@ -255,7 +255,7 @@ fn meant<'a>(
         let has = |table: &&Base| table.columns.contains(&named.column);
         if !candidates.iter().any(has) {
             let known = candidates.iter().flat_map(|table| &table.columns);
-            let mut suggestions = nearest(&named.column, known.map(String::as_str));
+            let mut suggestions = suggest(&named.column, known.map(String::as_str));
             suggestions.dedup();
             let name = named.column.clone();
             let error = match suggestions.is_empty() {

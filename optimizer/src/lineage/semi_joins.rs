@@ -8,7 +8,7 @@ use datafusion::common::{Column, DFSchema, JoinType, Result};
 use datafusion::functions_aggregate::expr_fn::count;
 use datafusion::logical_expr::logical_plan::{Join, Projection};
 use datafusion::logical_expr::{AggregateUDF, Expr, LogicalPlan, ScalarUDF, lit, when};
-use skewer_compat::functions::group_constant::AnyValue;
+use skewer_compat::functions::group_constant::GroupConstant;
 use skewer_compat::functions::row_numbers::RowNumbers;
 
 use super::{HIDDEN, LineageRewrite, TrackedPlan, hidden_column};
@@ -129,7 +129,7 @@ impl LineageRewrite {
         let name = self.name("row");
         let number = Expr::Column(Column::new_unqualified(&name));
         let hidden = kept.hidden();
-        let any_value = AggregateUDF::from(AnyValue::default());
+        let any_value = AggregateUDF::from(GroupConstant::default());
         let (mut values, mut columns) = (Vec::new(), Vec::new());
         for column in kept.plan.schema().columns() {
             // All values of a column are the same where the number is.
