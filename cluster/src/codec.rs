@@ -35,9 +35,9 @@ use skewer_compat::functions::totals::sum::CheckedSum;
 use skewer_compat::functions::zones::{AddInterval, ReadTime, ShowTime, Timezone};
 use skewer_compat::operators::conservative_properties::ConservativePropertiesExec;
 use skewer_exec::{
-    CarriedLatency, Exchange, FrameCapture, LatencyColumn, LineageCapture, MeasuredRecords,
-    NarrowId, NumberedExec, Observed, OutputRecordsExec, PackedRecord, ProfiledExec, Sampled,
-    SampledRowId, TimedEvaluationExec, TimedExpressions,
+    CarriedLatency, Exchange, FrameCapture, Int32RowId, LatencyColumn, LineageCapture,
+    MeasuredRecords, NumberedExec, Observed, OutputRecordsExec, ProfiledExec, RecordColumn,
+    Sampled, SampledRowId, TimedEvaluationExec, TimedExpressions,
 };
 
 use crate::records::{
@@ -188,10 +188,10 @@ const ADD_INTERVAL: &[u8] = b"add interval";
 /// Stands for [`ReadArray`].
 const READ_ARRAY: &[u8] = b"array";
 
-/// Stands for [`PackedRecord`].
+/// Stands for [`RecordColumn`].
 const PACKED_RECORD: &[u8] = b"packed";
 
-/// Stands for [`NarrowId`].
+/// Stands for [`Int32RowId`].
 const NARROW_ID: &[u8] = b"narrow";
 
 /// Stands for an [`Arithmetic`], before its operation.
@@ -242,9 +242,9 @@ fn encoded_function(function: &ScalarUDF) -> Option<Vec<u8>> {
         Some(ADD_INTERVAL)
     } else if function.is::<ReadArray>() {
         Some(READ_ARRAY)
-    } else if function.is::<PackedRecord>() {
+    } else if function.is::<RecordColumn>() {
         Some(PACKED_RECORD)
-    } else if function.is::<NarrowId>() {
+    } else if function.is::<Int32RowId>() {
         Some(NARROW_ID)
     } else {
         None
@@ -377,7 +377,7 @@ impl SkewerCodec {
                 fragment_id: observed.fragment_id,
                 operator_id: observed.operator_id,
                 exchange: observed.exchange.into(),
-                keys: keys.map(|keys| (keys.of(), keys.columns().to_vec())),
+                keys: keys.map(|keys| (keys.sampled(), keys.columns().to_vec())),
             });
         }
         if let Some(outputs) = plan.downcast_ref::<OutputRecordsExec>() {
@@ -543,8 +543,8 @@ impl PhysicalExtensionCodec for SkewerCodec {
             TIMEZONE => ScalarUDF::from(Timezone::default()),
             READ_TIME => ScalarUDF::from(ReadTime::default()),
             READ_ARRAY => ScalarUDF::from(ReadArray::default()),
-            PACKED_RECORD => ScalarUDF::from(PackedRecord::default()),
-            NARROW_ID => ScalarUDF::from(NarrowId::default()),
+            PACKED_RECORD => ScalarUDF::from(RecordColumn::default()),
+            NARROW_ID => ScalarUDF::from(Int32RowId::default()),
             bytes if bytes.starts_with(CAST) => conversion(&bytes[CAST.len()..], false)?,
             bytes if bytes.starts_with(TRY_CAST) => conversion(&bytes[TRY_CAST.len()..], true)?,
             bytes if bytes.starts_with(ARITHMETIC) => {

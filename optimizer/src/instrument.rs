@@ -27,9 +27,9 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, displaya
 use skewer_compat::operators::materialized::SharedRowsExec;
 use skewer_exec::frames::OPERATOR_PAIRS;
 use skewer_exec::{
-    AggregateSource, CapturedFrames, CarriedState, Exchange, FrameCapture, IdentifiedTable,
+    AggregateOrigin, CapturedFrames, CarriedState, Exchange, FrameCapture, IdentifiedTable,
     KeySample, LineageCapture, NumberedExec, Observed, OutputRecordsExec, ProfiledExec, ROW_ID,
-    RestartExec, RowCapture, ScanSource, is_exchange, operator_kind, routing,
+    RestartExec, RowCapture, ScanOrigin, is_exchange, operator_kind, routing,
 };
 use skewer_profiling::operator_kind::{FRAMES_OF_ROWS, PARTS_OF_FRAMES};
 use skewer_profiling::{Fragment, Operator, OperatorKind, Recorder, Routing};
@@ -41,7 +41,7 @@ use crate::lineage::HIDDEN;
 #[derive(Debug, Default)]
 pub struct Known {
     /// Scans of the record level, with the names of their id columns.
-    pub scans: Vec<(Vec<String>, Arc<ScanSource>)>,
+    pub scans: Vec<(Vec<String>, Arc<ScanOrigin>)>,
     /// Columns that stand for expressions evaluated below, and the expressions.
     pub moved: Vec<(String, String)>,
     /// The tables that are scanned: their names in the log, and their schemas.
@@ -314,7 +314,7 @@ impl Instrumentation<'_> {
         self.match_scans(plan.as_ref(), &mut leaves);
         let exchange = match cut {
             Some(Cut::Exchange { .. }) => Exchange::BetweenWorkers,
-            _ => Exchange::of(plan.as_ref()),
+            _ => Exchange::of_operator(plan.as_ref()),
         };
         let observed = Observed {
             inner: plan,
@@ -333,7 +333,7 @@ impl Instrumentation<'_> {
     }
 
     /// Gives numbers to what window `operator_id` makes of the frames of its rows.
-    fn number_frames(&mut self, frames: &AggregateSource, fragment_id: i64, operator_id: i64) {
+    fn number_frames(&mut self, frames: &AggregateOrigin, fragment_id: i64, operator_id: i64) {
         for pair in 0..OPERATOR_PAIRS {
             let numbers = [self.next_operator(), self.next_operator()];
             frames.add_operator(numbers[0], numbers[1]);
@@ -519,7 +519,7 @@ fn may_scan(leaf: &dyn ExecutionPlan) -> bool {
 
 /// The scans whose ids the operator puts into the state of a recursive query: no column has them where
 /// a scan does so itself.
-fn carried_scans(plan: &dyn ExecutionPlan) -> Vec<Arc<ScanSource>> {
+fn carried_scans(plan: &dyn ExecutionPlan) -> Vec<Arc<ScanOrigin>> {
     let mut scans = Vec::new();
     let walked = plan.apply_expressions(&mut |expression| {
         let function = expression.downcast_ref::<ScalarFunctionExpr>();
@@ -533,7 +533,7 @@ fn carried_scans(plan: &dyn ExecutionPlan) -> Vec<Arc<ScanSource>> {
 
 /// What the operator makes records of: the groups that an aggregate's `lineage_capture` gives ids to,
 /// or the rows that a projection's `row_capture` does.
-fn captured_groups(plan: &dyn ExecutionPlan) -> Option<Arc<AggregateSource>> {
+fn captured_groups(plan: &dyn ExecutionPlan) -> Option<Arc<AggregateOrigin>> {
     if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
         let mut items = projection.expr().iter();
         return items.find_map(|item| captured_rows(&item.expr));
@@ -547,7 +547,7 @@ fn captured_groups(plan: &dyn ExecutionPlan) -> Option<Arc<AggregateSource>> {
 
 /// The rows that a `row_capture` gives ids to; it may be inside the `carried_state` of another recursive
 /// query, whose static term this one is.
-fn captured_rows(expression: &Arc<dyn PhysicalExpr>) -> Option<Arc<AggregateSource>> {
+fn captured_rows(expression: &Arc<dyn PhysicalExpr>) -> Option<Arc<AggregateOrigin>> {
     let mut rows = None;
     let walked = expression.apply(|part| {
         let function = part.downcast_ref::<ScalarFunctionExpr>();
@@ -563,7 +563,7 @@ fn captured_rows(expression: &Arc<dyn PhysicalExpr>) -> Option<Arc<AggregateSour
 }
 
 /// The frames that a window's `frame_capture` gives ids to.
-fn captured_frames(plan: &dyn ExecutionPlan) -> Vec<Arc<AggregateSource>> {
+fn captured_frames(plan: &dyn ExecutionPlan) -> Vec<Arc<AggregateOrigin>> {
     let functions = match plan.downcast_ref::<BoundedWindowAggExec>() {
         Some(window) => window.window_expr(),
         None => plan

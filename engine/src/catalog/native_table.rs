@@ -97,7 +97,7 @@ impl NativeTable {
         let are_narrow = segments.all(|segment| i32::try_from(segment.max_row_id).is_ok());
         IdentifiedTable::new(inner, Arc::clone(&with_ids) as _, log_name)
             .scanning_ids(with_ids)
-            .with_narrow_ids(are_narrow)
+            .with_int32_ids(are_narrow)
     }
 
     /// The columns of the segments at `projection` of this table's; none but those of its schema.

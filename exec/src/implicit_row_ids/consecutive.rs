@@ -82,7 +82,7 @@ impl ConsecutiveIds {
 
     /// The ids of the rows at these places in the file, in their memory if nobody else has it; those of a row
     /// group follow each other.
-    pub(super) fn at(&self, places: Int64Array) -> Result<Int64Array> {
+    pub(super) fn ids_at(&self, places: Int64Array) -> Result<Int64Array> {
         let [Some(first), Some(last)] = [places.values().first(), places.values().last()] else {
             return Ok(places);
         };
@@ -173,7 +173,7 @@ mod tests {
             ids,
         };
         let ids = |groups: Vec<RowGroupIds>, places: Vec<i64>| {
-            let ids = ConsecutiveIds(groups.into()).at(places.into());
+            let ids = ConsecutiveIds(groups.into()).ids_at(places.into());
             ids.map(|ids| ids.values().to_vec())
         };
         let two = || vec![group(0, 0..3), group(3, 10..14)];
@@ -183,12 +183,14 @@ mod tests {
         assert_eq!(ids(two(), vec![4, 5, 0, 1]).unwrap(), [11, 12, 0, 1]);
         let places = Int64Array::from(vec![4, 5]);
         let memory = places.values().as_ptr();
-        let alone = ConsecutiveIds(two().into()).at(places).unwrap();
+        let alone = ConsecutiveIds(two().into()).ids_at(places).unwrap();
         assert_eq!(alone.values(), &[11, 12]);
         assert_eq!(alone.values().as_ptr(), memory);
         // Places that somebody else has, too, and some of them, remain what they are.
         let places = Int64Array::from(vec![3, 4, 5]);
-        let some = ConsecutiveIds(two().into()).at(places.slice(1, 2)).unwrap();
+        let some = ConsecutiveIds(two().into())
+            .ids_at(places.slice(1, 2))
+            .unwrap();
         assert_eq!(some.values(), &[11, 12]);
         assert_eq!(places.values(), &[3, 4, 5]);
         let error = ids(two(), vec![2, 7]).unwrap_err().to_string();

@@ -128,7 +128,7 @@ impl ImplicitRowIds {
             return Ok(counting.as_ref());
         }
         let counting = match self.reading.projection() {
-            Some(projection) => Counting::of(&self.bare, &self.reading, projection, rows)?,
+            Some(projection) => Counting::of_scan(&self.bare, &self.reading, projection, rows)?,
             None => None,
         };
         Ok(cell.get_or_init(|| counting).as_ref())
@@ -153,7 +153,7 @@ struct Counting {
 
 impl Counting {
     /// Of the scan `reading`, which is `bare` with `projection` and perhaps a filter.
-    fn of(
+    fn of_scan(
         bare: &Arc<dyn FileSource>,
         reading: &Arc<dyn FileSource>,
         projection: &ProjectionExprs,

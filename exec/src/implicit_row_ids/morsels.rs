@@ -33,7 +33,7 @@ pub(super) struct NumberedRows {
 
 impl NumberedRows {
     /// Of columns that end with the ids.
-    fn of(&self, columns: Vec<ArrayRef>) -> Result<RecordBatch> {
+    fn make_batch(&self, columns: Vec<ArrayRef>) -> Result<RecordBatch> {
         let rows = RecordBatch::try_new(SchemaRef::clone(&self.schema), columns)?;
         self.projector.project_batch(&rows)
     }
@@ -104,11 +104,11 @@ impl Ids {
                 let Some(places) = places else {
                     return internal_err!("a segment's reader does not say which rows it returns");
                 };
-                ids.at(places)?
+                ids.ids_at(places)?
             }
         };
         columns.push(match sampling {
-            Some(sampling) => sampling.of(&ids),
+            Some(sampling) => sampling.traced_ids(&ids),
             None => Arc::new(ids),
         });
         Ok(columns)
@@ -171,7 +171,7 @@ impl Morsel for CountedMorsel {
         let Self { others, ids, rows } = *self;
         let counted = others
             .into_stream()
-            .map(move |others| rows.of(ids.beside(others?, rows.sampling())?));
+            .map(move |others| rows.make_batch(ids.beside(others?, rows.sampling())?));
         counted.boxed()
     }
 }

@@ -8,7 +8,7 @@ use datafusion::common::{DFSchema, DFSchemaRef, Result};
 use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::logical_plan::Aggregate;
 use datafusion::logical_expr::{AggregateUDF, Expr, ExprSchemable, LogicalPlan};
-use skewer_exec::{AggregateSource, CarriedLatency, LineageCapture, RecordSource};
+use skewer_exec::{AggregateOrigin, CarriedLatency, LineageCapture, RecordOrigin};
 
 use super::{Arguments, LineageRewrite, TrackedPlan, TrackedRecord, unaliased};
 
@@ -83,7 +83,7 @@ impl LineageRewrite {
     fn capture(
         &mut self,
         input: &TrackedPlan,
-    ) -> Result<(AggregateUDF, Vec<Expr>, Option<RecordSource>)> {
+    ) -> Result<(AggregateUDF, Vec<Expr>, Option<RecordOrigin>)> {
         if let Some((function, arguments)) = self.merged(input)? {
             return Ok((function, arguments, None));
         }
@@ -101,9 +101,9 @@ impl LineageRewrite {
             };
             return Ok((AggregateUDF::from(function), exprs, None));
         }
-        let groups = Arc::new(AggregateSource::default());
+        let groups = Arc::new(AggregateOrigin::default());
         let function = LineageCapture::new(name, recorder, captured, Arc::clone(&groups));
-        let source = RecordSource::Aggregate(groups);
+        let source = RecordOrigin::Aggregate(groups);
         Ok((AggregateUDF::from(function), exprs, Some(source)))
     }
 

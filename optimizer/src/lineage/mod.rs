@@ -14,7 +14,7 @@
 //! root        ids and latencies are stripped and logged
 //! ```
 //!
-//! Below joins ids are INTEGER where they fit ([`NarrowId`]).
+//! Below joins ids are INTEGER where they fit ([`Int32RowId`]).
 //!
 //! Between an unnest and the aggregate above it, where a record has many rows, id and latency are one
 //! column, and timed evaluations add to it what they measure.
@@ -51,8 +51,8 @@ use datafusion::logical_expr::logical_plan::{
 use datafusion::logical_expr::utils::{conjunction, expr_to_columns, split_conjunction_owned};
 use datafusion::logical_expr::{Expr, LogicalPlan, ScalarUDF, lit};
 use skewer_exec::{
-    IdColumn, IdentifiedTable, LatencyColumn, NarrowId, ROW_ID, RecordSource, SampledRowId,
-    ScanSource,
+    IdColumn, IdentifiedTable, Int32RowId, LatencyColumn, ROW_ID, RecordOrigin, SampledRowId,
+    ScanOrigin,
 };
 use skewer_profiling::{Recorder, Sources};
 
@@ -86,7 +86,7 @@ pub struct LineageRewrite {
     shared: HashMap<usize, TrackedPlan>,
     /// The scans met, with the names of the columns that have their ids: where those are packed at once,
     /// no operator has the first.
-    pub scans: Vec<(Vec<String>, Arc<ScanSource>)>,
+    pub scans: Vec<(Vec<String>, Arc<ScanOrigin>)>,
     /// The names of columns that stand for expressions evaluated below, and the expressions.
     pub moved: Vec<(String, String)>,
 }
@@ -211,9 +211,9 @@ impl LineageRewrite {
         }
         let name = self.name("id");
         let narrow =
-            self.joins_above > 0 && table.has_narrow_ids() && self.sources.is_none() && !is_sampled;
+            self.joins_above > 0 && table.has_int32_ids() && self.sources.is_none() && !is_sampled;
         if narrow {
-            id = ScalarUDF::from(NarrowId::default()).call(vec![id]);
+            id = ScalarUDF::from(Int32RowId::default()).call(vec![id]);
         }
         let with_ids = table.with_id_column(IdColumn {
             name: name.clone(),
@@ -231,10 +231,10 @@ impl LineageRewrite {
             .with_filters(scan.filters.clone())
             .with_fetch(scan.fetch)
             .build()?;
-        let source = Arc::new(ScanSource::new(&table.log_name));
+        let source = Arc::new(ScanOrigin::new(&table.log_name));
         self.scans.push((vec![name.clone()], Arc::clone(&source)));
         let source = match &self.sources {
-            None => Some(RecordSource::Scan(source)),
+            None => Some(RecordOrigin::Scan(source)),
             Some(_) => None,
         };
         Ok(TrackedPlan {

@@ -6,7 +6,7 @@ use datafusion::arrow::datatypes::DataType;
 use datafusion::common::Result;
 use datafusion::logical_expr::logical_plan::{Projection, Unnest};
 use datafusion::logical_expr::{Expr, LogicalPlan, ScalarUDF};
-use skewer_exec::PackedRecord;
+use skewer_exec::RecordColumn;
 
 use super::{LineageRewrite, TrackedPlan, TrackedRecord, aliased, hidden_type, of_rows};
 use skewer_compat::logical::decorrelate::is_domain;
@@ -18,7 +18,7 @@ impl TrackedPlan {
             return Ok(None);
         };
         let id_type = hidden_type(self.plan.schema(), &record.id)?;
-        Ok((id_type == PackedRecord::data_type()).then(|| record.id.clone()))
+        Ok((id_type == RecordColumn::data_type()).then(|| record.id.clone()))
     }
 }
 
@@ -43,7 +43,7 @@ impl LineageRewrite {
         }
     }
 
-    /// The plan with its records as [`PackedRecord`] makes them, if it is a projection with one kind of
+    /// The plan with its records as [`RecordColumn`] makes them, if it is a projection with one kind of
     /// record, whose ids are `BIGINT`.
     fn packed(&mut self, input: TrackedPlan) -> Result<TrackedPlan> {
         let (LogicalPlan::Projection(projection), [record]) =
@@ -72,7 +72,7 @@ impl LineageRewrite {
         if let Some((names, _)) = scans.find(|(names, _)| names.contains(&record.id)) {
             names.push(name.clone());
         }
-        let function = ScalarUDF::from(PackedRecord::default());
+        let function = ScalarUDF::from(RecordColumn::default());
         exprs.push(function.call(arguments).alias(&name));
         let below = Arc::clone(&projection.input);
         Ok(TrackedPlan {

@@ -11,7 +11,7 @@ use datafusion::logical_expr::logical_plan::{
 };
 use datafusion::logical_expr::{AggregateUDF, Expr, LogicalPlan, ScalarUDF, lit, when};
 use skewer_exec::{
-    AggregateSource, CarriedState, FirstSeen, MergedState, Origin, RecordSource, RowCapture,
+    AggregateOrigin, CarriedState, FirstSeen, MergedState, Origin, RecordOrigin, RowCapture,
     RowState, StateRecord, carried_of_nothing,
 };
 
@@ -26,7 +26,7 @@ pub(super) struct Recursion {
     /// The names that it has where the working table is read again.
     again: Vec<String>,
     /// What the numbers in states mean.
-    sources: Vec<RecordSource>,
+    sources: Vec<RecordOrigin>,
 }
 
 impl Recursion {
@@ -185,14 +185,14 @@ impl LineageRewrite {
     fn record_of(
         &self,
         states: Expr,
-        sources: Vec<RecordSource>,
-    ) -> Result<(Expr, Option<RecordSource>)> {
+        sources: Vec<RecordOrigin>,
+    ) -> Result<(Expr, Option<RecordOrigin>)> {
         let recorder = Arc::clone(&self.recorder);
         if self.sources.is_none() {
-            let rows = Arc::new(AggregateSource::default());
+            let rows = Arc::new(AggregateOrigin::default());
             let capture = RowCapture::new(recorder, sources, Arc::clone(&rows));
             let id = ScalarUDF::from(capture).call(vec![states]);
-            return Ok((id, Some(RecordSource::Aggregate(rows))));
+            return Ok((id, Some(RecordOrigin::Aggregate(rows))));
         }
         // Where all records are traced, a row that is made of none is a record all the same.
         if recorder.sampling().is_complete() {

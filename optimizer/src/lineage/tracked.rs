@@ -5,13 +5,13 @@ use std::collections::HashSet;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{Column, DFSchema, Result, internal_err};
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
-use skewer_exec::{CapturedInput, CarriedInput, RecordSource};
+use skewer_exec::{CapturedInput, CarriedInput, RecordOrigin};
 
 /// A kind of record that the rows of a plan stem from.
 #[derive(Debug, Clone)]
 pub struct TrackedRecord {
     /// Where the records come from; `None` if nothing is logged of them.
-    pub source: Option<RecordSource>,
+    pub source: Option<RecordOrigin>,
     /// The column with their ids, or with what they carry; NULL where a row has none.
     pub id: String,
     /// The columns whose sum is the latency since the record was made, in picoseconds.
@@ -27,7 +27,7 @@ pub struct TrackedRecord {
 
 impl TrackedRecord {
     /// One whose ids, or what it carries, column `id` has.
-    pub(super) fn new(source: Option<RecordSource>, id: String) -> Self {
+    pub(super) fn new(source: Option<RecordOrigin>, id: String) -> Self {
         Self {
             source,
             id,

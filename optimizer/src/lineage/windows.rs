@@ -7,7 +7,7 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::expr::{NullTreatment, WindowFunction, WindowFunctionParams};
 use datafusion::logical_expr::logical_plan::Window;
 use datafusion::logical_expr::{AggregateUDF, Expr, LogicalPlan, WindowFunctionDefinition};
-use skewer_exec::{AggregateSource, CapturedFrames, FrameCapture, RecordSource};
+use skewer_exec::{AggregateOrigin, CapturedFrames, FrameCapture, RecordOrigin};
 
 use super::{
     Arguments, LineageRewrite, TrackedPlan, TrackedRecord, columns_read, hidden_column, unaliased,
@@ -122,7 +122,7 @@ impl LineageRewrite {
     fn frame_capture(
         &mut self,
         input: &TrackedPlan,
-    ) -> Result<(AggregateUDF, Vec<Expr>, Option<RecordSource>)> {
+    ) -> Result<(AggregateUDF, Vec<Expr>, Option<RecordOrigin>)> {
         let Arguments {
             exprs,
             captured,
@@ -131,8 +131,8 @@ impl LineageRewrite {
         let (source, frames) = match &self.sources {
             Some(_) => (None, CapturedFrames::Carried(carried)),
             None => {
-                let frames = Arc::new(AggregateSource::default());
-                let source = RecordSource::Aggregate(Arc::clone(&frames));
+                let frames = Arc::new(AggregateOrigin::default());
+                let source = RecordOrigin::Aggregate(Arc::clone(&frames));
                 (Some(source), CapturedFrames::Logged(captured, frames))
             }
         };

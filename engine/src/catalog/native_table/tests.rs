@@ -200,7 +200,7 @@ async fn counted_ids_are_sampled_as_those_that_are_read() {
 async fn a_table_says_whether_its_ids_fit_into_32_bits() {
     let storage = storage();
     let are_narrow =
-        || NativeTable::identified(&table(&storage), &storage, false, "+00:00").has_narrow_ids();
+        || NativeTable::identified(&table(&storage), &storage, false, "+00:00").has_int32_ids();
     assert!(are_narrow());
     insert(&storage, 0..10).await;
     assert!(are_narrow());

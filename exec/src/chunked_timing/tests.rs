@@ -111,7 +111,9 @@ fn latencies(runs: &[Run]) -> Vec<f64> {
 
 fn time(machine: &mut Machine) -> Vec<Run> {
     let rows = machine.costs.len();
-    Pacer::default().time(rows, &[], true, machine).unwrap()
+    ChunkTimer::default()
+        .time(rows, &[], true, machine)
+        .unwrap()
 }
 
 #[test]
@@ -324,7 +326,7 @@ fn rows_named_up_front_are_timed_alone_and_never_again() {
     let mut costs = vec![20.0; 1_000];
     costs[500] = 1e9;
     let mut machine = Machine::new(costs);
-    let runs = Pacer::default()
+    let runs = ChunkTimer::default()
         .time(1_000, &[LongRow::long(500)], true, &mut machine)
         .unwrap();
     assert_eq!(machine.kept, (0..1_000).collect::<Vec<_>>());
@@ -355,7 +357,7 @@ fn where_rows_differ_by_nature_a_stall_does_not_make_one_the_longest() {
         for alone in [vec![], (0..4_000).step_by(8).map(LongRow::long).collect()] {
             let mut machine = Machine::new((0..4_000).map(cost).collect());
             machine.stalls = vec![(at, stall)];
-            let runs = Pacer::default()
+            let runs = ChunkTimer::default()
                 .time(4_000, &alone, true, &mut machine)
                 .unwrap();
             let latencies = latencies(&runs);
@@ -376,7 +378,7 @@ fn where_rows_differ_by_nature_no_stall_is_anyone_s_however_many_there_are() {
     for alone in [vec![], (0..2_103).step_by(7).map(LongRow::long).collect()] {
         let mut machine = Machine::new((0..2_103).map(cost).collect());
         machine.stalls = (200..4_000).step_by(80).map(|at| (at, 5e6)).collect();
-        let runs = Pacer::default()
+        let runs = ChunkTimer::default()
             .time(2_103, &alone, true, &mut machine)
             .unwrap();
         let latencies = latencies(&runs);
@@ -407,7 +409,7 @@ fn where_the_time_goes_by_the_length_only_what_took_longer_is_evaluated_again() 
         let mut machine = Machine::new(costs.clone());
         machine.lengths.clone_from(&lengths);
         machine.stalls = (200..2_200).step_by(80).map(|at| (at, stall)).collect();
-        let runs = Pacer::default()
+        let runs = ChunkTimer::default()
             .time(2_103, &[], true, &mut machine)
             .unwrap();
         let latencies = latencies(&runs);
@@ -502,7 +504,7 @@ fn what_may_not_be_replayed_is_apportioned() {
     let mut costs = vec![20.0; 1_000];
     costs[500] = 1e9;
     let mut machine = Machine::new(costs);
-    let runs = Pacer::default()
+    let runs = ChunkTimer::default()
         .time(1_000, &[], false, &mut machine)
         .unwrap();
     assert!(machine.replayed.iter().all(|times| *times == 0));
@@ -522,8 +524,8 @@ fn what_is_fixed_makes_no_chunk_longer_than_a_limit_and_repeating_it_is_accounte
     let mut machine = Machine::new(vec![1_000.0; 40_000]);
     machine.fixed_ns = 20e6;
     let rows = machine.costs.len();
-    let mut pacer = Pacer::default();
-    let runs = pacer.time(rows, &[], true, &mut machine).unwrap();
+    let mut timer = ChunkTimer::default();
+    let runs = timer.time(rows, &[], true, &mut machine).unwrap();
     let longest = runs.iter().map(|run| run.rows).max().unwrap();
     let limit = (LONGEST_CHUNK_NS / 1_000.0) as usize;
     assert!(
@@ -532,12 +534,12 @@ fn what_is_fixed_makes_no_chunk_longer_than_a_limit_and_repeating_it_is_accounte
     );
     // Each evaluation but one that there would have been anyway, and three of no rows.
     let repeated = (machine.evaluations - 1 + OF_NO_ROWS) as f64 * machine.fixed_ns;
-    let taken = pacer.take_replayed_ns();
+    let taken = timer.take_replayed_ns();
     assert!(
         (taken / repeated - 1.0).abs() < 0.01,
         "{taken} of {repeated}"
     );
-    assert_eq!(pacer.take_replayed_ns(), 0.0);
+    assert_eq!(timer.take_replayed_ns(), 0.0);
 }
 
 /// A class of rows, every `period` th, that are slower than the others by far.
@@ -593,7 +595,7 @@ fn a_class_of_long_rows_has_its_time_whatever_the_others_take() {
             is_long: false,
         })
         .collect();
-    let runs = Pacer::default().time(300_000, &alone, true, &mut machine);
+    let runs = ChunkTimer::default().time(300_000, &alone, true, &mut machine);
     let latencies = latencies(&runs.unwrap());
     assert_eq!(machine.kept, (0..300_000).collect::<Vec<_>>());
     let (of_slow, of_others) = means(&latencies, period);
@@ -611,7 +613,7 @@ fn rows_that_are_longer_but_cost_as_little_are_not_timed_by_themselves() {
             is_long: false,
         })
         .collect();
-    let runs = Pacer::default().time(100_000, &alone, true, &mut machine);
+    let runs = ChunkTimer::default().time(100_000, &alone, true, &mut machine);
     assert_eq!(latencies(&runs.unwrap()).len(), 100_000);
     assert!(machine.evaluations < 200, "{}", machine.evaluations);
 }

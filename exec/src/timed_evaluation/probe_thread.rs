@@ -10,7 +10,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use skewer_profiling::ticks::Stopwatch;
 use tokio::runtime::Handle;
 
-use crate::preemption::OwnTime;
+use crate::preemption::ThreadClock;
 
 /// Bytes of stack, as the threads of the database have: expressions may be deep.
 const STACK: usize = 256 << 20;
@@ -29,13 +29,13 @@ pub(super) fn values_of(
 /// A thread that evaluates what it is given, and ends when it is dropped: after the evaluation that
 /// it is at, which nothing can end.
 #[derive(Debug)]
-pub(super) struct Elsewhere {
+pub(super) struct ProbeThread {
     questions: Sender<RecordBatch>,
     /// Nanoseconds.
     answers: Receiver<Result<f64>>,
 }
 
-impl Elsewhere {
+impl ProbeThread {
     /// Evaluates `expressions`. `None` if the system gives no thread.
     pub(super) fn start(expressions: &[(Arc<dyn PhysicalExpr>, String)]) -> Option<Self> {
         let (questions, asked) = channel::<RecordBatch>();
@@ -46,7 +46,7 @@ impl Elsewhere {
         let evaluate = move || {
             let _within = runtime.as_ref().map(Handle::enter);
             for rows in asked {
-                let mut time = OwnTime::of_this_thread();
+                let mut time = ThreadClock::of_this_thread();
                 let started = Stopwatch::start();
                 let values = values_of(&expressions, &rows);
                 let ns = time.since(started).as_nanos() as f64;

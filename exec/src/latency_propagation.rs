@@ -25,15 +25,15 @@ use datafusion::logical_expr::{
 use parking_lot::Mutex;
 use skewer_profiling::{Carried, Gathering, Impacts, Recorder, Sources};
 
+use crate::call_stack;
 use crate::capture::{Groups, Latency, column, int64};
-use crate::packed::Records;
-use crate::position;
+use crate::record_column::Records;
 
 /// One kind of record whose latencies are carried.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct CarriedInput {
     /// The argument or column that says which records: numbers of [`Sources`], what
-    /// [`PackedRecord`](crate::PackedRecord) has made of them, or what an aggregate returned.
+    /// [`RecordColumn`](crate::RecordColumn) has made of them, or what an aggregate returned.
     pub records: usize,
     /// The arguments or columns whose sum is the computation latency since then, in picoseconds; none
     /// where that is packed with the numbers.
@@ -104,14 +104,14 @@ fn for_each(
     let latency = Latency::new(columns, &input.latencies)?;
     let records = column(columns, input.records)?;
     let Some(carried) = records.as_struct_opt() else {
-        match Records::of(records)? {
+        match Records::of_column(records)? {
             Records::Ids(numbers) => for_each_present(records, |row| {
                 each(
                     row,
-                    Carried::base(numbers.value(row)).after(latency.of(row)),
+                    Carried::base(numbers.value(row)).after(latency.latency_of(row)),
                 );
             }),
-            Records::Packed(packed) => packed.for_each(|row, number, latency| {
+            Records::Dictionary(records) => records.for_each(|row, number, latency| {
                 each(row, Carried::base(number).after(latency));
             }),
         }
@@ -121,7 +121,10 @@ fn for_each(
     let (totals, sources, remediated) = (number(0)?, number(1)?, number(2)?);
     for_each_present(records, |row| {
         let numbers = [totals, sources, remediated].map(|numbers| numbers.value(row));
-        each(row, Carried::of_numbers(numbers).after(latency.of(row)));
+        each(
+            row,
+            Carried::of_numbers(numbers).after(latency.latency_of(row)),
+        );
     });
     Ok(())
 }
@@ -278,7 +281,7 @@ impl Grouped {
         let mut arrival = gathering.arrival();
         for input in &self.carry.inputs {
             for_each(values, input, |row, carried| {
-                arrival.add(groups.of(row), carried);
+                arrival.add(groups.group_of(row), carried);
             })?;
         }
         self.carry.recorder.overhead(started.elapsed());
@@ -291,7 +294,7 @@ impl Grouped {
         gathering.resize(count);
         let mut arrival = gathering.arrival();
         for_each(states, &STATE, |row, carried| {
-            arrival.add(groups.of(row), carried);
+            arrival.add(groups.group_of(row), carried);
         })?;
         self.carry.recorder.overhead(started.elapsed());
         Ok(())
@@ -323,7 +326,7 @@ impl Carry {
         if !self.charges {
             return emit(0, &mut 0.0);
         }
-        let (stream, ticks) = position::own_ticks();
+        let (stream, ticks) = call_stack::self_ticks();
         let spent_ns = self.recorder.scale().ns(ticks);
         // Other partitions need not wait: nobody else charges this stream.
         let mut charged_ns = *self.charged_ns.lock().entry(stream).or_default();

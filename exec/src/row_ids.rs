@@ -28,7 +28,7 @@ pub struct IdColumn {
     pub value: Expr,
     /// Whether it may be NULL.
     pub nullable: bool,
-    /// Whether it is `INTEGER`: then [`NarrowId`](crate::NarrowId) makes it.
+    /// Whether it is `INTEGER`: then [`Int32RowId`](crate::Int32RowId) makes it.
     pub narrow: bool,
 }
 
@@ -100,7 +100,7 @@ pub struct IdentifiedTable {
     /// `with_ids`, if it can do so.
     scans_ids: Option<Arc<dyn ScansIds>>,
     /// Whether no id has more than 32 bits.
-    has_narrow_ids: bool,
+    has_int32_ids: bool,
 }
 
 impl IdentifiedTable {
@@ -115,20 +115,20 @@ impl IdentifiedTable {
             with_ids,
             log_name: log_name.into(),
             scans_ids: None,
-            has_narrow_ids: false,
+            has_int32_ids: false,
         }
     }
 
     /// Says that no id is greater than `i32::MAX`.
     #[must_use]
-    pub fn with_narrow_ids(mut self, are_narrow: bool) -> Self {
-        self.has_narrow_ids = are_narrow;
+    pub fn with_int32_ids(mut self, are_narrow: bool) -> Self {
+        self.has_int32_ids = are_narrow;
         self
     }
 
     /// Whether all ids fit into `INTEGER`.
-    pub fn has_narrow_ids(&self) -> bool {
-        self.has_narrow_ids
+    pub fn has_int32_ids(&self) -> bool {
+        self.has_int32_ids
     }
 
     /// Has `scans_ids`, which are the rows of `with_ids`, make columns of ids; without it that is

@@ -24,7 +24,7 @@ pub struct Position {
 
 /// What the calls inside a call added up to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Inside {
+pub struct NestedTime {
     /// Ticks in the operators that were called.
     pub ticks: u64,
     /// The part of `ticks` that was spent in other fragments: an exchange may poll its input in
@@ -35,38 +35,38 @@ pub struct Inside {
 }
 
 /// Learns of the calls inside a call while that is under way.
-pub trait InnerCalls: Send + Sync {
+pub trait NestedCalls: Send + Sync {
     /// One begins.
-    fn inner_began(&self, at: Ticks);
-    /// It has ended; all that have ended add up to `inside`.
-    fn inner_ended(&self, inside: Inside);
+    fn nested_began(&self, at: Ticks);
+    /// It has ended; all that have ended add up to `nested`.
+    fn nested_ended(&self, nested: NestedTime);
 }
 
 /// A call that is under way.
 struct Call {
     position: Position,
-    inside: Inside,
+    nested: NestedTime,
     began: Ticks,
-    stream: StreamTime,
-    observer: Option<Arc<dyn InnerCalls>>,
+    stream: StreamClock,
+    observer: Option<Arc<dyn NestedCalls>>,
 }
 
 /// A stream of an operator, one partition's, and what it has taken before the call under way.
 #[derive(Debug, Clone, Copy)]
-pub struct StreamTime {
+pub struct StreamClock {
     /// Tells it from all other streams of the process.
     pub number: u64,
     /// The operator's own ticks in the calls before.
-    pub own_before: u64,
+    pub self_before: u64,
 }
 
-impl StreamTime {
+impl StreamClock {
     /// A stream that has taken nothing yet.
     pub fn begin() -> Self {
         static LAST: AtomicU64 = AtomicU64::new(0);
         Self {
             number: LAST.fetch_add(1, Ordering::Relaxed) + 1,
-            own_before: 0,
+            self_before: 0,
         }
     }
 }
@@ -91,25 +91,25 @@ pub(crate) fn here() -> Position {
 
 /// The innermost operator's stream: its number, and the ticks that the operator has spent in itself
 /// until now. 0 and 0 outside every instrumented operator.
-pub fn own_ticks() -> (u64, u64) {
+pub fn self_ticks() -> (u64, u64) {
     STACK.with_borrow(|stack| {
         let Some(call) = stack.last() else {
             return (0, 0);
         };
         let in_this_call = Ticks::now().since(call.began);
-        let own = call.stream.own_before + in_this_call.saturating_sub(call.inside.ticks);
-        (call.stream.number, own)
+        let self_ticks = call.stream.self_before + in_this_call.saturating_sub(call.nested.ticks);
+        (call.stream.number, self_ticks)
     })
 }
 
 /// A position being inside of which is left when this is dropped, also by a panic.
 #[derive(Debug)]
-pub struct Entered {
+pub struct CallGuard {
     depth: usize,
 }
 
 /// Enters `position` on this thread with a call of `stream` that began at `began`.
-pub fn enter(position: Position, began: Ticks, stream: StreamTime) -> Entered {
+pub fn enter(position: Position, began: Ticks, stream: StreamClock) -> CallGuard {
     enter_call(position, began, stream, None)
 }
 
@@ -117,63 +117,63 @@ pub fn enter(position: Position, began: Ticks, stream: StreamTime) -> Entered {
 pub fn enter_observed(
     position: Position,
     began: Ticks,
-    stream: StreamTime,
-    observer: Arc<dyn InnerCalls>,
-) -> Entered {
+    stream: StreamClock,
+    observer: Arc<dyn NestedCalls>,
+) -> CallGuard {
     enter_call(position, began, stream, Some(observer))
 }
 
 fn enter_call(
     position: Position,
     began: Ticks,
-    stream: StreamTime,
-    observer: Option<Arc<dyn InnerCalls>>,
-) -> Entered {
+    stream: StreamClock,
+    observer: Option<Arc<dyn NestedCalls>>,
+) -> CallGuard {
     STACK.with_borrow_mut(|stack| {
         let caller = stack.last().and_then(|caller| caller.observer.as_ref());
         if let Some(caller) = caller {
-            caller.inner_began(began);
+            caller.nested_began(began);
         }
         stack.push(Call {
             position,
-            inside: Inside::default(),
+            nested: NestedTime::default(),
             began,
             stream,
             observer,
         });
-        Entered { depth: stack.len() }
+        CallGuard { depth: stack.len() }
     })
 }
 
-impl Entered {
+impl CallGuard {
     /// Leaves the position and tells its caller that the call took `ticks` and returned `rows`.
     /// Returns what the calls inside it added up to.
-    pub fn leave(self, ticks: u64, rows: u64) -> Inside {
+    pub fn leave(self, ticks: u64, rows: u64) -> NestedTime {
         STACK.with_borrow_mut(|stack| {
             let Some(call) = stack.get(self.depth - 1) else {
-                return Inside::default();
+                return NestedTime::default();
             };
-            let (position, inside) = (call.position, call.inside);
+            let (position, nested) = (call.position, call.nested);
             let caller = self.depth.checked_sub(2).and_then(|i| stack.get_mut(i));
             if let Some(caller) = caller {
-                let outer = &mut caller.inside;
+                let outer = &mut caller.nested;
                 outer.ticks += ticks;
                 outer.in_other_fragments += if caller.position.fragment_id == position.fragment_id {
-                    inside.in_other_fragments
+                    nested.in_other_fragments
                 } else {
                     ticks
                 };
                 outer.rows += rows;
                 if let Some(observer) = &caller.observer {
-                    observer.inner_ended(*outer);
+                    observer.nested_ended(*outer);
                 }
             }
-            inside
+            nested
         })
     }
 }
 
-impl Drop for Entered {
+impl Drop for CallGuard {
     fn drop(&mut self) {
         STACK.with_borrow_mut(|stack| stack.truncate(self.depth - 1));
     }
@@ -183,7 +183,7 @@ impl Drop for Entered {
 mod tests {
     use super::*;
 
-    fn at(operator_id: i64) -> Position {
+    fn position_of(operator_id: i64) -> Position {
         Position {
             fragment_id: 0,
             operator_id,
@@ -191,63 +191,63 @@ mod tests {
         }
     }
 
-    fn enter(position: Position) -> Entered {
-        super::enter(position, Ticks::now(), StreamTime::begin())
+    fn enter(position: Position) -> CallGuard {
+        super::enter(position, Ticks::now(), StreamClock::begin())
     }
 
     #[test]
     fn an_operator_s_own_ticks_are_those_of_all_its_calls_without_the_calls_inside() {
         let began = Ticks::now();
-        let stream = StreamTime {
-            own_before: 1_000,
-            ..StreamTime::begin()
+        let stream = StreamClock {
+            self_before: 1_000,
+            ..StreamClock::begin()
         };
-        let outer = super::enter(at(1), began, stream);
-        assert!(own_ticks().1 >= 1_000);
-        let inner = enter(at(2));
-        assert_ne!(own_ticks().0, stream.number);
+        let outer = super::enter(position_of(1), began, stream);
+        assert!(self_ticks().1 >= 1_000);
+        let inner = enter(position_of(2));
+        assert_ne!(self_ticks().0, stream.number);
         inner.leave(u64::MAX / 2, 0);
-        assert_eq!(own_ticks(), (stream.number, 1_000));
+        assert_eq!(self_ticks(), (stream.number, 1_000));
         outer.leave(0, 0);
-        assert_eq!(own_ticks(), (0, 0));
+        assert_eq!(self_ticks(), (0, 0));
     }
 
     #[test]
     fn time_inside_a_call_is_reported_to_its_caller_only() {
-        let outer = enter(at(1));
-        let middle = enter(at(2));
-        let inner = enter(at(3));
-        assert_eq!(current(), Some(at(3)));
+        let outer = enter(position_of(1));
+        let middle = enter(position_of(2));
+        let inner = enter(position_of(3));
+        assert_eq!(current(), Some(position_of(3)));
         inner.leave(5, 10);
-        assert_eq!(current(), Some(at(2)));
-        let inside = middle.leave(8, 4);
-        assert_eq!((inside.ticks, inside.rows), (5, 10));
-        let inside = outer.leave(9, 4);
-        assert_eq!((inside.ticks, inside.rows), (8, 4));
-        assert_eq!(inside.in_other_fragments, 0);
+        assert_eq!(current(), Some(position_of(2)));
+        let nested = middle.leave(8, 4);
+        assert_eq!((nested.ticks, nested.rows), (5, 10));
+        let nested = outer.leave(9, 4);
+        assert_eq!((nested.ticks, nested.rows), (8, 4));
+        assert_eq!(nested.in_other_fragments, 0);
         assert_eq!(current(), None);
     }
 
     #[test]
     fn time_in_another_fragment_is_told_apart_all_the_way_up() {
-        let outer = enter(at(1));
-        let middle = enter(at(2));
+        let outer = enter(position_of(1));
+        let middle = enter(position_of(2));
         let foreign = enter(Position {
             fragment_id: 1,
-            ..at(3)
+            ..position_of(3)
         });
         foreign.leave(5, 10);
         middle.leave(8, 4);
-        let inside = outer.leave(9, 4);
-        assert_eq!(inside.in_other_fragments, 5);
-        assert_eq!(inside.ticks, 8);
+        let nested = outer.leave(9, 4);
+        assert_eq!(nested.in_other_fragments, 5);
+        assert_eq!(nested.ticks, 8);
     }
 
     #[test]
     fn a_panic_leaves_the_position() {
         let result = std::panic::catch_unwind(|| {
-            let _outer = enter(at(1));
-            let _inner = enter(at(2));
+            let _outer = enter(position_of(1));
+            let _inner = enter(position_of(2));
             panic!("in an operator");
         });
         assert!(result.is_err());

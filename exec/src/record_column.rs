@@ -30,11 +30,11 @@ use skewer_profiling::equal_to_first;
 
 /// The scalar function `packed_record(id [, latency]) → record`, whose arguments [`Records`] reads back.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub struct PackedRecord {
+pub struct RecordColumn {
     signature: Signature,
 }
 
-impl Default for PackedRecord {
+impl Default for RecordColumn {
     fn default() -> Self {
         Self {
             signature: Signature::variadic(vec![DataType::Int64], Volatility::Immutable),
@@ -42,7 +42,7 @@ impl Default for PackedRecord {
     }
 }
 
-impl ScalarUDFImpl for PackedRecord {
+impl ScalarUDFImpl for RecordColumn {
     fn name(&self) -> &'static str {
         "packed_record"
     }
@@ -84,11 +84,11 @@ impl ScalarUDFImpl for PackedRecord {
             }
         };
         let values = Decimal128Array::new(values.into(), ids.nulls().cloned());
-        Ok(ColumnarValue::Array(packed(keys, values)?))
+        Ok(ColumnarValue::Array(dictionary(keys, values)?))
     }
 }
 
-impl PackedRecord {
+impl RecordColumn {
     /// The type of its columns.
     pub fn data_type() -> DataType {
         DataType::Dictionary(
@@ -99,7 +99,7 @@ impl PackedRecord {
 }
 
 /// The values of those that are traced; NULL of the others.
-fn packed(keys: UInt32Array, values: Decimal128Array) -> Result<ArrayRef> {
+fn dictionary(keys: UInt32Array, values: Decimal128Array) -> Result<ArrayRef> {
     Ok(Arc::new(DictionaryArray::try_new(keys, Arc::new(values))?))
 }
 
@@ -119,14 +119,14 @@ fn later(before: i128, ps: i64) -> i128 {
     value(id_of(before), latency_of(before).saturating_add(ps))
 }
 
-/// A column of [`PackedRecord`] with what its rows took besides: `took` has so many rows, one after the
+/// A column of [`RecordColumn`] with what its rows took besides: `took` has so many rows, one after the
 /// other, and the picoseconds of each of them.
 pub(crate) fn with_latencies(
     column: &ArrayRef,
     mut took: impl ExactSizeIterator<Item = (usize, i64)>,
 ) -> Result<ArrayRef> {
-    let (Records::Packed(before), Some(dictionary)) = (
-        Records::of(column)?,
+    let (Records::Dictionary(before), Some(dictionary)) = (
+        Records::of_column(column)?,
         column.as_dictionary_opt::<UInt32Type>(),
     ) else {
         return internal_err!("record level: {} is not packed", column.data_type());
@@ -156,30 +156,32 @@ pub(crate) struct RecordRun {
 pub(crate) enum Records<'a> {
     /// Their ids; latencies are in other columns.
     Ids(&'a Int64Array),
-    /// What [`PackedRecord`] has made.
-    Packed(Packed<'a>),
+    /// What [`RecordColumn`] has made.
+    Dictionary(RecordDictionary<'a>),
 }
 
-/// A column of [`PackedRecord`].
+/// A column of [`RecordColumn`].
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Packed<'a> {
+pub(crate) struct RecordDictionary<'a> {
     keys: &'a UInt32Array,
     values: &'a Decimal128Array,
 }
 
 impl<'a> Records<'a> {
-    pub(crate) fn of(column: &'a ArrayRef) -> Result<Self> {
+    pub(crate) fn of_column(column: &'a ArrayRef) -> Result<Self> {
         if let Some(ids) = column.as_primitive_opt::<Int64Type>() {
             return Ok(Self::Ids(ids));
         }
-        let packed = column.as_dictionary_opt::<UInt32Type>().and_then(|packed| {
-            Some(Packed {
-                keys: packed.keys(),
-                values: packed.values().as_primitive_opt()?,
-            })
-        });
-        match packed {
-            Some(packed) => Ok(Self::Packed(packed)),
+        let dictionary = column
+            .as_dictionary_opt::<UInt32Type>()
+            .and_then(|dictionary| {
+                Some(RecordDictionary {
+                    keys: dictionary.keys(),
+                    values: dictionary.values().as_primitive_opt()?,
+                })
+            });
+        match dictionary {
+            Some(dictionary) => Ok(Self::Dictionary(dictionary)),
             None => internal_err!("record level: {} is no record", column.data_type()),
         }
     }
@@ -188,7 +190,7 @@ impl<'a> Records<'a> {
     pub(crate) fn id(&self, row: usize) -> Option<i64> {
         match self {
             Self::Ids(ids) => ids.is_valid(row).then(|| ids.value(row)),
-            Self::Packed(packed) => packed.value(packed.key(row)?).map(id_of),
+            Self::Dictionary(dictionary) => dictionary.value(dictionary.key(row)?).map(id_of),
         }
     }
 
@@ -199,12 +201,12 @@ impl<'a> Records<'a> {
                 let equal = equal_to_first(&ids.values()[row..limit]);
                 as_valid_as_first(ids.nulls(), row, equal)
             }
-            Self::Packed(packed) => {
+            Self::Dictionary(dictionary) => {
                 let id = self.id(row);
-                let mut end = row + packed.run(row, limit);
+                let mut end = row + dictionary.run(row, limit);
                 // A record that has been repeated before has several keys.
                 while end < limit && self.id(end) == id {
-                    end += packed.run(end, limit);
+                    end += dictionary.run(end, limit);
                 }
                 end - row
             }
@@ -227,7 +229,7 @@ fn as_valid_as_first(nulls: Option<&NullBuffer>, row: usize, rows: usize) -> usi
 /// From so many runs on one can tell how long the runs of a batch are.
 const FIRST_RUNS: usize = 64;
 
-impl Packed<'_> {
+impl RecordDictionary<'_> {
     /// Where the values have what a row has, which may be nothing.
     fn key(&self, row: usize) -> Option<usize> {
         let is_valid = self.keys.is_valid(row);
@@ -290,7 +292,7 @@ impl Packed<'_> {
                 values.push(before.map(|before| later(before, ps)));
             }
         }
-        packed(UInt32Array::from(keys), values.into_iter().collect())
+        dictionary(UInt32Array::from(keys), values.into_iter().collect())
     }
 
     /// Whether no row is of a traced record.
@@ -356,21 +358,21 @@ mod tests {
         let (ids, latencies): (Vec<_>, Vec<_>) = records.iter().copied().unzip();
         let arrays =
             [ids, latencies].map(|values| -> ArrayRef { Arc::new(Int64Array::from(values)) });
-        let function = PackedRecord::default();
-        let packed = function.invoke_with_args(ScalarFunctionArgs {
+        let function = RecordColumn::default();
+        let dictionary = function.invoke_with_args(ScalarFunctionArgs {
             args: arrays.into_iter().map(ColumnarValue::Array).collect(),
             arg_fields: vec![],
             number_rows: records.len(),
             return_field: Arc::new(Field::new("r", function.return_type(&[]).unwrap(), true)),
             config_options: Arc::new(ConfigOptions::default()),
         });
-        let packed = packed.unwrap().into_array(records.len()).unwrap();
-        take(&packed, &UInt64Array::from(rows.to_vec()), None).unwrap()
+        let dictionary = dictionary.unwrap().into_array(records.len()).unwrap();
+        take(&dictionary, &UInt64Array::from(rows.to_vec()), None).unwrap()
     }
 
-    fn of(column: &ArrayRef) -> Packed<'_> {
-        match Records::of(column).unwrap() {
-            Records::Packed(packed) => packed,
+    fn dictionary_of(column: &ArrayRef) -> RecordDictionary<'_> {
+        match Records::of_column(column).unwrap() {
+            Records::Dictionary(dictionary) => dictionary,
             Records::Ids(_) => panic!("these are no ids"),
         }
     }
@@ -381,15 +383,15 @@ mod tests {
         let column = repeated(&[(Some(7), Some(100)), (Some(9), Some(50))], &rows);
         let run = |rows, id, latency| RecordRun { rows, id, latency };
         let by_record = vec![run(4, 7, 100), run(4, 9, 50)];
-        assert_eq!(of(&column).long_runs(4), Some(by_record));
-        assert_eq!(of(&column).long_runs(5), None);
+        assert_eq!(dictionary_of(&column).long_runs(4), Some(by_record));
+        assert_eq!(dictionary_of(&column).long_runs(5), None);
         let of_some_rows = column.slice(3, 3);
         let by_record = vec![run(1, 7, 100), run(2, 9, 50)];
-        assert_eq!(of(&of_some_rows).long_runs(1), Some(by_record));
+        assert_eq!(dictionary_of(&of_some_rows).long_runs(1), Some(by_record));
         let took = [(4, 1), (2, 2), (2, 3)];
         let longer = with_latencies(&column, took.into_iter()).unwrap();
         let by_time = vec![run(4, 7, 101), run(2, 9, 52), run(2, 9, 53)];
-        assert_eq!(of(&longer).long_runs(2), Some(by_time));
+        assert_eq!(dictionary_of(&longer).long_runs(2), Some(by_time));
         assert_eq!(longer.data_type(), column.data_type());
     }
 
@@ -403,7 +405,7 @@ mod tests {
             .zip(lengths)
             .flat_map(|(id, rows)| vec![Some(id); rows]);
         let column = repeated(&ids, &of_each.collect::<Vec<_>>());
-        let runs = of(&column).long_runs(1).unwrap();
+        let runs = dictionary_of(&column).long_runs(1).unwrap();
         assert_eq!(runs.iter().map(|run| run.rows).collect::<Vec<_>>(), lengths);
     }
 
@@ -414,8 +416,8 @@ mod tests {
             let ids: Vec<_> = (0..100).map(|id| (Some(id), None)).collect();
             repeated(&ids, &rows.collect::<Vec<_>>())
         };
-        assert!(of(&column(8)).long_runs(16).is_some());
-        assert!(of(&column(7)).long_runs(16).is_none());
+        assert!(dictionary_of(&column(8)).long_runs(16).is_some());
+        assert!(dictionary_of(&column(7)).long_runs(16).is_none());
     }
 
     #[test]
@@ -432,9 +434,9 @@ mod tests {
             let column = repeated(&records, &rows);
             let longer = with_latencies(&column, took.iter().copied()).unwrap();
             let mut seen = vec![];
-            of(&longer).for_each(|row, id, latency| seen.push((row, id, latency)));
-            let (ids, _) = of(&longer).unpacked().unwrap();
-            assert_eq!(ids, of(&column).unpacked().unwrap().0);
+            dictionary_of(&longer).for_each(|row, id, latency| seen.push((row, id, latency)));
+            let (ids, _) = dictionary_of(&longer).unpacked().unwrap();
+            assert_eq!(ids, dictionary_of(&column).unpacked().unwrap().0);
             seen
         };
         assert_eq!(
@@ -453,7 +455,7 @@ mod tests {
             id: 8,
             latency: 6,
         };
-        assert_eq!(of(&longer).long_runs(1), Some(vec![by_time]));
+        assert_eq!(dictionary_of(&longer).long_runs(1), Some(vec![by_time]));
     }
 
     #[test]
@@ -467,17 +469,17 @@ mod tests {
         ];
         let given: Vec<_> = records.map(|(id, ps)| (Some(id), Some(ps))).to_vec();
         let column = repeated(&given, &[0, 1, 2, 3, 4].map(Some));
-        assert_eq!(*column.data_type(), PackedRecord::data_type());
+        assert_eq!(*column.data_type(), RecordColumn::data_type());
         let seen = |column: &ArrayRef| {
             let mut seen = vec![];
-            of(column).for_each(|_, id, latency| seen.push((id, latency)));
+            dictionary_of(column).for_each(|_, id, latency| seen.push((id, latency)));
             seen
         };
         assert_eq!(seen(&column), records);
         // All later by the same, and by what each took.
         for took in [vec![(5, 1)], vec![(1, 1); 5]] {
             let longer = with_latencies(&column, took.into_iter()).unwrap();
-            assert_eq!(*longer.data_type(), PackedRecord::data_type());
+            assert_eq!(*longer.data_type(), RecordColumn::data_type());
             let later = records.map(|(id, ps)| (id, ps.saturating_add(1)));
             assert_eq!(seen(&longer), later);
         }
@@ -487,7 +489,7 @@ mod tests {
     fn rows_of_a_record_that_was_repeated_before_are_of_one_record() {
         let records = [(Some(7), Some(100)), (Some(7), Some(50)), (Some(9), None)];
         let column = repeated(&records, &[Some(0), Some(0), Some(1), Some(2)]);
-        let records = Records::of(&column).unwrap();
+        let records = Records::of_column(&column).unwrap();
         assert_eq!([0, 2, 3].map(|row| records.run(row, 4)), [3, 1, 1]);
         assert_eq!(records.run(0, 2), 2);
     }
@@ -498,15 +500,15 @@ mod tests {
             &[(Some(7), Some(100)), (None, None)],
             &[Some(0), Some(1), Some(1), None],
         );
-        assert_eq!(of(&column).long_runs(1), None);
-        let (ids, latencies) = of(&column).unpacked().unwrap();
+        assert_eq!(dictionary_of(&column).long_runs(1), None);
+        let (ids, latencies) = dictionary_of(&column).unpacked().unwrap();
         assert_eq!(ids, Int64Array::from(vec![Some(7), None, None, None]));
         assert_eq!(latencies.iter().flatten().collect::<Vec<_>>(), [100]);
-        let records = Records::of(&column).unwrap();
-        assert!(!of(&column).is_empty());
-        assert!(of(&column.slice(1, 3)).is_empty());
+        let records = Records::of_column(&column).unwrap();
+        assert!(!dictionary_of(&column).is_empty());
+        assert!(dictionary_of(&column.slice(1, 3)).is_empty());
         let mut seen = vec![];
-        of(&column).for_each(|row, id, latency| seen.push((row, id, latency)));
+        dictionary_of(&column).for_each(|row, id, latency| seen.push((row, id, latency)));
         assert_eq!(seen, [(0, 7, 100)]);
         let ids = [0, 1, 2, 3].map(|row| records.id(row));
         assert_eq!(ids, [Some(7), None, None, None]);
@@ -516,7 +518,7 @@ mod tests {
     #[test]
     fn other_columns_are_no_records() {
         let column: ArrayRef = Arc::new(UInt32Array::from(vec![1]));
-        let refused = Records::of(&column).unwrap_err().to_string();
+        let refused = Records::of_column(&column).unwrap_err().to_string();
         assert!(refused.contains("UInt32 is no record"), "{refused}");
     }
 }

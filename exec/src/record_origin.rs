@@ -41,63 +41,63 @@ const UNKNOWN: i64 = -1;
 
 /// The operator that made records: a scan, or an aggregate.
 #[derive(Debug, Clone)]
-pub enum RecordSource {
+pub enum RecordOrigin {
     /// Base records of a table.
-    Scan(Arc<ScanSource>),
+    Scan(Arc<ScanOrigin>),
     /// Groups of an aggregate, or frames of a window.
-    Aggregate(Arc<AggregateSource>),
+    Aggregate(Arc<AggregateOrigin>),
 }
 
-impl RecordSource {
+impl RecordOrigin {
     /// The table of base records; `None` for groups.
     pub fn table_name(&self) -> Option<Arc<str>> {
         match self {
-            RecordSource::Scan(scan) => Some(Arc::clone(&scan.table_name)),
-            RecordSource::Aggregate(_) => None,
+            RecordOrigin::Scan(scan) => Some(Arc::clone(&scan.table_name)),
+            RecordOrigin::Aggregate(_) => None,
         }
     }
 
     /// The operator that made record `id`.
     pub fn operator_of(&self, id: i64) -> i64 {
         match self {
-            RecordSource::Scan(scan) => scan.operator_id(),
-            RecordSource::Aggregate(aggregate) => aggregate.operator_of(id),
+            RecordOrigin::Scan(scan) => scan.operator_id(),
+            RecordOrigin::Aggregate(aggregate) => aggregate.operator_of(id),
         }
     }
 
     /// Records with the same key were made by the same operator and have ids close together.
     pub fn run_key(&self, id: i64) -> i64 {
         match self {
-            RecordSource::Scan(_) => 0,
-            RecordSource::Aggregate(_) => id >> SEQUENCE_BITS,
+            RecordOrigin::Scan(_) => 0,
+            RecordOrigin::Aggregate(_) => id >> SEQUENCE_BITS,
         }
     }
 
     /// Records with the same key were made by the same operator of one worker.
     pub(crate) fn operator_key(&self, id: i64) -> i64 {
         match self {
-            RecordSource::Scan(_) => 0,
-            RecordSource::Aggregate(_) => id >> OPERATOR_SHIFT,
+            RecordOrigin::Scan(_) => 0,
+            RecordOrigin::Aggregate(_) => id >> OPERATOR_SHIFT,
         }
     }
 }
 
 /// A scan whose rows have ids.
 #[derive(Debug)]
-pub struct ScanSource {
+pub struct ScanOrigin {
     /// What `table_name` says of its rows in the log.
     pub table_name: Arc<str>,
     operator_id: AtomicI64,
 }
 
-impl ScanSource {
+impl ScanOrigin {
     /// A scan of the table that the log calls `table_name`.
     pub fn new(table_name: &str) -> Self {
-        Self::of(table_name, UNKNOWN)
+        Self::with_operator(table_name, UNKNOWN)
     }
 
     /// The same scan on a worker that has got its plan.
-    pub fn of(table_name: &str, operator_id: i64) -> Self {
+    pub fn with_operator(table_name: &str, operator_id: i64) -> Self {
         Self {
             table_name: table_name.into(),
             operator_id: AtomicI64::new(operator_id),
@@ -119,7 +119,7 @@ impl ScanSource {
 /// an accumulator for every partition. Every worker has its own. So has a window of the frames of
 /// its rows, whose operators are whole frames and the levels of their parts.
 #[derive(Debug, Default)]
-pub struct AggregateSource {
+pub struct AggregateOrigin {
     /// Its operators, each with the operator number for merging groups that it had spilled:
     /// those groups are inputs of the merged ones, so they need two numbers.
     operators: RwLock<Vec<(i64, i64)>>,
@@ -127,9 +127,9 @@ pub struct AggregateSource {
     single_rows: AtomicI64,
 }
 
-impl AggregateSource {
+impl AggregateOrigin {
     /// The aggregate of [`operators`](Self::operators), on a worker that has got its plan.
-    pub fn of(operators: Vec<(i64, i64)>) -> Self {
+    pub fn with_operators(operators: Vec<(i64, i64)>) -> Self {
         Self {
             operators: RwLock::new(operators),
             ..Self::default()
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn ids_of_different_workers_operators_and_accumulators_never_meet() {
-        let aggregates = [(), ()].map(|()| AggregateSource::of(vec![(7, 8), (3, 4)]));
+        let aggregates = [(), ()].map(|()| AggregateOrigin::with_operators(vec![(7, 8), (3, 4)]));
         let mut runs = Vec::new();
         for (worker, aggregate) in [1, 4095].into_iter().zip(&aggregates) {
             for operator in [7, 8, 3, 4, 99] {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use skewer_profiling::Method;
 
 use super::{
-    EvaluateRows, LONGEST_STALL_NS, Pacer, Run, SEARCH_AT_ONCE_NS, SUSPICIOUS_FACTOR, push,
+    ChunkTimer, EvaluateRows, LONGEST_STALL_NS, Run, SEARCH_AT_ONCE_NS, SUSPICIOUS_FACTOR, push,
     shortest,
 };
 
@@ -42,7 +42,7 @@ enum Replayed {
     NotYet,
 }
 
-impl Pacer {
+impl ChunkTimer {
     /// Evaluates rows again; `None` if they fail now, or others did.
     pub(super) fn replay(
         &mut self,
@@ -60,7 +60,7 @@ impl Pacer {
         Some(self.of_rows(ns))
     }
 
-    /// As [`Pacer::replay`] of one row, but waits no longer than [`PATIENCE`].
+    /// As [`ChunkTimer::replay`] of one row, but waits no longer than [`PATIENCE`].
     fn replay_within_patience(
         &mut self,
         row: usize,

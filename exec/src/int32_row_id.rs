@@ -15,11 +15,11 @@ use multiversion::multiversion;
 
 /// `narrow_id(BIGINT) → INTEGER`: a row id that is known to fit.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub struct NarrowId {
+pub struct Int32RowId {
     signature: Signature,
 }
 
-impl Default for NarrowId {
+impl Default for Int32RowId {
     fn default() -> Self {
         Self {
             signature: Signature::exact(vec![DataType::Int64], Volatility::Immutable),
@@ -27,7 +27,7 @@ impl Default for NarrowId {
     }
 }
 
-impl ScalarUDFImpl for NarrowId {
+impl ScalarUDFImpl for Int32RowId {
     fn name(&self) -> &str {
         "narrow_id"
     }
@@ -77,7 +77,7 @@ fn truncate(ids: &[i64], narrow: &mut [i32]) -> bool {
     lost != 0
 }
 
-/// Ids of records as they are logged, whether or not [`NarrowId`] has made them shorter.
+/// Ids of records as they are logged, whether or not [`Int32RowId`] has made them shorter.
 pub(crate) fn widened(ids: &ArrayRef) -> ArrayRef {
     match ids.as_primitive_opt::<Int32Type>() {
         Some(narrow) => {

@@ -6,8 +6,8 @@ use datafusion::arrow::datatypes::Int64Type;
 use datafusion::common::Result;
 use skewer_profiling::{Ids, Latencies, Method, is_range};
 
-use crate::pacing::Run;
-use crate::packed::Records;
+use crate::chunked_timing::Run;
+use crate::record_column::Records;
 
 /// The records whose latency was found by `method`, leaving out absent ones; their latencies and
 /// by how much these may be off. A record with several rows one after the other (the elements of an
@@ -23,7 +23,7 @@ pub(super) fn rows_found_by(
     }
     let ids = match records {
         Records::Ids(ids) if !has_equal_neighbours(ids.values()) => ids,
-        Records::Ids(_) | Records::Packed(_) => {
+        Records::Ids(_) | Records::Dictionary(_) => {
             let found = records_found_by(method, records, runs);
             return Ok((
                 Ids::encode(&found.ids),

@@ -143,7 +143,7 @@ pub trait EvaluateRows {
 
 /// What is known of the cost of one expression's rows.
 #[derive(Debug, Default)]
-pub struct Pacer {
+pub struct ChunkTimer {
     /// Cost per row of the latest chunks, in ns.
     per_row: RunningMedian,
     /// Cost by the length of the latest rows with long values that were timed by themselves, in ns.
@@ -155,7 +155,7 @@ pub struct Pacer {
     /// chunks have shown.
     unsearched_ns: f64,
     replayed_ns: f64,
-    /// Of `replayed_ns` and `repeated_ns`, what has been taken by [`Pacer::take_replayed_ns`].
+    /// Of `replayed_ns` and `repeated_ns`, what has been taken by [`ChunkTimer::take_replayed_ns`].
     accounted_ns: f64,
     /// The longest time of a row that was timed by itself.
     longest_ns: f64,
@@ -169,7 +169,7 @@ pub struct Pacer {
     repeated_ns: f64,
 }
 
-impl Pacer {
+impl ChunkTimer {
     /// Evaluates all of `0..rows` once, in order, and says what each row took. Fails if that fails.
     ///
     /// `alone` lists rows, ascending, that are timed by themselves (those with far more bytes

@@ -1,6 +1,6 @@
 //! Rows whose functions timed them one by one, and that took suspiciously long.
 
-use crate::pacing::{LONGEST_STALL_NS, REPLAY_SHARE, SUSPICIOUS_FACTOR, SUSPICIOUS_NS};
+use crate::chunked_timing::{LONGEST_STALL_NS, REPLAY_SHARE, SUSPICIOUS_FACTOR, SUSPICIOUS_NS};
 
 /// Rows that were timed one by one and took far longer than the median are timed `again`, the longest
 /// first, and keep the smaller time: a thread that lost its processor for a moment must not blame the
