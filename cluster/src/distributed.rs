@@ -16,11 +16,11 @@ use datafusion::prelude::SessionConfig;
 use datafusion_distributed::{DistributedExec, SessionStateBuilderExt};
 use skewer_compat::rules::with_unordered_exchanges;
 use skewer_optimizer::distribution::Distribution;
-use skewer_optimizer::instrument::Cuts;
+use skewer_optimizer::instrument::StageBoundaries;
 
-use crate::cuts::StageCuts;
 use crate::explain;
 use crate::placement::Placement;
+use crate::stage_boundaries::DistributedBoundaries;
 use crate::task::TaskPlace;
 use crate::travel::{Stays, can_be_cut, can_travel};
 use crate::workers::Probe;
@@ -69,8 +69,8 @@ impl Distribution for Distributed {
         Writing::of(state.config()).is_some()
     }
 
-    fn cuts(&self) -> &dyn Cuts {
-        &StageCuts
+    fn boundaries(&self) -> &dyn StageBoundaries {
+        &DistributedBoundaries
     }
 
     fn numbered(&self, plan: &Arc<dyn ExecutionPlan>, state: &SessionState) {

@@ -12,7 +12,7 @@
 //! 2. [`Distributed`] looks whether all of the physical plan can be sent ([`travel`]), has
 //!    `datafusion-distributed` cut it into stages at its exchanges, but those that [`colocation`]
 //!    finds needless, and decides who scans what ([`placement`]).
-//! 3. `skewer_optimizer::instrument_cut` numbers the operators of all stages ([`cuts`]).
+//! 3. `skewer_optimizer::instrument_stages` numbers the operators of all stages ([`stage_boundaries`]).
 //! 4. When the plan is executed each stage is encoded ([`codec`]) and set up on the workers that
 //!    run it; batches come back through their channels ([`local`]: workers in this process,
 //!    without a socket and without copying a batch; [`node`]: in others, over QUIC).
@@ -28,7 +28,7 @@
 //! * `sys`: which node scans what of schema `sys`
 //! * [`colocation`]: which rows need not be sent to each other, since they are on one worker
 //! * [`write`](mod@write): rows into segments on the workers that will own them
-//! * [`cuts`]: where a distributed plan is cut
+//! * [`stage_boundaries`]: where a distributed plan is cut
 //! * [`codec`]: our operators as bytes
 //! * `records`: what operators of the record level say of records
 //! * [`profile`]: how a query is recorded, as it travels with plans
@@ -41,7 +41,6 @@
 
 pub mod codec;
 pub mod colocation;
-pub mod cuts;
 pub mod distributed;
 pub mod explain;
 pub mod local;
@@ -51,6 +50,7 @@ pub mod profile;
 pub mod queries;
 mod records;
 pub mod sent;
+pub mod stage_boundaries;
 mod sys;
 pub mod task;
 pub mod travel;
@@ -58,12 +58,12 @@ pub mod workers;
 pub mod write;
 
 pub use colocation::OfShard;
-pub use cuts::is_exchange_between_workers;
 pub use distributed::Distributed;
 pub use node::{ExtendTask, NodeOptions, NodeTasks, QueryOfTask, WatchTask};
 pub use placement::Placement;
 pub use profile::{ProfileError, QueryProfile};
 pub use queries::WorkerQueries;
+pub use stage_boundaries::is_exchange_between_workers;
 pub use task::{TaskPlace, WorkerQuery};
 pub use workers::{CollectMetrics, PrepareTask, QueryTasks, Reach, WorkerAt, Workers, has_workers};
 pub use write::{RowIds, SegmentPlace};

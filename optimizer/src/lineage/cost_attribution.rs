@@ -11,13 +11,13 @@ use datafusion::common::{Column, DFSchema, JoinType, Result};
 use datafusion::logical_expr::logical_plan::Join;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 
-use super::tracked::hidden_column;
-use super::{TrackedPlan, TrackedRecord};
+use super::annotated_plan::hidden_column;
+use super::{AnnotatedPlan, AnnotatedRecord};
 use crate::timed_node::TimedEvaluation;
 
-/// Records of a plan, by their places in [`TrackedPlan::records`].
+/// Records of a plan, by their places in [`AnnotatedPlan::records`].
 #[derive(Debug)]
-pub(super) struct Charged {
+pub(super) struct CostAttribution {
     /// Those whose time it is.
     pub(super) measured: Vec<usize>,
     /// Those of them whose total latency it adds to.
@@ -28,7 +28,7 @@ pub(super) struct Charged {
     took_before: bool,
 }
 
-impl Charged {
+impl CostAttribution {
     /// All of `records`, about which no more is known.
     fn all(records: Vec<usize>) -> Self {
         Self {
@@ -64,27 +64,31 @@ impl Charged {
 
 /// Whose time it is that `evaluated` takes over `input`. With `of_each` it counts for the total latency of
 /// each of several records that it reads: some of them may not be traced.
-pub(super) fn charged(input: &TrackedPlan, evaluated: &Expr, of_each: bool) -> Result<Charged> {
-    let all = || Charged::all((0..input.records.len()).collect());
+pub(super) fn attribute_cost(
+    input: &AnnotatedPlan,
+    evaluated: &Expr,
+    of_each: bool,
+) -> Result<CostAttribution> {
+    let all = || CostAttribution::all((0..input.records.len()).collect());
     let read = columns_of(evaluated);
     if input.records.len() < 2 || read.is_empty() {
         return Ok(all());
     }
     let schema = input.plan.schema();
-    let ids = input.records.iter().enumerate().map(|(record, tracked)| {
-        let id = hidden_column(schema, &tracked.id)?;
+    let ids = input.records.iter().enumerate().map(|(record, annotated)| {
+        let id = hidden_column(schema, &annotated.id)?;
         Ok((record, columns_of(&id)))
     });
     let ids = ids.collect::<Result<_>>()?;
-    let mut charged = followed(&input.plan, &input.records, read, ids);
+    let mut cost = followed(&input.plan, &input.records, read, ids);
     // What is read may be of rows that are no records.
-    if charged.measured.is_empty() {
+    if cost.measured.is_empty() {
         return Ok(all());
     }
     if of_each {
-        charged.total = charged.measured.clone();
+        cost.total = cost.measured.clone();
     }
-    Ok(charged)
+    Ok(cost)
 }
 
 fn columns_of(expr: &Expr) -> Vec<Column> {
@@ -95,7 +99,12 @@ fn columns_of(expr: &Expr) -> Vec<Column> {
 type Ids = Vec<(usize, Vec<Column>)>;
 
 /// Follows what is read, and the ids, down to the joins that put their rows together.
-fn followed(plan: &LogicalPlan, records: &[TrackedRecord], read: Vec<Column>, ids: Ids) -> Charged {
+fn followed(
+    plan: &LogicalPlan,
+    records: &[AnnotatedRecord],
+    read: Vec<Column>,
+    ids: Ids,
+) -> CostAttribution {
     if let LogicalPlan::Join(join) = plan {
         return of_sides(join, records, read, ids);
     }
@@ -112,10 +121,10 @@ fn followed(plan: &LogicalPlan, records: &[TrackedRecord], read: Vec<Column>, id
     let found: Vec<usize> = ids.into_iter().map(|(record, _)| record).collect();
     let is_scan = matches!(plan, LogicalPlan::TableScan(_));
     let has_taken = |record: &usize| !records[*record].latencies.is_empty();
-    Charged {
+    CostAttribution {
         is_present: is_scan || matches!(plan, LogicalPlan::Aggregate(_)),
         took_before: !is_scan || found.iter().any(has_taken),
-        ..Charged::all(found)
+        ..CostAttribution::all(found)
     }
 }
 
@@ -160,13 +169,18 @@ fn made_of(plan: &LogicalPlan, columns: &[Column]) -> Option<Vec<Column>> {
 }
 
 /// Which sides of the join are read.
-fn of_sides(join: &Join, records: &[TrackedRecord], read: Vec<Column>, ids: Ids) -> Charged {
+fn of_sides(
+    join: &Join,
+    records: &[AnnotatedRecord],
+    read: Vec<Column>,
+    ids: Ids,
+) -> CostAttribution {
     let is_left = |column: &Column| join.left.schema().has_column(column);
     // A mark is of neither side: it says whether there are rows at the other one.
     let is_known = |column: &Column| is_left(column) || join.right.schema().has_column(column);
     let are_known = |columns: &[Column]| !columns.is_empty() && columns.iter().all(is_known);
     if !read.iter().all(is_known) || !ids.iter().all(|(_, columns)| are_known(columns)) {
-        return Charged::all(ids.into_iter().map(|(record, _)| record).collect());
+        return CostAttribution::all(ids.into_iter().map(|(record, _)| record).collect());
     }
     let (read_left, read_right): (Vec<_>, Vec<_>) = read.into_iter().partition(is_left);
     let (left_ids, right_ids): (Ids, Ids) = ids
@@ -189,9 +203,9 @@ fn of_sides(join: &Join, records: &[TrackedRecord], read: Vec<Column>, ids: Ids)
     let left = side(&join.left, pads_left, read_left, left_ids);
     let right = side(&join.right, pads_right, read_right, right_ids);
     match (left, right) {
-        (Some(left), Some(right)) => Charged::both(left, right),
+        (Some(left), Some(right)) => CostAttribution::both(left, right),
         (Some(one), None) | (None, Some(one)) => one,
-        (None, None) => Charged::all(vec![]),
+        (None, None) => CostAttribution::all(vec![]),
     }
 }
 
@@ -222,21 +236,22 @@ mod tests {
 
     /// Whose time it is, and to whose total latency it adds, by the first letters of tables; those in
     /// upper case have taken time before.
-    fn of(plan: &LogicalPlan, tables: &str, evaluated: &Expr, of_each: bool) -> [String; 2] {
+    fn charges(plan: &LogicalPlan, tables: &str, evaluated: &Expr, of_each: bool) -> [String; 2] {
         let records = tables.chars().map(|table| {
-            let mut record = TrackedRecord::new(None, format!("id_{}", table.to_ascii_lowercase()));
+            let mut record =
+                AnnotatedRecord::new(None, format!("id_{}", table.to_ascii_lowercase()));
             if table.is_ascii_uppercase() {
                 record.latencies.push("took".to_owned());
             }
             record
         });
-        let input = TrackedPlan {
+        let input = AnnotatedPlan {
             plan: plan.clone(),
             records: records.collect(),
         };
-        let Charged {
+        let CostAttribution {
             measured, total, ..
-        } = charged(&input, evaluated, of_each).unwrap();
+        } = attribute_cost(&input, evaluated, of_each).unwrap();
         [measured, total].map(|places| {
             let tables = places.iter().filter_map(|place| tables.chars().nth(*place));
             tables.collect()
@@ -246,9 +261,9 @@ mod tests {
     #[test]
     fn time_is_that_of_the_side_that_is_read() {
         let inner = join(table("a"), table("b"), JoinType::Inner, ["a.k", "b.k"]);
-        assert_eq!(of(&inner, "ab", &col("a.x"), false), ["a", "a"]);
-        assert_eq!(of(&inner, "ab", &col("b.x"), false), ["b", "b"]);
-        assert_eq!(of(&inner, "ab", &lit(1), false), ["ab", "ab"]);
+        assert_eq!(charges(&inner, "ab", &col("a.x"), false), ["a", "a"]);
+        assert_eq!(charges(&inner, "ab", &col("b.x"), false), ["b", "b"]);
+        assert_eq!(charges(&inner, "ab", &lit(1), false), ["ab", "ab"]);
         // Above nodes that put nothing together, under other names.
         let above = LogicalPlanBuilder::from(inner)
             .filter(col("a.k").gt(lit(1)))
@@ -259,8 +274,8 @@ mod tests {
             .and_then(|plan| plan.alias("q"))
             .and_then(LogicalPlanBuilder::build)
             .unwrap();
-        assert_eq!(of(&above, "ab", &col("q.made"), false), ["b", "b"]);
-        assert_eq!(of(&above, "ab", &col("q.k"), false), ["a", "a"]);
+        assert_eq!(charges(&above, "ab", &col("q.made"), false), ["b", "b"]);
+        assert_eq!(charges(&above, "ab", &col("q.k"), false), ["a", "a"]);
     }
 
     #[test]
@@ -268,7 +283,7 @@ mod tests {
         let both = col("a.x") + col("b.x");
         let joined = |how| join(table("a"), table("b"), how, ["a.k", "b.k"]);
         let total = |how, tables, of_each| {
-            let [measured, total] = of(&joined(how), tables, &both, of_each);
+            let [measured, total] = charges(&joined(how), tables, &both, of_each);
             assert_eq!(measured, tables);
             total
         };
@@ -289,14 +304,17 @@ mod tests {
             join(two, table("c"), JoinType::Inner, ["a.k", "c.k"])
         };
         let inner = three(JoinType::Inner);
-        assert_eq!(of(&inner, "abc", &col("b.x"), false), ["b", "b"]);
+        assert_eq!(charges(&inner, "abc", &col("b.x"), false), ["b", "b"]);
         let read = col("b.x") + col("c.x");
-        assert_eq!(of(&inner, "abc", &read, false), ["bc", "b"]);
+        assert_eq!(charges(&inner, "abc", &read, false), ["bc", "b"]);
         // Padding has nobody's id.
-        assert_eq!(of(&three(JoinType::Left), "abc", &read, false), ["bc", "c"]);
+        assert_eq!(
+            charges(&three(JoinType::Left), "abc", &read, false),
+            ["bc", "c"]
+        );
         // Rows of `a` are no records.
         let read = col("a.x") + col("c.x");
-        assert_eq!(of(&inner, "bc", &read, false), ["c", "c"]);
-        assert_eq!(of(&inner, "bc", &col("a.x"), false), ["bc", "bc"]);
+        assert_eq!(charges(&inner, "bc", &read, false), ["c", "c"]);
+        assert_eq!(charges(&inner, "bc", &col("a.x"), false), ["bc", "bc"]);
     }
 }

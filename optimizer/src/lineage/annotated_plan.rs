@@ -9,7 +9,7 @@ use skewer_exec::{CapturedInput, CarriedInput, RecordOrigin};
 
 /// A kind of record that the rows of a plan stem from.
 #[derive(Debug, Clone)]
-pub struct TrackedRecord {
+pub struct AnnotatedRecord {
     /// Where the records come from; `None` if nothing is logged of them.
     pub source: Option<RecordOrigin>,
     /// The column with their ids, or with what they carry; NULL where a row has none.
@@ -25,7 +25,7 @@ pub struct TrackedRecord {
     pub(super) of_before: bool,
 }
 
-impl TrackedRecord {
+impl AnnotatedRecord {
     /// One whose ids, or what it carries, column `id` has.
     pub(super) fn new(source: Option<RecordOrigin>, id: String) -> Self {
         Self {
@@ -66,14 +66,14 @@ impl TrackedRecord {
 
 /// A plan whose rows carry the ids of their records.
 #[derive(Debug, Clone)]
-pub struct TrackedPlan {
+pub struct AnnotatedPlan {
     /// The plan: the original's columns and hidden ones, in any order.
     pub plan: LogicalPlan,
     /// What the rows stem from; empty if nothing is known.
-    pub records: Vec<TrackedRecord>,
+    pub records: Vec<AnnotatedRecord>,
 }
 
-impl TrackedPlan {
+impl AnnotatedPlan {
     /// Whether its rows are made of rows of a recursive query's iteration before.
     pub(super) fn is_of_before(&self) -> bool {
         self.records.iter().any(|record| record.of_before)

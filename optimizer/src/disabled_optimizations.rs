@@ -72,11 +72,11 @@ fn is_extreme(function: &Expr) -> bool {
 }
 
 /// The shortcuts of `unprofiled` that `profiled`, the same query's plan that records, does without.
-pub(crate) fn given_up(
+pub(crate) fn disabled_optimizations(
     unprofiled: &Arc<dyn ExecutionPlan>,
     profiled: &Arc<dyn ExecutionPlan>,
 ) -> Vec<&'static str> {
-    let (before, after) = (Shortcuts::of(unprofiled), Shortcuts::of(profiled));
+    let (before, after) = (Shortcuts::of_plan(unprofiled), Shortcuts::of_plan(profiled));
     let each = [
         (
             "counting from statistics",
@@ -103,7 +103,7 @@ struct Shortcuts {
 }
 
 impl Shortcuts {
-    fn of(plan: &Arc<dyn ExecutionPlan>) -> Self {
+    fn of_plan(plan: &Arc<dyn ExecutionPlan>) -> Self {
         let mut all = Self::default();
         let walked = plan.apply(|plan| {
             // What statistics answer has no input any more.
@@ -174,7 +174,7 @@ mod tests {
             statistics,
             top_k,
             distinct,
-        } = Shortcuts::of(&physical);
+        } = Shortcuts::of_plan(&physical);
         let taken = statistics + top_k + distinct;
         (has_shortcuts(&plan).unwrap(), taken)
     }

@@ -7,7 +7,7 @@ use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion_distributed::{
     BroadcastExec, DistributedExec, DistributedLeafExec, NetworkBoundaryExt,
 };
-use skewer_optimizer::instrument::{Cut, Cuts};
+use skewer_optimizer::instrument::{StageBoundaries, StageBoundary};
 
 /// The cuts that `datafusion-distributed` makes.
 ///
@@ -23,20 +23,20 @@ use skewer_optimizer::instrument::{Cut, Cuts};
 ///                 DistributedLeafExec ┘   Leaf
 /// ```
 #[derive(Debug, Clone, Copy)]
-pub struct StageCuts;
+pub struct DistributedBoundaries;
 
-impl Cuts for StageCuts {
-    fn at(&self, plan: &Arc<dyn ExecutionPlan>) -> Option<Cut> {
+impl StageBoundaries for DistributedBoundaries {
+    fn boundary_of(&self, plan: &Arc<dyn ExecutionPlan>) -> Option<StageBoundary> {
         if plan.is::<DistributedExec>() {
-            return Some(Cut::Root);
+            return Some(StageBoundary::Root);
         }
         if let Some(leaf) = plan.downcast_ref::<DistributedLeafExec>() {
-            return Some(Cut::Leaf(Arc::clone(leaf.original())));
+            return Some(StageBoundary::Leaf(Arc::clone(leaf.original())));
         }
         let stage = plan.as_network_boundary()?.input_stage();
         let top = stage.local_plan();
         let sender = top.filter(|top| top.is::<RepartitionExec>() || top.is::<BroadcastExec>());
-        Some(Cut::Exchange {
+        Some(StageBoundary::Exchange {
             tasks: stage.task_count(),
             sender: sender.cloned(),
         })
