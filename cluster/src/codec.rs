@@ -44,7 +44,7 @@ use crate::records::{
     EncodedCapture, EncodedCarried, EncodedFrames, EncodedOutputs, EncodedSource,
 };
 use crate::sys::{self, EncodedScan};
-use crate::task::TaskPlace;
+use crate::task::WorkerTask;
 use crate::write::{self, EncodedWrite};
 use skewer_compat::distribution::deep_plan_codec::{
     DeepPlanEncoder, PlanFragmentBytes, decode_deep_plan,
@@ -54,16 +54,16 @@ use skewer_compat::distribution::deep_plan_codec::{
 #[derive(Debug, Clone, Default)]
 pub struct SkewerCodec {
     /// The task that plans are decoded for.
-    place: Option<Arc<TaskPlace>>,
+    place: Option<Arc<WorkerTask>>,
 }
 
 impl SkewerCodec {
     /// A codec that decodes the plans of a task; without a task a codec only encodes.
-    pub fn of_task(place: Arc<TaskPlace>) -> Self {
+    pub fn of_task(place: Arc<WorkerTask>) -> Self {
         Self { place: Some(place) }
     }
 
-    fn place(&self) -> Result<&Arc<TaskPlace>> {
+    fn place(&self) -> Result<&Arc<WorkerTask>> {
         match &self.place {
             Some(place) => Ok(place),
             None => internal_err!("a plan is decoded for no task"),
@@ -135,7 +135,7 @@ impl PhysicalExtensionCodec for WithoutOurFunctions {
     }
 
     fn try_encode_udaf(&self, function: &AggregateUDF, bytes: &mut Vec<u8>) -> Result<()> {
-        if EncodedAggregate::of(function).is_some() {
+        if EncodedAggregate::of_function(function).is_some() {
             return not_impl_err!("{} is not its own", function.name());
         }
         DistributedCodec.try_encode_udaf(function, bytes)
@@ -275,7 +275,7 @@ enum EncodedAggregate {
 
 impl EncodedAggregate {
     /// The function, if it is ours.
-    fn of(function: &AggregateUDF) -> Option<Self> {
+    fn of_function(function: &AggregateUDF) -> Option<Self> {
         let inner = function.inner();
         if let Some(capture) = inner.downcast_ref::<LineageCapture>() {
             return Some(Self::Capture(capture.into()));
@@ -462,7 +462,7 @@ impl SkewerCodec {
                 };
                 // Here nothing is replaced below it any more: it passes for the operator again,
                 // as in plans that are not distributed.
-                place.learn(&NumberedExec::new(observed.clone()));
+                place.register_exchange(&NumberedExec::new(observed.clone()));
                 Ok(Arc::new(ProfiledExec::observing(observed)))
             }
             Encoded::TimedEvaluation {
@@ -558,7 +558,7 @@ impl PhysicalExtensionCodec for SkewerCodec {
     }
 
     fn try_encode_udaf(&self, function: &AggregateUDF, bytes: &mut Vec<u8>) -> Result<()> {
-        if let Some(encoded) = EncodedAggregate::of(function) {
+        if let Some(encoded) = EncodedAggregate::of_function(function) {
             bytes.extend(postcard::to_stdvec(&encoded).map_err(external)?);
         }
         Ok(())

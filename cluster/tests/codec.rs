@@ -31,7 +31,7 @@ use datafusion_distributed::{
 use datafusion_proto::bytes::physical_plan_from_bytes_with_proto_converter;
 use datafusion_proto::physical_plan::DeduplicatingProtoConverter;
 use skewer_cluster::codec::{SkewerCodec, encode_plan};
-use skewer_cluster::{TaskPlace, WorkerQuery};
+use skewer_cluster::{WorkerQuery, WorkerTask};
 use skewer_compat::functions::arithmetic::{Arithmetic, Operation};
 use skewer_compat::functions::conversion::Conversion;
 use skewer_compat::functions::row_numbers::RowNumbers;
@@ -54,7 +54,7 @@ fn recorder() -> Arc<Recorder> {
 fn task(query: &WorkerQuery) -> Arc<TaskContext> {
     let context = SessionContext::new();
     let mut state = context.state();
-    TaskPlace::new(query, 2).register(state.config_mut());
+    WorkerTask::new(query, 2).register(state.config_mut());
     let place = DistributedTaskContext {
         task_index: 2,
         task_count: 3,

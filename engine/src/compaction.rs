@@ -8,7 +8,7 @@ use datafusion::execution::SessionState;
 use datafusion::physical_plan::execute_stream;
 use parking_lot::Mutex;
 use skewer_cluster::Workers;
-use skewer_cluster::write::SegmentPlace;
+use skewer_cluster::write::SegmentDestination;
 use skewer_compat::operators::scheduling::{Cancellation, RunningQuery};
 use skewer_profiling::{Level, Recorder, RecorderLimits, SysTables};
 use skewer_storage::{Storage, StorageError, TableId};
@@ -101,7 +101,7 @@ pub(crate) async fn run(
 struct Remote {
     workers: Workers,
     state: SessionState,
-    place: Arc<SegmentPlace>,
+    place: Arc<SegmentDestination>,
     sys: Arc<SysTables>,
     query: Arc<RunningQuery>,
 }

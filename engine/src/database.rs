@@ -10,7 +10,7 @@ use datafusion::catalog::SchemaProvider;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use parking_lot::Mutex;
 use skewer_cluster::Workers;
-use skewer_cluster::write::SegmentPlace;
+use skewer_cluster::write::SegmentDestination;
 use skewer_compat::operators::scheduling::{Cancellation, Scheduler};
 use skewer_net::LostWorker;
 use skewer_net::identity::NodeId;
@@ -108,7 +108,7 @@ pub(crate) struct DatabaseInner {
     /// What queries saw, for `EXPLAIN PROFILE QUERY n`.
     pub(crate) snapshots: Arc<KeptSnapshots>,
     /// Where statements write that this process runs.
-    pub(crate) place: Arc<SegmentPlace>,
+    pub(crate) place: Arc<SegmentDestination>,
     /// Tables that have got new segments.
     grown: Grown,
     /// Each statement that runs has a clone.
@@ -275,7 +275,7 @@ impl DatabaseBuilder {
 
         let runtime = environment::runtime(Some(threads))?;
         let scheduler = Scheduler::new(threads);
-        let place = SegmentPlace::here(storage.clone());
+        let place = SegmentDestination::here(storage.clone());
         let distribution = match (self.cluster, self.workers) {
             (Some(cluster), _) => {
                 let _within = runtime.enter();

@@ -9,7 +9,7 @@ use datafusion::execution::SessionState;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
-use skewer_cluster::write::SegmentPlace;
+use skewer_cluster::write::SegmentDestination;
 use skewer_cluster::{Distributed, PrepareTask, Workers, is_exchange_between_workers};
 use skewer_compat::functions::guarded::planning;
 use skewer_compat::operators::materialized::SharedRowsExec;
@@ -31,7 +31,7 @@ pub(crate) async fn plan_query(
     query: &Arc<RunningQuery>,
     waits: &Arc<Waits>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
-    let distributed = Distributed::of(state.config());
+    let distributed = Distributed::of_session(state.config());
     let on = distributed.as_ref().map(|on| on as &dyn Distribution);
     let planned = skewer_optimizer::plan_query_on(optimized, state, recorder, on);
     let mut planned = pin!(planned);
@@ -50,7 +50,7 @@ pub(crate) async fn plan_query(
 pub(crate) fn on_workers(
     workers: &Workers,
     mut state: SessionState,
-    place: &Arc<SegmentPlace>,
+    place: &Arc<SegmentDestination>,
     sys: &Arc<SysTables>,
     store: ObjectStoreUrl,
     recorder: &Arc<Recorder>,

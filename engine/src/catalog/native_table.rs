@@ -21,7 +21,7 @@ use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::{ExecutionPlan, Partitioning};
-use skewer_cluster::{OfShard, has_workers};
+use skewer_cluster::{ShardOf, has_workers};
 use skewer_exec::implicit_row_ids::{ConsecutiveIds, ImplicitRowIds};
 use skewer_exec::{IdColumn, IdentifiedTable, ROW_ID, ScansIds};
 use skewer_storage::{Partitioning as Placement, SegmentMeta, Storage, TableMeta};
@@ -202,7 +202,7 @@ impl NativeTable {
         if let Some(shard) = segment.shard
             && let Some(keys) = self.hash_keys()
         {
-            file = file.with_extension(OfShard { shard, keys });
+            file = file.with_extension(ShardOf { shard, keys });
         }
         file
     }

@@ -10,7 +10,7 @@ use datafusion::common::{Result as DFResult, exec_err, not_impl_err};
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::{SessionState, SessionStateBuilder};
 use parking_lot::Mutex;
-use skewer_cluster::write::SegmentPlace;
+use skewer_cluster::write::SegmentDestination;
 use skewer_cluster::{NodeOptions, NodeTasks, Workers};
 use skewer_compat::functions::guarded::GuardedFunction;
 use skewer_compat::operators::scheduling::Scheduler;
@@ -92,7 +92,7 @@ impl Master {
         storage: &Storage,
         environment: &Arc<RuntimeEnv>,
         functions: &Functions,
-        place: &Arc<SegmentPlace>,
+        place: &Arc<SegmentDestination>,
         sys: &Arc<SysTables>,
         scheduler: &Arc<Scheduler>,
     ) -> Result<Self, NetError> {

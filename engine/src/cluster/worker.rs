@@ -10,7 +10,7 @@ use datafusion::common::{Result as DFResult, exec_err, not_impl_err};
 use datafusion::object_store::ObjectStoreExt;
 use parking_lot::Mutex;
 use skewer_cluster::queries::WorkerQueries;
-use skewer_cluster::write::{RowIds, SegmentPlace};
+use skewer_cluster::write::{RowIds, SegmentDestination};
 use skewer_cluster::{NodeOptions, NodeTasks};
 use skewer_compat::operators::scheduling::Scheduler;
 use skewer_net::identity::{
@@ -226,7 +226,7 @@ impl Worker {
             let queries = WorkerQueries::new(i64::from(own.node.0), Arc::clone(&sys));
             let members = watch::Sender::new(0);
             let row_ids = Arc::new(FarRowIds(node.clone()));
-            let place = SegmentPlace::home(home.clone(), incarnation, row_ids);
+            let place = SegmentDestination::home(home.clone(), incarnation, row_ids);
             let queries_of_tasks = Arc::clone(&queries);
             let sys_of_tasks = Arc::clone(&sys);
             let tasks_read: Arc<TasksRead> = Arc::default();

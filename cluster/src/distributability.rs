@@ -53,7 +53,7 @@ pub enum Leaf {
 
 impl Leaf {
     /// What a leaf is; segments are the files of `store`.
-    pub fn of(plan: &Arc<dyn ExecutionPlan>, store: &ObjectStoreUrl) -> Self {
+    pub fn of_plan(plan: &Arc<dyn ExecutionPlan>, store: &ObjectStoreUrl) -> Self {
         if plan.is::<EmptyExec>() {
             return Self::Nothing;
         }
@@ -81,7 +81,7 @@ impl Leaf {
 
 /// Why a plan runs as it is, on one worker.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Stays {
+pub enum NotDistributable {
     /// Nothing of it is on workers.
     #[error("it reads nothing that workers have")]
     NoSegments,
@@ -99,7 +99,7 @@ pub enum Stays {
     Refused(String),
 }
 
-impl Stays {
+impl NotDistributable {
     pub(crate) fn refused(error: &DataFusionError) -> Self {
         Self::Refused(error.strip_backtrace())
     }
@@ -109,7 +109,10 @@ impl Stays {
 ///
 /// # Errors
 /// Why not.
-pub fn can_be_cut(plan: &Arc<dyn ExecutionPlan>, store: &ObjectStoreUrl) -> Result<(), Stays> {
+pub fn can_be_cut(
+    plan: &Arc<dyn ExecutionPlan>,
+    store: &ObjectStoreUrl,
+) -> Result<(), NotDistributable> {
     let mut segments = false;
     let mut stays = None;
     let walked = plan.apply(|node| {
@@ -119,21 +122,21 @@ pub fn can_be_cut(plan: &Arc<dyn ExecutionPlan>, store: &ObjectStoreUrl) -> Resu
             || node.is::<ExplainExec>()
             || node.is::<AnalyzeExec>()
         {
-            stays = Some(Stays::Operator(node.name().to_owned()));
+            stays = Some(NotDistributable::Operator(node.name().to_owned()));
             return Ok(TreeNodeRecursion::Stop);
         }
         if loses_something(node) {
-            stays = Some(Stays::Operator(
+            stays = Some(NotDistributable::Operator(
                 "a window with FILTER or IGNORE NULLS, or from its end".to_owned(),
             ));
             return Ok(TreeNodeRecursion::Stop);
         }
         if node.children().is_empty() {
-            match Leaf::of(node, store) {
+            match Leaf::of_plan(node, store) {
                 Leaf::Segments | Leaf::Sys { large: true } => segments = true,
                 Leaf::Nothing | Leaf::Rows | Leaf::Sys { large: false } => {}
                 Leaf::Here => {
-                    stays = Some(Stays::ReadsHere(node.name().to_owned()));
+                    stays = Some(NotDistributable::ReadsHere(node.name().to_owned()));
                     return Ok(TreeNodeRecursion::Stop);
                 }
             }
@@ -141,9 +144,9 @@ pub fn can_be_cut(plan: &Arc<dyn ExecutionPlan>, store: &ObjectStoreUrl) -> Resu
         Ok(TreeNodeRecursion::Continue)
     });
     match (walked, stays) {
-        (Err(error), _) => Err(Stays::refused(&error)),
+        (Err(error), _) => Err(NotDistributable::refused(&error)),
         (Ok(_), Some(stays)) => Err(stays),
-        (Ok(_), None) if !segments => Err(Stays::NoSegments),
+        (Ok(_), None) if !segments => Err(NotDistributable::NoSegments),
         (Ok(_), None) => Ok(()),
     }
 }
@@ -182,8 +185,11 @@ fn loses_something(plan: &Arc<dyn ExecutionPlan>) -> bool {
 ///
 /// # Errors
 /// Why not.
-pub fn can_travel(cut: &Arc<dyn ExecutionPlan>, context: &Arc<TaskContext>) -> Result<(), Stays> {
-    there_and_back(cut, context).map_err(|error| Stays::refused(&error))
+pub fn can_be_sent(
+    cut: &Arc<dyn ExecutionPlan>,
+    context: &Arc<TaskContext>,
+) -> Result<(), NotDistributable> {
+    there_and_back(cut, context).map_err(|error| NotDistributable::refused(&error))
 }
 
 fn there_and_back(

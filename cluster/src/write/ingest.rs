@@ -13,9 +13,9 @@ use datafusion::physical_plan::{
     ReplaceChildrenOptions,
 };
 
-use super::place::SegmentPlace;
+use super::destination::SegmentDestination;
 
-/// Returns the rows of a stream that waits in the [`SegmentPlace`] of its node, once.
+/// Returns the rows of a stream that waits in the [`SegmentDestination`] of its node, once.
 #[derive(Debug)]
 pub struct EntryExec {
     number: u64,
@@ -94,6 +94,6 @@ impl ExecutionPlan for EntryExec {
         if partition != 0 {
             return internal_err!("EntryExec has one partition, not {partition}");
         }
-        SegmentPlace::of(context.session_config())?.entering(self.number)
+        SegmentDestination::of_session(context.session_config())?.entering(self.number)
     }
 }

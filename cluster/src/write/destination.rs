@@ -63,7 +63,7 @@ impl ReserveRowIds for OfTable {
 
 /// Where the tasks of a query write on one node, an extension of their sessions.
 #[derive(Debug)]
-pub struct SegmentPlace {
+pub struct SegmentDestination {
     home: Home,
     row_ids: Arc<dyn RowIds>,
     entries: Entries,
@@ -92,18 +92,18 @@ impl fmt::Debug for Entries {
 
 /// A stream of rows that waits to enter, or has.
 #[derive(Debug)]
-pub struct Entered {
-    place: Arc<SegmentPlace>,
+pub struct IngestReceipt {
+    place: Arc<SegmentDestination>,
     number: u64,
 }
 
-impl Entered {
+impl IngestReceipt {
     pub(super) fn number(&self) -> u64 {
         self.number
     }
 }
 
-impl Drop for Entered {
+impl Drop for IngestReceipt {
     fn drop(&mut self) {
         // Dropping a stream may take a while.
         let entry = self.place.entries.streams.lock().remove(&self.number);
@@ -111,7 +111,7 @@ impl Drop for Entered {
     }
 }
 
-impl SegmentPlace {
+impl SegmentDestination {
     /// In the database's own directory: on the master, and for workers in its process.
     pub fn here(storage: Storage) -> Arc<Self> {
         Arc::new(Self {
@@ -134,18 +134,18 @@ impl SegmentPlace {
     ///
     /// # Errors
     /// If its session was made without one: a defect.
-    pub fn of(config: &SessionConfig) -> Result<Arc<Self>> {
+    pub fn of_session(config: &SessionConfig) -> Result<Arc<Self>> {
         config
             .get_extension::<Self>()
             .ok_or_else(|| internal_datafusion_err!("a task writes that has no place to write to"))
     }
 
     /// Lets a stream of rows enter here, until the result is dropped.
-    pub(super) fn enter(self: &Arc<Self>, rows: SendableRecordBatchStream) -> Entered {
+    pub(super) fn ingest(self: &Arc<Self>, rows: SendableRecordBatchStream) -> IngestReceipt {
         let number = self.entries.next.fetch_add(1, Ordering::Relaxed);
         let entry = (rows.schema(), Some(rows));
         self.entries.streams.lock().insert(number, entry);
-        Entered {
+        IngestReceipt {
             place: Arc::clone(self),
             number,
         }

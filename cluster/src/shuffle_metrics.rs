@@ -13,18 +13,18 @@ use skewer_compat::operators::batch_bytes::batch_bytes;
 use skewer_profiling::ticks::Ticks;
 use skewer_profiling::{Level, OpenStream, TuplesSent};
 
-use crate::task::TaskPlace;
+use crate::task::WorkerTask;
 
 /// `batches`, which partition `partition` of stage `stage` sends from worker `source` to the task
 /// of `context`: reports to the task's recorder what came.
-pub fn counted(
+pub fn count_received(
     batches: BoxStream<'static, Result<RecordBatch>>,
     context: &Arc<TaskContext>,
     stage: usize,
     source: u32,
     partition: usize,
 ) -> BoxStream<'static, Result<RecordBatch>> {
-    let Some(place) = TaskPlace::of(context.session_config()) else {
+    let Some(place) = WorkerTask::of_session(context.session_config()) else {
         return batches;
     };
     if place.recorder.level() == Level::Off {
@@ -43,7 +43,7 @@ pub fn counted(
         sent_at: None,
     };
     let open = place.recorder.open_stream();
-    Counted {
+    CountedStream {
         batches,
         each: place.recorder.level() >= Level::Calls,
         place,
@@ -54,9 +54,9 @@ pub fn counted(
     .boxed()
 }
 
-struct Counted {
+struct CountedStream {
     batches: BoxStream<'static, Result<RecordBatch>>,
-    place: Arc<TaskPlace>,
+    place: Arc<WorkerTask>,
     /// Whether each batch is reported.
     each: bool,
     total: TuplesSent,
@@ -64,7 +64,7 @@ struct Counted {
     _open: OpenStream,
 }
 
-impl Stream for Counted {
+impl Stream for CountedStream {
     type Item = Result<RecordBatch>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -90,7 +90,7 @@ impl Stream for Counted {
     }
 }
 
-impl Drop for Counted {
+impl Drop for CountedStream {
     fn drop(&mut self) {
         let mut sent = std::mem::take(&mut self.sent);
         if !self.each {
