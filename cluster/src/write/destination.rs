@@ -13,8 +13,8 @@ use datafusion::execution::SendableRecordBatchStream;
 use datafusion::prelude::SessionConfig;
 use parking_lot::Mutex;
 use skewer_storage::{
-    MASTER, NewSegment, ReserveRowIds, SegmentDescription, SegmentHome, SegmentWriter, Shard,
-    Storage, TableId, WriteSpec,
+    MASTER, NewSegment, ReserveRowIds, SegmentDescription, SegmentWriter, Shard, Storage, TableId,
+    WorkerStore, WriteSpec,
 };
 
 use super::rows::external;
@@ -74,7 +74,7 @@ enum Home {
     /// Where the catalog is.
     Here(Storage),
     /// The directory of a worker.
-    Node { home: SegmentHome, incarnation: u64 },
+    Node { home: WorkerStore, incarnation: u64 },
 }
 
 /// Streams of rows that enter here, by number.
@@ -122,7 +122,7 @@ impl SegmentDestination {
     }
 
     /// In a worker's directory, by the process that is its `incarnation`.
-    pub fn home(home: SegmentHome, incarnation: u64, row_ids: Arc<dyn RowIds>) -> Arc<Self> {
+    pub fn home(home: WorkerStore, incarnation: u64, row_ids: Arc<dyn RowIds>) -> Arc<Self> {
         Arc::new(Self {
             home: Home::Node { home, incarnation },
             row_ids,

@@ -3,7 +3,7 @@
 //! ```text
 //!   skewer serve --cluster-listen                 skewer worker
 //!   Database                                      Worker
-//!    └─ Master                                     ├─ SegmentHome, its part of schema sys
+//!    └─ Master                                     ├─ WorkerStore, its part of schema sys
 //!        ├─ Members ◀── lifeline (TCP) ─────────── ├─ registration
 //!        │          ◀── register, watch, leave ─── │
 //!        │          ─── clock ───────────────────▶ ├─ calls

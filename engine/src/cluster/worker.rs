@@ -20,8 +20,8 @@ use skewer_net::identity::{
 use skewer_net::{CallHandler, NetError, NetOptions, Node, PeerAddress, Services, join};
 use skewer_profiling::{Retention, SysTables};
 use skewer_storage::{
-    HomeDirectory, HomeIdentity, SegmentHome, SegmentName, Storage, StorageError, StorageOptions,
-    TableId,
+    SegmentName, Storage, StorageError, StorageOptions, TableId, WorkerStore, WorkerStoreDirectory,
+    WorkerStoreIdentity,
 };
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
@@ -122,7 +122,7 @@ pub struct Worker {
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) node: Node,
-    pub(crate) home: SegmentHome,
+    pub(crate) home: WorkerStore,
     pub(crate) queries: Arc<WorkerQueries>,
     pub(crate) revocations: Arc<Revocations>,
     /// Where the master is, as a person has said it.
@@ -167,7 +167,7 @@ impl Worker {
                 "{data} is a database; a worker needs a directory of its own"
             )));
         }
-        let directory = || HomeDirectory::lock(&options.data, options.storage.clone());
+        let directory = || WorkerStoreDirectory::lock(&options.data, options.storage.clone());
         let directory = match (&options.join, Credentials::exist(&identity)) {
             (Some(token), false) => {
                 let directory = directory()?;
@@ -207,7 +207,7 @@ impl Worker {
             }
         };
         let own = credentials.identity().clone();
-        let home = HomeIdentity {
+        let home = WorkerStoreIdentity {
             cluster: own.cluster.to_string(),
             node: own.node.0,
         };
@@ -445,7 +445,7 @@ impl Inner {
 
     async fn blocking(
         &self,
-        change: impl FnOnce(&SegmentHome) + Send + 'static,
+        change: impl FnOnce(&WorkerStore) + Send + 'static,
     ) -> DFResult<Vec<u8>> {
         let home = self.home.clone();
         let done = tokio::task::spawn_blocking(move || change(&home)).await;

@@ -138,7 +138,7 @@ impl OnWorkers {
             }
         }
         drop(stream);
-        self.write.arrived();
+        self.write.mark_adopted();
         Ok((segments, rows))
     }
 }

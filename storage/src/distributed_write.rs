@@ -87,7 +87,7 @@ pub struct SegmentDescription {
 
 impl NewSegment {
     /// The segment in words. The file is still this value's: dropped, it takes the file along,
-    /// unless it goes through [`SegmentHome::release`](crate::SegmentHome::release) or
+    /// unless it goes through [`WorkerStore::release`](crate::WorkerStore::release) or
     /// [`Storage::hold`].
     pub fn describe(&self, incarnation: u64) -> SegmentDescription {
         let meta = self.meta();
@@ -107,19 +107,19 @@ impl NewSegment {
 }
 
 /// Segments written here that their statement has yet to ask for, by the statement's number.
-pub(crate) type Held = Mutex<HashMap<u64, Vec<NewSegment>>>;
+pub(crate) type PendingSegments = Mutex<HashMap<u64, Vec<NewSegment>>>;
 
 /// A statement that is writing segments of a table on some nodes.
 ///
 /// As long as it is there, what its writers have written is not garbage. Dropped before
-/// [`Write::arrived`], it gives up what they wrote and may yet write.
+/// [`Write::mark_adopted`], it gives up what they wrote and may yet write.
 #[derive(Debug)]
 pub struct Write {
     storage: Storage,
     table: Arc<TableMeta>,
     nodes: Vec<u32>,
     segment_ids: Range<u64>,
-    arrived: bool,
+    is_adopted: bool,
 }
 
 impl Write {
@@ -136,8 +136,8 @@ impl Write {
 
     /// All writers have finished, and all that they wrote was [adopted](Storage::adopt): each
     /// segment stands for itself from now on.
-    pub fn arrived(mut self) {
-        self.arrived = true;
+    pub fn mark_adopted(mut self) {
+        self.is_adopted = true;
     }
 }
 
@@ -146,9 +146,9 @@ impl Drop for Write {
         let number = self.segment_ids.start;
         self.storage.running().lock().remove(&number);
         // Files are removed without the lock.
-        let held = self.storage.held().lock().remove(&number);
-        drop(held);
-        if self.arrived {
+        let pending_segments = self.storage.pending_segments().lock().remove(&number);
+        drop(pending_segments);
+        if self.is_adopted {
             return;
         }
         let Some(remote) = self.storage.root().remote() else {
@@ -200,7 +200,7 @@ impl Storage {
             table: Arc::clone(table),
             nodes: nodes.to_vec(),
             segment_ids,
-            arrived: false,
+            is_adopted: false,
         })
     }
 
@@ -239,7 +239,11 @@ impl Storage {
         let running = self.running().lock();
         // A statement that is over adopts nothing any more.
         if running.contains_key(&write) {
-            self.held().lock().entry(write).or_default().push(segment);
+            self.pending_segments()
+                .lock()
+                .entry(write)
+                .or_default()
+                .push(segment);
         }
         description
     }
@@ -258,8 +262,8 @@ impl Storage {
             ..
         } = *description;
         if owner == MASTER {
-            let mut held = self.held().lock();
-            let found = held.values_mut().find_map(|segments| {
+            let mut pending_segments = self.pending_segments().lock();
+            let found = pending_segments.values_mut().find_map(|segments| {
                 let place = segments.iter().position(|s| s.meta().id == id)?;
                 Some(segments.swap_remove(place))
             });

@@ -15,7 +15,7 @@ use twox_hash::XxHash64;
 
 use crate::Result;
 use crate::catalog::{Counters, FORMAT, Failure, Loaded, damaged, failure};
-use crate::changes::Row;
+use crate::catalog_changes::Row;
 use crate::placement::{MASTER, Partitioning, SegmentName, Shard};
 use crate::snapshot::{
     Root, SegmentFile, SegmentMeta, SegmentNumbers, Snapshot, TableId, TableMeta, ViewMeta,

@@ -13,13 +13,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::catalog::CATALOG_FILE;
 use crate::disk::Disk;
+use crate::distributed_write::{SegmentDescription, WriteSpec};
 use crate::lock::DirectoryLock;
 use crate::placement::MASTER;
 use crate::segment_store::SegmentStore;
 use crate::snapshot::{Root, SEGMENTS, TableId};
 use crate::storage::{StorageOptions, create_directory, number, segments_url};
 use crate::writer::{NewSegment, SegmentIds, SegmentWriter};
-use crate::writing::{SegmentDescription, WriteSpec};
 use crate::{Result, StorageError};
 
 /// Says whose directory it is: without it, a node could be told that the segments of another
@@ -30,14 +30,14 @@ const NEW_HOME_FILE: &str = "home.json.new";
 
 /// Whose directory it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HomeIdentity {
+pub struct WorkerStoreIdentity {
     /// Tells the cluster from all others.
     pub cluster: String,
     /// The node's number in it, not [`MASTER`].
     pub node: u32,
 }
 
-impl fmt::Display for HomeIdentity {
+impl fmt::Display for WorkerStoreIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} of cluster {}", self.node, self.cluster)
     }
@@ -46,7 +46,7 @@ impl fmt::Display for HomeIdentity {
 /// The segments of one node. Clones are the same directory; it is locked until the last one and
 /// the last [`NewSegment`] are gone.
 #[derive(Debug, Clone)]
-pub struct SegmentHome {
+pub struct WorkerStore {
     inner: Arc<Inner>,
 }
 
@@ -62,13 +62,13 @@ struct Inner {
 
 /// A node's directory that no other process has open, before anybody has said whose it is.
 #[derive(Debug)]
-pub struct HomeDirectory {
+pub struct WorkerStoreDirectory {
     path: PathBuf,
     lock: DirectoryLock,
     options: StorageOptions,
 }
 
-impl HomeDirectory {
+impl WorkerStoreDirectory {
     /// Locks a directory, or makes one.
     ///
     /// # Errors
@@ -130,7 +130,7 @@ impl HomeDirectory {
     ///
     /// # Errors
     /// [`StorageError::OtherHome`] if it belongs to another node or cluster.
-    pub fn open(self, identity: &HomeIdentity) -> Result<SegmentHome> {
+    pub fn open(self, identity: &WorkerStoreIdentity) -> Result<WorkerStore> {
         let Self {
             path,
             lock,
@@ -143,7 +143,7 @@ impl HomeDirectory {
             .map_err(|source| StorageError::io(&path, std::io::Error::other(source)))?;
         let root = Root::new(path, identity.node, options.disk, Some(lock));
         claim(&root, identity)?;
-        Ok(SegmentHome {
+        Ok(WorkerStore {
             inner: Arc::new(Inner {
                 store: Arc::new(SegmentStore::new(Arc::new(local), Arc::clone(&root))),
                 root,
@@ -155,13 +155,17 @@ impl HomeDirectory {
     }
 }
 
-impl SegmentHome {
+impl WorkerStore {
     /// Opens a node's directory, or makes one.
     ///
     /// # Errors
-    /// Those of [`HomeDirectory::lock`] and [`HomeDirectory::open`].
-    pub fn open(path: &Path, identity: &HomeIdentity, options: StorageOptions) -> Result<Self> {
-        HomeDirectory::lock(path, options)?.open(identity)
+    /// Those of [`WorkerStoreDirectory::lock`] and [`WorkerStoreDirectory::open`].
+    pub fn open(
+        path: &Path,
+        identity: &WorkerStoreIdentity,
+        options: StorageOptions,
+    ) -> Result<Self> {
+        WorkerStoreDirectory::lock(path, options)?.open(identity)
     }
 
     /// The node's number.
@@ -180,7 +184,7 @@ impl SegmentHome {
         Arc::clone(&self.inner.store)
     }
 
-    /// The URL to register [`SegmentHome::object_store`] under, the same on all nodes.
+    /// The URL to register [`WorkerStore::object_store`] under, the same on all nodes.
     pub fn object_store_url(&self) -> ObjectStoreUrl {
         self.inner.url.clone()
     }
@@ -272,32 +276,37 @@ pub(crate) fn is_home(disk: &dyn Disk, path: &Path) -> Result<bool> {
 }
 
 /// Whose directory it is; `None` if it is nobody's, and has no segments.
-fn owner(disk: &dyn Disk, path: &Path) -> Result<Option<HomeIdentity>> {
+fn owner(disk: &dyn Disk, path: &Path) -> Result<Option<WorkerStoreIdentity>> {
     let file = path.join(HOME_FILE);
     let segments = path.join(SEGMENTS);
     if is_home(disk, path)? {
-        let open = disk.open(&file).map_err(at(&file))?;
-        let length = open.len().map_err(at(&file))?;
+        let open = disk.open(&file).map_err(io_error(&file))?;
+        let length = open.len().map_err(io_error(&file))?;
         let mut text = vec![0; usize::try_from(length).unwrap_or(0)];
-        open.read_at(0, &mut text).map_err(at(&file))?;
+        open.read_at(0, &mut text).map_err(io_error(&file))?;
         let found =
             serde_json::from_slice(&text).map_err(|error| StorageError::corrupt(&file, error))?;
         return Ok(Some(found));
     }
-    let exists = disk.exists(&segments).map_err(at(&segments))?;
-    if exists && !disk.list(&segments).map_err(at(&segments))?.is_empty() {
+    let exists = disk.exists(&segments).map_err(io_error(&segments))?;
+    if exists
+        && !disk
+            .list(&segments)
+            .map_err(io_error(&segments))?
+            .is_empty()
+    {
         let detail = "the file is missing although the directory has segments";
         return Err(StorageError::corrupt(&file, detail));
     }
     Ok(None)
 }
 
-fn at(path: &Path) -> impl FnOnce(std::io::Error) -> StorageError {
+fn io_error(path: &Path) -> impl FnOnce(std::io::Error) -> StorageError {
     move |source| StorageError::io(path, source)
 }
 
 /// Writes down whose directory it is, or compares.
-fn claim(root: &Root, identity: &HomeIdentity) -> Result<()> {
+fn claim(root: &Root, identity: &WorkerStoreIdentity) -> Result<()> {
     let (disk, path) = (&*root.disk, &root.path);
     if let Some(found) = owner(disk, path)? {
         return match found == *identity {
@@ -310,18 +319,18 @@ fn claim(root: &Root, identity: &HomeIdentity) -> Result<()> {
         };
     }
     let segments = root.segments_dir();
-    disk.create_dir(&segments).map_err(at(&segments))?;
+    disk.create_dir(&segments).map_err(io_error(&segments))?;
     let file = path.join(HOME_FILE);
     let new = path.join(NEW_HOME_FILE);
-    if disk.exists(&new).map_err(at(&new))? {
-        disk.remove(&new).map_err(at(&new))?;
+    if disk.exists(&new).map_err(io_error(&new))? {
+        disk.remove(&new).map_err(io_error(&new))?;
     }
     let text = serde_json::to_vec(identity).map_err(|error| StorageError::Internal {
         detail: error.to_string(),
     })?;
-    let created = disk.create(&new).map_err(at(&new))?;
-    created.write_at(0, &text).map_err(at(&new))?;
-    created.sync().map_err(at(&new))?;
-    disk.rename(&new, &file).map_err(at(&file))?;
-    disk.sync_dir(path).map_err(at(path))
+    let created = disk.create(&new).map_err(io_error(&new))?;
+    created.write_at(0, &text).map_err(io_error(&new))?;
+    created.sync().map_err(io_error(&new))?;
+    disk.rename(&new, &file).map_err(io_error(&file))?;
+    disk.sync_dir(path).map_err(io_error(path))
 }

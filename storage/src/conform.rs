@@ -16,7 +16,7 @@ use crate::{Result, StorageError};
 ///
 /// # Errors
 /// If there are more or fewer, a type has other values, or a NULL is where none may be.
-pub(crate) fn fit(batch: &RecordBatch, schema: &Schema) -> Result<Vec<ArrayRef>> {
+pub(crate) fn conform(batch: &RecordBatch, schema: &Schema) -> Result<Vec<ArrayRef>> {
     if batch.num_columns() != schema.fields().len() {
         return Err(StorageError::invalid(format_args!(
             "{} columns given for {}",
@@ -28,11 +28,11 @@ pub(crate) fn fit(batch: &RecordBatch, schema: &Schema) -> Result<Vec<ArrayRef>>
         .columns()
         .iter()
         .zip(schema.fields())
-        .map(|(column, field)| fit_column(column, field))
+        .map(|(column, field)| conform_column(column, field))
         .collect()
 }
 
-fn fit_column(column: &ArrayRef, field: &Field) -> Result<ArrayRef> {
+fn conform_column(column: &ArrayRef, field: &Field) -> Result<ArrayRef> {
     if !field.is_nullable() && column.logical_null_count() > 0 {
         return Err(StorageError::invalid(format_args!(
             "column {} is NOT NULL, but a row has NULL in it",
