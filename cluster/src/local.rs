@@ -131,7 +131,7 @@ impl WorkerSessionBuilder for TaskSessions {
             return exec_err!("a task of another query: {profile}");
         }
         WorkerTask::new(&self.worker, number).register(&mut config);
-        if let Some(end) = TaskEnd::of(&task.headers) {
+        if let Some(end) = TaskEnd::from_headers(&task.headers) {
             config.set_extension(Arc::new(end));
         }
         let prepare = Arc::clone(&self.query.prepare);

@@ -354,7 +354,7 @@ impl WorkerSessionBuilder for TaskSessions {
             (None, None) => return exec_err!("the query is over"),
         };
         WorkerTask::new(&query, number).register(&mut config);
-        if let Some(end) = TaskEnd::of(&task.headers) {
+        if let Some(end) = TaskEnd::from_headers(&task.headers) {
             config.set_extension(Arc::new(end));
         }
         let watch = node.options.watch.clone().filter(|_| own.is_none());

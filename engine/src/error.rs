@@ -260,7 +260,7 @@ fn rows_of(tables: &[String]) -> String {
 impl Error {
     /// An operator, or a function that one calls, has panicked.
     pub(crate) fn panicked(panic: &(dyn std::any::Any + Send)) -> Self {
-        Self::from_panic(Panic::of(panic))
+        Self::from_panic(Panic::from_payload(panic))
     }
 
     fn from_panic(panic: Panic) -> Self {

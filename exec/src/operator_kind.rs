@@ -30,7 +30,7 @@ use datafusion::physical_plan::work_table::WorkTableExec;
 use datafusion::physical_plan::{ExecutionPlan, Partitioning};
 use skewer_compat::logical::decorrelate::NUMBER;
 use skewer_profiling::operator_kind::{kind_by_name, routing_by_name};
-use skewer_profiling::{OperatorKind, PlacedScan, Routing, SysScan};
+use skewer_profiling::{DistributedScan, OperatorKind, Routing, SysScan};
 
 use skewer_compat::operators::conservative_properties::ConservativePropertiesExec;
 use skewer_compat::operators::materialized::SharedRowsExec;
@@ -61,7 +61,7 @@ pub fn operator_kind(plan: &dyn ExecutionPlan) -> OperatorKind {
     } else if is_any!(
         plan,
         SysScan,
-        PlacedScan,
+        DistributedScan,
         StreamingTableExec,
         LazyMemoryExec
     ) {

@@ -142,7 +142,7 @@ impl History {
 mod tests {
     use super::*;
 
-    /// The levels of `runs` runs of a statement that takes `extra` of its time longer with records.
+    /// The levels of `run_length` runs of a statement that takes `extra` of its time longer with records.
     fn levels(budget: f64, extra: f64, runs: usize) -> Vec<Level> {
         let budgets = Budgets::default();
         let run = |run: usize| {

@@ -26,7 +26,7 @@ use crate::tables::Table;
 /// What one node reads of a table of schema `sys`, in the plan of a query for several. It runs only
 /// as the [scan](SysTables::scan_of) that the node makes of its description.
 #[derive(Debug)]
-pub struct PlacedScan {
+pub struct DistributedScan {
     question: Question,
     /// Workers that take no part in the query: the node asks them for their rows.
     workers: Vec<i64>,
@@ -48,20 +48,20 @@ pub struct ScanDescription {
     partitions: usize,
 }
 
-impl PlacedScan {
+impl DistributedScan {
     pub(crate) fn new(
         question: Question,
         workers: Vec<i64>,
         partitions: usize,
         schema: SchemaRef,
-    ) -> PlacedScan {
+    ) -> DistributedScan {
         let properties = PlanProperties::new(
             EquivalenceProperties::new(schema),
             Partitioning::UnknownPartitioning(partitions),
             EmissionType::Incremental,
             Boundedness::Bounded,
         );
-        PlacedScan {
+        DistributedScan {
             question,
             workers,
             partitions,
@@ -98,7 +98,7 @@ impl PlacedScan {
 
 impl ScanDescription {
     fn table(&self) -> Result<Table> {
-        match Table::named(&self.table) {
+        match Table::by_name(&self.table) {
             Some(table) => Ok(table),
             None => plan_err!("there is no table sys.{}", self.table),
         }
@@ -148,13 +148,13 @@ impl SysTables {
     }
 }
 
-impl DisplayAs for PlacedScan {
+impl DisplayAs for DistributedScan {
     fn fmt_as(&self, _: DisplayFormatType, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "SysScan: {}", self.question)
     }
 }
 
-impl ExecutionPlan for PlacedScan {
+impl ExecutionPlan for DistributedScan {
     fn name(&self) -> &str {
         "SysScan"
     }

@@ -26,7 +26,7 @@ const OPEN: usize = 64;
 
 /// Readings that have more pages.
 #[derive(Debug, Default)]
-pub(crate) struct Readings {
+pub(crate) struct PartPages {
     open: HashMap<u64, Reading>,
     /// Number of the last one.
     last: u64,
@@ -44,7 +44,7 @@ impl fmt::Debug for Reading {
     }
 }
 
-impl Readings {
+impl PartPages {
     fn add(&mut self, mut reading: Reading) -> u64 {
         let now = Instant::now();
         self.open
@@ -69,7 +69,7 @@ impl Readings {
 pub(crate) fn answer(store: &Arc<Store>, request: &[u8]) -> Result<Vec<u8>, RemoteSysError> {
     let mut reading = match postcard::from_bytes(request)? {
         PartRequest::First { table, ids } => {
-            let Some(table) = Table::named(&table) else {
+            let Some(table) = Table::by_name(&table) else {
                 return Err(RemoteSysError::Table(table));
             };
             Reading {

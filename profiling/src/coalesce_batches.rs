@@ -8,18 +8,18 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::Result;
 
 /// Gathers small batches and cuts large ones.
-pub(crate) struct Gathered {
+pub(crate) struct BatchCoalescer {
     schema: SchemaRef,
     batches: Vec<RecordBatch>,
     rows: usize,
 }
 
-impl Gathered {
+impl BatchCoalescer {
     /// Rows of a batch: DataFusion's own default.
     const ROWS: usize = 8192;
 
-    pub(crate) fn new(schema: &SchemaRef) -> Gathered {
-        Gathered {
+    pub(crate) fn new(schema: &SchemaRef) -> BatchCoalescer {
+        BatchCoalescer {
             schema: Arc::clone(schema),
             batches: Vec::new(),
             rows: 0,
@@ -59,8 +59,8 @@ impl Gathered {
     }
 }
 
-/// Slices of a batch of at most [`Gathered::ROWS`] rows.
+/// Slices of a batch of at most [`BatchCoalescer::ROWS`] rows.
 fn cut(batch: &RecordBatch) -> impl Iterator<Item = RecordBatch> + '_ {
-    let starts = (0..batch.num_rows()).step_by(Gathered::ROWS);
-    starts.map(|start| batch.slice(start, Gathered::ROWS.min(batch.num_rows() - start)))
+    let starts = (0..batch.num_rows()).step_by(BatchCoalescer::ROWS);
+    starts.map(|start| batch.slice(start, BatchCoalescer::ROWS.min(batch.num_rows() - start)))
 }

@@ -37,7 +37,7 @@ const NOTHING_IS_NEW: Duration = Duration::from_secs(1);
 
 /// Asks the workers of a cluster for what they recorded, and keeps answers.
 #[derive(Debug)]
-pub(crate) struct Fetched {
+pub(crate) struct RemoteCache {
     remote: Arc<dyn RemoteSys>,
     kept: Mutex<Kept>,
     /// The workers that were lost when somebody last looked.
@@ -84,9 +84,9 @@ pub(crate) struct OfWorkers {
     pub(crate) missing: Vec<String>,
 }
 
-impl Fetched {
-    pub(crate) fn new(remote: Arc<dyn RemoteSys>) -> Fetched {
-        Fetched {
+impl RemoteCache {
+    pub(crate) fn new(remote: Arc<dyn RemoteSys>) -> RemoteCache {
+        RemoteCache {
             remote,
             kept: Mutex::default(),
             lost: Mutex::default(),
@@ -271,7 +271,7 @@ impl Fetched {
 /// Rows of a worker that are being read.
 pub(crate) enum Reading<'a> {
     Kept {
-        fetched: &'a Fetched,
+        fetched: &'a RemoteCache,
         worker_id: i64,
         table: Table,
         /// `None` once they were given.
@@ -300,7 +300,7 @@ impl Reading<'_> {
 
 /// Rows of a worker that are being asked for.
 pub(crate) struct Pages<'a> {
-    fetched: &'a Fetched,
+    fetched: &'a RemoteCache,
     worker_id: i64,
     table: Table,
     next: Option<PartRequest>,
