@@ -84,7 +84,7 @@ pub(crate) async fn run(
                 }
             }
             let _turn = writers.take(table).await;
-            if let Some(on) = Remote::of(&database)
+            if let Some(on) = Remote::of_database(&database)
                 && let Err(error) = on.compact(&storage, table).await
             {
                 tracing::warn!("table {table:?} could not be compacted on workers: {error}");
@@ -108,7 +108,7 @@ struct Remote {
 
 impl Remote {
     /// Those that take part now, if there are any.
-    fn of(database: &Weak<DatabaseInner>) -> Option<Self> {
+    fn of_database(database: &Weak<DatabaseInner>) -> Option<Self> {
         let database = database.upgrade()?;
         let workers = database.workers_of(&database.storage.snapshot(), true)?;
         if workers.shares_segments() {

@@ -143,7 +143,7 @@ impl Session {
     }
 
     /// The same session, whose queries see the tables as they were in `snapshot`.
-    pub(crate) fn at(&self, snapshot: Arc<Snapshot>) -> Self {
+    pub(crate) fn at_snapshot(&self, snapshot: Arc<Snapshot>) -> Self {
         Self {
             inner: Arc::clone(&self.inner),
             then: Some(snapshot),

@@ -155,7 +155,7 @@ fn time(value: &str) -> u16 {
 mod tests {
     use super::*;
 
-    fn of(values: &[&str]) -> DataType {
+    fn type_of(values: &[&str]) -> DataType {
         let mut kinds = Kinds::default();
         for value in values {
             kinds.add(value.as_bytes());
@@ -197,7 +197,7 @@ mod tests {
             (&["1-2"], DataType::Utf8),
             (&["e5"], DataType::Utf8),
         ] {
-            assert_eq!(of(values), expected, "{values:?}");
+            assert_eq!(type_of(values), expected, "{values:?}");
         }
     }
 }

@@ -20,7 +20,7 @@ const PACKED: [&str; 7] = ["gz", "gzip", "bz2", "xz", "zst", "zstd", "lz4"];
 
 impl FileKind {
     /// The kind that a format or an extension names.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         match name.to_lowercase().as_str() {
             "parquet" | "pq" => Some(Self::Parquet),
             "csv" | "tsv" => Some(Self::Csv),
@@ -34,8 +34,8 @@ impl FileKind {
         let path = Path::new(path);
         let extension = path.extension()?.to_str()?;
         match PACKED.contains(&extension.to_lowercase().as_str()) {
-            true => Self::named(Path::new(path.file_stem()?).extension()?.to_str()?),
-            false => Self::named(extension),
+            true => Self::from_name(Path::new(path.file_stem()?).extension()?.to_str()?),
+            false => Self::from_name(extension),
         }
     }
 
@@ -45,7 +45,7 @@ impl FileKind {
     /// A format that there is not; a path that does not say one.
     pub fn of_copy(format: Option<&str>, path: &str) -> Result<Self, FilesError> {
         match format {
-            Some(format) => Self::named(format).ok_or_else(|| FilesError::InvalidValue {
+            Some(format) => Self::from_name(format).ok_or_else(|| FilesError::InvalidValue {
                 name: "FORMAT".to_owned(),
                 value: format.to_owned(),
                 expected: format!("it is {}", Self::NAMES),

@@ -57,7 +57,7 @@ impl FileTable {
     ///
     /// # Errors
     /// A location whose files are of no known format, or of several.
-    pub fn named(name: &str) -> Result<Self, FilesError> {
+    pub fn from_path(name: &str) -> Result<Self, FilesError> {
         let kind = match FileKind::of_path(name) {
             Some(kind) => kind,
             None => Self::kind_within(name)?,
@@ -117,7 +117,7 @@ impl FileTable {
     /// A format or an option that there is not.
     pub fn external(statement: &CreateExternalTable) -> Result<Self, FilesError> {
         let kind =
-            FileKind::named(&statement.file_type).ok_or_else(|| FilesError::InvalidValue {
+            FileKind::from_name(&statement.file_type).ok_or_else(|| FilesError::InvalidValue {
                 name: "STORED AS".to_owned(),
                 value: statement.file_type.clone(),
                 expected: format!("it is {}", FileKind::NAMES),

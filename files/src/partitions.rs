@@ -24,7 +24,7 @@ impl Partitions {
     ///
     /// # Errors
     /// A value that does not fit the type of a given column.
-    pub(crate) fn of(files: &[Located], given: Option<&Schema>) -> Result<Self, FilesError> {
+    pub(crate) fn of_files(files: &[Located], given: Option<&Schema>) -> Result<Self, FilesError> {
         let mut keys: Vec<&str> = Vec::new();
         for (key, _) in files.iter().flat_map(|file| &file.partitions) {
             let is_wanted = given.is_none_or(|schema| schema.column_with_name(key).is_some());

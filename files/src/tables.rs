@@ -78,7 +78,7 @@ impl FileTable {
         let contents = parquet_file::contents(state, &metas).await?;
         let schemas: Vec<&SchemaRef> = contents.iter().map(|(schema, _)| schema).collect();
         let found = parquet_file::union(&files, &schemas)?;
-        let partitions = Partitions::of(&files, given.as_deref())?;
+        let partitions = Partitions::of_files(&files, given.as_deref())?;
         let columns: Vec<Field> = match &given {
             None => {
                 let found = Arc::new(Schema::new(found));
@@ -145,7 +145,7 @@ impl FileTable {
 
     fn csv_table(&self, given: Option<SchemaRef>, pass: &Pass) -> Result<FilesTable, FilesError> {
         let files = self.files()?;
-        let partitions = Partitions::of(&files, given.as_deref())?;
+        let partitions = Partitions::of_files(&files, given.as_deref())?;
         let mut shapes = Vec::with_capacity(files.len());
         for file in &files {
             let starts = csv_file::record_starts(&file.path, &self.csv, pass)?;
@@ -252,7 +252,7 @@ impl FileTable {
 
     fn json_table(&self, given: Option<SchemaRef>, pass: &Pass) -> Result<FilesTable, FilesError> {
         let files = self.files()?;
-        let partitions = Partitions::of(&files, given.as_deref())?;
+        let partitions = Partitions::of_files(&files, given.as_deref())?;
         let mut keys = Keys::default();
         let mut shapes = Vec::with_capacity(files.len());
         for file in &files {

@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::ParserError;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 
-use crate::place::{offset, text_from};
+use crate::source_location::{offset, text_from};
 use crate::statement::Statement;
 use skewer_compat::statement::desugar::desugar;
 

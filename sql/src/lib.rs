@@ -14,7 +14,7 @@
 //! * [`row_ids`]: `_row_id` made visible in the blocks that name it
 //! * [`fingerprint`](mod@fingerprint): what statements have in common that differ only in literals
 //! * [`error`]: syntax errors that show the line
-//! * `place`: places in a statement's text
+//! * `source_location`: places in a statement's text
 //! * [`type_name`]: SQL names of Arrow types
 
 pub mod copy;
@@ -25,10 +25,10 @@ pub mod export_profile;
 pub mod fingerprint;
 pub mod parameters;
 pub mod parser;
-mod place;
 mod rebalance;
 pub mod row_ids;
 pub mod settings;
+mod source_location;
 pub mod split;
 pub mod statement;
 pub mod traits;

@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Toke
 use crate::deep::guarded;
 use crate::error::SyntaxError;
 use crate::explain_profile::ExplainProfile;
-use crate::place::{offset, text_from};
+use crate::source_location::{offset, text_from};
 use crate::statement::{ObjectKind, Statement};
 use crate::{copy, explain_profile, export_profile, rebalance, settings};
 use skewer_compat::statement::depth::DEEPEST;
@@ -35,7 +35,7 @@ pub fn parse(sql: &str) -> Result<Statement, SyntaxError> {
         let dialect = BoundedDialect::for_text_of(sql.len());
         let parsed = parse_bounded(sql, &dialect);
         match dialect.is_exhausted() {
-            true => Err(SyntaxError::at(
+            true => Err(SyntaxError::at_location(
                 sql,
                 Location { line: 0, column: 0 },
                 "there is a mistake within calls that are within each other",
@@ -65,7 +65,7 @@ fn parse_bounded(sql: &str, dialect: &BoundedDialect) -> Result<Statement, Synta
     while parser.parser.consume_token(&Token::SemiColon) {}
     let first = parser.parser.peek_token();
     if first.token == Token::EOF {
-        return Err(SyntaxError::at(
+        return Err(SyntaxError::at_location(
             sql,
             first.span.start,
             "there is no statement",
@@ -99,7 +99,7 @@ fn must_end(sql: &str, parser: &mut DFParser<'_>) -> Result<(), SyntaxError> {
     let rest = parser.parser.peek_token();
     if rest.token != Token::EOF {
         let message = format!("Expected: end of statement, found: {rest}");
-        return Err(SyntaxError::at(sql, rest.span.start, message));
+        return Err(SyntaxError::at_location(sql, rest.span.start, message));
     }
     Ok(())
 }
@@ -157,7 +157,8 @@ fn parse_statement(
                 .parse_statement()
                 .map_err(|e| SyntaxError::from_datafusion(sql, e))?;
             desugar_statement(&mut statement).map_err(ours)?;
-            classify(statement).map_err(|message| SyntaxError::at(sql, first.span.start, message))
+            classify(statement)
+                .map_err(|message| SyntaxError::at_location(sql, first.span.start, message))
         }
     }
 }

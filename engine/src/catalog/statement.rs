@@ -422,7 +422,8 @@ impl StatementCatalog {
             Some(Relation::View(sql)) => self.view(&name, &sql, views).await?,
             Some(Relation::External(files)) => self.files(files, row_ids).await?,
             None if FileTable::is_path(&name.table) => {
-                self.files(FileTable::named(&name.table)?, row_ids).await?
+                self.files(FileTable::from_path(&name.table)?, row_ids)
+                    .await?
             }
             None => return Ok(None),
         }))

@@ -25,7 +25,7 @@ pub(crate) async fn execute(context: &mut Context, copy: CopyFrom) -> Result<Out
     let kind = match (&copy.options.format, FileKind::of_path(&copy.path)) {
         // A folder or a pattern: its files say it.
         (None, None) if FileTable::is_path(&copy.path) && !is_file(&copy.path) => {
-            FileTable::named(&copy.path)?.kind
+            FileTable::from_path(&copy.path)?.kind
         }
         (format, _) => FileKind::of_copy(format.as_deref(), &copy.path)?,
     };

@@ -62,7 +62,7 @@ pub(crate) async fn execute(
         reservations = changed_since(&session, query_id).await?;
         work = recorded.work;
         if let Some(then) = session.database_inner().snapshots.of_query(query_id) {
-            session = session.at(then);
+            session = session.at_snapshot(then);
             if !reservations.is_empty() {
                 reservations.push(format!(
                     "It ran on the tables as query {query_id} saw them."

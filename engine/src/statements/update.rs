@@ -26,7 +26,7 @@ pub(crate) async fn execute(context: &mut Context, update: ast::Update) -> Resul
             "UPDATE with RETURNING, ORDER BY or LIMIT".to_owned(),
         ));
     }
-    let target = Target::of(&update.table)?;
+    let target = Target::from_table(&update.table)?;
     let locked = context.lock(&target.name).await?;
     let table = &locked.table;
     let assigned = assigned_columns(table, &update.assignments)?;

@@ -378,7 +378,7 @@ fn condition(
 
 /// An error that shows its place in the statement.
 fn placed(error: Error, clause: &Without, place: Location) -> Error {
-    let at = SyntaxError::at(&clause.source, place, error.to_string());
+    let at = SyntaxError::at_location(&clause.source, place, error.to_string());
     match at.line {
         0 => error,
         _ => Error::Placed {

@@ -16,7 +16,7 @@ pub(crate) fn offset(sql: &str, place: Location) -> usize {
 }
 
 /// The place of a byte of the text.
-pub(crate) fn place(sql: &str, byte: usize) -> Location {
+pub(crate) fn location_of(sql: &str, byte: usize) -> Location {
     let before = String::from_utf8_lossy(&sql.as_bytes()[..byte]);
     let line = before.matches('\n').count() + 1;
     let last = before.rsplit('\n').next().unwrap_or_default();

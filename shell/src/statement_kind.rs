@@ -4,7 +4,7 @@ use crate::lex::{self, Kind};
 
 /// The first word of a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verb {
+pub enum StatementKind {
     /// EXPLAIN and SHOW PROFILE: text with lines of its own.
     Explain,
     Insert,
@@ -17,9 +17,9 @@ pub enum Verb {
     Query,
 }
 
-impl Verb {
+impl StatementKind {
     /// Of the statement `sql`.
-    pub fn of(sql: &str) -> Verb {
+    pub fn of_sql(sql: &str) -> StatementKind {
         let tokens = lex::tokens(sql);
         let mut words = tokens
             .iter()
@@ -27,45 +27,45 @@ impl Verb {
             .map(|token| token.text.to_ascii_lowercase());
         let first = words.next();
         match first.as_deref() {
-            Some("explain") => Verb::Explain,
+            Some("explain") => StatementKind::Explain,
             // The report on a query, but not the setting profile.level.
             Some("show")
                 if words.next().as_deref() == Some("profile")
                     && words.next().as_deref() != Some(".") =>
             {
-                Verb::Explain
+                StatementKind::Explain
             }
-            Some("insert") => Verb::Insert,
-            Some("update") => Verb::Update,
-            Some("delete") => Verb::Delete,
-            Some("copy") => Verb::Copy,
+            Some("insert") => StatementKind::Insert,
+            Some("update") => StatementKind::Update,
+            Some("delete") => StatementKind::Delete,
+            Some("copy") => StatementKind::Copy,
             Some(
                 "create" | "drop" | "alter" | "truncate" | "set" | "reset" | "prepare"
                 | "deallocate" | "use",
-            ) => Verb::Define,
-            _ => Verb::Query,
+            ) => StatementKind::Define,
+            _ => StatementKind::Query,
         }
     }
 
     /// Whether the statement answers with a count at most.
     pub fn is_change(self) -> bool {
-        !matches!(self, Verb::Query | Verb::Explain)
+        !matches!(self, StatementKind::Query | StatementKind::Explain)
     }
 
     /// Whether tables and columns may be others afterwards.
     pub fn changes_names(self) -> bool {
-        matches!(self, Verb::Define | Verb::Explain)
+        matches!(self, StatementKind::Define | StatementKind::Explain)
     }
 
     /// What happened to the rows that it counts.
     pub fn past(self) -> Option<&'static str> {
         match self {
-            Verb::Insert => Some("inserted"),
-            Verb::Update => Some("updated"),
-            Verb::Delete => Some("deleted"),
-            Verb::Copy => Some("copied"),
-            Verb::Define => Some("written"),
-            Verb::Query | Verb::Explain => None,
+            StatementKind::Insert => Some("inserted"),
+            StatementKind::Update => Some("updated"),
+            StatementKind::Delete => Some("deleted"),
+            StatementKind::Copy => Some("copied"),
+            StatementKind::Define => Some("written"),
+            StatementKind::Query | StatementKind::Explain => None,
         }
     }
 }
@@ -118,28 +118,34 @@ mod tests {
             "SHOW FUNCTIONS",
         ] {
             let statement = skewer_sql::parse(sql).unwrap_or_else(|e| panic!("{sql}: {e}"));
-            let verb = Verb::of(sql);
+            let kind = StatementKind::of_sql(sql);
             let expected = match statement.traits().returns {
-                Returns::Rows | Returns::OfPrepared => verb == Verb::Query,
-                Returns::Report => verb == Verb::Explain,
-                Returns::Count | Returns::Nothing => verb.is_change(),
+                Returns::Rows | Returns::OfPrepared => kind == StatementKind::Query,
+                Returns::Report => kind == StatementKind::Explain,
+                Returns::Count | Returns::Nothing => kind.is_change(),
             };
-            assert!(expected, "{sql}: {verb:?}, {:?}", statement.traits());
+            assert!(expected, "{sql}: {kind:?}, {:?}", statement.traits());
         }
     }
 
     #[test]
     fn comments_do_not_hide_the_verb() {
         assert_eq!(
-            Verb::of("-- note\n /* x */ Insert INTO t VALUES (1)"),
-            Verb::Insert
+            StatementKind::of_sql("-- note\n /* x */ Insert INTO t VALUES (1)"),
+            StatementKind::Insert
         );
         assert_eq!(
-            Verb::of("WITH a AS (SELECT 1) SELECT * FROM a"),
-            Verb::Query
+            StatementKind::of_sql("WITH a AS (SELECT 1) SELECT * FROM a"),
+            StatementKind::Query
         );
-        assert_eq!(Verb::of(""), Verb::Query);
-        assert_eq!(Verb::of("SHOW PROFILE 7"), Verb::Explain);
-        assert_eq!(Verb::of("SHOW profile.level"), Verb::Query);
+        assert_eq!(StatementKind::of_sql(""), StatementKind::Query);
+        assert_eq!(
+            StatementKind::of_sql("SHOW PROFILE 7"),
+            StatementKind::Explain
+        );
+        assert_eq!(
+            StatementKind::of_sql("SHOW profile.level"),
+            StatementKind::Query
+        );
     }
 }
