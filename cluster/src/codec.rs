@@ -20,48 +20,50 @@ use prost::Message;
 use serde::{Deserialize, Serialize};
 use skewer_compat::functions::arithmetic::{Arithmetic, Operation};
 use skewer_compat::functions::conversion::Conversion;
-use skewer_compat::functions::group_constant::AnyValue;
+use skewer_compat::functions::group_constant::GroupConstant;
 use skewer_compat::functions::octet_length::OctetLength;
 use skewer_compat::functions::patterns::{EscapedPattern, PatternKind};
 use skewer_compat::functions::quantified::{Quantified, Quantifier};
 use skewer_compat::functions::read_array::ReadArray;
 use skewer_compat::functions::row_numbers::RowNumbers;
-use skewer_compat::functions::scalar_or_error::OnlyValue;
+use skewer_compat::functions::scalar_or_error::ScalarOrError;
 use skewer_compat::functions::shift::Shift;
 use skewer_compat::functions::single_value::SingleValue;
 use skewer_compat::functions::totals::average::RoundedAverage;
 use skewer_compat::functions::totals::extremes::Extreme;
 use skewer_compat::functions::totals::sum::CheckedSum;
 use skewer_compat::functions::zones::{AddInterval, ReadTime, ShowTime, Timezone};
-use skewer_compat::operators::conservative_properties::SoundPropertiesExec;
+use skewer_compat::operators::conservative_properties::ConservativePropertiesExec;
 use skewer_exec::{
-    CarriedLatency, Exchange, FrameCapture, LatencyColumn, LineageCapture, MeasuredRecords,
-    NarrowId, NumberedExec, Observed, OutputRecordsExec, PackedRecord, ProfiledExec, Sampled,
-    SampledRowId, TimedEvaluationExec, TimedExpressions,
+    CarriedLatency, Exchange, FrameCapture, Int32RowId, LatencyColumn, LineageCapture,
+    MeasuredRecords, NumberedExec, Observed, OutputRecordsExec, ProfiledExec, RecordColumn,
+    Sampled, SampledRowId, TimedEvaluationExec, TimedExpressions,
 };
 
 use crate::records::{
     EncodedCapture, EncodedCarried, EncodedFrames, EncodedOutputs, EncodedSource,
 };
 use crate::sys::{self, EncodedScan};
-use crate::task::TaskPlace;
+use crate::task::WorkerTask;
 use crate::write::{self, EncodedWrite};
-use skewer_compat::distribution::deep_plan_codec::{Folding, Piece, unfolded};
+use skewer_compat::distribution::deep_plan_codec::{
+    DeepPlanEncoder, PlanFragmentBytes, decode_deep_plan,
+};
 
 /// Encodes and decodes the operators and functions of `skewer-exec`.
 #[derive(Debug, Clone, Default)]
 pub struct SkewerCodec {
     /// The task that plans are decoded for.
-    place: Option<Arc<TaskPlace>>,
+    place: Option<Arc<WorkerTask>>,
 }
 
 impl SkewerCodec {
     /// A codec that decodes the plans of a task; without a task a codec only encodes.
-    pub fn of_task(place: Arc<TaskPlace>) -> Self {
+    pub fn of_task(place: Arc<WorkerTask>) -> Self {
         Self { place: Some(place) }
     }
 
-    fn place(&self) -> Result<&Arc<TaskPlace>> {
+    fn place(&self) -> Result<&Arc<WorkerTask>> {
         match &self.place {
             Some(place) => Ok(place),
             None => internal_err!("a plan is decoded for no task"),
@@ -87,10 +89,10 @@ pub fn encode_plan(
         Arc::new(SkewerCodec::default()),
     ];
     let codec = ComposedPhysicalExtensionCodec::new(codecs);
-    let converter = Folding::new(OURS, |piece| {
+    let converter = DeepPlanEncoder::new(OURS, |piece| {
         encoded(&match piece {
-            Piece::Whole(plan) => Encoded::Whole(plan),
-            Piece::Below(plan) => Encoded::Folded(plan),
+            PlanFragmentBytes::Whole(plan) => Encoded::Whole(plan),
+            PlanFragmentBytes::Below(plan) => Encoded::Fragment(plan),
         })
     });
     let bytes = physical_plan_to_bytes_with_proto_converter(plan, &codec, &converter)?;
@@ -133,7 +135,7 @@ impl PhysicalExtensionCodec for WithoutOurFunctions {
     }
 
     fn try_encode_udaf(&self, function: &AggregateUDF, bytes: &mut Vec<u8>) -> Result<()> {
-        if EncodedAggregate::of(function).is_some() {
+        if EncodedAggregate::of_function(function).is_some() {
             return not_impl_err!("{} is not its own", function.name());
         }
         DistributedCodec.try_encode_udaf(function, bytes)
@@ -153,8 +155,8 @@ const SAMPLED_ROW_ID: &[u8] = b"sampled";
 /// Stands for [`RowNumbers`].
 const ROW_NUMBERS: &[u8] = b"numbers";
 
-/// Stands for [`OnlyValue`].
-const ONLY_VALUE: &[u8] = b"only";
+/// Stands for [`ScalarOrError`].
+const SCALAR_OR_ERROR: &[u8] = b"only";
 
 /// Stands for [`OctetLength`].
 const OCTET_LENGTH: &[u8] = b"octets";
@@ -186,10 +188,10 @@ const ADD_INTERVAL: &[u8] = b"add interval";
 /// Stands for [`ReadArray`].
 const READ_ARRAY: &[u8] = b"array";
 
-/// Stands for [`PackedRecord`].
+/// Stands for [`RecordColumn`].
 const PACKED_RECORD: &[u8] = b"packed";
 
-/// Stands for [`NarrowId`].
+/// Stands for [`Int32RowId`].
 const NARROW_ID: &[u8] = b"narrow";
 
 /// Stands for an [`Arithmetic`], before its operation.
@@ -216,8 +218,8 @@ fn encoded_function(function: &ScalarUDF) -> Option<Vec<u8>> {
         Some(SAMPLED_ROW_ID)
     } else if function.is::<RowNumbers>() {
         Some(ROW_NUMBERS)
-    } else if function.is::<OnlyValue>() {
-        Some(ONLY_VALUE)
+    } else if function.is::<ScalarOrError>() {
+        Some(SCALAR_OR_ERROR)
     } else if function.is::<OctetLength>() {
         Some(OCTET_LENGTH)
     } else if function.is::<Timezone>() {
@@ -240,9 +242,9 @@ fn encoded_function(function: &ScalarUDF) -> Option<Vec<u8>> {
         Some(ADD_INTERVAL)
     } else if function.is::<ReadArray>() {
         Some(READ_ARRAY)
-    } else if function.is::<PackedRecord>() {
+    } else if function.is::<RecordColumn>() {
         Some(PACKED_RECORD)
-    } else if function.is::<NarrowId>() {
+    } else if function.is::<Int32RowId>() {
         Some(NARROW_ID)
     } else {
         None
@@ -261,8 +263,8 @@ enum EncodedAggregate {
     Frames(EncodedFrames),
     /// [`SingleValue`].
     SingleValue,
-    /// [`AnyValue`].
-    AnyValue,
+    /// [`GroupConstant`].
+    GroupConstant,
     /// [`CheckedSum`].
     Sum,
     /// [`RoundedAverage`].
@@ -273,7 +275,7 @@ enum EncodedAggregate {
 
 impl EncodedAggregate {
     /// The function, if it is ours.
-    fn of(function: &AggregateUDF) -> Option<Self> {
+    fn of_function(function: &AggregateUDF) -> Option<Self> {
         let inner = function.inner();
         if let Some(capture) = inner.downcast_ref::<LineageCapture>() {
             return Some(Self::Capture(capture.into()));
@@ -297,7 +299,7 @@ impl EncodedAggregate {
         if let Some(extreme) = inner.downcast_ref::<Extreme>() {
             return Some(Self::Extreme(extreme.is_max()));
         }
-        inner.is::<AnyValue>().then_some(Self::AnyValue)
+        inner.is::<GroupConstant>().then_some(Self::GroupConstant)
     }
 }
 
@@ -326,11 +328,11 @@ enum Encoded {
     Write(EncodedWrite),
     /// One that reads schema `sys`.
     Sys(EncodedScan),
-    /// [`SoundPropertiesExec`].
-    SoundProperties,
+    /// [`ConservativePropertiesExec`].
+    ConservativeProperties,
     /// What is below of a plan, as bytes of DataFusion's.
-    Folded(Vec<u8>),
-    /// All of a plan, in which others may be folded.
+    Fragment(Vec<u8>),
+    /// All of a plan, in which fragments may be bytes.
     Whole(Vec<u8>),
 }
 
@@ -375,14 +377,14 @@ impl SkewerCodec {
                 fragment_id: observed.fragment_id,
                 operator_id: observed.operator_id,
                 exchange: observed.exchange.into(),
-                keys: keys.map(|keys| (keys.of(), keys.columns().to_vec())),
+                keys: keys.map(|keys| (keys.sampled(), keys.columns().to_vec())),
             });
         }
         if let Some(outputs) = plan.downcast_ref::<OutputRecordsExec>() {
             return Ok(Encoded::OutputRecords(outputs.into()));
         }
-        if plan.is::<SoundPropertiesExec>() {
-            return Ok(Encoded::SoundProperties);
+        if plan.is::<ConservativePropertiesExec>() {
+            return Ok(Encoded::ConservativeProperties);
         }
         if let Some(write) = write::encode(plan)? {
             return Ok(Encoded::Write(write));
@@ -425,17 +427,21 @@ impl SkewerCodec {
                 let outputs = records.outputs(outputs, only_input()?, context, recorder)?;
                 Ok(Arc::new(outputs))
             }
-            Encoded::SoundProperties => {
+            Encoded::ConservativeProperties => {
                 let input = only_input()?;
                 let operator = match input.downcast_ref::<NumberedExec>() {
                     Some(numbered) => &numbered.observed().inner,
                     None => input,
                 };
-                let plan = SoundPropertiesExec::observed(Arc::clone(input), operator);
+                let plan = ConservativePropertiesExec::observed(Arc::clone(input), operator);
                 Ok(Arc::new(plan))
             }
-            Encoded::Folded(plan) => unfolded(Piece::Below(plan), context, converter),
-            Encoded::Whole(plan) => unfolded(Piece::Whole(plan), context, converter),
+            Encoded::Fragment(plan) => {
+                decode_deep_plan(PlanFragmentBytes::Below(plan), context, converter)
+            }
+            Encoded::Whole(plan) => {
+                decode_deep_plan(PlanFragmentBytes::Whole(plan), context, converter)
+            }
             Encoded::Write(write) => write::decode(write, inputs, context),
             Encoded::Sys(scan) => sys::decode(scan, self, context, converter),
             Encoded::Numbered {
@@ -456,7 +462,7 @@ impl SkewerCodec {
                 };
                 // Here nothing is replaced below it any more: it passes for the operator again,
                 // as in plans that are not distributed.
-                place.learn(&NumberedExec::new(observed.clone()));
+                place.register_exchange(&NumberedExec::new(observed.clone()));
                 Ok(Arc::new(ProfiledExec::observing(observed)))
             }
             Encoded::TimedEvaluation {
@@ -525,7 +531,7 @@ impl PhysicalExtensionCodec for SkewerCodec {
         let function = match bytes {
             SAMPLED_ROW_ID => ScalarUDF::from(SampledRowId::new(Arc::clone(recorder()?))),
             ROW_NUMBERS => ScalarUDF::from(RowNumbers::new(recorder()?.worker_id())),
-            ONLY_VALUE => ScalarUDF::from(OnlyValue::default()),
+            SCALAR_OR_ERROR => ScalarUDF::from(ScalarOrError::default()),
             OCTET_LENGTH => ScalarUDF::from(OctetLength::default()),
             SHOW_TIME => ScalarUDF::from(ShowTime::default()),
             ADD_INTERVAL => ScalarUDF::from(AddInterval::default()),
@@ -537,8 +543,8 @@ impl PhysicalExtensionCodec for SkewerCodec {
             TIMEZONE => ScalarUDF::from(Timezone::default()),
             READ_TIME => ScalarUDF::from(ReadTime::default()),
             READ_ARRAY => ScalarUDF::from(ReadArray::default()),
-            PACKED_RECORD => ScalarUDF::from(PackedRecord::default()),
-            NARROW_ID => ScalarUDF::from(NarrowId::default()),
+            PACKED_RECORD => ScalarUDF::from(RecordColumn::default()),
+            NARROW_ID => ScalarUDF::from(Int32RowId::default()),
             bytes if bytes.starts_with(CAST) => conversion(&bytes[CAST.len()..], false)?,
             bytes if bytes.starts_with(TRY_CAST) => conversion(&bytes[TRY_CAST.len()..], true)?,
             bytes if bytes.starts_with(ARITHMETIC) => {
@@ -552,7 +558,7 @@ impl PhysicalExtensionCodec for SkewerCodec {
     }
 
     fn try_encode_udaf(&self, function: &AggregateUDF, bytes: &mut Vec<u8>) -> Result<()> {
-        if let Some(encoded) = EncodedAggregate::of(function) {
+        if let Some(encoded) = EncodedAggregate::of_function(function) {
             bytes.extend(postcard::to_stdvec(&encoded).map_err(external)?);
         }
         Ok(())
@@ -562,7 +568,7 @@ impl PhysicalExtensionCodec for SkewerCodec {
         let encoded: EncodedAggregate = postcard::from_bytes(bytes).map_err(external)?;
         let function = match encoded {
             EncodedAggregate::SingleValue => AggregateUDF::from(SingleValue::default()),
-            EncodedAggregate::AnyValue => AggregateUDF::from(AnyValue::default()),
+            EncodedAggregate::GroupConstant => AggregateUDF::from(GroupConstant::default()),
             EncodedAggregate::Sum => AggregateUDF::from(CheckedSum::default()),
             EncodedAggregate::Average => AggregateUDF::from(RoundedAverage::default()),
             EncodedAggregate::Extreme(true) => AggregateUDF::from(Extreme::max()),

@@ -44,25 +44,25 @@ use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::union::UnionExec;
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
-use skewer_compat::operators::conservative_properties::SoundPropertiesExec;
+use skewer_compat::operators::conservative_properties::ConservativePropertiesExec;
 use skewer_exec::TimedEvaluationExec;
 use skewer_storage::{SegmentName, Shard};
 
-use crate::travel::Leaf;
+use crate::distributability::Leaf;
 use crate::workers::Workers;
 use crate::write::hashed_alike;
-use skewer_compat::distribution::planning_barrier::InPlaceExec;
+use skewer_compat::distribution::planning_barrier::BarrierExec;
 
 /// What all rows of a segment have in common, said of its file in a scan.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OfShard {
+pub struct ShardOf {
     /// The shard.
     pub shard: Shard,
     /// The columns whose hash it is, by their places in the table.
     pub keys: Arc<[usize]>,
 }
 
-impl OfShard {
+impl ShardOf {
     /// The shards of files, if all of them have one and they are shards of one division.
     pub(crate) fn of_all(files: &[PartitionedFile]) -> Option<Vec<&Self>> {
         let shards: Vec<&Self> = files
@@ -104,7 +104,7 @@ pub(crate) fn without_needless_exchanges(
     // First every exchange is taken for needless; one that is not may make others needed.
     loop {
         let needed = places.exchanged.len();
-        places.of(plan);
+        places.locate(plan);
         if places.exchanged.len() == needed {
             break;
         }
@@ -238,7 +238,7 @@ struct Places<'a> {
 
 impl Places<'_> {
     /// Where the rows of `plan` are, if by a hash. Notes the exchanges that are needed.
-    fn of(&mut self, plan: &Arc<dyn ExecutionPlan>) -> Option<Located> {
+    fn locate(&mut self, plan: &Arc<dyn ExecutionPlan>) -> Option<Located> {
         if plan.children().is_empty() {
             if let Some(known) = self.scans.get(&node(plan)) {
                 return known.clone();
@@ -253,7 +253,7 @@ impl Places<'_> {
         let inputs: Vec<Option<Located>> = plan
             .children()
             .into_iter()
-            .map(|child| self.of(child))
+            .map(|child| self.locate(child))
             .collect();
         let [input] = plan.children()[..] else {
             let takes_any = plan.is::<UnionExec>()
@@ -295,11 +295,11 @@ impl Places<'_> {
             .flat_map(FileGroup::iter)
             .cloned()
             .collect();
-        let shards = OfShard::of_all(&files)?;
+        let shards = ShardOf::of_all(&files)?;
         let first = shards.first()?;
         let owners_of_files: Vec<u32> = match self.workers.shares_segments() {
             true => {
-                let readers = OfShard::readers(&files, self.workers.count())?;
+                let readers = ShardOf::readers(&files, self.workers.count())?;
                 readers.into_iter().map(|reader| reader as u32).collect()
             }
             false => files
@@ -337,9 +337,9 @@ impl Places<'_> {
     }
 
     fn of_join(&mut self, plan: &Arc<dyn ExecutionPlan>, join: &HashJoinExec) -> Option<Located> {
-        let right = self.of(join.right());
+        let right = self.locate(join.right());
         if *join.partition_mode() == PartitionMode::Partitioned {
-            let left = self.of(join.left());
+            let left = self.locate(join.left());
             let mut senders = senders_below(join.left());
             senders.extend(senders_below(join.right()));
             if senders.iter().all(|sender| self.exchanged.contains(sender)) {
@@ -357,9 +357,9 @@ impl Places<'_> {
         }
         let collected = collected_side(join);
         let left = match collected {
-            Some(side) => self.of(side),
+            Some(side) => self.locate(side),
             None => {
-                self.of(join.left());
+                self.locate(join.left());
                 None
             }
         };
@@ -391,7 +391,7 @@ impl Places<'_> {
         for (place, child) in plan.children().into_iter().enumerate() {
             let child = self.hide(child, hidden)?;
             children.push(match is_here && is_join && place == 0 {
-                true => InPlaceExec::wrap(child),
+                true => BarrierExec::wrap(child),
                 false => child,
             });
         }
@@ -403,7 +403,7 @@ impl Places<'_> {
             return Ok(plan);
         }
         *hidden += 1;
-        Ok(InPlaceExec::wrap(plan))
+        Ok(BarrierExec::wrap(plan))
     }
 }
 
@@ -466,7 +466,7 @@ fn of_unary(plan: &Arc<dyn ExecutionPlan>, input: &Located) -> Option<Located> {
         || plan.is::<LocalLimitExec>()
         || plan.is::<BoundedWindowAggExec>()
         || plan.is::<WindowAggExec>()
-        || plan.is::<SoundPropertiesExec>()
+        || plan.is::<ConservativePropertiesExec>()
         || plan.is::<TimedEvaluationExec>();
     keeps_columns.then(|| input.clone())
 }

@@ -16,16 +16,16 @@ use datafusion::prelude::SessionConfig;
 use datafusion_distributed::{DistributedExec, SessionStateBuilderExt};
 use skewer_compat::rules::with_unordered_exchanges;
 use skewer_optimizer::distribution::Distribution;
-use skewer_optimizer::instrument::Cuts;
+use skewer_optimizer::instrument::StageBoundaries;
 
-use crate::cuts::StageCuts;
+use crate::distributability::{NotDistributable, can_be_cut, can_be_sent};
 use crate::explain;
 use crate::placement::Placement;
-use crate::task::TaskPlace;
-use crate::travel::{Stays, can_be_cut, can_travel};
+use crate::stage_boundaries::DistributedBoundaries;
+use crate::task::WorkerTask;
 use crate::workers::Probe;
 use crate::write::Writing;
-use skewer_compat::distribution::planning_barrier::unwrapped;
+use skewer_compat::distribution::planning_barrier::without_barriers;
 use skewer_compat::distribution::window_order::{sorted_by_name, windows_know_their_order};
 
 /// Distributes the plans of a session made by [`Workers::query`](crate::Workers::query).
@@ -37,8 +37,8 @@ pub struct Distributed {
 
 impl Distributed {
     /// For the plans of a session; `None` if it has no workers.
-    pub fn of(config: &SessionConfig) -> Option<Self> {
-        let placement = Placement::of(config)?;
+    pub fn of_session(config: &SessionConfig) -> Option<Self> {
+        let placement = Placement::of_session(config)?;
         let workers = placement.workers().list().iter();
         Some(Self {
             numbers: workers.map(|worker| worker.number).collect(),
@@ -53,7 +53,7 @@ impl Distribution for Distributed {
         plan: &Arc<dyn ExecutionPlan>,
         state: &SessionState,
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-        let Some(placement) = Placement::of(state.config()) else {
+        let Some(placement) = Placement::of_session(state.config()) else {
             return Ok(None);
         };
         match cut_for(plan, state, &placement).await {
@@ -66,16 +66,16 @@ impl Distribution for Distributed {
     }
 
     fn writes(&self, state: &SessionState) -> bool {
-        Writing::of(state.config()).is_some()
+        Writing::of_session(state.config()).is_some()
     }
 
-    fn cuts(&self) -> &dyn Cuts {
-        &StageCuts
+    fn boundaries(&self) -> &dyn StageBoundaries {
+        &DistributedBoundaries
     }
 
     fn numbered(&self, plan: &Arc<dyn ExecutionPlan>, state: &SessionState) {
-        if let Some(place) = TaskPlace::of(state.config()) {
-            place.learn_all(plan);
+        if let Some(place) = WorkerTask::of_session(state.config()) {
+            place.register_exchanges(plan);
         }
     }
 
@@ -89,8 +89,8 @@ async fn cut_for(
     plan: &Arc<dyn ExecutionPlan>,
     state: &SessionState,
     placement: &Placement,
-) -> Result<Arc<dyn ExecutionPlan>, Stays> {
-    let refused = |error| Stays::refused(&error);
+) -> Result<Arc<dyn ExecutionPlan>, NotDistributable> {
+    let refused = |error| NotDistributable::refused(&error);
     if let Some(analyze) = plan.downcast_ref::<AnalyzeExec>() {
         // Around a plan that is cut, it shows the metrics of all tasks.
         let input = Box::pin(cut_for(analyze.input(), state, placement)).await?;
@@ -102,7 +102,7 @@ async fn cut_for(
     let unordered = with_unordered_exchanges(Arc::clone(plan), state.config_options());
     let plan = &sorted_by_name(&unordered.map_err(refused)?).map_err(refused)?;
     can_be_cut(plan, placement.store())?;
-    let writing = Writing::of(state.config());
+    let writing = Writing::of_session(state.config());
     let plan = match &writing {
         Some(writing) => &placement.written(plan, writing, state).map_err(refused)?,
         None => plan,
@@ -119,12 +119,14 @@ async fn cut_for(
         Err(error) => return Err(refused(error)),
     };
     if !cut.is::<DistributedExec>() {
-        return Err(Stays::NoExchange);
+        return Err(NotDistributable::NoExchange);
     }
     if !windows_know_their_order(&cut).map_err(refused)? {
-        return Err(Stays::Operator("a window over what is equal".to_owned()));
+        return Err(NotDistributable::Operator(
+            "a window over what is equal".to_owned(),
+        ));
     }
-    can_travel(&cut, &Probe::context(state))?;
+    can_be_sent(&cut, &Probe::context(state))?;
     if let Some(writing) = writing {
         writing.planned();
     }
@@ -145,7 +147,7 @@ async fn cut_where_rows_meet(
     if !placement.has_none_alone() || !cut.is::<DistributedExec>() {
         return Ok(None);
     }
-    unwrapped(cut).map(Some)
+    without_barriers(cut).map(Some)
 }
 
 /// What `datafusion-distributed` makes of a plan.

@@ -13,10 +13,10 @@ use datafusion_distributed::{
     NetworkShuffleExec,
 };
 use skewer_exec::NumberedExec;
-use skewer_optimizer::instrument::{Known, instrument_cut};
+use skewer_optimizer::instrument::{PlanFacts, instrument_stages};
 use skewer_profiling::{Level, Recorder, RecorderLimits};
 
-use crate::cuts::StageCuts;
+use crate::stage_boundaries::DistributedBoundaries;
 use crate::sys;
 
 /// What runs where, by workers with these `numbers`, the fragment that makes the result first: the workers of each, its operators,
@@ -27,11 +27,11 @@ use crate::sys;
 /// Those of numbering the operators.
 pub fn as_text(plan: &Arc<dyn ExecutionPlan>, numbers: &[u32]) -> Result<String> {
     let nobody = Recorder::new(0, Level::Off, 1.0, RecorderLimits::default());
-    let numbered = instrument_cut(
+    let numbered = instrument_stages(
         Arc::clone(plan),
         &nobody,
-        Known::default(),
-        Some(&StageCuts),
+        PlanFacts::default(),
+        Some(&DistributedBoundaries),
     )?;
     let mut text = String::new();
     // Whoever plans the query returns its rows.

@@ -25,10 +25,10 @@ use url::Url;
 
 use crate::codec::encode_plan;
 use crate::profile::{ProfileError, QueryProfile};
-use crate::sent::counted;
-use crate::task::{TaskPlace, WorkerQuery, one_batch_per_spill_file};
-use crate::workers::{QueryTasks, Reach, Workers};
-use crate::write::SegmentPlace;
+use crate::shuffle_metrics::count_received;
+use crate::task::{WorkerQuery, WorkerTask, one_batch_per_spill_file};
+use crate::workers::{QueryTasks, WorkerTransport, Workers};
+use crate::write::SegmentDestination;
 
 /// The workers of one query. Who plans the query holds them; its tasks find each other through
 /// them, and end with them.
@@ -41,7 +41,7 @@ pub struct LocalChannels {
 #[derive(Debug, Clone, Copy)]
 pub struct InProcess;
 
-impl Reach for InProcess {
+impl WorkerTransport for InProcess {
     fn channels(
         &self,
         workers: &Workers,
@@ -85,10 +85,10 @@ impl ChannelResolver for LocalChannels {
 }
 
 /// How tasks find the workers without keeping them.
-struct OfTask(Weak<LocalChannels>);
+struct TaskChannels(Weak<LocalChannels>);
 
 #[async_trait]
-impl ChannelResolver for OfTask {
+impl ChannelResolver for TaskChannels {
     async fn get_worker_client_for_url(&self, url: &Url) -> Result<Box<dyn WorkerChannel>> {
         match self.0.upgrade() {
             Some(channels) => channels.channel(url),
@@ -120,18 +120,18 @@ impl WorkerSessionBuilder for TaskSessions {
         let mut of_query = self.query.state.config().clone();
         *config.options_mut() = std::mem::take(of_query.options_mut());
         one_batch_per_spill_file(config.options_mut());
-        if let Some(place) = of_query.get_extension::<SegmentPlace>() {
+        if let Some(place) = of_query.get_extension::<SegmentDestination>() {
             config.set_extension(place);
         }
         reach_itself_through_its_channel(&mut config)?;
-        config.set_distributed_channel_resolver(OfTask(Weak::clone(&self.channels)));
+        config.set_distributed_channel_resolver(TaskChannels(Weak::clone(&self.channels)));
         let profile = QueryProfile::of_headers(&task.headers).map_err(unknown_profile)?;
         // The rest may have changed since the task was planned: with a budget, the rate falls.
         if profile.query_id != self.worker.recorder.query_id() {
             return exec_err!("a task of another query: {profile}");
         }
-        TaskPlace::new(&self.worker, number).register(&mut config);
-        if let Some(end) = TaskEnd::of(&task.headers) {
+        WorkerTask::new(&self.worker, number).register(&mut config);
+        if let Some(end) = TaskEnd::from_headers(&task.headers) {
             config.set_extension(Arc::new(end));
         }
         let prepare = Arc::clone(&self.query.prepare);
@@ -207,10 +207,9 @@ impl WorkerChannel for LocalChannel {
         let stage = request.task_key.stage_id;
         let first = request.target_partition_start;
         let (streams, _) = self.worker.execute_task(request).await?;
-        let streams = streams
-            .into_iter()
-            .enumerate()
-            .map(|(n, stream)| counted(stream.boxed(), context, stage, self.number, first + n));
+        let streams = streams.into_iter().enumerate().map(|(n, stream)| {
+            count_received(stream.boxed(), context, stage, self.number, first + n)
+        });
         Ok(streams.collect())
     }
 

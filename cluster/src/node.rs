@@ -3,7 +3,7 @@
 //! ```text
 //!   master                                worker 1                         worker 2
 //!   sessions of queries
-//!     │ ProcessReach
+//!     │ ProcessTransport
 //!     ▼
 //!   NodeTasks ── Node ══ plans, rows ══▶ Node ── NodeTasks ◀══ rows ══ Node ── NodeTasks
 //! ```
@@ -41,9 +41,9 @@ use url::Url;
 use crate::codec::encode_plan;
 use crate::local::{LocalChannel, reach_itself_through_its_channel, unknown_profile};
 use crate::profile::QueryProfile;
-use crate::sent::counted;
-use crate::task::{TaskPlace, WorkerQuery, one_batch_per_spill_file};
-use crate::workers::{PrepareTask, QueryTasks, Reach, WorkerAt, Workers};
+use crate::shuffle_metrics::count_received;
+use crate::task::{WorkerQuery, WorkerTask, one_batch_per_spill_file};
+use crate::workers::{PrepareTask, QueryTasks, WorkerAddress, WorkerTransport, Workers};
 
 /// The options of a query's session that are not the usual ones, as JSON.
 static OPTIONS: HeaderName = HeaderName::from_static("skewer-options");
@@ -68,7 +68,7 @@ pub type WatchTask = Arc<dyn Fn(&QueryProfile, &Arc<dyn ExecutionPlan>) + Send +
 pub struct NodeOptions {
     /// Its number.
     pub node: NodeId,
-    /// The ways to the others.
+    /// The channels to the others.
     pub quic: QuicResolver,
     /// A session with the functions that tasks have, and their memory. All processes need the
     /// same functions.
@@ -144,33 +144,33 @@ impl NodeTasks {
         members: u64,
         guard: Arc<dyn Send + Sync>,
     ) -> Workers {
-        let at = |number| WorkerAt {
+        let at = |number| WorkerAddress {
             number,
             url: worker_url(NodeId(number)),
         };
-        let reach = ProcessReach {
+        let transport = ProcessTransport {
             tasks: Arc::clone(&self.inner),
             members,
             guard,
         };
-        Workers::new(numbers.into_iter().map(at).collect(), Arc::new(reach))
+        Workers::new(numbers.into_iter().map(at).collect(), Arc::new(transport))
     }
 }
 
 /// Reaches the processes of a cluster.
-struct ProcessReach {
+struct ProcessTransport {
     tasks: Arc<Inner>,
     members: u64,
     guard: Arc<dyn Send + Sync>,
 }
 
-impl fmt::Debug for ProcessReach {
+impl fmt::Debug for ProcessTransport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "members {}", self.members)
     }
 }
 
-impl Reach for ProcessReach {
+impl WorkerTransport for ProcessTransport {
     fn channels(&self, _: &Workers, query: &QueryTasks) -> Arc<dyn ChannelResolver + Send + Sync> {
         let number = i64::from(self.tasks.options.node.0);
         let own = OwnQuery {
@@ -248,7 +248,7 @@ fn set_functions(state: &mut SessionState) -> Result<()> {
     Ok(())
 }
 
-/// The ways of one query, for whoever plans it.
+/// The channels of one query, for whoever plans it.
 struct QueryChannels {
     channels: Channels,
     tasks: Weak<Inner>,
@@ -278,7 +278,7 @@ impl ChannelResolver for QueryChannels {
     }
 }
 
-/// The ways to the workers of a query planned by the members of version `members`.
+/// The channels to the workers of a query planned by the members of version `members`.
 struct Channels {
     tasks: Weak<Inner>,
     members: u64,
@@ -353,8 +353,8 @@ impl WorkerSessionBuilder for TaskSessions {
             (None, Some(query_of_task)) => query_of_task(&profile),
             (None, None) => return exec_err!("the query is over"),
         };
-        TaskPlace::new(&query, number).register(&mut config);
-        if let Some(end) = TaskEnd::of(&task.headers) {
+        WorkerTask::new(&query, number).register(&mut config);
+        if let Some(end) = TaskEnd::from_headers(&task.headers) {
             config.set_extension(Arc::new(end));
         }
         let watch = node.options.watch.clone().filter(|_| own.is_none());
@@ -415,7 +415,7 @@ impl WorkerChannel for RemoteChannel {
             .await?
             .into_iter()
             .enumerate()
-            .map(|(n, stream)| counted(stream, context, stage, self.number, first + n));
+            .map(|(n, stream)| count_received(stream, context, stage, self.number, first + n));
         Ok(streams.collect())
     }
 

@@ -33,9 +33,9 @@ use datafusion_distributed::{
 use parking_lot::Mutex;
 use skewer_storage::SegmentName;
 
-use crate::colocation::{OfShard, without_needless_exchanges};
+use crate::colocation::{ShardOf, without_needless_exchanges};
+use crate::distributability::Leaf;
 use crate::sys;
-use crate::travel::Leaf;
 use crate::workers::Workers;
 use crate::write::{self, Writing};
 
@@ -74,7 +74,7 @@ impl Placement {
         &self,
         plan: &Arc<dyn ExecutionPlan>,
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-        let leaf = |plan: &Arc<dyn ExecutionPlan>| Leaf::of(plan, &self.store);
+        let leaf = |plan: &Arc<dyn ExecutionPlan>| Leaf::of_plan(plan, &self.store);
         without_needless_exchanges(plan, &self.workers, &leaf)
     }
 
@@ -130,7 +130,7 @@ impl Placement {
     }
 
     /// The placement of a session's queries.
-    pub(crate) fn of(config: &SessionConfig) -> Option<Arc<Self>> {
+    pub(crate) fn of_session(config: &SessionConfig) -> Option<Arc<Self>> {
         config.get_extension::<Self>()
     }
 }
@@ -148,7 +148,7 @@ impl DesiredTaskCountHandler for Placement {
         if !event.plan.children().is_empty() {
             return None;
         }
-        Some(Ok(match Leaf::of(event.plan, &self.store) {
+        Some(Ok(match Leaf::of_plan(event.plan, &self.store) {
             Leaf::Segments | Leaf::Sys { .. } => {
                 DesiredTaskCountEventResponse::desired(self.workers.count())
             }
@@ -161,7 +161,7 @@ impl DesiredTaskCountHandler for Placement {
 impl ScaleUpLeafNodeHandler for Placement {
     fn handle(&self, event: ScaleUpLeafNodeEvent) -> Option<Result<ScaleUpLeafNodeEventResponse>> {
         let plan = Arc::clone(event.plan);
-        let placed = match (Leaf::of(&plan, &self.store), event.task_count) {
+        let placed = match (Leaf::of_plan(&plan, &self.store), event.task_count) {
             (Leaf::Segments | Leaf::Sys { .. }, 1) => {
                 self.alone.lock().push(Arc::clone(&plan));
                 Ok(plan)
@@ -306,7 +306,7 @@ fn owned(
 fn shares(files: Vec<PartitionedFile>, workers: usize, limits: Limits) -> Vec<Vec<FileGroup>> {
     let bytes: u64 = files.iter().map(|file| file.object_meta.size).sum();
     let mut shares: Vec<Vec<FileGroup>> = vec![Vec::new(); workers];
-    let readers = OfShard::readers(&files, workers);
+    let readers = ShardOf::readers(&files, workers);
     if readers.is_none() && files.len() < workers && bytes >= limits.smallest_cut as u64 {
         let groups = cut(files, workers * limits.partitions);
         for (number, group) in groups.into_iter().enumerate() {

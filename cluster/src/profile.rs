@@ -52,7 +52,7 @@ const UNLIMITED: &str = "-";
 
 impl QueryProfile {
     /// How `recorder` records.
-    pub fn of(recorder: &Recorder) -> Self {
+    pub fn of_recorder(recorder: &Recorder) -> Self {
         Self {
             query_id: recorder.query_id(),
             level: recorder.level(),

@@ -16,9 +16,9 @@ use datafusion_distributed::DistributedTaskContext;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use skewer_exec::{
-    AggregateSource, CapturedFrames, CapturedInput, CarriedInput, FrameCapture, Hidden, KeySample,
-    LineageCapture, OutputRecordsExec, RecordSource, ResultRecords, ResultTask, Sampled,
-    ScanSource,
+    AggregateOrigin, CapturedFrames, CapturedInput, CarriedInput, FrameCapture, Hidden, KeySample,
+    LineageCapture, OutputRecordsExec, RecordOrigin, ResultRecords, ResultTask, Sampled,
+    ScanOrigin,
 };
 use skewer_profiling::{Recorder, Sources};
 
@@ -32,12 +32,12 @@ type Operators = Vec<(i64, i64)>;
 /// A source of records.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum EncodedSource {
-    /// [`ScanSource`].
+    /// [`ScanOrigin`].
     Scan {
         table_name: String,
         operator_id: i64,
     },
-    /// [`AggregateSource`].
+    /// [`AggregateOrigin`].
     Aggregate(Operators),
 }
 
@@ -136,20 +136,20 @@ impl From<&OutputRecordsExec> for EncodedOutputs {
     }
 }
 
-impl From<&RecordSource> for EncodedSource {
-    fn from(source: &RecordSource) -> Self {
+impl From<&RecordOrigin> for EncodedSource {
+    fn from(source: &RecordOrigin) -> Self {
         match source {
-            RecordSource::Scan(scan) => Self::Scan {
+            RecordOrigin::Scan(scan) => Self::Scan {
                 table_name: scan.table_name.to_string(),
                 operator_id: scan.operator_id(),
             },
-            RecordSource::Aggregate(aggregate) => Self::Aggregate(aggregate.operators()),
+            RecordOrigin::Aggregate(aggregate) => Self::Aggregate(aggregate.operators()),
         }
     }
 }
 
 impl EncodedCapture {
-    fn new(inputs: &[CapturedInput], groups: &AggregateSource) -> Self {
+    fn new(inputs: &[CapturedInput], groups: &AggregateOrigin) -> Self {
         let inputs = inputs.iter().map(|input| EncodedInput {
             source: (&input.source).into(),
             id_argument: input.id_argument,
@@ -185,7 +185,7 @@ impl From<&FrameCapture> for EncodedFrames {
 /// tasks have brought them.
 #[derive(Debug, Default)]
 pub struct QueryRecords {
-    aggregates: Mutex<HashMap<Operators, Arc<AggregateSource>>>,
+    aggregates: Mutex<HashMap<Operators, Arc<AggregateOrigin>>>,
     captures: Mutex<HashMap<String, Arc<AggregateUDF>>>,
     keys: Mutex<Vec<Weak<KeySample>>>,
 }
@@ -195,26 +195,29 @@ impl QueryRecords {
     ///
     /// # Errors
     /// If no plan has such a source.
-    pub(crate) fn source(&self, source: EncodedSource) -> Result<RecordSource> {
+    pub(crate) fn source(&self, source: EncodedSource) -> Result<RecordOrigin> {
         Ok(match source {
             EncodedSource::Scan {
                 table_name,
                 operator_id,
-            } => RecordSource::Scan(Arc::new(ScanSource::of(&table_name, operator_id))),
+            } => RecordOrigin::Scan(Arc::new(ScanOrigin::with_operator(
+                &table_name,
+                operator_id,
+            ))),
             EncodedSource::Aggregate(operators) => {
-                RecordSource::Aggregate(self.aggregate(operators)?)
+                RecordOrigin::Aggregate(self.aggregate(operators)?)
             }
         })
     }
 
-    fn aggregate(&self, operators: Operators) -> Result<Arc<AggregateSource>> {
+    fn aggregate(&self, operators: Operators) -> Result<Arc<AggregateOrigin>> {
         if operators.len() > MOST_OPERATORS {
             return exec_err!("an aggregate has no {} operators", operators.len());
         }
         let mut aggregates = self.aggregates.lock();
-        let known = aggregates
-            .entry(operators)
-            .or_insert_with_key(|operators| Arc::new(AggregateSource::of(operators.clone())));
+        let known = aggregates.entry(operators).or_insert_with_key(|operators| {
+            Arc::new(AggregateOrigin::with_operators(operators.clone()))
+        });
         Ok(Arc::clone(known))
     }
 
@@ -222,7 +225,7 @@ impl QueryRecords {
     fn captured(
         &self,
         capture: EncodedCapture,
-    ) -> Result<(Vec<CapturedInput>, Arc<AggregateSource>)> {
+    ) -> Result<(Vec<CapturedInput>, Arc<AggregateOrigin>)> {
         let inputs = capture.inputs.into_iter().map(|input| {
             Ok(CapturedInput {
                 source: self.source(input.source)?,

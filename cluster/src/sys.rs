@@ -12,7 +12,7 @@ use datafusion_proto::physical_plan::{
 use datafusion_proto::protobuf::PhysicalExprNode;
 use prost::Message;
 use serde::{Deserialize, Serialize};
-use skewer_profiling::{PlacedScan, ScanDescription, SysScan, SysTables};
+use skewer_profiling::{DistributedScan, ScanDescription, SysScan, SysTables};
 
 use crate::workers::Workers;
 
@@ -47,14 +47,14 @@ pub(crate) fn placed(
 
 /// What a node reads, for people.
 pub(crate) fn read_by(plan: &Arc<dyn ExecutionPlan>) -> Option<String> {
-    let scan = plan.downcast_ref::<PlacedScan>()?;
+    let scan = plan.downcast_ref::<DistributedScan>()?;
     Some(match scan.workers() {
         [] => "what it recorded".to_owned(),
         others => format!("what it recorded, and what workers {others:?} did"),
     })
 }
 
-/// A [`PlacedScan`] as it travels.
+/// A [`DistributedScan`] as it travels.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct EncodedScan {
     description: ScanDescription,
@@ -62,13 +62,13 @@ pub(crate) struct EncodedScan {
     condition: Option<Vec<u8>>,
 }
 
-/// `plan` as it travels, if it is a [`PlacedScan`].
+/// `plan` as it travels, if it is a [`DistributedScan`].
 pub(crate) fn encode(
     plan: &dyn ExecutionPlan,
     codec: &dyn PhysicalExtensionCodec,
     converter: &dyn PhysicalProtoConverterExtension,
 ) -> Result<Option<EncodedScan>> {
-    let Some(scan) = plan.downcast_ref::<PlacedScan>() else {
+    let Some(scan) = plan.downcast_ref::<DistributedScan>() else {
         return Ok(None);
     };
     let (description, condition) = scan.describe();

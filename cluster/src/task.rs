@@ -41,7 +41,7 @@ impl WorkerQuery {
 
 /// A task's place in its query, an extension of its session.
 #[derive(Debug)]
-pub struct TaskPlace {
+pub struct WorkerTask {
     /// The recorder of the worker that runs the task.
     pub recorder: Arc<Recorder>,
     /// What the plans of the query say of records, on this worker.
@@ -52,7 +52,7 @@ pub struct TaskPlace {
     exchanges: Mutex<HashMap<usize, i64>>,
 }
 
-impl TaskPlace {
+impl WorkerTask {
     /// The place of task number `task` of a query on its worker.
     pub fn new(query: &WorkerQuery, task: usize) -> Arc<Self> {
         Arc::new(Self {
@@ -64,7 +64,7 @@ impl TaskPlace {
     }
 
     /// The place of the task whose session this is.
-    pub fn of(config: &SessionConfig) -> Option<Arc<Self>> {
+    pub fn of_session(config: &SessionConfig) -> Option<Arc<Self>> {
         config.get_extension::<Self>()
     }
 
@@ -76,7 +76,7 @@ impl TaskPlace {
     }
 
     /// Remembers `numbered` if it is an exchange through which the task reads another stage.
-    pub fn learn(&self, numbered: &NumberedExec) {
+    pub fn register_exchange(&self, numbered: &NumberedExec) {
         let observed = numbered.observed();
         if let Some(boundary) = observed.inner.as_network_boundary() {
             let stage = boundary.input_stage().num();
@@ -85,12 +85,12 @@ impl TaskPlace {
     }
 
     /// Remembers all exchanges of a plan.
-    pub fn learn_all(&self, plan: &Arc<dyn ExecutionPlan>) {
+    pub fn register_exchanges(&self, plan: &Arc<dyn ExecutionPlan>) {
         if let Some(numbered) = plan.downcast_ref::<NumberedExec>() {
-            self.learn(numbered);
+            self.register_exchange(numbered);
         }
         for child in plan.children() {
-            self.learn_all(child);
+            self.register_exchanges(child);
         }
     }
 

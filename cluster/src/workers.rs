@@ -21,7 +21,7 @@ use url::Url;
 use crate::local::InProcess;
 use crate::placement::Placement;
 use crate::profile::QueryProfile;
-use crate::task::{TaskPlace, WorkerQuery};
+use crate::task::{WorkerQuery, WorkerTask};
 
 /// What is done with the plan of a task before the task runs.
 pub type PrepareTask =
@@ -40,8 +40,8 @@ pub struct QueryTasks {
 }
 
 /// How workers are reached.
-pub trait Reach: std::fmt::Debug + Send + Sync {
-    /// The ways to `workers` for one query. They are held for as long as the query runs, and by
+pub trait WorkerTransport: std::fmt::Debug + Send + Sync {
+    /// The channels to `workers` for one query. They are held for as long as the query runs, and by
     /// nothing that they hold themselves.
     fn channels(
         &self,
@@ -67,7 +67,7 @@ pub trait Reach: std::fmt::Debug + Send + Sync {
 
 /// A worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WorkerAt {
+pub struct WorkerAddress {
     /// Its number: the owner of its segments, and `worker_id` in schema `sys`.
     pub number: u32,
     /// What `datafusion-distributed` knows it by.
@@ -77,18 +77,18 @@ pub struct WorkerAt {
 /// The workers that queries run on: by ascending number, the master of a cluster last.
 #[derive(Debug, Clone)]
 pub struct Workers {
-    list: Arc<[WorkerAt]>,
+    list: Arc<[WorkerAddress]>,
     shares_segments: bool,
-    reach: Arc<dyn Reach>,
+    transport: Arc<dyn WorkerTransport>,
 }
 
 impl Workers {
-    /// Workers that are reached by `reach`, each with segments of its own.
-    pub fn new(list: Vec<WorkerAt>, reach: Arc<dyn Reach>) -> Self {
+    /// Workers that are reached by `transport`, each with segments of its own.
+    pub fn new(list: Vec<WorkerAddress>, transport: Arc<dyn WorkerTransport>) -> Self {
         Self {
             list: list.into(),
             shares_segments: false,
-            reach,
+            transport,
         }
     }
 
@@ -100,7 +100,7 @@ impl Workers {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
         let at = |number| {
             let url = Url::parse(&format!("in-process://worker/{number}"))?;
-            Ok(WorkerAt { number, url })
+            Ok(WorkerAddress { number, url })
         };
         let list = (0..count)
             .map(at)
@@ -124,7 +124,7 @@ impl Workers {
     }
 
     /// The workers. Task *i* of a stage that all of them run is the *i*-th's.
-    pub fn list(&self) -> &[WorkerAt] {
+    pub fn list(&self) -> &[WorkerAddress] {
         &self.list
     }
 
@@ -159,10 +159,10 @@ impl Workers {
         // Otherwise operators are observed by the profiler.
         let collects = config.get_extension::<CollectMetrics>().is_some();
         config.set_distributed_metrics_collection(collects)?;
-        let mut headers = QueryProfile::of(recorder).headers();
-        headers.extend(self.reach.headers(config.options())?);
+        let mut headers = QueryProfile::of_recorder(recorder).headers();
+        headers.extend(self.transport.headers(config.options())?);
         config.set_distributed_passthrough_headers(headers)?;
-        if let Some(probe) = self.reach.probe() {
+        if let Some(probe) = self.transport.probe() {
             config.set_extension(Arc::new(Probe(probe)));
         }
         Placement::new(self.clone(), store).register(config);
@@ -172,11 +172,11 @@ impl Workers {
             recorder: Arc::clone(recorder),
             prepare,
         };
-        let channels = self.reach.channels(self, &query);
+        let channels = self.transport.channels(self, &query);
         let config = state.config_mut();
         config.set_distributed_worker_resolver(Known(self.urls()));
         config.set_distributed_channel_resolver(channels);
-        TaskPlace::new(&WorkerQuery::new(Arc::clone(recorder)), 0).register(config);
+        WorkerTask::new(&WorkerQuery::new(Arc::clone(recorder)), 0).register(config);
         Ok(state)
     }
 }

@@ -31,16 +31,16 @@ use datafusion_distributed::{
 use datafusion_proto::bytes::physical_plan_from_bytes_with_proto_converter;
 use datafusion_proto::physical_plan::DeduplicatingProtoConverter;
 use skewer_cluster::codec::{SkewerCodec, encode_plan};
-use skewer_cluster::{TaskPlace, WorkerQuery};
+use skewer_cluster::{WorkerQuery, WorkerTask};
 use skewer_compat::functions::arithmetic::{Arithmetic, Operation};
 use skewer_compat::functions::conversion::Conversion;
 use skewer_compat::functions::row_numbers::RowNumbers;
-use skewer_compat::operators::conservative_properties::SoundPropertiesExec;
+use skewer_compat::operators::conservative_properties::ConservativePropertiesExec;
 use skewer_exec::{
-    AggregateSource, CapturedFrames, CapturedInput, CarriedInput, CarriedLatency, Exchange,
-    FrameCapture, Hidden, KeySample, LatencyColumn, LineageCapture, MeasuredRecords, NarrowId,
-    NumberedExec, Observed, OutputRecordsExec, PackedRecord, ProfiledExec, RecordSource,
-    ResultRecords, ResultTask, Sampled, SampledRowId, ScanSource, TimedEvaluationExec,
+    AggregateOrigin, CapturedFrames, CapturedInput, CarriedInput, CarriedLatency, Exchange,
+    FrameCapture, Hidden, Int32RowId, KeySample, LatencyColumn, LineageCapture, MeasuredRecords,
+    NumberedExec, Observed, OutputRecordsExec, ProfiledExec, RecordColumn, RecordOrigin,
+    ResultRecords, ResultTask, Sampled, SampledRowId, ScanOrigin, TimedEvaluationExec,
     TimedExpressions,
 };
 use skewer_profiling::{Level, Recorder, RecorderLimits};
@@ -54,7 +54,7 @@ fn recorder() -> Arc<Recorder> {
 fn task(query: &WorkerQuery) -> Arc<TaskContext> {
     let context = SessionContext::new();
     let mut state = context.state();
-    TaskPlace::new(query, 2).register(state.config_mut());
+    WorkerTask::new(query, 2).register(state.config_mut());
     let place = DistributedTaskContext {
         task_index: 2,
         task_count: 3,
@@ -129,7 +129,7 @@ fn a_numbered_operator_comes_back_observed_at_its_place_in_the_task() {
     assert_eq!(observed.exchange, Exchange::Local);
     assert_eq!(observed.recorder.worker_id(), 5);
     let keys = observed.keys.as_ref().expect("keys");
-    assert_eq!((keys.of(), keys.columns()), (SAMPLED, &[1, 0][..]));
+    assert_eq!((keys.sampled(), keys.columns()), (SAMPLED, &[1, 0][..]));
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn a_plan_of_hundreds_of_operators_comes_back() {
     for _ in 0..150 {
         let dealt = RepartitionExec::try_new(plan, Partitioning::RoundRobinBatch(4)).unwrap();
         let numbered = NumberedExec::new(numbered(Arc::new(dealt), &recorder));
-        plan = Arc::new(SoundPropertiesExec::new(Arc::new(numbered)));
+        plan = Arc::new(ConservativePropertiesExec::new(Arc::new(numbered)));
     }
     let (bytes, query) = (encoded(plan), on_worker());
     for cut in [1, bytes.len() / 2, bytes.len() - 1] {
@@ -232,7 +232,7 @@ fn expressions_hundreds_deep_come_back_numbered_or_not() {
         let bare: Arc<dyn ExecutionPlan> = Arc::new(projection);
         let mut wrapped = Arc::clone(&bare);
         for _ in 0..2 {
-            let sound = Arc::new(SoundPropertiesExec::new(wrapped));
+            let sound = Arc::new(ConservativePropertiesExec::new(wrapped));
             wrapped = Arc::new(NumberedExec::new(numbered(sound, &recorder())));
         }
         for plan in [bare, wrapped] {
@@ -248,9 +248,9 @@ fn expressions_hundreds_deep_come_back_numbered_or_not() {
 
 #[test]
 fn what_mixes_groups_comes_back_and_claims_nothing() {
-    let plan = SoundPropertiesExec::new(source());
+    let plan = ConservativePropertiesExec::new(source());
     let decoded = there_and_back(Arc::new(plan), &on_worker());
-    let mixed = decoded.downcast_ref::<SoundPropertiesExec>();
+    let mixed = decoded.downcast_ref::<ConservativePropertiesExec>();
     assert_eq!(
         mixed.expect("the operator").input().schema(),
         source().schema()
@@ -259,7 +259,7 @@ fn what_mixes_groups_comes_back_and_claims_nothing() {
 
 #[test]
 fn what_logs_result_rows_comes_back_in_its_task() {
-    let scan = RecordSource::Scan(Arc::new(ScanSource::of("main.t", 9)));
+    let scan = RecordOrigin::Scan(Arc::new(ScanOrigin::with_operator("main.t", 9)));
     let records = vec![ResultRecords {
         source: scan,
         id_column: 0,
@@ -304,7 +304,7 @@ fn timed_evaluation_comes_back(latency: &LatencyColumn<usize>) {
     let schema = input.schema();
     let a = col("a", &schema).unwrap();
     let double: Arc<dyn PhysicalExpr> = binary(a, Operator::Multiply, lit(2_i64), &schema).unwrap();
-    let scan = RecordSource::Scan(Arc::new(ScanSource::of("main.t", 9)));
+    let scan = RecordOrigin::Scan(Arc::new(ScanOrigin::with_operator("main.t", 9)));
     let timed = TimedExpressions {
         expressions: vec![(double, "double".to_owned())],
         latency: latency.clone(),
@@ -332,12 +332,12 @@ fn timed_evaluation_comes_back(latency: &LatencyColumn<usize>) {
 
 /// `lineage_capture(id) GROUP BY a`, which operators 4 and 2 compute of scan 6.
 fn captured(mode: AggregateMode, input: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
-    let groups = Arc::new(AggregateSource::default());
+    let groups = Arc::new(AggregateOrigin::default());
     groups.add_operator(4, 5);
     groups.add_operator(2, 3);
-    let scan = ScanSource::of("main.t", 6);
+    let scan = ScanOrigin::with_operator("main.t", 6);
     let inputs = vec![CapturedInput {
-        source: RecordSource::Scan(Arc::new(scan)),
+        source: RecordOrigin::Scan(Arc::new(scan)),
         id_argument: 0,
         latency_arguments: vec![],
     }];
@@ -417,10 +417,10 @@ fn frames_of(plan: &Arc<dyn ExecutionPlan>) -> &FrameCapture {
 
 #[test]
 fn what_captures_frames_comes_back_with_its_inputs_and_operators() {
-    let frames = Arc::new(AggregateSource::default());
+    let frames = Arc::new(AggregateOrigin::default());
     frames.add_operator(4, 5);
     let inputs = vec![CapturedInput {
-        source: RecordSource::Scan(Arc::new(ScanSource::of("main.t", 6))),
+        source: RecordOrigin::Scan(Arc::new(ScanOrigin::with_operator("main.t", 6))),
         id_argument: 0,
         latency_arguments: vec![],
     }];
@@ -521,16 +521,16 @@ fn rows_are_numbered_as_those_of_the_worker_where_it_runs() {
 
 #[test]
 fn records_are_packed_where_it_runs() {
-    let function = ScalarUDF::from(PackedRecord::default());
+    let function = ScalarUDF::from(RecordColumn::default());
     let call = function_there(function, &["id"], &on_worker());
-    assert!(inner(&call).is::<PackedRecord>());
+    assert!(inner(&call).is::<RecordColumn>());
 }
 
 #[test]
 fn ids_are_made_narrow_where_it_runs() {
-    let function = ScalarUDF::from(NarrowId::default());
+    let function = ScalarUDF::from(Int32RowId::default());
     let call = function_there(function, &["id"], &on_worker());
-    assert!(inner(&call).is::<NarrowId>());
+    assert!(inner(&call).is::<Int32RowId>());
 }
 
 #[test]

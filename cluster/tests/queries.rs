@@ -64,7 +64,7 @@ fn recorder(query_id: i64, level: Level) -> Arc<Recorder> {
 }
 
 fn profile(query_id: i64, level: Level) -> QueryProfile {
-    QueryProfile::of(&recorder(query_id, level))
+    QueryProfile::of_recorder(&recorder(query_id, level))
 }
 
 impl Cluster {

@@ -9,6 +9,7 @@
 //! * [`functions`], [`operators`]: replacements of DataFusion's
 //! * [`distribution`]: repairs of plans that are sent to workers
 //! * [`session`]: a DataFusion session with the repaired rules and functions
+//! * [`session_zone`]: columns whose instants are shown in the time zone of the session
 //! * [`gaps`]: the registry of what is missing or wrong, with a query for each
 //! * [`suggest`]: "did you mean …?"
 
@@ -19,5 +20,6 @@ pub mod logical;
 pub mod operators;
 pub mod rules;
 pub mod session;
+pub mod session_zone;
 pub mod statement;
 pub mod suggest;

@@ -8,7 +8,7 @@ const MOST: usize = 3;
 /// Names compare without regard to case. A name is near if at most a third of its letters, or one
 /// of two, would have to change, or if one contains the other: names of one letter each have
 /// nothing in common.
-pub fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+pub fn suggest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let wrong = wrong.to_lowercase();
     let mut near: Vec<(usize, &str)> = known
         .into_iter()
@@ -42,7 +42,7 @@ pub fn did_you_mean(suggestions: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{did_you_mean, nearest};
+    use super::{did_you_mean, suggest};
 
     #[test]
     fn the_last_suggestion_comes_after_or() {
@@ -57,18 +57,18 @@ mod tests {
 
     #[test]
     fn a_transposed_letter_finds_its_name() {
-        assert_eq!(nearest("pirce", ["price", "name", "id"]), ["price"]);
+        assert_eq!(suggest("pirce", ["price", "name", "id"]), ["price"]);
     }
 
     #[test]
     fn nothing_near_suggests_nothing() {
-        assert!(nearest("zebra", ["price", "name", "id"]).is_empty());
-        assert!(nearest("nosuchfn", ["position", "cosh", "nanvl"]).is_empty());
+        assert!(suggest("zebra", ["price", "name", "id"]).is_empty());
+        assert!(suggest("nosuchfn", ["position", "cosh", "nanvl"]).is_empty());
     }
 
     #[test]
     fn names_of_one_letter_are_near_to_none() {
-        assert!(nearest("u", ["t", "a"]).is_empty());
-        assert_eq!(nearest("tt", ["t", "a"]), ["t"]);
+        assert!(suggest("u", ["t", "a"]).is_empty());
+        assert_eq!(suggest("tt", ["t", "a"]), ["t"]);
     }
 }

@@ -16,14 +16,14 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::parser::{DFParserBuilder, Statement};
 use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::tokenizer::Tokenizer;
-use skewer_compat::logical::bag_set_operations::with_counted_duplicates;
+use skewer_compat::logical::bag_set_operations::expand_bag_set_operations;
 use skewer_compat::logical::decorrelate::{Determinism, optimize_dependent_joins};
 use skewer_compat::logical::with_movable_subqueries;
 use skewer_compat::session::repaired;
 use skewer_compat::statement::describe_in_from;
-use skewer_compat::statement::desugar::spell_out_statement;
+use skewer_compat::statement::desugar::desugar_statement;
 use skewer_compat::statement::dialect::BoundedDialect;
-use skewer_compat::statement::using_join::merge_columns;
+use skewer_compat::statement::using_join::coalesce_join_keys;
 
 /// Tables of the queries: all columns may be NULL.
 const TABLES: [(&str, &[&str]); 3] = [("t", &["a", "b"]), ("u", &["b", "c"]), ("v", &["c", "d"])];
@@ -59,7 +59,7 @@ fn with_repairs() -> SessionState {
 
 /// Parses a statement as Skewer does, without rewriting it.
 fn parsed(sql: &str) -> Statement {
-    let dialect = BoundedDialect::of(sql.len());
+    let dialect = BoundedDialect::for_text_of(sql.len());
     let tokens = Tokenizer::new(&dialect, sql).tokenize_with_location();
     let tokens = describe_in_from::mark(tokens.unwrap());
     let parser = DFParserBuilder::new(tokens).with_dialect(&dialect).build();
@@ -69,7 +69,7 @@ fn parsed(sql: &str) -> Statement {
 /// A statement after the rewrites that need no catalog.
 fn desugared(sql: &str) -> Statement {
     let mut statement = parsed(sql);
-    spell_out_statement(&mut statement).unwrap();
+    desugar_statement(&mut statement).unwrap();
     statement
 }
 
@@ -185,7 +185,7 @@ fn joins_with_using_become_joins_with_on() {
         let Statement::Statement(mut statement) = desugared(sql) else {
             panic!("{sql}")
         };
-        merge_columns(statement.as_mut(), &columns_of_table).unwrap();
+        coalesce_join_keys(statement.as_mut(), &columns_of_table).unwrap();
         vec![("becomes", indented(&statement.to_string()))]
     });
 }
@@ -221,7 +221,7 @@ fn set_operations_count_duplicates() {
     golden_plans(
         "logical/bag_set_operations.golden",
         &queries,
-        with_counted_duplicates,
+        expand_bag_set_operations,
     );
 }
 

@@ -8,7 +8,7 @@ use datafusion::execution::SessionState;
 use datafusion::physical_plan::execute_stream;
 use parking_lot::Mutex;
 use skewer_cluster::Workers;
-use skewer_cluster::write::SegmentPlace;
+use skewer_cluster::write::SegmentDestination;
 use skewer_compat::operators::scheduling::{Cancellation, RunningQuery};
 use skewer_node::task_session;
 use skewer_profiling::{Level, Recorder, RecorderLimits, SysTables};
@@ -84,7 +84,7 @@ pub(crate) async fn run(
                 }
             }
             let _turn = writers.take(table).await;
-            if let Some(on) = Remote::of(&database)
+            if let Some(on) = Remote::of_database(&database)
                 && let Err(error) = on.compact(&storage, table).await
             {
                 tracing::warn!("table {table:?} could not be compacted on workers: {error}");
@@ -101,14 +101,14 @@ pub(crate) async fn run(
 struct Remote {
     workers: Workers,
     state: SessionState,
-    place: Arc<SegmentPlace>,
+    place: Arc<SegmentDestination>,
     sys: Arc<SysTables>,
     query: Arc<RunningQuery>,
 }
 
 impl Remote {
     /// Those that take part now, if there are any.
-    fn of(database: &Weak<DatabaseInner>) -> Option<Self> {
+    fn of_database(database: &Weak<DatabaseInner>) -> Option<Self> {
         let database = database.upgrade()?;
         let workers = database.workers_of(&database.storage.snapshot(), true)?;
         if workers.shares_segments() {

@@ -10,7 +10,7 @@ use datafusion::catalog::SchemaProvider;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use parking_lot::Mutex;
 use skewer_cluster::Workers;
-use skewer_cluster::write::SegmentPlace;
+use skewer_cluster::write::SegmentDestination;
 use skewer_compat::operators::scheduling::{Cancellation, Scheduler};
 use skewer_net::LostWorker;
 use skewer_net::identity::NodeId;
@@ -20,19 +20,18 @@ use skewer_profiling::{Retention, SysTables};
 use skewer_storage::{Snapshot, Storage, StorageOptions, TableId};
 use tokio::runtime::{EnterGuard, Handle, Runtime};
 
-use crate::budget::Budgets;
+use crate::admission::{AdmissionQueue, DEFAULT_LIMIT};
 use crate::cancellation;
-use crate::catalog::files::place_store;
 use crate::cluster::{ClusterOptions, Master, MemberState};
 use crate::compaction::{self, Grown};
 use crate::error::Error;
-use crate::kept_snapshots::KeptSnapshots;
 use crate::progress::Elsewhere;
 use crate::running_table::with_running;
 use crate::session::Session;
 use crate::statements::export_profile::expect_no_export;
-use crate::turns::{DEFAULT_LIMIT, Turns};
 use skewer_compat::operators::memory_pool::{MemoryBudget, RaisedBy};
+use skewer_profiling::budget::Budgets;
+use skewer_storage::kept_snapshots::KeptSnapshots;
 
 /// How long closing waits for work on the database's threads to notice that it is over.
 const SHUTDOWN: Duration = Duration::from_secs(5);
@@ -96,16 +95,16 @@ pub(crate) struct DatabaseInner {
     /// What every session has.
     pub(crate) functions: Functions,
     /// How many statements run queries at once, and which.
-    pub(crate) turns: Arc<Turns>,
+    pub(crate) admission: Arc<AdmissionQueue>,
     /// What RESET goes back to.
-    pub(crate) opened_turns: Option<usize>,
+    pub(crate) opened_limit: Option<usize>,
     distribution: Distribution,
     /// What statements took, for `profile.budget`.
     pub(crate) budgets: Arc<Budgets>,
     /// What queries saw, for `EXPLAIN PROFILE QUERY n`.
     pub(crate) snapshots: Arc<KeptSnapshots>,
     /// Where statements write that this process runs.
-    pub(crate) place: Arc<SegmentPlace>,
+    pub(crate) place: Arc<SegmentDestination>,
     /// Tables that have got new segments.
     grown: Grown,
     /// Each statement that runs has a clone.
@@ -206,7 +205,7 @@ impl DatabaseBuilder {
         self
     }
 
-    /// How many statements run queries at once, 100 by default: the others wait for their turn, in
+    /// How many statements run queries at once, 100 by default: the others wait, in
     /// the order in which they came. A query has its turn until its stream has been read or
     /// dropped. Those that read only schema `sys` do not wait. `SET max_running_queries` changes
     /// it.
@@ -288,11 +287,11 @@ impl DatabaseBuilder {
         )?;
         runtime_env
             .register_object_store(storage.object_store_url().as_ref(), storage.object_store());
-        place_store::register(&runtime_env)?;
+        skewer_files::register(&runtime_env)?;
 
         let runtime = environment::runtime(Some(threads))?;
         let scheduler = Scheduler::new(threads);
-        let place = SegmentPlace::here(storage.clone());
+        let place = SegmentDestination::here(storage.clone());
         let distribution = match (self.cluster, self.workers) {
             (Some(cluster), _) => {
                 let _within = runtime.enter();
@@ -313,7 +312,7 @@ impl DatabaseBuilder {
             }
             (None, _) => Distribution::None,
         };
-        let turns = Some(self.running_queries.unwrap_or(DEFAULT_LIMIT));
+        let limit = Some(self.running_queries.unwrap_or(DEFAULT_LIMIT));
         let writers = TableLocks::default();
         let (grown, tables) = compaction::grown();
         let merging = (storage.clone(), writers.clone());
@@ -332,8 +331,8 @@ impl DatabaseBuilder {
                 threads,
                 scheduler,
                 functions: self.functions,
-                turns: Turns::new(turns),
-                opened_turns: turns,
+                admission: AdmissionQueue::new(limit),
+                opened_limit: limit,
                 distribution,
                 budgets: Arc::default(),
                 snapshots: Arc::default(),
@@ -495,7 +494,7 @@ impl DatabaseInner {
     /// Schema `sys`, as a statement sees it that reads `snapshot`.
     pub(crate) fn sys_schema(&self, snapshot: Arc<Snapshot>) -> Arc<dyn SchemaProvider> {
         let sys = self.sys.schema_provider();
-        let sys = Arc::new(with_running(sys, Arc::clone(&self.turns)));
+        let sys = Arc::new(with_running(sys, Arc::clone(&self.admission)));
         match &self.distribution {
             Distribution::Cluster(master) => Arc::new(master.0.with_cluster_table(sys, snapshot)),
             Distribution::None | Distribution::InProcess(_) => sys,

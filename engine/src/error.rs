@@ -7,7 +7,9 @@ use datafusion::common::{DataFusionError, SchemaError};
 use datafusion::object_store;
 use datafusion::parquet::errors::ParquetError;
 use skewer_cluster::write::WriteError;
-use skewer_compat::suggest::{did_you_mean, nearest};
+use skewer_compat::suggest::{did_you_mean, suggest};
+use skewer_exec::waits::Stalled;
+use skewer_files::{FilesError, file_and_line};
 use skewer_net::{FailureClass, LostWorker, NetError, Panic, RemoteFailure};
 use skewer_node::Error as NodeError;
 use skewer_sql::{ObjectKind, SyntaxError};
@@ -16,6 +18,8 @@ use thiserror::Error as ThisError;
 use tokio::task::JoinError;
 
 use skewer_compat::operators::memory_pool::LIMIT_REACHED;
+
+use crate::settings::show_age;
 
 /// Why a statement failed. Its text is fit for a person; the session goes on after it.
 ///
@@ -254,18 +258,10 @@ fn rows_of(tables: &[String]) -> String {
     }
 }
 
-fn file_and_line(path: &str, line: Option<u64>) -> String {
-    match line {
-        _ if path.is_empty() => String::new(),
-        Some(line) => format!("{path}, line {line}: "),
-        None => format!("{path}: "),
-    }
-}
-
 impl Error {
     /// An operator, or a function that one calls, has panicked.
     pub(crate) fn panicked(panic: &(dyn std::any::Any + Send)) -> Self {
-        Self::from_panic(Panic::of(panic))
+        Self::from_panic(Panic::from_payload(panic))
     }
 
     fn from_panic(panic: Panic) -> Self {
@@ -349,7 +345,7 @@ impl Error {
             let suggested = suggested.and_then(|name| name.split('\'').next());
             Some(Self::UnknownFunction {
                 name: name.to_owned(),
-                suggestions: nearest(name, suggested),
+                suggestions: suggest(name, suggested),
             })
         };
         unknown_function().unwrap_or_else(|| Self::Invalid(plain(text)))
@@ -361,7 +357,7 @@ impl Error {
                 field,
                 valid_fields,
             } => {
-                let mut suggestions = nearest(
+                let mut suggestions = suggest(
                     field.name(),
                     valid_fields.iter().map(|column| column.name()),
                 );
@@ -390,6 +386,13 @@ impl Error {
                 column: column.clone(),
                 row: *row,
             }
+        } else if let Some(Stalled { timeout, waits }) = error.downcast_ref() {
+            Self::Stalled(format!(
+                "the query has stalled: none of its operators has done anything for {}, which is \
+                 the stall_timeout; {waits}. Please report it; SET stall_timeout = 0 lets such \
+                 queries wait",
+                show_age(*timeout)
+            ))
         } else if let Some(inner) = error.downcast_ref::<LostWorker>() {
             Self::from_lost(inner)
         } else if let Some(inner) = error.downcast_ref::<NetError>() {
@@ -433,6 +436,55 @@ impl Error {
             FailureClass::Cancelled => Self::Cancelled,
             FailureClass::User => Self::Execution(failure.text.clone()),
             _ => Self::Execution(format!("{} (on {})", failure.text, failure.node)),
+        }
+    }
+
+    fn from_files(error: FilesError) -> Self {
+        match error {
+            FilesError::File {
+                path,
+                line,
+                message,
+            } => Self::File {
+                path,
+                line,
+                message,
+            },
+            FilesError::Io { path, error } => match Self::from_io(&error) {
+                Self::Io(message) => Self::File {
+                    path: path.display().to_string(),
+                    line: None,
+                    message,
+                },
+                other => other,
+            },
+            FilesError::Write { path, error } => match Self::from_datafusion(&error) {
+                Self::Corrupt { message, .. } | Self::Io(message) | Self::File { message, .. } => {
+                    Self::File {
+                        path: path.display().to_string(),
+                        line: None,
+                        message,
+                    }
+                }
+                other => other,
+            },
+            FilesError::UnknownOption { name, suggestions } => {
+                Self::UnknownSetting { name, suggestions }
+            }
+            FilesError::InvalidValue {
+                name,
+                value,
+                expected,
+            } => Self::InvalidValue {
+                name,
+                value,
+                expected,
+            },
+            FilesError::Unsupported(what) => Self::Unsupported(what),
+            FilesError::Invalid(what) => Self::Invalid(what),
+            FilesError::Cancelled => Self::Cancelled,
+            FilesError::DataFusion(error) => Self::from_datafusion(&error),
+            other => Self::Internal(other.to_string()),
         }
     }
 
@@ -664,6 +716,12 @@ impl From<DataFusionError> for Error {
 impl From<NetError> for Error {
     fn from(error: NetError) -> Self {
         Self::from_net(&error)
+    }
+}
+
+impl From<FilesError> for Error {
+    fn from(error: FilesError) -> Self {
+        Self::from_files(error)
     }
 }
 

@@ -44,16 +44,14 @@
 //! * `planning`: from a logical plan to operators, `cancellation`: how they learn that their statement is
 //!   cancelled
 //! * [`cluster`]: a database over several processes
-//! * `waits`: which operators wait for whom, and queries that wait for ever
-//! * `turns`: how many statements run queries at once, `running_table`: which, as a table
+//! * `admission`: how many statements run queries at once, `running_table`: which, as a table
 //! * `record`: a statement's row in `sys.queries`, `tables_read`: the tables that it read
 //! * `profile`: profiles for programs, and EXPLAIN PROFILE's rows
-//! * `budget`: how much is recorded, where that is not to cost more than a share of the time
 //! * `compaction`: small segments merged in the background
 //! * `last_query_id`: the function of that name
 
+mod admission;
 pub mod blocking;
-mod budget;
 mod cancellation;
 mod catalog;
 pub mod cluster;
@@ -61,7 +59,6 @@ mod compaction;
 mod database;
 mod error;
 mod functions;
-mod kept_snapshots;
 mod last_query_id;
 mod planning;
 mod prepared;
@@ -75,8 +72,6 @@ mod session;
 mod settings;
 mod statements;
 mod tables_read;
-mod turns;
-mod waits;
 
 pub use cluster::{ClusterOptions, Worker, WorkerOptions};
 pub use database::{Database, DatabaseBuilder};

@@ -9,16 +9,18 @@ use datafusion::execution::SessionState;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
-use skewer_cluster::write::SegmentPlace;
-use skewer_cluster::{Distributed, PrepareTask, Workers, cooperative};
+use skewer_cluster::write::SegmentDestination;
+use skewer_cluster::{
+    Distributed, PrepareTask, Workers, cooperative, is_exchange_between_workers,
+};
 use skewer_compat::functions::guarded::planning;
 use skewer_compat::operators::materialized::SharedRowsExec;
 use skewer_compat::operators::scheduling::RunningQuery;
+use skewer_exec::waits::Waits;
 use skewer_optimizer::distribution::Distribution;
 use skewer_profiling::{Recorder, SysTables};
 
 use crate::progress::ProgressHandle;
-use crate::waits::Waits;
 
 /// Plans a query whose operators record into `recorder` at its level, and whose tasks can be
 /// cancelled, share the processors as `query`, and note in `waits` what they do: for several workers if the
@@ -30,12 +32,12 @@ pub(crate) async fn plan_query(
     query: &Arc<RunningQuery>,
     waits: &Arc<Waits>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
-    let distributed = Distributed::of(state.config());
+    let distributed = Distributed::of_session(state.config());
     let on = distributed.as_ref().map(|on| on as &dyn Distribution);
     let planned = skewer_optimizer::plan_query_on(optimized, state, recorder, on);
     let mut planned = pin!(planned);
     let plan = poll_fn(|context| planning(|| planned.as_mut().poll(context))).await?;
-    let plan = waits.watch(cooperative(plan, query)?)?;
+    let plan = waits.watch(cooperative(plan, query)?, is_exchange_between_workers)?;
     SharedRowsExec::link(&plan)?;
     Ok(plan)
 }
@@ -49,7 +51,7 @@ pub(crate) async fn plan_query(
 pub(crate) fn on_workers(
     workers: &Workers,
     mut state: SessionState,
-    place: &Arc<SegmentPlace>,
+    place: &Arc<SegmentDestination>,
     sys: &Arc<SysTables>,
     store: ObjectStoreUrl,
     recorder: &Arc<Recorder>,
@@ -58,7 +60,10 @@ pub(crate) fn on_workers(
 ) -> Result<SessionState> {
     let (progress, query) = (progress.clone(), Arc::clone(query));
     let prepare: PrepareTask = Arc::new(move |plan| {
-        let plan = progress.operators().watch(cooperative(plan, &query)?)?;
+        let plan = cooperative(plan, &query)?;
+        let plan = progress
+            .operators()
+            .watch(plan, is_exchange_between_workers)?;
         progress.watch_task(&plan);
         Ok(plan)
     });

@@ -7,9 +7,8 @@ use std::time::{Duration, Instant};
 use datafusion::physical_plan::ExecutionPlan;
 use parking_lot::Mutex;
 use skewer_cluster::rows_read::{AskTasks, RowsRead, Scan, leaves};
+use skewer_exec::waits::Waits;
 use tokio::runtime::Handle;
-
-use crate::waits::Waits;
 
 /// Other processes are asked at most so often how far they are, and only while somebody looks.
 const ASKED_EVERY: Duration = Duration::from_millis(200);
@@ -22,7 +21,7 @@ pub struct Progress {
     /// Share of its input that has been read, 0 to 1; `None` where the size of the input is not
     /// known.
     pub fraction: Option<f64>,
-    /// Whether it waits for its turn, since as many others run as may.
+    /// Whether it waits for admission, since as many others run as may.
     pub queued: bool,
 }
 

@@ -16,13 +16,13 @@ use skewer_compat::operators::scheduling::{Cancellation, RunningQuery};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
+use crate::admission::Admission;
 use crate::catalog::StatementCatalog;
 use crate::error::Error;
 use crate::progress::ProgressHandle;
 use crate::record::StatementRecord;
 use crate::session::{Session, WeakSession};
 use crate::statements::Context;
-use crate::turns::Turn;
 
 /// Batches that may wait for a slow reader: enough that neither side waits for the other's
 /// wake-up, too few to matter as memory.
@@ -145,7 +145,7 @@ impl QueryStream {
             record,
             progress,
             running: query,
-            turn,
+            admission,
             again,
         } = context;
         let schema = stream.schema();
@@ -165,7 +165,7 @@ impl QueryStream {
                 session: session.downgrade(),
                 query_id: Arc::clone(&query_id),
             }),
-            turn,
+            admission,
         };
         let task = tokio::spawn(async move {
             let _counted = counted;
@@ -197,7 +197,7 @@ struct Running {
     /// How to run it once more, as long as it has returned no row.
     again: Option<Again>,
     record: SharedRecord,
-    turn: Option<Turn>,
+    admission: Option<Admission>,
 }
 
 /// A query that reads, to be run once more if it loses a worker that it does not need.
@@ -236,7 +236,7 @@ impl Running {
             record,
             progress: self.progress.clone(),
             running: Arc::clone(&self.query),
-            turn: None,
+            admission: None,
             again: None,
         };
         let started = context.stream(&again.plan).await;
@@ -267,11 +267,11 @@ async fn drive(mut running: Running, sender: mpsc::Sender<Result<Part, Error>>) 
         progress,
         catalog,
         record,
-        turn,
+        admission,
         again: _,
     } = running;
     drop(stream);
-    drop(turn);
+    drop(admission);
     progress.finish();
     drop(catalog);
     let record = record.lock().take();

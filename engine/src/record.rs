@@ -9,11 +9,11 @@ use skewer_cluster::{Workers, is_exchange_between_workers};
 use skewer_profiling::{Level, QueryRow, Recorder, RecorderLimits, SysTables, nanos_since_epoch};
 use skewer_storage::TableMeta;
 
-use crate::budget::{Budgets, Choice};
 use crate::error::Error;
 use crate::progress::ProgressHandle;
 use crate::settings::ProfileSettings;
 use crate::tables_read::TablesRead;
+use skewer_profiling::budget::{Budgets, Choice};
 
 /// How a statement ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub(crate) struct StatementRecord {
     sql: String,
     /// When it arrived.
     started_at: SystemTime,
-    /// When its turn came.
+    /// When it was admitted.
     started: Instant,
     /// What learns what the statement took, and under which fingerprint.
     charged_to: Option<(Arc<Budgets>, String)>,
@@ -92,7 +92,7 @@ impl StatementRecord {
         let recorder = Recorder::new(query_id, settings.level, settings.sample_rate, limits);
         recorder.set_lineage_mode(settings.lineage);
         recorder.spill_to(&sys);
-        let mut record = Self::of(recorder);
+        let mut record = Self::with_recorder(recorder);
         record.sys = Some(sys);
         record.last_query_id = last_query_id;
         record._running = running;
@@ -101,7 +101,7 @@ impl StatementRecord {
         record
     }
 
-    fn of(recorder: Arc<Recorder>) -> Self {
+    fn with_recorder(recorder: Arc<Recorder>) -> Self {
         Self {
             recorder,
             sys: None,
@@ -126,7 +126,7 @@ impl StatementRecord {
     pub(crate) fn anew(&self, query_id: i64) -> Self {
         let recorder = &self.recorder;
         let (level, rate) = (recorder.level(), recorder.sample_rate());
-        let mut anew = Self::of(Recorder::new(query_id, level, rate, recorder.limits()));
+        let mut anew = Self::with_recorder(Recorder::new(query_id, level, rate, recorder.limits()));
         anew.recorder.set_lineage_mode(recorder.lineage_mode());
         if let Some(sys) = &self.sys {
             anew.recorder.spill_to(sys);
@@ -146,7 +146,7 @@ impl StatementRecord {
         static LAST: AtomicI64 = AtomicI64::new(0);
         let number = LAST.fetch_sub(1, Ordering::Relaxed) - 1;
         let limits = RecorderLimits::default();
-        Self::of(Recorder::new(number, Level::Off, 1.0, limits))
+        Self::with_recorder(Recorder::new(number, Level::Off, 1.0, limits))
     }
 
     /// The same; once it has finished, `budgets` learn what the statement of fingerprint
@@ -188,8 +188,8 @@ impl StatementRecord {
         }
     }
 
-    /// It has waited for its turn until now: neither planning nor execution.
-    pub(crate) fn has_its_turn(&mut self) {
+    /// It has waited for admission until now: neither planning nor execution.
+    pub(crate) fn was_admitted(&mut self) {
         self.started = Instant::now();
     }
 
@@ -201,7 +201,7 @@ impl StatementRecord {
     /// The statement reads these tables.
     pub(crate) fn reads(&mut self, tables: &[Arc<TableMeta>]) {
         if self.sys.is_some() {
-            self.tables_read = TablesRead::of(tables).text();
+            self.tables_read = TablesRead::of_tables(tables).text();
         }
     }
 

@@ -1,4 +1,4 @@
-//! `sys.running`: the statements that run queries now, and those that wait for their turn.
+//! `sys.running`: the statements that run queries now, and those that wait for admission.
 
 use std::sync::Arc;
 
@@ -9,17 +9,20 @@ use datafusion::catalog::SchemaProvider;
 use datafusion::common::Result;
 use skewer_profiling::{OneMoreTable, nanos_since_epoch};
 
-use crate::turns::{Listed, Turns};
+use crate::admission::{AdmissionQueue, QueuedStatement};
 
-/// `sys` with the statements of `turns`.
-pub(crate) fn with_running(sys: Arc<dyn SchemaProvider>, turns: Arc<Turns>) -> OneMoreTable {
-    OneMoreTable::new(sys, "running", move || rows(&turns.list()).map(Some))
+/// `sys` with the statements of `queue`.
+pub(crate) fn with_running(
+    sys: Arc<dyn SchemaProvider>,
+    queue: Arc<AdmissionQueue>,
+) -> OneMoreTable {
+    OneMoreTable::new(sys, "running", move || rows(&queue.list()).map(Some))
 }
 
-fn rows(statements: &[(Listed, bool)]) -> Result<RecordBatch> {
+fn rows(statements: &[(QueuedStatement, bool)]) -> Result<RecordBatch> {
     let each = || statements.iter().map(|(statement, _)| statement);
     let progress: Vec<_> = each().map(|statement| statement.progress.now()).collect();
-    let states = statements.iter().map(|(_, has_turn)| match has_turn {
+    let states = statements.iter().map(|(_, is_admitted)| match is_admitted {
         true => "running",
         false => "waiting",
     });

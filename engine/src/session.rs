@@ -18,7 +18,6 @@ use skewer_compat::session::repaired;
 use skewer_sql::ObjectKind;
 use skewer_storage::Snapshot;
 
-use crate::catalog::zones::zone_of;
 use crate::catalog::{CATALOG, MAIN, StatementCatalog};
 use crate::database::{Database, DatabaseInner};
 use crate::error::Error;
@@ -30,6 +29,7 @@ use crate::query_stream::QueryStream;
 use crate::settings::{DEFAULT_STALL_TIMEOUT, ProfileSettings};
 use crate::statements;
 use crate::statements::prepare::Prepared;
+use skewer_compat::session_zone::zone_of;
 
 /// A session: settings, registered functions and prepared statements that belong together.
 ///
@@ -147,7 +147,7 @@ impl Session {
     }
 
     /// The same session, whose queries see the tables as they were in `snapshot`.
-    pub(crate) fn at(&self, snapshot: Arc<Snapshot>) -> Self {
+    pub(crate) fn at_snapshot(&self, snapshot: Arc<Snapshot>) -> Self {
         Self {
             inner: Arc::clone(&self.inner),
             then: Some(snapshot),

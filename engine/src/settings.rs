@@ -5,7 +5,7 @@ use std::time::Duration;
 use datafusion::arrow::array::timezone::Tz;
 use datafusion::common::config::ConfigOptions;
 use skewer_compat::functions::zones;
-use skewer_compat::suggest::nearest;
+use skewer_compat::suggest::suggest;
 use skewer_profiling::{Level, LineageMode, Retention};
 
 use crate::error::Error;
@@ -164,7 +164,7 @@ pub(crate) fn unknown(name: &str, options: &ConfigOptions) -> Error {
         .iter()
         .map(|(name, _)| *name)
         .chain(entries.iter().map(|entry| entry.key.as_str()));
-    let mut suggestions = nearest(name, known.clone());
+    let mut suggestions = suggest(name, known.clone());
     if suggestions.is_empty() {
         // People drop the prefix.
         let last = name.rsplit('.').next().unwrap_or(name);

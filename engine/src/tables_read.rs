@@ -24,7 +24,7 @@ struct TableRead {
 }
 
 impl TableRead {
-    fn of(table: &TableMeta) -> Self {
+    fn of_table(table: &TableMeta) -> Self {
         let mut hash: u64 = 0;
         for segment in &table.segments {
             // The order of segments is no matter; each counts by a hash of its own.
@@ -53,8 +53,11 @@ pub(crate) struct TablesRead(Vec<TableRead>);
 
 impl TablesRead {
     /// Of a statement that begins; a table that is read twice is one.
-    pub(crate) fn of(tables: &[Arc<TableMeta>]) -> Self {
-        let mut read: Vec<TableRead> = tables.iter().map(|table| TableRead::of(table)).collect();
+    pub(crate) fn of_tables(tables: &[Arc<TableMeta>]) -> Self {
+        let mut read: Vec<TableRead> = tables
+            .iter()
+            .map(|table| TableRead::of_table(table))
+            .collect();
         read.sort_by(|a, b| a.table.cmp(&b.table));
         read.dedup();
         Self(read)
@@ -79,7 +82,7 @@ impl TablesRead {
         let replaced = self.0.iter().filter(|then| {
             let name = then.table.split_once('.');
             let now = name.and_then(|(schema, name)| now.table(schema, name));
-            now.is_some_and(|now| TableRead::of(&now).identity() != then.identity())
+            now.is_some_and(|now| TableRead::of_table(&now).identity() != then.identity())
         });
         replaced.map(|then| then.table.clone()).collect()
     }
@@ -93,7 +96,7 @@ impl TablesRead {
                 "main" => name,
                 _ => then.table.as_str(),
             };
-            let Some(now) = now.table(schema, name).map(|table| TableRead::of(&table)) else {
+            let Some(now) = now.table(schema, name).map(|table| TableRead::of_table(&table)) else {
                 return Some(format!(
                     "There is no table {table} any more, which query {query_id} read."
                 ));

@@ -48,7 +48,7 @@ pub struct Interruptible {
 impl Interruptible {
     /// `function` as one that can be interrupted. `None` if it is one already, or must see its rows as they
     /// are: if it is volatile, asynchronous, or does not evaluate all its arguments.
-    pub fn of(function: &ScalarUDF) -> Option<ScalarUDF> {
+    pub fn wrap(function: &ScalarUDF) -> Option<ScalarUDF> {
         let inner = function.inner();
         let stays = inner.is::<Self>()
             || inner.is::<RowFunction>()
@@ -152,7 +152,7 @@ impl ScalarUDFImpl for Interruptible {
 
     fn with_updated_config(&self, config: &ConfigOptions) -> Option<ScalarUDF> {
         let function = self.function.inner().with_updated_config(config)?;
-        Some(Self::of(&function).unwrap_or(function))
+        Some(Self::wrap(&function).unwrap_or(function))
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
@@ -288,13 +288,13 @@ mod tests {
 
     #[test]
     fn it_returns_what_the_function_returns() {
-        let length = Interruptible::of(&character_length()).unwrap();
+        let length = Interruptible::wrap(&character_length()).unwrap();
         assert_eq!(length.name(), "character_length");
         assert_eq!(
             Interruptible::interrupted(&length),
             character_length().as_ref()
         );
-        assert!(Interruptible::of(&length).is_none());
+        assert!(Interruptible::wrap(&length).is_none());
         let lengths: Vec<_> = (0..1_000).map(|row| (row * 37) % 500).collect();
         let texts = lengths.iter().map(|length| "x".repeat(*length as usize));
         let texts: ArrayRef = Arc::new(StringArray::from_iter_values(texts));
@@ -333,7 +333,7 @@ mod tests {
                 Ok(args[0].clone())
             }),
         );
-        let slow = Interruptible::of(&slow).unwrap();
+        let slow = Interruptible::wrap(&slow).unwrap();
         let texts: ArrayRef = Arc::new(StringArray::from(vec!["x"; 1_000]));
         let query = Scheduler::new(1).query(cancellation);
         let mut stream = ScheduledStream::new(query, None);

@@ -123,7 +123,7 @@ impl KeySample {
     }
 
     /// Of what keys are sampled.
-    pub fn of(&self) -> Sampled {
+    pub fn sampled(&self) -> Sampled {
         self.of
     }
 

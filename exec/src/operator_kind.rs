@@ -30,9 +30,9 @@ use datafusion::physical_plan::work_table::WorkTableExec;
 use datafusion::physical_plan::{ExecutionPlan, Partitioning};
 use skewer_compat::logical::decorrelate::NUMBER;
 use skewer_profiling::operator_kind::{kind_by_name, routing_by_name};
-use skewer_profiling::{OperatorKind, PlacedScan, Routing, SysScan};
+use skewer_profiling::{DistributedScan, OperatorKind, Routing, SysScan};
 
-use skewer_compat::operators::conservative_properties::SoundPropertiesExec;
+use skewer_compat::operators::conservative_properties::ConservativePropertiesExec;
 use skewer_compat::operators::materialized::SharedRowsExec;
 
 use crate::profiled::is_exchange;
@@ -61,7 +61,7 @@ pub fn operator_kind(plan: &dyn ExecutionPlan) -> OperatorKind {
     } else if is_any!(
         plan,
         SysScan,
-        PlacedScan,
+        DistributedScan,
         StreamingTableExec,
         LazyMemoryExec
     ) {
@@ -104,7 +104,12 @@ pub fn operator_kind(plan: &dyn ExecutionPlan) -> OperatorKind {
         OperatorKind::Recursive
     } else if plan.is::<DataSinkExec>() {
         OperatorKind::Write
-    } else if is_any!(plan, SoundPropertiesExec, CooperativeExec, BufferExec) {
+    } else if is_any!(
+        plan,
+        ConservativePropertiesExec,
+        CooperativeExec,
+        BufferExec
+    ) {
         OperatorKind::PassThrough
     } else {
         kind_by_name(plan.name(), "")

@@ -10,7 +10,7 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use parking_lot::Mutex;
 use skewer_profiling::Recorder;
 
-use crate::position::Position;
+use crate::call_stack::Position;
 
 /// Whether metrics of an operator may tell of memory or of what was spilled. Scans have neither, and keep
 /// all metrics of a recursive query's iterations: to read them at the end of each would take longer and

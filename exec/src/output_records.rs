@@ -18,15 +18,15 @@ use datafusion::physical_plan::{
 use futures::StreamExt;
 use skewer_profiling::{Ids, Latencies, OutputChunk, Recorder, Sources};
 
-use crate::carry::{Blamed, CarriedInput};
-use crate::narrow::widened;
-use crate::source::RecordSource;
+use crate::int32_row_id::widened;
+use crate::latency_propagation::{Blamed, CarriedInput};
+use crate::record_origin::RecordOrigin;
 
 /// A kind of record that result rows are made from.
 #[derive(Debug, Clone)]
 pub struct ResultRecords {
     /// Where the records come from.
-    pub source: RecordSource,
+    pub source: RecordOrigin,
     /// The input column with their ids.
     pub id_column: usize,
     /// The input columns whose sum is the computation latency between the record and the
@@ -129,7 +129,7 @@ struct RowNumbers {
 
 impl RowNumbers {
     /// Those of stream number `stream` of `streams`.
-    fn of(stream: usize, streams: usize) -> Self {
+    fn of_stream(stream: usize, streams: usize) -> Self {
         Self {
             next: stream as i64 * BLOCK,
             others: (streams as i64 - 1) * BLOCK,
@@ -225,7 +225,7 @@ impl ExecutionPlan for OutputRecordsExec {
             return internal_err!("OutputRecordsExec has {partitions} partitions: no {partition}");
         }
         let ResultTask { index, count } = self.task;
-        let mut numbers = RowNumbers::of(index * partitions + partition, count * partitions);
+        let mut numbers = RowNumbers::of_stream(index * partitions + partition, count * partitions);
         let schema = self.schema();
         let recorder = Arc::clone(&self.recorder);
         let mut keeping = Keeping::new(&self.hidden, &self.recorder);
@@ -329,7 +329,7 @@ mod tests {
 
     #[test]
     fn the_rows_of_one_stream_are_numbered_one_after_the_other() {
-        let mut numbers = RowNumbers::of(0, 1);
+        let mut numbers = RowNumbers::of_stream(0, 1);
         assert_eq!(numbers.take(10_000), [(0, 0..10_000)]);
         assert_eq!(numbers.take(0), []);
         assert_eq!(numbers.take(2), [(10_000, 0..2)]);
@@ -340,7 +340,7 @@ mod tests {
         let mut seen = BTreeSet::new();
         let mut given = 0;
         for stream in 0..6 {
-            let mut numbers = RowNumbers::of(stream, 6);
+            let mut numbers = RowNumbers::of_stream(stream, 6);
             for rows in [1, 8191, 0, 100, 20_000, stream * 5000] {
                 let mut covered = 0;
                 for (first, of_rows) in numbers.take(rows) {
@@ -354,7 +354,9 @@ mod tests {
         }
         assert_eq!(seen.len(), given);
         // As long as streams have as many rows each there are no gaps.
-        let mut streams: Vec<_> = (0..3).map(|stream| RowNumbers::of(stream, 3)).collect();
+        let mut streams: Vec<_> = (0..3)
+            .map(|stream| RowNumbers::of_stream(stream, 3))
+            .collect();
         let mut all: Vec<i64> = Vec::new();
         for numbers in &mut streams {
             for (first, rows) in numbers.take(2 * BLOCK as usize) {

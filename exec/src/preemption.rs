@@ -24,7 +24,7 @@ const COUNTED_RECENTLY: Duration = Duration::from_millis(1);
 
 /// A clock for evaluations on the thread that made it.
 #[derive(Debug)]
-pub struct OwnTime {
+pub struct ThreadClock {
     latest: Option<Reading>,
     doubtful: Duration,
 }
@@ -57,7 +57,7 @@ pub(crate) struct Switches {
     pub involuntary: i64,
 }
 
-impl OwnTime {
+impl ThreadClock {
     /// For the thread that calls.
     pub fn of_this_thread() -> Self {
         let recent = LATEST.get();
@@ -104,7 +104,7 @@ impl OwnTime {
         elapsed
     }
 
-    /// How much of what [`OwnTime::since`] said last the thread may have waited for a processor.
+    /// How much of what [`ThreadClock::since`] said last the thread may have waited for a processor.
     pub fn doubtful(&self) -> Duration {
         self.doubtful
     }
@@ -296,7 +296,7 @@ mod tests {
 
     #[test]
     fn a_thread_remembers_its_own_reading() {
-        let of_now = OwnTime::of_this_thread().latest;
+        let of_now = ThreadClock::of_this_thread().latest;
         let known = LATEST.get();
         assert_eq!(
             known.map(|known| known.at),
@@ -308,7 +308,7 @@ mod tests {
 
     #[test]
     fn sleeping_counts() {
-        let mut time = OwnTime::of_this_thread();
+        let mut time = ThreadClock::of_this_thread();
         for ms in [1, 3, 20] {
             let started = Stopwatch::start();
             std::thread::sleep(Duration::from_millis(ms));
@@ -328,7 +328,7 @@ mod tests {
         let stop = AtomicBool::new(false);
         let threads = std::thread::available_parallelism().map_or(2, usize::from) * 4;
         let work = || {
-            let mut time = OwnTime::of_this_thread();
+            let mut time = ThreadClock::of_this_thread();
             let started = Stopwatch::start();
             let from = thread::processor_time().unwrap();
             while thread::processor_time().unwrap() - from < Duration::from_millis(60) {

@@ -24,9 +24,9 @@ use futures::Stream;
 use skewer_profiling::ticks::Ticks;
 use skewer_profiling::{Level, OpenStream, OperatorCall, Recorder, TuplesSent};
 
+use crate::call_stack::{self, Position, StreamClock};
 use crate::key_sample::KeySample;
 use crate::operator_memory::{OpenMemory, Streams};
-use crate::position::{self, Position, StreamTime};
 use crate::stream_totals::{StreamTotals, Totals};
 use skewer_compat::operators::batch_bytes::{batch_bytes, estimated_batch_bytes};
 use skewer_compat::operators::materialized::SharedRowsExec;
@@ -76,7 +76,7 @@ pub enum Exchange {
 
 impl Exchange {
     /// What `plan` does, if it is an operator of DataFusion's.
-    pub fn of(plan: &dyn ExecutionPlan) -> Self {
+    pub fn of_operator(plan: &dyn ExecutionPlan) -> Self {
         if is_exchange(plan) {
             Self::Local
         } else {
@@ -115,15 +115,15 @@ impl Observed {
             partition: (before + partition) as i64,
         };
         let started = Ticks::now();
-        let time = StreamTime::begin();
-        let entered = position::enter(position, started, time);
+        let time = StreamClock::begin();
+        let entered = call_stack::enter(position, started, time);
         let stream = self.inner.execute(partition, context)?;
         let elapsed = Ticks::now().since(started);
-        let inside = entered.leave(elapsed, 0);
+        let nested = entered.leave(elapsed, 0);
         let calls_are_kept = self.recorder.level() >= Level::Calls;
         let totals = Totals {
-            total: elapsed.saturating_sub(inside.in_other_fragments),
-            own: elapsed.saturating_sub(inside.ticks),
+            total: elapsed.saturating_sub(nested.in_other_fragments),
+            self_ticks: elapsed.saturating_sub(nested.ticks),
             ..Totals::default()
         };
         let is_exchange = self.exchange != Exchange::None;
@@ -166,7 +166,7 @@ impl ProfiledExec {
         operator_id: i64,
         recorder: Arc<Recorder>,
     ) -> Self {
-        let exchange = Exchange::of(inner.as_ref());
+        let exchange = Exchange::of_operator(inner.as_ref());
         Self::observing(Observed {
             inner,
             fragment_id,
@@ -344,7 +344,7 @@ struct ProfiledStream {
     keys: Option<Arc<KeySample>>,
     position: Position,
     /// The operator's own ticks in it, but those of the call under way.
-    time: StreamTime,
+    time: StreamClock,
     /// The number of the partition in its own task.
     own_partition: i64,
     exchange: Exchange,
@@ -406,9 +406,9 @@ impl Stream for ProfiledStream {
             Some(Returned::Batch(at)) => (0, started.since(at)),
             None => (0, 0),
         };
-        this.time.own_before = this.totals.begin(started, input_wait, output_wait);
+        this.time.self_before = this.totals.begin(started, input_wait, output_wait);
         let observer = Arc::clone(&this.totals) as _;
-        let entered = position::enter_observed(this.position, started, this.time, observer);
+        let entered = call_stack::enter_observed(this.position, started, this.time, observer);
         let polled = this.stream.as_mut().poll_next(cx);
         let ended = Ticks::now();
         if polled.is_ready() {
@@ -418,7 +418,7 @@ impl Stream for ProfiledStream {
             Poll::Ready(Some(Ok(batch))) => batch.num_rows(),
             _ => 0,
         };
-        let inside = entered.leave(ended.since(started), rows as u64);
+        let nested = entered.leave(ended.since(started), rows as u64);
         let mut bytes = 0;
         if let Poll::Ready(Some(Ok(batch))) = &polled {
             bytes = match this.exchange {
@@ -437,7 +437,7 @@ impl Stream for ProfiledStream {
             }
         }
         this.totals
-            .end((started, ended), inside, rows as i64, bytes);
+            .end((started, ended), nested, rows as i64, bytes);
         if this.calls_are_kept {
             this.calls.push(Call {
                 started,

@@ -37,7 +37,7 @@ impl SampledRowId {
     }
 
     /// Those of `ids` that are traced; the others are NULL.
-    pub fn of(&self, ids: &Int64Array) -> ArrayRef {
+    pub fn traced_ids(&self, ids: &Int64Array) -> ArrayRef {
         let choice = self.recorder.sampling().choice();
         if choice.is_all() {
             return Arc::new(ids.clone());
@@ -111,7 +111,7 @@ impl ScalarUDFImpl for SampledRowId {
         let [ids] = arrays.as_slice() else {
             return internal_err!("sampled_row_id takes one argument");
         };
-        Ok(ColumnarValue::Array(self.of(ids.as_primitive())))
+        Ok(ColumnarValue::Array(self.traced_ids(ids.as_primitive())))
     }
 }
 

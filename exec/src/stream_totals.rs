@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use skewer_profiling::ticks::{Scale, Ticks};
 use skewer_profiling::{OperatorStats, UnfinishedStream};
 
-use crate::position::{InnerCalls, Inside, Position};
+use crate::call_stack::{NestedCalls, NestedTime, Position};
 
 /// Sums over the calls of a stream; times in ticks.
 #[derive(Debug, Clone, Copy, Default)]
@@ -16,7 +16,7 @@ pub(crate) struct Totals {
     pub(crate) rows_in: i64,
     pub(crate) rows_out: i64,
     pub(crate) bytes_out: i64,
-    pub(crate) own: u64,
+    pub(crate) self_ticks: u64,
     pub(crate) total: u64,
     pub(crate) input_wait: u64,
     pub(crate) output_wait: u64,
@@ -26,12 +26,12 @@ pub(crate) struct Totals {
 
 impl Totals {
     /// Adds a call that took from `began` to `ended`, with the calls inside it.
-    pub(crate) fn add_call(&mut self, began: Ticks, ended: Ticks, inside: Inside) {
+    pub(crate) fn add_call(&mut self, began: Ticks, ended: Ticks, nested: NestedTime) {
         let elapsed = ended.since(began);
         self.calls += 1;
-        self.rows_in += inside.rows as i64;
-        self.total += elapsed.saturating_sub(inside.in_other_fragments);
-        self.own += elapsed.saturating_sub(inside.ticks);
+        self.rows_in += nested.rows as i64;
+        self.total += elapsed.saturating_sub(nested.in_other_fragments);
+        self.self_ticks += elapsed.saturating_sub(nested.ticks);
         self.first_call.get_or_insert(began);
         self.last_call = Some(ended);
     }
@@ -42,9 +42,9 @@ impl Totals {
 struct Running {
     began: Ticks,
     /// The calls inside it that have ended.
-    inside: Inside,
+    nested: NestedTime,
     /// When the call inside it began that has not ended.
-    inner_began: Option<Ticks>,
+    nested_began: Option<Ticks>,
 }
 
 #[derive(Debug, Default)]
@@ -82,17 +82,17 @@ impl StreamTotals {
         state.totals.output_wait += output_wait;
         state.running = Some(Running {
             began,
-            inside: Inside::default(),
-            inner_began: None,
+            nested: NestedTime::default(),
+            nested_began: None,
         });
-        state.totals.own
+        state.totals.self_ticks
     }
 
     /// The call has ended and returned so many rows and bytes.
-    pub(crate) fn end(&self, call: (Ticks, Ticks), inside: Inside, rows: i64, bytes: i64) {
+    pub(crate) fn end(&self, call: (Ticks, Ticks), nested: NestedTime, rows: i64, bytes: i64) {
         let mut state = self.state.lock();
         state.running = None;
-        state.totals.add_call(call.0, call.1, inside);
+        state.totals.add_call(call.0, call.1, nested);
         state.totals.rows_out += rows;
         state.totals.bytes_out += bytes;
     }
@@ -103,11 +103,11 @@ impl StreamTotals {
         let mut totals = state.totals;
         if let Some(running) = state.running {
             let now = Ticks::now();
-            let mut inside = running.inside;
-            if let Some(began) = running.inner_began {
-                inside.ticks += now.since(began);
+            let mut nested = running.nested;
+            if let Some(began) = running.nested_began {
+                nested.ticks += now.since(began);
             }
-            totals.add_call(running.began, now, inside);
+            totals.add_call(running.began, now, nested);
         }
         totals
     }
@@ -126,7 +126,7 @@ impl StreamTotals {
             },
             rows_out: totals.rows_out,
             bytes_out: totals.bytes_out,
-            self_ns: scale.ns(totals.own),
+            self_ns: scale.ns(totals.self_ticks),
             total_ns: scale.ns(totals.total),
             input_wait_ns: scale.ns(totals.input_wait),
             output_wait_ns: scale.ns(totals.output_wait),
@@ -138,17 +138,17 @@ impl StreamTotals {
     }
 }
 
-impl InnerCalls for StreamTotals {
-    fn inner_began(&self, at: Ticks) {
+impl NestedCalls for StreamTotals {
+    fn nested_began(&self, at: Ticks) {
         if let Some(running) = &mut self.state.lock().running {
-            running.inner_began = Some(at);
+            running.nested_began = Some(at);
         }
     }
 
-    fn inner_ended(&self, inside: Inside) {
+    fn nested_ended(&self, nested: NestedTime) {
         if let Some(running) = &mut self.state.lock().running {
-            running.inner_began = None;
-            running.inside = inside;
+            running.nested_began = None;
+            running.nested = nested;
         }
     }
 }
@@ -165,7 +165,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::position::{self, StreamTime};
+    use crate::call_stack::{self, StreamClock};
 
     #[test]
     fn a_call_under_way_counts_without_the_call_inside_it() {
@@ -181,19 +181,19 @@ mod tests {
         let ((outer_at, outer), (inner_at, inner)) = (totals(1), totals(2));
         let began = Ticks::now();
         outer.begin(began, 0, 0);
-        let outer_call = position::enter_observed(
+        let outer_call = call_stack::enter_observed(
             outer_at,
             began,
-            StreamTime::begin(),
+            StreamClock::begin(),
             Arc::clone(&outer) as _,
         );
         std::thread::sleep(Duration::from_millis(2));
         let began = Ticks::now();
         inner.begin(began, 0, 0);
-        let inner_call = position::enter_observed(
+        let inner_call = call_stack::enter_observed(
             inner_at,
             began,
-            StreamTime::begin(),
+            StreamClock::begin(),
             Arc::clone(&inner) as _,
         );
         let before = outer.stats(Scale::now());
@@ -205,8 +205,8 @@ mod tests {
         assert!(running.total_ns >= 22_000_000, "{running:?}");
         assert_eq!((running.calls, running.rows_in), (1, 0));
         let ended = Ticks::now();
-        let inside = inner_call.leave(ended.since(began), 7);
-        inner.end((began, ended), inside, 7, 70);
+        let nested = inner_call.leave(ended.since(began), 7);
+        inner.end((began, ended), nested, 7, 70);
         assert_eq!(
             (
                 outer.stats(Scale::now()).rows_in,

@@ -71,7 +71,7 @@ impl TracedGroups {
         let every = NullBuffer::new_valid(ids.len());
         for row in ids.nulls().unwrap_or(&every).valid_indices() {
             let number = chosen_by(row);
-            let known = &mut self.least[groups.of(row)];
+            let known = &mut self.least[groups.group_of(row)];
             if number < *known {
                 let first = !choice.admits(*known) && choice.admits(number);
                 self.traced += usize::from(first);

@@ -19,7 +19,7 @@
 //! 4. [`Node::serve`] answers: tasks with a `Worker`, the application's own questions, as
 //!    heartbeats and commits, with a [`CallHandler`].
 //! 5. Membership tells every node with [`Node::set_peer`] where the others are, and with
-//!    [`Node::close_worker`] who is dead; [`LostWorker::of`] finds in a query's error which worker
+//!    [`Node::close_worker`] who is dead; [`LostWorker::in_error`] finds in a query's error which worker
 //!    it died of.
 //!
 //! ```no_run

@@ -78,7 +78,7 @@ pub fn panic_text(panic: &(dyn Any + Send)) -> &str {
 
 impl Panic {
     /// What a panic that has been caught means.
-    pub fn of(panic: &(dyn Any + Send)) -> Self {
+    pub fn from_payload(panic: &(dyn Any + Send)) -> Self {
         Self::that_said(panic_text(panic))
     }
 

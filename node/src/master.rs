@@ -11,7 +11,7 @@ use datafusion::common::{Result as DFResult, exec_err, not_impl_err};
 use datafusion::execution::runtime_env::RuntimeEnv;
 use parking_lot::Mutex;
 use skewer_cluster::rows_read::AskTasks;
-use skewer_cluster::write::SegmentPlace;
+use skewer_cluster::write::SegmentDestination;
 use skewer_cluster::{NodeOptions, NodeTasks, Workers, cooperative_tasks};
 use skewer_compat::operators::scheduling::Scheduler;
 use skewer_net::identity::{ClusterDirectory, NodeId, PeerIdentity, Revocations, Trust};
@@ -82,7 +82,7 @@ impl Master {
         storage: &Storage,
         environment: &Arc<RuntimeEnv>,
         functions: &Functions,
-        place: &Arc<SegmentPlace>,
+        place: &Arc<SegmentDestination>,
         sys: &Arc<SysTables>,
         scheduler: &Arc<Scheduler>,
     ) -> Result<Self, NetError> {

@@ -11,7 +11,7 @@ use datafusion::object_store::ObjectStoreExt;
 use parking_lot::Mutex;
 use skewer_cluster::queries::WorkerQueries;
 use skewer_cluster::rows_read::RowsRead;
-use skewer_cluster::write::{RowIds, SegmentPlace};
+use skewer_cluster::write::{RowIds, SegmentDestination};
 use skewer_cluster::{NodeOptions, NodeTasks, cooperative_tasks};
 use skewer_compat::operators::scheduling::Scheduler;
 use skewer_net::identity::{
@@ -21,8 +21,8 @@ use skewer_net::identity::{
 use skewer_net::{CallHandler, NetError, NetOptions, Node, PeerAddress, Services, join};
 use skewer_profiling::{Retention, SysTables};
 use skewer_storage::{
-    HomeDirectory, HomeIdentity, SegmentHome, SegmentName, Storage, StorageError, StorageOptions,
-    TableId,
+    SegmentName, Storage, StorageError, StorageOptions, TableId, WorkerStore, WorkerStoreDirectory,
+    WorkerStoreIdentity,
 };
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
@@ -121,7 +121,7 @@ pub struct Worker {
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) node: Node,
-    pub(crate) home: SegmentHome,
+    pub(crate) home: WorkerStore,
     pub(crate) queries: Arc<WorkerQueries>,
     pub(crate) revocations: Arc<Revocations>,
     /// Where the master is, as a person has said it.
@@ -166,7 +166,7 @@ impl Worker {
                 "{data} is a database; a worker needs a directory of its own"
             )));
         }
-        let directory = || HomeDirectory::lock(&options.data, options.storage.clone());
+        let directory = || WorkerStoreDirectory::lock(&options.data, options.storage.clone());
         let directory = match (&options.join, Credentials::exist(&identity)) {
             (Some(token), false) => {
                 let directory = directory()?;
@@ -207,7 +207,7 @@ impl Worker {
             }
         };
         let own = credentials.identity().clone();
-        let home = HomeIdentity {
+        let home = WorkerStoreIdentity {
             cluster: own.cluster.to_string(),
             node: own.node.0,
         };
@@ -226,7 +226,7 @@ impl Worker {
             let queries = WorkerQueries::new(i64::from(own.node.0), Arc::clone(&sys));
             let members = watch::Sender::new(0);
             let row_ids = Arc::new(FarRowIds(node.clone()));
-            let place = SegmentPlace::home(home.clone(), incarnation, row_ids);
+            let place = SegmentDestination::home(home.clone(), incarnation, row_ids);
             let queries_of_tasks = Arc::clone(&queries);
             let sys_of_tasks = Arc::clone(&sys);
             let tasks_read: Arc<TasksRead> = Arc::default();
@@ -450,7 +450,7 @@ impl Inner {
 
     async fn blocking(
         &self,
-        change: impl FnOnce(&SegmentHome) + Send + 'static,
+        change: impl FnOnce(&WorkerStore) + Send + 'static,
     ) -> DFResult<Vec<u8>> {
         let home = self.home.clone();
         let done = tokio::task::spawn_blocking(move || change(&home)).await;

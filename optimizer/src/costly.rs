@@ -20,7 +20,7 @@ use skewer_compat::functions::conversion::Conversion;
 use skewer_compat::functions::patterns::EscapedPattern;
 use skewer_compat::functions::quantified::Quantified;
 use skewer_compat::functions::read_array::ReadArray;
-use skewer_compat::functions::scalar_or_error::OnlyValue;
+use skewer_compat::functions::scalar_or_error::ScalarOrError;
 use skewer_compat::functions::zones::{AddInterval, ReadTime, ShowTime, Timezone};
 
 /// Names of the functions that come with DataFusion.
@@ -77,7 +77,7 @@ pub fn is_costly(expr: &Expr, schema: &DFSchema) -> Result<bool> {
 /// is there.
 fn is_of_one_size(function: &ScalarFunction) -> bool {
     let function = function.func.inner();
-    function.is::<OnlyValue>()
+    function.is::<ScalarOrError>()
         || function.is::<Arithmetic>()
         || function.is::<Conversion>()
         || function.is::<Timezone>()

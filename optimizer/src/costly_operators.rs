@@ -15,9 +15,9 @@ use skewer_compat::functions::arithmetic::Arithmetic;
 use skewer_compat::functions::conversion::Conversion;
 use skewer_compat::functions::octet_length::OctetLength;
 use skewer_compat::functions::row_numbers::RowNumbers;
-use skewer_compat::functions::scalar_or_error::OnlyValue;
+use skewer_compat::functions::scalar_or_error::ScalarOrError;
 use skewer_compat::functions::zones::{AddInterval, ReadTime, ShowTime, Timezone};
-use skewer_exec::{CarriedState, FirstSeen, NarrowId, PackedRecord, RowCapture, SampledRowId};
+use skewer_exec::{CarriedState, FirstSeen, Int32RowId, RecordColumn, RowCapture, SampledRowId};
 
 use crate::costly::{is_built_in, varies_in_size};
 
@@ -69,10 +69,10 @@ pub(crate) fn is_own(function: &ScalarUDF) -> bool {
         || inner.is::<CarriedState>()
         || inner.is::<Conversion>()
         || inner.is::<FirstSeen>()
-        || inner.is::<NarrowId>()
+        || inner.is::<Int32RowId>()
         || inner.is::<OctetLength>()
-        || inner.is::<OnlyValue>()
-        || inner.is::<PackedRecord>()
+        || inner.is::<ScalarOrError>()
+        || inner.is::<RecordColumn>()
         || inner.is::<ReadTime>()
         || inner.is::<RowCapture>()
         || inner.is::<RowNumbers>()

@@ -3,10 +3,10 @@
 use crate::lineage::HIDDEN;
 
 /// Puts expressions back where columns stand for them: `upper(s)` for `__skewer_value_4@3`.
-pub(crate) fn with_moved(details: &str, moved: &[(String, String)]) -> String {
+pub(crate) fn with_hoisted(details: &str, hoisted_exprs: &[(String, String)]) -> String {
     let mut text = details.to_owned();
     if text.contains(HIDDEN) {
-        for (name, expression) in moved {
+        for (name, expression) in hoisted_exprs {
             let mut rest = std::mem::take(&mut text);
             while let Some(start) = rest.find(name) {
                 let after = &rest[start + name.len()..];
@@ -76,14 +76,14 @@ mod tests {
 
     #[test]
     fn details_show_expressions_that_were_moved() {
-        let moved = [
+        let hoisted_exprs = [
             ("__skewer_value_1".to_owned(), "upper(s)".to_owned()),
             ("__skewer_value_12".to_owned(), "lower(s)".to_owned()),
         ];
         assert_eq!(
-            with_moved(
+            with_hoisted(
                 "gby=[__skewer_value_12@3 as l], aggr=[max(__skewer_value_1)]",
-                &moved
+                &hoisted_exprs
             ),
             "gby=[lower(s) as l], aggr=[max(upper(s))]"
         );

@@ -8,7 +8,7 @@ use datafusion::common::Result;
 use datafusion::execution::SessionState;
 use datafusion::physical_plan::ExecutionPlan;
 
-use crate::instrument::Cuts;
+use crate::instrument::StageBoundaries;
 
 /// Who makes distributed plans of plans.
 #[async_trait]
@@ -24,7 +24,7 @@ pub trait Distribution: fmt::Debug + Send + Sync {
     fn writes(&self, state: &SessionState) -> bool;
 
     /// Where such plans are cut.
-    fn cuts(&self) -> &dyn Cuts;
+    fn boundaries(&self) -> &dyn StageBoundaries;
 
     /// `plan`, whose operators have their numbers now, is going to be executed.
     fn numbered(&self, plan: &Arc<dyn ExecutionPlan>, state: &SessionState);

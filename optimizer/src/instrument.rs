@@ -27,33 +27,33 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, displaya
 use skewer_compat::operators::materialized::SharedRowsExec;
 use skewer_exec::frames::OPERATOR_PAIRS;
 use skewer_exec::{
-    AggregateSource, CapturedFrames, CarriedState, Exchange, FrameCapture, IdentifiedTable,
+    AggregateOrigin, CapturedFrames, CarriedState, Exchange, FrameCapture, IdentifiedTable,
     KeySample, LineageCapture, NumberedExec, Observed, OutputRecordsExec, ProfiledExec, ROW_ID,
-    RestartExec, RowCapture, ScanSource, is_exchange, operator_kind, routing,
+    RestartExec, RowCapture, ScanOrigin, is_exchange, operator_kind, routing,
 };
 use skewer_profiling::operator_kind::{FRAMES_OF_ROWS, PARTS_OF_FRAMES};
 use skewer_profiling::{Fragment, Operator, OperatorKind, Recorder, Routing};
 
-use crate::details::{with_moved, without_hidden};
+use crate::details::{with_hoisted, without_hidden};
 use crate::lineage::HIDDEN;
 
 /// What the logical plan tells about the operators.
 #[derive(Debug, Default)]
-pub struct Known {
+pub struct PlanFacts {
     /// Scans of the record level, with the names of their id columns.
-    pub scans: Vec<(Vec<String>, Arc<ScanSource>)>,
+    pub scans: Vec<(Vec<String>, Arc<ScanOrigin>)>,
     /// Columns that stand for expressions evaluated below, and the expressions.
-    pub moved: Vec<(String, String)>,
+    pub hoisted_exprs: Vec<(String, String)>,
     /// The tables that are scanned: their names in the log, and their schemas.
     pub tables: Vec<(String, SchemaRef)>,
 }
 
-impl Known {
+impl PlanFacts {
     /// What `plan` says of the tables it scans.
     ///
     /// # Errors
     /// None of its own; those of walking a plan.
-    pub fn of(plan: &LogicalPlan) -> Result<Self> {
+    pub fn of_plan(plan: &LogicalPlan) -> Result<Self> {
         let mut tables = Vec::new();
         plan.apply_with_subqueries(|node| {
             if let LogicalPlan::TableScan(scan) = node {
@@ -81,14 +81,14 @@ impl Known {
 }
 
 /// Where a plan is cut into the parts that workers run; without workers it is not.
-pub trait Cuts: std::fmt::Debug + Send + Sync {
+pub trait StageBoundaries: std::fmt::Debug + Send + Sync {
     /// What `plan` is for the query, if it is there only for sending plans to workers.
-    fn at(&self, plan: &Arc<dyn ExecutionPlan>) -> Option<Cut>;
+    fn boundary_of(&self, plan: &Arc<dyn ExecutionPlan>) -> Option<StageBoundary>;
 }
 
 /// An operator that is there only for sending plans to workers.
 #[derive(Debug, Clone)]
-pub enum Cut {
+pub enum StageBoundary {
     /// It hands the plan below to workers: no operator of the query.
     Root,
     /// It stands for a leaf of which every worker has a part.
@@ -111,9 +111,9 @@ pub enum Cut {
 pub fn instrument(
     plan: Arc<dyn ExecutionPlan>,
     recorder: &Arc<Recorder>,
-    known: Known,
+    known: PlanFacts,
 ) -> Result<Arc<dyn ExecutionPlan>> {
-    instrument_cut(plan, recorder, known, None)
+    instrument_stages(plan, recorder, known, None)
 }
 
 /// The same for a plan that is cut: its operators are numbered so that the numbers travel with
@@ -121,16 +121,16 @@ pub fn instrument(
 ///
 /// # Errors
 /// As [`instrument`].
-pub fn instrument_cut(
+pub fn instrument_stages(
     plan: Arc<dyn ExecutionPlan>,
     recorder: &Arc<Recorder>,
-    known: Known,
-    cuts: Option<&dyn Cuts>,
+    known: PlanFacts,
+    boundaries: Option<&dyn StageBoundaries>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let mut instrumentation = Instrumentation {
         recorder,
         known,
-        cuts,
+        boundaries,
         shown: Shown::default(),
         rows: vec![],
         operators: 0,
@@ -153,8 +153,8 @@ pub fn instrument_cut(
 
 struct Instrumentation<'a> {
     recorder: &'a Arc<Recorder>,
-    known: Known,
-    cuts: Option<&'a dyn Cuts>,
+    known: PlanFacts,
+    boundaries: Option<&'a dyn StageBoundaries>,
     shown: Shown,
     /// Rows of `sys.operators`, parents before children.
     rows: Vec<Operator>,
@@ -206,7 +206,7 @@ impl Instrumentation<'_> {
     fn line(&mut self, plan: &Arc<dyn ExecutionPlan>) -> Arc<str> {
         let line = || Arc::from(displayable(plan.as_ref()).one_line().to_string().trim());
         // Those of cut plans may be made anew whenever they are asked for, where others were.
-        if self.cuts.is_some() {
+        if self.boundaries.is_some() {
             return line();
         }
         let lines = &mut self.shown.lines;
@@ -217,7 +217,7 @@ impl Instrumentation<'_> {
     /// How many rows it is expected to return.
     fn estimated_rows(&self, plan: &dyn ExecutionPlan) -> Option<i64> {
         let arguments = StatisticsArgs::new();
-        let statistics = match self.cuts {
+        let statistics = match self.boundaries {
             Some(_) => StatisticsContext::new().compute(plan, &arguments),
             None => self.shown.statistics.compute(plan, &arguments),
         };
@@ -232,12 +232,12 @@ impl Instrumentation<'_> {
     }
 
     fn write(&mut self, plan: &Arc<dyn ExecutionPlan>, depth: usize, text: &mut String) {
-        let cut = self.cut(plan);
+        let boundary = self.boundary(plan);
         // Those that get no number, as in `wrap`.
-        let is_numbered = !is_the_profilers(plan) && !matches!(cut, Some(Cut::Root));
+        let is_numbered = !is_the_profilers(plan) && !matches!(boundary, Some(StageBoundary::Root));
         if is_numbered {
-            let shown = match &cut {
-                Some(Cut::Leaf(original)) => original,
+            let shown = match &boundary {
+                Some(StageBoundary::Leaf(original)) => original,
                 _ => plan,
             };
             let line = self.line(shown);
@@ -245,7 +245,7 @@ impl Instrumentation<'_> {
             text.push_str(&line);
             text.push('\n');
         }
-        if matches!(cut, Some(Cut::Exchange { .. })) || is_exchange(plan.as_ref()) {
+        if matches!(boundary, Some(StageBoundary::Exchange { .. })) || is_exchange(plan.as_ref()) {
             return;
         }
         for child in plan.children() {
@@ -253,8 +253,8 @@ impl Instrumentation<'_> {
         }
     }
 
-    fn cut(&self, plan: &Arc<dyn ExecutionPlan>) -> Option<Cut> {
-        self.cuts?.at(plan)
+    fn boundary(&self, plan: &Arc<dyn ExecutionPlan>) -> Option<StageBoundary> {
+        self.boundaries?.boundary_of(plan)
     }
 
     /// Wraps `plan`, whose rows' keys are sampled by `keys`; also returns the leaves below it that
@@ -265,14 +265,14 @@ impl Instrumentation<'_> {
         place: Place,
         keys: Option<KeySample>,
     ) -> Result<(Arc<dyn ExecutionPlan>, Vec<i64>)> {
-        let cut = self.cut(&plan);
-        if is_the_profilers(&plan) || matches!(cut, Some(Cut::Root)) {
+        let boundary = self.boundary(&plan);
+        if is_the_profilers(&plan) || matches!(boundary, Some(StageBoundary::Root)) {
             let child = Arc::clone(plan.children()[0]);
             let (child, leaves) = self.wrap(child, place, keys)?;
             return Ok((replace_children_if_necessary(plan, vec![child])?, leaves));
         }
-        let shown = match &cut {
-            Some(Cut::Leaf(original)) => Arc::clone(original),
+        let shown = match &boundary {
+            Some(StageBoundary::Leaf(original)) => Arc::clone(original),
             _ => Arc::clone(&plan),
         };
         let operator_id = self.next_operator();
@@ -285,12 +285,12 @@ impl Instrumentation<'_> {
             operator_id,
             parent_operator_id: place.parent,
             name: shown.name().to_owned(),
-            details: match &cut {
-                Some(Cut::Exchange {
+            details: match &boundary {
+                Some(StageBoundary::Exchange {
                     sender: Some(sender),
                     ..
                 }) => self.details(sender),
-                Some(Cut::Exchange { tasks, .. }) => format!("from {tasks} tasks"),
+                Some(StageBoundary::Exchange { tasks, .. }) => format!("from {tasks} tasks"),
                 _ => self.details(&shown),
             },
             estimated_rows: self.estimated_rows(plan.as_ref()),
@@ -302,19 +302,19 @@ impl Instrumentation<'_> {
             captured_records: None,
             routing: None,
         };
-        let (kind, routing) = classified(&shown, cut.as_ref());
+        let (kind, routing) = classified(&shown, boundary.as_ref());
         self.rows.push(row.with_kind(kind).with_routing(routing));
         for frames in captured_frames(plan.as_ref()) {
             self.number_frames(&frames, place.fragment_id, operator_id);
         }
-        let (plan, mut leaves) = self.wrap_children(plan, place, operator_id, cut.as_ref())?;
+        let (plan, mut leaves) = self.wrap_children(plan, place, operator_id, boundary.as_ref())?;
         if plan.children().is_empty() && may_scan(shown.as_ref()) {
             leaves.push(operator_id);
         }
         self.match_scans(plan.as_ref(), &mut leaves);
-        let exchange = match cut {
-            Some(Cut::Exchange { .. }) => Exchange::BetweenWorkers,
-            _ => Exchange::of(plan.as_ref()),
+        let exchange = match boundary {
+            Some(StageBoundary::Exchange { .. }) => Exchange::BetweenWorkers,
+            _ => Exchange::of_operator(plan.as_ref()),
         };
         let observed = Observed {
             inner: plan,
@@ -325,7 +325,7 @@ impl Instrumentation<'_> {
             keys: keys.map(Arc::new),
             recorder: Arc::clone(self.recorder),
         };
-        let wrapped: Arc<dyn ExecutionPlan> = match self.cuts {
+        let wrapped: Arc<dyn ExecutionPlan> = match self.boundaries {
             Some(_) => Arc::new(NumberedExec::new(observed)),
             None => Arc::new(ProfiledExec::observing(observed)),
         };
@@ -333,7 +333,7 @@ impl Instrumentation<'_> {
     }
 
     /// Gives numbers to what window `operator_id` makes of the frames of its rows.
-    fn number_frames(&mut self, frames: &AggregateSource, fragment_id: i64, operator_id: i64) {
+    fn number_frames(&mut self, frames: &AggregateOrigin, fragment_id: i64, operator_id: i64) {
         for pair in 0..OPERATOR_PAIRS {
             let numbers = [self.next_operator(), self.next_operator()];
             frames.add_operator(numbers[0], numbers[1]);
@@ -359,13 +359,13 @@ impl Instrumentation<'_> {
         plan: Arc<dyn ExecutionPlan>,
         place: Place,
         operator_id: i64,
-        cut: Option<&Cut>,
+        boundary: Option<&StageBoundary>,
     ) -> Result<(Arc<dyn ExecutionPlan>, Vec<i64>)> {
         let below = Place {
             parent: Some(operator_id),
             ..place
         };
-        if let Some(Cut::Exchange { tasks, sender }) = cut {
+        if let Some(StageBoundary::Exchange { tasks, sender }) = boundary {
             // What sends is put together anew by the worker: it gets no number of its own.
             let [child] = plan.children()[..] else {
                 return Ok((plan, Vec::new()));
@@ -473,7 +473,7 @@ impl Instrumentation<'_> {
         let details = line
             .strip_prefix(plan.name())
             .map_or(line.as_ref(), |rest| rest.trim_start_matches([':', ' ']));
-        without_hidden(&with_moved(details, &self.known.moved))
+        without_hidden(&with_hoisted(details, &self.known.hoisted_exprs))
     }
 }
 
@@ -489,10 +489,13 @@ fn is_hidden(name: &str) -> bool {
 }
 
 /// The kind of an operator, and of an exchange how it finds the partition of a row.
-fn classified(plan: &Arc<dyn ExecutionPlan>, cut: Option<&Cut>) -> (OperatorKind, Option<Routing>) {
+fn classified(
+    plan: &Arc<dyn ExecutionPlan>,
+    boundary: Option<&StageBoundary>,
+) -> (OperatorKind, Option<Routing>) {
     let found = routing(plan.as_ref());
-    match cut {
-        Some(Cut::Exchange { sender, .. }) => {
+    match boundary {
+        Some(StageBoundary::Exchange { sender, .. }) => {
             let sender = sender.as_ref();
             let of_sender = || sender.and_then(|sender| routing(sender.as_ref()));
             (OperatorKind::Exchange, found.or_else(of_sender))
@@ -519,7 +522,7 @@ fn may_scan(leaf: &dyn ExecutionPlan) -> bool {
 
 /// The scans whose ids the operator puts into the state of a recursive query: no column has them where
 /// a scan does so itself.
-fn carried_scans(plan: &dyn ExecutionPlan) -> Vec<Arc<ScanSource>> {
+fn carried_scans(plan: &dyn ExecutionPlan) -> Vec<Arc<ScanOrigin>> {
     let mut scans = Vec::new();
     let walked = plan.apply_expressions(&mut |expression| {
         let function = expression.downcast_ref::<ScalarFunctionExpr>();
@@ -533,7 +536,7 @@ fn carried_scans(plan: &dyn ExecutionPlan) -> Vec<Arc<ScanSource>> {
 
 /// What the operator makes records of: the groups that an aggregate's `lineage_capture` gives ids to,
 /// or the rows that a projection's `row_capture` does.
-fn captured_groups(plan: &dyn ExecutionPlan) -> Option<Arc<AggregateSource>> {
+fn captured_groups(plan: &dyn ExecutionPlan) -> Option<Arc<AggregateOrigin>> {
     if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
         let mut items = projection.expr().iter();
         return items.find_map(|item| captured_rows(&item.expr));
@@ -547,7 +550,7 @@ fn captured_groups(plan: &dyn ExecutionPlan) -> Option<Arc<AggregateSource>> {
 
 /// The rows that a `row_capture` gives ids to; it may be inside the `carried_state` of another recursive
 /// query, whose static term this one is.
-fn captured_rows(expression: &Arc<dyn PhysicalExpr>) -> Option<Arc<AggregateSource>> {
+fn captured_rows(expression: &Arc<dyn PhysicalExpr>) -> Option<Arc<AggregateOrigin>> {
     let mut rows = None;
     let walked = expression.apply(|part| {
         let function = part.downcast_ref::<ScalarFunctionExpr>();
@@ -563,7 +566,7 @@ fn captured_rows(expression: &Arc<dyn PhysicalExpr>) -> Option<Arc<AggregateSour
 }
 
 /// The frames that a window's `frame_capture` gives ids to.
-fn captured_frames(plan: &dyn ExecutionPlan) -> Vec<Arc<AggregateSource>> {
+fn captured_frames(plan: &dyn ExecutionPlan) -> Vec<Arc<AggregateOrigin>> {
     let functions = match plan.downcast_ref::<BoundedWindowAggExec>() {
         Some(window) => window.window_expr(),
         None => plan

@@ -47,7 +47,7 @@ pub fn interruptible(function: &ScalarUDF) -> Option<ScalarUDF> {
     // DataFusion's operators know it by its type.
     match is_own(function) || function.name() == "get_field" {
         true => None,
-        false => Interruptible::of(function),
+        false => Interruptible::wrap(function),
     }
 }
 

@@ -15,8 +15,8 @@
 pub mod costly;
 mod costly_operators;
 mod details;
+mod disabled_optimizations;
 pub mod distribution;
-mod given_up;
 pub mod instrument;
 mod interruptible_calls;
 pub mod lineage;

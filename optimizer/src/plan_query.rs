@@ -15,11 +15,11 @@ use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use skewer_exec::{CarriedInput, Hidden, OutputRecordsExec, RestartExec, ResultRecords};
 use skewer_profiling::{Level, LineageMode, Recorder, Sources};
 
+use crate::disabled_optimizations::{disabled_optimizations, has_shortcuts};
 use crate::distribution::Distribution;
-use crate::given_up::{given_up, has_shortcuts};
-use crate::instrument::{Known, instrument, instrument_cut};
+use crate::instrument::{PlanFacts, instrument, instrument_stages};
 use crate::interruptible_calls::with_interruptible_calls;
-use crate::lineage::{LineageRewrite, TrackedPlan, TrackedRecord};
+use crate::lineage::{AnnotatedPlan, AnnotatedRecord, LineageRewrite};
 use crate::timed_node::TimedEvaluationPlanner;
 use skewer_compat::logical::common_subplan::SharedRowsPlanner;
 
@@ -57,7 +57,14 @@ pub async fn plan_query_on(
         }
         Level::Counters | Level::Calls => {
             let plan = unprofiled(optimized, state).await?;
-            instrument_on(plan, recorder, Known::of(optimized)?, state, distribution).await
+            instrument_on(
+                plan,
+                recorder,
+                PlanFacts::of_plan(optimized)?,
+                state,
+                distribution,
+            )
+            .await
         }
         Level::Records => plan_with_records(optimized, state, recorder, distribution).await,
     }
@@ -89,28 +96,28 @@ async fn distribute(
 async fn instrument_on(
     plan: Arc<dyn ExecutionPlan>,
     recorder: &Arc<Recorder>,
-    known: Known,
+    facts: PlanFacts,
     state: &SessionState,
     distribution: Option<&dyn Distribution>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     match distribute(&plan, state, distribution).await? {
-        Some(cut) => instrument_cuts(cut, recorder, known, state, distribution),
-        None => instrument(plan, recorder, known),
+        Some(cut) => instrument_on_stages(cut, recorder, facts, state, distribution),
+        None => instrument(plan, recorder, facts),
     }
 }
 
 /// Instruments a plan that `distribution` has cut, if it has.
-fn instrument_cuts(
+fn instrument_on_stages(
     plan: Arc<dyn ExecutionPlan>,
     recorder: &Arc<Recorder>,
-    known: Known,
+    facts: PlanFacts,
     state: &SessionState,
     distribution: Option<&dyn Distribution>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let Some(distribution) = distribution else {
-        return instrument(plan, recorder, known);
+        return instrument(plan, recorder, facts);
     };
-    let plan = instrument_cut(plan, recorder, known, Some(distribution.cuts()))?;
+    let plan = instrument_stages(plan, recorder, facts, Some(distribution.boundaries()))?;
     distribution.numbered(&plan, state);
     Ok(plan)
 }
@@ -154,46 +161,46 @@ async fn plan_with_records(
     recorder: &Arc<Recorder>,
     distribution: Option<&dyn Distribution>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
-    let known = Known::of(optimized)?;
-    let tables = known.tables.iter().map(|(name, _)| name.as_str());
+    let facts = PlanFacts::of_plan(optimized)?;
+    let tables = facts.tables.iter().map(|(name, _)| name.as_str());
     let sources = match recorder.lineage_mode() {
         LineageMode::Log => None,
         LineageMode::Piggyback => Some(Arc::new(Sources::new(tables))),
     };
     let mut rewrite = LineageRewrite::new(Arc::clone(recorder), sources.clone());
-    let tracked = rewrite.rewrite(optimized)?;
-    let mut tracked = result_columns_first(optimized, tracked)?;
-    tracked.plan = rewrite.with_shared_rows(tracked.plan)?;
+    let annotated = rewrite.rewrite(optimized)?;
+    let mut annotated = result_columns_first(optimized, annotated)?;
+    annotated.plan = rewrite.with_shared_rows(annotated.plan)?;
     let planner = DefaultPhysicalPlanner::with_extension_planners(vec![
         Arc::new(TimedEvaluationPlanner {
             recorder: Arc::clone(recorder),
         }),
         Arc::new(SharedRowsPlanner::default()),
     ]);
-    tracked.plan = with_interruptible_calls(tracked.plan)?;
-    let plan = planner.create_physical_plan(&tracked.plan, state).await?;
+    annotated.plan = with_interruptible_calls(annotated.plan)?;
+    let plan = planner.create_physical_plan(&annotated.plan, state).await?;
     let plan = match rewrite.nests_recursions {
         true => RestartExec::on_inner_queries(plan)?,
         false => plan,
     };
-    let known = Known {
+    let facts = PlanFacts {
         scans: rewrite.scans,
-        moved: rewrite.moved,
-        ..known
+        hoisted_exprs: rewrite.hoisted_exprs,
+        ..facts
     };
-    if tracked.records.is_empty() {
-        return instrument_on(plan, recorder, known, state, distribution).await;
+    if annotated.records.is_empty() {
+        return instrument_on(plan, recorder, facts, state, distribution).await;
     }
     let mut schema = result_schema(optimized.schema().as_arrow(), &plan.schema());
     if has_shortcuts(optimized)? {
         let unprofiled = unprofiled(optimized, state).await?;
         // Without the profiler statistics may have the answer, and say that it is not NULL.
         schema = result_schema(&schema, &unprofiled.schema());
-        recorder.gives_up(&given_up(&unprofiled, &plan));
+        recorder.set_disabled_optimizations(&disabled_optimizations(&unprofiled, &plan));
     }
     let schema = Arc::new(schema);
     let logged = |plan: Arc<dyn ExecutionPlan>| -> Result<Arc<dyn ExecutionPlan>> {
-        let hidden = hidden(&tracked.records, sources.clone(), &plan.schema())?;
+        let hidden = hidden(&annotated.records, sources.clone(), &plan.schema())?;
         let (schema, recorder) = (Arc::clone(&schema), Arc::clone(recorder));
         Ok(Arc::new(OutputRecordsExec::new(
             plan, schema, hidden, recorder,
@@ -205,21 +212,21 @@ async fn plan_with_records(
             .distribute(&logged(Arc::clone(&plan))?, state)
             .await?;
         return match cut {
-            Some(cut) => instrument_cuts(cut, recorder, known, state, Some(distribution)),
-            None => instrument(logged(one_partition(plan))?, recorder, known),
+            Some(cut) => instrument_on_stages(cut, recorder, facts, state, Some(distribution)),
+            None => instrument(logged(one_partition(plan))?, recorder, facts),
         };
     }
     let plan = one_partition(plan);
     match distribute(&plan, state, distribution).await? {
-        Some(cut) => instrument_cuts(logged(cut)?, recorder, known, state, distribution),
-        None => instrument(logged(plan)?, recorder, known),
+        Some(cut) => instrument_on_stages(logged(cut)?, recorder, facts, state, distribution),
+        None => instrument(logged(plan)?, recorder, facts),
     }
 }
 
 /// What becomes of the columns that `records` has in a plan of schema `schema`: they are logged, or
 /// kept in sum if base records are called as `sources` says.
 fn hidden(
-    records: &[TrackedRecord],
+    records: &[AnnotatedRecord],
     sources: Option<Arc<Sources>>,
     schema: &Schema,
 ) -> Result<Hidden> {
@@ -261,22 +268,25 @@ fn result_schema(result: &Schema, other: &Schema) -> Schema {
 }
 
 /// Puts the columns of the result before the hidden ones.
-fn result_columns_first(optimized: &LogicalPlan, tracked: TrackedPlan) -> Result<TrackedPlan> {
+fn result_columns_first(
+    optimized: &LogicalPlan,
+    annotated: AnnotatedPlan,
+) -> Result<AnnotatedPlan> {
     let result = optimized.schema();
-    let in_place = tracked
+    let in_place = annotated
         .plan
         .schema()
         .iter()
         .take(result.fields().len())
         .eq(result.iter());
-    if in_place || tracked.records.is_empty() {
-        return Ok(tracked);
+    if in_place || annotated.records.is_empty() {
+        return Ok(annotated);
     }
     let mut columns: Vec<Expr> = result.columns().into_iter().map(Expr::Column).collect();
-    columns.extend(tracked.hidden_columns()?);
-    Ok(TrackedPlan {
-        plan: LogicalPlan::Projection(Projection::try_new(columns, Arc::new(tracked.plan))?),
-        records: tracked.records,
+    columns.extend(annotated.hidden_columns()?);
+    Ok(AnnotatedPlan {
+        plan: LogicalPlan::Projection(Projection::try_new(columns, Arc::new(annotated.plan))?),
+        records: annotated.records,
     })
 }
 

@@ -15,7 +15,7 @@ use datafusion::logical_expr::{
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
 use skewer_exec::{
-    LatencyColumn, MeasuredRecords, RecordSource, TimedEvaluationExec, TimedExpressions,
+    LatencyColumn, MeasuredRecords, RecordOrigin, TimedEvaluationExec, TimedExpressions,
 };
 use skewer_profiling::Recorder;
 
@@ -28,7 +28,7 @@ pub struct TimedEvaluation {
     expressions: Vec<(Expr, String)>,
     latency: LatencyColumn<String>,
     /// Sources of the input's records and the names of their id columns.
-    records: Vec<(RecordSource, String)>,
+    records: Vec<(RecordOrigin, String)>,
     schema: DFSchemaRef,
 }
 
@@ -38,7 +38,7 @@ impl TimedEvaluation {
         input: LogicalPlan,
         expressions: Vec<(Expr, String)>,
         latency: LatencyColumn<String>,
-        records: Vec<(RecordSource, String)>,
+        records: Vec<(RecordOrigin, String)>,
     ) -> Result<Self> {
         let input_schema = input.schema();
         let mut fields: Vec<_> = input_schema

@@ -121,7 +121,7 @@ impl PendingEdges {
 mod tests {
     use super::*;
 
-    fn of(operator_id: i64) -> EdgesOf {
+    fn edges_of(operator_id: i64) -> EdgesOf {
         EdgesOf {
             fragment_id: 0,
             operator_id,
@@ -143,7 +143,7 @@ mod tests {
         let mut pending = PendingEdges::default();
         let most = edges(2 * FULL_CHUNK).bytes();
         let mut add = |kind, count| {
-            let ready = pending.add(of(kind), edges(count), most).into_iter();
+            let ready = pending.add(edges_of(kind), edges(count), most).into_iter();
             let mut ready: Vec<_> = ready.map(|(of, e)| (of.operator_id, e.len())).collect();
             ready.sort_unstable();
             ready

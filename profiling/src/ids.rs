@@ -10,7 +10,7 @@ use datafusion::arrow::array::{Array, Int64Array};
 use multiversion::multiversion;
 use serde::{Deserialize, Serialize};
 
-use crate::runs::{all_equal, long_runs, merge_equal};
+use crate::run_length::{all_equal, long_runs, merge_equal};
 
 /// An immutable column of record ids; an id may be absent ("none") if encoded as nullable.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -9,12 +9,12 @@ use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::Int64Type;
 use datafusion::arrow::error::ArrowError;
 
+use crate::chunk_codec;
 use crate::chunk_columns::{Column, Form, forms};
 use crate::chunks::MAX_RECORDS;
 use crate::ids::Ids;
 use crate::latencies::Latencies;
 use crate::operator_kind::with_kinds;
-use crate::packed;
 use crate::tables::Table;
 
 /// Picoseconds of a nanosecond.
@@ -49,14 +49,14 @@ pub(crate) fn stored(
     if table == Table::Operators {
         rows = with_kinds(&rows)?;
     }
-    match (forms(table), packed::schema(table)) {
+    match (forms(table), chunk_codec::schema(table)) {
         (Some(forms), Some(schema)) => {
             let runs = runs(forms, &rows);
             let chunks: Vec<(usize, Vec<Column<'_>>)> = runs
                 .into_iter()
                 .map(|(first, length)| (length, chunk(forms, &rows.slice(first, length))))
                 .collect();
-            Ok(packed::pack(&schema, &chunks))
+            Ok(chunk_codec::pack(&schema, &chunks))
         }
         _ => Ok(rows),
     }

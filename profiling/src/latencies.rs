@@ -7,7 +7,7 @@ use datafusion::arrow::array::Int64Array;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::Ids;
-use crate::runs::{all_equal, long_runs, merge_equal};
+use crate::run_length::{all_equal, long_runs, merge_equal};
 
 /// Picoseconds in a nanosecond.
 const PS_PER_NS: i64 = 1000;

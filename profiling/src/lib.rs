@@ -9,42 +9,45 @@
 //! - [`carried`]: what records carry instead of a log
 //! - [`definition`]: one definition per table: row struct, Arrow schema, documentation
 //! - [`tables`]: the tables themselves
-//! - [`ids`], [`latencies`], `runs`: compact columns of the record-level log
+//! - [`ids`], [`latencies`], `run_length`: compact columns of the record-level log
 //! - [`chunks`]: the record-level events
 //! - [`recorder`]: collects the events of one query
 //! - `chunk_columns`: how rows of the record-level tables are made of chunks
 //! - [`sampling`]: which base records are traced
+//! - [`budget`]: how much is recorded, where that is not to cost more than a share of the time
 //! - `query_log`: the events of a finished query, rows on demand
-//! - `packed`, `byte_string`: chunks in files
+//! - `chunk_codec`, `byte_string`: chunks in files
 //! - `segment`, `segment_writer`, `part`, `store`: where events go: memory, then Parquet
 //! - `imported`: rows of a query that was recorded elsewhere
 //! - [`retention`]: for how long
 //! - [`remote`]: events of workers in processes of their own
-//! - `readings`, `fetched`: what a worker answers, and what the master keeps of that
-//! - `query_ids`, `chunk_filter`, `sys_table`, [`scan`], `gathered`, `schema`: how SQL reads them
+//! - `part_pages`, `remote_cache`: what a worker answers, and what the master keeps of that
+//! - `query_ids`, `chunk_filter`, `sys_table`, [`scan`], `coalesce_batches`, `schema`: how SQL reads them
 //! - `one_more_table`: tables of the present, which are not recorded
-//! - [`placed`]: scans that run on the nodes that have the events
+//! - [`distributed_scan`]: scans that run on the nodes that have the events
 //! - [`ticks`]: a clock that costs little
 //! - `metrics`: readings of the process while queries run
 //! - `isolation`: which input records make a query slow
 //! - [`views`]: conclusions whose SQL is the same for every query
 //! - `planner`: plans the SQL of views
 //! - `functions`: table functions
-//! - `unknown`: ids of queries that are not there
+//! - `unknown_query`: ids of queries that are not there
 //! - [`documentation`]: the page about schema `sys`
 //! - [`sys_tables`]: all of it, for the engine
 
+pub mod budget;
 mod byte_string;
 pub mod carried;
+mod chunk_codec;
 mod chunk_columns;
 mod chunk_filter;
 pub mod chunks;
+mod coalesce_batches;
 pub mod definition;
+pub mod distributed_scan;
 pub mod documentation;
 pub mod edges;
-mod fetched;
 mod functions;
-mod gathered;
 pub mod ids;
 mod imported;
 mod isolation;
@@ -54,17 +57,16 @@ pub mod lineage_mode;
 mod metrics;
 mod one_more_table;
 pub mod operator_kind;
-mod packed;
 mod part;
-pub mod placed;
+mod part_pages;
 mod planner;
 mod query_ids;
 mod query_log;
-mod readings;
 pub mod recorder;
 pub mod remote;
+mod remote_cache;
 pub mod retention;
-mod runs;
+mod run_length;
 pub mod sampling;
 pub mod scan;
 mod schema;
@@ -75,12 +77,13 @@ mod sys_table;
 pub mod sys_tables;
 pub mod tables;
 pub mod ticks;
-mod unknown;
+mod unknown_query;
 pub mod views;
 
 pub use carried::{Carried, Gathering, Impacts, Sources};
 pub use chunk_columns::ChunkError;
 pub use chunks::{LatencyChunk, LatencyKind, LineageChunk, Method, OutputChunk};
+pub use distributed_scan::{DistributedScan, ScanDescription};
 pub use edges::{Edges, EdgesOf};
 pub use ids::{Ids, is_range};
 pub use latencies::Latencies;
@@ -88,11 +91,10 @@ pub use level::{Level, LevelError};
 pub use lineage_mode::{LineageMode, LineageModeError};
 pub use one_more_table::OneMoreTable;
 pub use operator_kind::{CapturedRecords, OperatorKind, Routing};
-pub use placed::{PlacedScan, ScanDescription};
 pub use recorder::{OpenStream, Recorder, RecorderLimits, UnfinishedStream};
 pub use remote::{FinishRequest, RemoteSys, RemoteSysError};
 pub use retention::Retention;
-pub use runs::{consecutive_numbers, equal_to_first};
+pub use run_length::{consecutive_numbers, equal_to_first};
 pub use sampling::Sampling;
 pub use scan::SysScan;
 pub use segment::SegmentError;
@@ -103,5 +105,5 @@ pub use tables::{
     Table, TuplesSent, WorkerMetric, WorkerRow,
 };
 pub use ticks::nanos_since_epoch;
-pub use unknown::unknown_query;
+pub use unknown_query::unknown_query;
 pub use views::{VIEWS, View};

@@ -25,16 +25,16 @@ impl QueryIds {
     pub(crate) fn of_filters(filters: &[Expr]) -> QueryIds {
         filters
             .iter()
-            .map(QueryIds::of)
+            .map(QueryIds::of_filter)
             .fold(QueryIds::ALL, QueryIds::intersect)
     }
 
     /// The queries for which the expression may hold.
-    fn of(filter: &Expr) -> QueryIds {
+    fn of_filter(filter: &Expr) -> QueryIds {
         match filter {
             Expr::BinaryExpr(BinaryExpr { left, op, right }) => match op {
-                Operator::And => QueryIds::of(left).intersect(QueryIds::of(right)),
-                Operator::Or => QueryIds::of(left).unite(QueryIds::of(right)),
+                Operator::And => QueryIds::of_filter(left).intersect(QueryIds::of_filter(right)),
+                Operator::Or => QueryIds::of_filter(left).unite(QueryIds::of_filter(right)),
                 _ => match (is_query_id(left), integer(right)) {
                     (true, Some(value)) => QueryIds::compared(*op, value),
                     _ => match (is_query_id(right), integer(left), op.swap()) {
@@ -154,24 +154,27 @@ mod tests {
     use super::*;
     use datafusion::prelude::{col, lit};
 
-    fn of(filter: Expr) -> QueryIds {
+    fn ids_of(filter: Expr) -> QueryIds {
         QueryIds::of_filters(&[filter])
     }
 
     #[test]
     fn equality_and_lists_name_single_queries() {
-        assert_eq!(of(col("query_id").eq(lit(7))), QueryIds::Listed([7].into()));
         assert_eq!(
-            of(lit(7_i64).eq(col("query_id"))),
+            ids_of(col("query_id").eq(lit(7))),
+            QueryIds::Listed([7].into())
+        );
+        assert_eq!(
+            ids_of(lit(7_i64).eq(col("query_id"))),
             QueryIds::Listed([7].into())
         );
         let listed = QueryIds::Listed([3, 9].into());
         assert_eq!(
-            of(col("query_id").in_list(vec![lit(9), lit(3)], false)),
+            ids_of(col("query_id").in_list(vec![lit(9), lit(3)], false)),
             listed
         );
         assert_eq!(
-            of(col("query_id").eq(lit(3)).or(col("query_id").eq(lit(9)))),
+            ids_of(col("query_id").eq(lit(3)).or(col("query_id").eq(lit(9)))),
             listed
         );
     }
@@ -181,13 +184,13 @@ mod tests {
         let filter = col("query_id")
             .gt(lit(3))
             .and(col("query_id").lt_eq(lit(9)));
-        assert_eq!(of(filter), QueryIds::Range(4..=9));
+        assert_eq!(ids_of(filter), QueryIds::Range(4..=9));
         let filter = col("query_id")
             .gt(lit(3))
             .and(col("query_id").in_list(vec![lit(1), lit(5)], false));
-        assert_eq!(of(filter), QueryIds::Listed([5].into()));
+        assert_eq!(ids_of(filter), QueryIds::Listed([5].into()));
         assert_eq!(
-            of(col("query_id").between(lit(2), lit(4))),
+            ids_of(col("query_id").between(lit(2), lit(4))),
             QueryIds::Range(2..=4)
         );
     }
@@ -200,7 +203,7 @@ mod tests {
             col("query_id").in_list(vec![lit(1)], true),
             col("query_id").eq(lit(7)).or(col("operator_id").eq(lit(1))),
         ] {
-            assert_eq!(of(filter), QueryIds::ALL);
+            assert_eq!(ids_of(filter), QueryIds::ALL);
         }
     }
 
@@ -208,7 +211,7 @@ mod tests {
     fn files_are_kept_if_a_wanted_query_may_be_in_them() {
         let listed = QueryIds::Listed([5, 50].into());
         assert!(listed.overlaps(40, 60) && !listed.overlaps(6, 49));
-        let range = of(col("query_id").gt_eq(lit(10)));
+        let range = ids_of(col("query_id").gt_eq(lit(10)));
         assert!(range.overlaps(0, 10) && !range.overlaps(0, 9));
         assert!(QueryIds::ALL.overlaps(i64::MIN, i64::MAX));
     }

@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use datafusion::arrow::array::RecordBatch;
 
+use crate::chunk_codec;
 use crate::chunk_columns::{self, ChunkError, Column, Expander};
 use crate::chunk_filter::ChunkFilter;
 use crate::chunks::{LatencyChunk, LatencyKind, LineageChunk, OutputChunk};
 use crate::definition::{Origin, SysRow};
-use crate::packed;
 use crate::recorder::{Events, Recorder};
 use crate::tables::{
     Fragment, ImpactfulSource, KeyFrequency, Operator, OperatorCall, OperatorStats,
@@ -152,7 +152,7 @@ impl QueryLog {
         } else {
             let pieces = 0..rows.len();
             let chunks: Vec<_> = pieces.map_while(|piece| self.chunk(table, piece)).collect();
-            match packed::columns(table, filter.columns(), &chunks) {
+            match chunk_codec::columns(table, filter.columns(), &chunks) {
                 Ok(chunks) => filter.wanted(table, &chunks),
                 Err(_) => (0..rows.len()).collect(),
             }
@@ -184,22 +184,22 @@ impl QueryLog {
     /// How many batches there are to write into a table's file.
     pub(crate) fn stored_batches(&self, table: Table) -> usize {
         let pieces = self.pieces(table).len();
-        match packed::schema(table) {
-            Some(_) => pieces.div_ceil(packed::BATCH_CHUNKS),
+        match chunk_codec::schema(table) {
+            Some(_) => pieces.div_ceil(chunk_codec::BATCH_CHUNKS),
             None => pieces,
         }
     }
 
     /// One of the batches to write into a table's file: chunks as they are, or rows.
     pub(crate) fn stored(&self, table: Table, batch: usize) -> RecordBatch {
-        let Some(schema) = packed::schema(table) else {
+        let Some(schema) = chunk_codec::schema(table) else {
             return self.rows_of(table, batch);
         };
-        let first = batch * packed::BATCH_CHUNKS;
-        let chunks: Vec<(usize, Vec<Column<'_>>)> = (first..first + packed::BATCH_CHUNKS)
+        let first = batch * chunk_codec::BATCH_CHUNKS;
+        let chunks: Vec<(usize, Vec<Column<'_>>)> = (first..first + chunk_codec::BATCH_CHUNKS)
             .map_while(|piece| self.chunk(table, piece))
             .collect();
-        packed::pack(&schema, &chunks)
+        chunk_codec::pack(&schema, &chunks)
     }
 
     /// Number of records and columns of a piece of a table whose rows come in chunks; `None` if

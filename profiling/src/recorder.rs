@@ -510,7 +510,7 @@ impl Recorder {
     }
 
     /// The plan lacks these shortcuts, since every row has to be seen.
-    pub fn gives_up(&self, shortcuts: &[&str]) {
+    pub fn set_disabled_optimizations(&self, shortcuts: &[&str]) {
         *self.given_up.lock() = Some(shortcuts.join(", ")).filter(|all| !all.is_empty());
     }
 

@@ -18,7 +18,7 @@ use datafusion::arrow::ipc::reader::StreamReader;
 use datafusion::arrow::ipc::writer::StreamWriter;
 use serde::{Deserialize, Serialize};
 
-use crate::packed;
+use crate::chunk_codec;
 use crate::query_ids::QueryIds;
 use crate::retention::Retention;
 use crate::tables::{Table, WorkerRow};
@@ -148,7 +148,7 @@ impl PartAnswer {
             return Ok(Vec::new());
         }
         let reader = StreamReader::try_new(self.batches.as_slice(), None)?;
-        let expected = packed::schema(table).unwrap_or_else(|| table.definition().schema());
+        let expected = chunk_codec::schema(table).unwrap_or_else(|| table.definition().schema());
         if reader.schema() != expected {
             let name = table.name();
             let other = format!("these are not rows of sys.{name} as this version has them");

@@ -58,36 +58,42 @@ mod tests {
         }
     }
 
-    fn at(seconds: u64) -> SystemTime {
+    fn time_at(seconds: u64) -> SystemTime {
         SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
     }
 
     #[test]
     fn the_oldest_parts_go_until_the_rest_fits() {
-        let parts = [(40, at(10)), (40, at(20)), (40, at(30))];
-        assert_eq!(retention(120, 1000).expired(&parts, at(40)), 0);
-        assert_eq!(retention(119, 1000).expired(&parts, at(40)), 1);
-        assert_eq!(retention(40, 1000).expired(&parts, at(40)), 2);
+        let parts = [(40, time_at(10)), (40, time_at(20)), (40, time_at(30))];
+        assert_eq!(retention(120, 1000).expired(&parts, time_at(40)), 0);
+        assert_eq!(retention(119, 1000).expired(&parts, time_at(40)), 1);
+        assert_eq!(retention(40, 1000).expired(&parts, time_at(40)), 2);
     }
 
     #[test]
     fn old_parts_go_however_small() {
-        let parts = [(1, at(10)), (1, at(20)), (1, at(30))];
-        assert_eq!(retention(1000, 15).expired(&parts, at(36)), 2);
-        assert_eq!(retention(1000, 15).expired(&parts, at(99)), 3);
+        let parts = [(1, time_at(10)), (1, time_at(20)), (1, time_at(30))];
+        assert_eq!(retention(1000, 15).expired(&parts, time_at(36)), 2);
+        assert_eq!(retention(1000, 15).expired(&parts, time_at(99)), 3);
     }
 
     #[test]
     fn the_newest_part_stays_however_large() {
-        assert_eq!(retention(10, 1000).expired(&[(99, at(10))], at(20)), 0);
         assert_eq!(
-            retention(10, 1000).expired(&[(5, at(9)), (99, at(10))], at(20)),
+            retention(10, 1000).expired(&[(99, time_at(10))], time_at(20)),
+            0
+        );
+        assert_eq!(
+            retention(10, 1000).expired(&[(5, time_at(9)), (99, time_at(10))], time_at(20)),
             1
         );
     }
 
     #[test]
     fn a_clock_that_was_set_back_removes_nothing() {
-        assert_eq!(retention(10, 15).expired(&[(1, at(100))], at(20)), 0);
+        assert_eq!(
+            retention(10, 15).expired(&[(1, time_at(100))], time_at(20)),
+            0
+        );
     }
 }

@@ -20,12 +20,12 @@ use datafusion::physical_plan::{
 };
 use tokio::sync::mpsc::Sender;
 
+use crate::chunk_codec;
 use crate::chunk_columns::Expander;
 use crate::chunk_filter::ChunkFilter;
-use crate::gathered::Gathered;
-use crate::packed;
+use crate::coalesce_batches::BatchCoalescer;
+use crate::distributed_scan::DistributedScan;
 use crate::part::Part;
-use crate::placed::PlacedScan;
 use crate::query_ids::QueryIds;
 use crate::query_log::QueryLog;
 use crate::segment::SegmentError;
@@ -48,7 +48,7 @@ enum Unit {
         row_group: usize,
     },
     /// What a worker has sent, as it is stored.
-    Fetched {
+    RemoteCache {
         batch: RecordBatch,
     },
 }
@@ -195,7 +195,7 @@ impl SysScan {
 
     /// The scans of `nodes`, in their order: each of its own part, in so many partitions. Node 0,
     /// the master, also reads what those workers have that are not among them. `None` without it.
-    pub fn placed(&self, nodes: &[u32], partitions: usize) -> Option<Vec<PlacedScan>> {
+    pub fn placed(&self, nodes: &[u32], partitions: usize) -> Option<Vec<DistributedScan>> {
         let fetched = self.store.fetched()?;
         if !nodes.contains(&0) {
             return None;
@@ -210,7 +210,7 @@ impl SysScan {
                 0 => without.clone(),
                 _ => Vec::new(),
             };
-            PlacedScan::new(self.question.clone(), workers, partitions, self.schema())
+            DistributedScan::new(self.question.clone(), workers, partitions, self.schema())
         };
         Some(nodes.iter().map(of_node).collect())
     }
@@ -249,18 +249,18 @@ fn units(
             }));
         }
     }
-    let packed = packed::schema(*table).is_some();
+    let packed = chunk_codec::schema(*table).is_some();
     units.extend(fetched.into_iter().map(|batch| {
         let rows = match packed {
-            true => packed::records(&batch),
+            true => chunk_codec::records(&batch),
             false => batch.num_rows(),
         };
-        (Unit::Fetched { batch }, rows)
+        (Unit::RemoteCache { batch }, rows)
     }));
     if let (Table::Workers, Some(cluster)) = (table, store.fetched()) {
         let batch = now(&cluster.workers())?;
         let rows = batch.num_rows();
-        units.push((Unit::Fetched { batch }, rows));
+        units.push((Unit::RemoteCache { batch }, rows));
     }
     Ok(units)
 }
@@ -391,7 +391,7 @@ impl Reader {
         mut left: usize,
         sender: &Sender<Result<RecordBatch>>,
     ) -> Result<()> {
-        let mut gathered = Gathered::new(&self.schema);
+        let mut gathered = BatchCoalescer::new(&self.schema);
         let mut expander = Expander::new(&self.schema);
         for unit in units {
             for batch in self.read(unit, &mut expander) {
@@ -454,7 +454,7 @@ impl Reader {
                     }
                 }
             }
-            Unit::Fetched { batch } => self.rows_of(batch, expander),
+            Unit::RemoteCache { batch } => self.rows_of(batch, expander),
         }
     }
 
@@ -471,14 +471,14 @@ impl Reader {
             projection,
             ..
         } = &self.question;
-        if packed::schema(*table).is_none() {
+        if chunk_codec::schema(*table).is_none() {
             let rows = batch.project(projection).map_err(Into::into);
             return Box::new(std::iter::once(rows));
         }
         let batch = batch.clone();
         let chunks = chunks.wanted(*table, &batch).into_iter();
         Box::new(chunks.filter_map(move |chunk| {
-            let rows = packed::expand(*table, &batch, chunk, projection, ids, expander)?;
+            let rows = chunk_codec::expand(*table, &batch, chunk, projection, ids, expander)?;
             let rows = rows.inspect_err(|error| {
                 let name = table.name();
                 self.store
@@ -500,7 +500,7 @@ impl Reader {
         };
         let Question { table, ids, .. } = &self.question;
         let mut pages = fetched.read(worker_id, *table, ids);
-        let mut gathered = Gathered::new(&self.schema);
+        let mut gathered = BatchCoalescer::new(&self.schema);
         let mut expander = Expander::new(&self.schema);
         loop {
             let page = match pages.next().await {

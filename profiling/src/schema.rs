@@ -38,7 +38,7 @@ impl SchemaProvider for SysSchema {
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
         let store = Arc::clone(&self.store);
-        if let Some(table) = Table::named(name) {
+        if let Some(table) = Table::by_name(name) {
             return Ok(Some(Arc::new(SysTable::new(store, table))));
         }
         if let Some(view) = Expansion::VIEWS
@@ -47,7 +47,7 @@ impl SchemaProvider for SysSchema {
         {
             return Ok(Some(Arc::new(ExpandedTable::new(store, view))));
         }
-        if let Some(view) = View::named(name) {
+        if let Some(view) = View::by_name(name) {
             let planner = Planner::new(&store);
             // A view may use views: their plans hold more plans, each on the heap.
             let plan = Box::pin(planner.logical(view.sql)).await?;

@@ -21,10 +21,10 @@ use datafusion::parquet::errors::{ParquetError, Result as ParquetResult};
 use datafusion::parquet::file::reader::ChunkReader;
 use datafusion::parquet::file::statistics::Statistics;
 
+use crate::chunk_codec;
 use crate::chunk_columns::{ChunkError, Expander};
 use crate::chunk_filter::ChunkFilter;
 use crate::operator_kind::{is_derived, with_kinds};
-use crate::packed;
 use crate::query_ids::QueryIds;
 use crate::segment_writer::{QueryEnd, rows_of_groups, write};
 use crate::tables::Table;
@@ -211,11 +211,11 @@ impl Segment {
         expander: &'a mut Expander,
     ) -> Result<Box<dyn Iterator<Item = Result<RecordBatch, SegmentError>> + 'a>, SegmentError>
     {
-        let Some(schema) = packed::schema(self.table) else {
+        let Some(schema) = chunk_codec::schema(self.table) else {
             return Ok(Box::new(self.read_stored(row_group, Some(projection))?));
         };
         let columns = [projection, filter.columns()].concat();
-        let needed = packed::needed(&schema, &columns);
+        let needed = chunk_codec::needed(&schema, &columns);
         let mut batches = self.read_stored(row_group, Some(&needed))?;
         let (table, place) = (self.table, self.place());
         let mut chunks: Option<(RecordBatch, std::vec::IntoIter<usize>)> = None;
@@ -224,7 +224,7 @@ impl Segment {
                 while let Some((batch, wanted)) = &mut chunks
                     && let Some(chunk) = wanted.next()
                 {
-                    let rows = packed::expand(table, batch, chunk, projection, ids, expander);
+                    let rows = chunk_codec::expand(table, batch, chunk, projection, ids, expander);
                     if let Some(rows) = rows {
                         let place = &place;
                         return Some(rows.map_err(|source| SegmentError::Chunk {
@@ -251,9 +251,9 @@ impl Segment {
         projection: Option<&[usize]>,
     ) -> Result<impl Iterator<Item = Result<RecordBatch, SegmentError>> + use<>, SegmentError> {
         let place = self.place();
-        let chunks = packed::schema(self.table);
+        let chunks = chunk_codec::schema(self.table);
         let batch_rows = match &chunks {
-            Some(_) => packed::BATCH_CHUNKS,
+            Some(_) => chunk_codec::BATCH_CHUNKS,
             None => BATCH_ROWS,
         };
         let mut schema = chunks.unwrap_or_else(|| self.table.definition().schema());
@@ -278,8 +278,8 @@ impl Segment {
                     batch_rows,
                 };
                 let reader = match &self.data {
-                    Data::Memory(bytes) => rows.of(bytes.clone()),
-                    Data::Disk(path) => rows.of(open(path)?),
+                    Data::Memory(bytes) => rows.read_from(bytes.clone()),
+                    Data::Disk(path) => rows.read_from(open(path)?),
                 };
                 Some(reader.map_err(|source| self.damaged(source))?)
             }
@@ -382,7 +382,10 @@ struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    fn of(self, source: impl ChunkReader + 'static) -> ParquetResult<ParquetRecordBatchReader> {
+    fn read_from(
+        self,
+        source: impl ChunkReader + 'static,
+    ) -> ParquetResult<ParquetRecordBatchReader> {
         catch(|| {
             let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(source, self.metadata);
             let stored = builder.schema().fields();

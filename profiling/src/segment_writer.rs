@@ -10,8 +10,8 @@ use datafusion::parquet::file::metadata::{KeyValue, ParquetMetaData};
 use datafusion::parquet::file::properties::{WriterProperties, WriterPropertiesBuilder};
 use datafusion::parquet::schema::types::ColumnPath;
 
+use crate::chunk_codec;
 use crate::definition::{Kind, TableDefinition};
-use crate::packed;
 use crate::tables::Table;
 
 /// A row group is closed at the end of a query's rows once it has this many rows of the table,
@@ -38,7 +38,7 @@ pub(crate) fn write(
     sink: impl Write + Send,
     batches: impl Iterator<Item = (RecordBatch, QueryEnd)>,
 ) -> Result<()> {
-    match packed::schema(table) {
+    match chunk_codec::schema(table) {
         None => write_rows(table.definition(), sink, batches),
         Some(_) => write_chunks(table, sink, batches),
     }
@@ -79,12 +79,12 @@ fn write_chunks(
     sink: impl Write + Send,
     batches: impl Iterator<Item = (RecordBatch, QueryEnd)>,
 ) -> Result<()> {
-    let schema = packed::schema(table).unwrap_or_else(|| table.definition().schema());
-    let properties = packed::properties(properties(), &schema).build();
+    let schema = chunk_codec::schema(table).unwrap_or_else(|| table.definition().schema());
+    let properties = chunk_codec::properties(properties(), &schema).build();
     let mut writer = ArrowWriter::try_new(sink, schema, Some(properties))?;
     let (mut groups, mut records) = (Vec::new(), 0);
     for (batch, end) in batches {
-        records += packed::records(&batch);
+        records += chunk_codec::records(&batch);
         writer.write(&batch)?;
         let least = match end {
             QueryEnd::Yes => ROW_GROUP_ROWS,
@@ -115,7 +115,7 @@ fn properties() -> WriterPropertiesBuilder {
 /// Rows of the table in each row group of a file, about.
 pub(crate) fn rows_of_groups(table: Table, metadata: &ParquetMetaData) -> Result<Vec<usize>> {
     let groups = metadata.row_groups();
-    if packed::schema(table).is_none() {
+    if chunk_codec::schema(table).is_none() {
         let rows = groups.iter().map(|group| group.num_rows());
         return Ok(rows
             .map(|rows| usize::try_from(rows).unwrap_or(0))

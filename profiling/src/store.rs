@@ -8,12 +8,12 @@ use std::time::{Duration, Instant, SystemTime};
 use datafusion::arrow::array::RecordBatch;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use crate::fetched::Fetched;
 use crate::isolation::Shape;
 use crate::part::Part;
+use crate::part_pages::PartPages;
 use crate::query_log::QueryLog;
-use crate::readings::Readings;
 use crate::remote::RemoteSys;
+use crate::remote_cache::RemoteCache;
 use crate::retention::Retention;
 use crate::segment::SegmentError;
 use crate::tables::Table;
@@ -54,9 +54,9 @@ pub(crate) struct Store {
     shapes: Mutex<HashMap<i64, Arc<Shape>>>,
     signal: Arc<Signal>,
     /// What others have asked for.
-    readings: Mutex<Readings>,
+    readings: Mutex<PartPages>,
     /// What the workers of a cluster have, for the master.
-    fetched: OnceLock<Fetched>,
+    fetched: OnceLock<RemoteCache>,
 }
 
 #[derive(Debug)]
@@ -171,19 +171,19 @@ impl Store {
         self.state.lock().retention
     }
 
-    pub(crate) fn readings(&self) -> MutexGuard<'_, Readings> {
+    pub(crate) fn readings(&self) -> MutexGuard<'_, PartPages> {
         self.readings.lock()
     }
 
     /// From now on what the workers behind `remote` have is read, too. The first time counts.
     pub(crate) fn set_remote(&self, remote: Arc<dyn RemoteSys>) {
-        if self.fetched.set(Fetched::new(remote)).is_err() {
+        if self.fetched.set(RemoteCache::new(remote)).is_err() {
             self.warn("there is a cluster already".to_owned());
         }
     }
 
     /// What the workers of a cluster have.
-    pub(crate) fn fetched(&self) -> Option<&Fetched> {
+    pub(crate) fn fetched(&self) -> Option<&RemoteCache> {
         self.fetched.get()
     }
 

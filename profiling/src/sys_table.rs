@@ -16,9 +16,9 @@ use datafusion::physical_plan::ExecutionPlan;
 
 use crate::chunk_filter::{ChunkFilter, concerns_only_chunks};
 use crate::definition::{Origin, SysRow};
-use crate::fetched::{AtMost, Fetched, OfWorkers};
 use crate::isolation::expanded::ExpandedTable;
 use crate::query_ids::{QueryIds, concerns_only_query_ids};
+use crate::remote_cache::{AtMost, OfWorkers, RemoteCache};
 use crate::scan::{Others, Question, SysScan};
 use crate::store::Store;
 use crate::sys_tables::SysTables;
@@ -161,7 +161,7 @@ impl SysTable {
                 "what worker {lost} recorded is left out until it is back: it is lost"
             ));
         }
-        if !Fetched::keeps(ids) {
+        if !RemoteCache::keeps(ids) {
             return Ok(Others {
                 fetched: Vec::new(),
                 workers: fetched.others(),

@@ -12,9 +12,9 @@ use datafusion::prelude::SessionContext;
 use crate::functions;
 use crate::imported;
 use crate::isolation::expanded::Expansion;
+use crate::part_pages;
 use crate::planner::Planner;
 use crate::query_log::QueryLog;
-use crate::readings;
 use crate::recorder::Recorder;
 use crate::remote::{RemoteSys, RemoteSysError};
 use crate::retention::Retention;
@@ -129,7 +129,7 @@ impl SysTables {
     /// # Errors
     /// If that is no question, or about a reading that is gone.
     pub fn answer(&self, question: &[u8]) -> std::result::Result<Vec<u8>, RemoteSysError> {
-        readings::answer(&self.store, question)
+        part_pages::answer(&self.store, question)
     }
 
     /// The tables and views of schema `sys`.

@@ -526,7 +526,7 @@ impl Table {
     }
 
     /// The table of a name in schema `sys`.
-    pub fn named(name: &str) -> Option<Table> {
+    pub fn by_name(name: &str) -> Option<Table> {
         Table::ALL.into_iter().find(|table| table.name() == name)
     }
 }

@@ -125,7 +125,7 @@ struct Latency {
 
 impl Log {
     /// Of a record as it was made.
-    fn of(&self, record: &Record) -> Latency {
+    fn latency_of(&self, record: &Record) -> Latency {
         match record {
             Record::Base(table, row) => Latency {
                 total: 0,
@@ -141,7 +141,7 @@ impl Log {
                     .collect();
                 let inputs = edges.iter().map(|edge| {
                     let input = crate::record(edge.input_operator, edge.input);
-                    arrived(self.of(&input), edge.latency)
+                    arrived(self.latency_of(&input), edge.latency)
                 });
                 let shuffle = self.shuffle(*operator, *id % 2, edges.len());
                 let slowest = slowest(inputs.collect());
@@ -171,7 +171,7 @@ impl Log {
     fn of_output(&self, row: usize) -> Latency {
         let records = self.outputs[row].iter().map(|(operator, id, latency)| {
             let made = match id {
-                Some(id) => self.of(&record(*operator, *id)),
+                Some(id) => self.latency_of(&record(*operator, *id)),
                 None => slowest(Vec::new()),
             };
             arrived(made, *latency)

@@ -336,7 +336,7 @@ pub(crate) fn column(
     texts: &[Option<String>],
     data_type: &DataType,
 ) -> Result<ArrayRef, (usize, SqlError)> {
-    let kind = PgType::of(data_type).kind;
+    let kind = PgType::of_type(data_type).kind;
     let zone = zone_of(data_type);
     let internal = |error: datafusion::common::DataFusionError| {
         (0, SqlError::new("XX000", error.strip_backtrace()))

@@ -130,17 +130,17 @@ impl SqlError {
     }
 
     /// What the engine says about `sql`.
-    pub(crate) fn of(error: &Error, sql: &str) -> Self {
+    pub(crate) fn of_engine(error: &Error, sql: &str) -> Self {
         let mut found = Self::new(code(error), error.to_string());
         match error {
             Error::Profiled { error, query_id } => {
-                found = Self::of(error, sql);
+                found = Self::of_engine(error, sql);
                 found.hint = Some(format!(
                     "what was recorded until then: SHOW PROFILE {query_id}"
                 ));
             }
             Error::Placed { error, place } => {
-                found = Self::of(error, sql);
+                found = Self::of_engine(error, sql);
                 found.position = position(sql, place.line, place.column);
             }
             Error::Syntax(syntax) => {
@@ -268,7 +268,10 @@ mod tests {
             query_id: 7,
         };
         let sql = "EXPLAIN PROFILE SELECT uper(a) FROM t";
-        let (alone, found) = (SqlError::of(&unknown, sql), SqlError::of(&profiled, sql));
+        let (alone, found) = (
+            SqlError::of_engine(&unknown, sql),
+            SqlError::of_engine(&profiled, sql),
+        );
         assert_eq!((found.code, found.position), ("42883", Some(24)));
         assert_eq!(
             (found.code, &found.message, found.position),

@@ -141,7 +141,7 @@ impl Connection {
 
     async fn engine_only(&mut self, sql: &str) -> Result<(), Failure> {
         let outcome = self.session.sql(sql).await;
-        outcome.map_err(|error| SqlError::of(&error, sql))?;
+        outcome.map_err(|error| SqlError::of_engine(&error, sql))?;
         Ok(())
     }
 
@@ -182,7 +182,7 @@ impl Connection {
             | CommandTag::Execute(_)
             | CommandTag::Prepare(..) => {
                 let rows = changed(stream).await;
-                let rows = rows.map_err(|error| SqlError::of(&error, sql))?;
+                let rows = rows.map_err(|error| SqlError::of_engine(&error, sql))?;
                 self.end_change(tag, rows, sql).await
             }
         }
@@ -275,7 +275,7 @@ impl Connection {
             return Ok(0);
         };
         let schema = self.session.writable_columns(table, columns).await;
-        let schema = schema.map_err(|error| SqlError::of(&error, sql))?;
+        let schema = schema.map_err(|error| SqlError::of_engine(&error, sql))?;
         let count = schema.fields().len();
         let formats = vec![0; count];
         let response = CopyInResponse::new(0, i16::try_from(count).unwrap_or(i16::MAX), formats);
@@ -333,7 +333,7 @@ impl Connection {
             }
             written = &mut append => written,
         };
-        Ok(written.map_err(|error| SqlError::of(&error, sql))?)
+        Ok(written.map_err(|error| SqlError::of_engine(&error, sql))?)
     }
 
     /// COPY TO STDOUT: one message for each row.
@@ -342,7 +342,7 @@ impl Connection {
             return Ok(0);
         };
         let stream = self.session.sql(query).await;
-        let mut stream = stream.map_err(|error| SqlError::of(&error, sql))?;
+        let mut stream = stream.map_err(|error| SqlError::of_engine(&error, sql))?;
         let schema = stream.schema();
         let count = schema.fields().len();
         let formats = vec![0; count];
@@ -356,7 +356,7 @@ impl Connection {
         }
         let mut rows = 0;
         while let Some(batch) = stream.next().await {
-            let batch = batch.map_err(|error| SqlError::of(&error, sql))?;
+            let batch = batch.map_err(|error| SqlError::of_engine(&error, sql))?;
             for line in writer.lines(&batch).map_err(unwritable)? {
                 self.socket
                     .feed(Backend::CopyData(CopyData::new(line)))
@@ -431,7 +431,7 @@ impl Cursor {
     }
 
     fn take(&mut self, batch: Result<RecordBatch, Error>, sql: &str) -> Result<(), SqlError> {
-        let batch = batch.map_err(|error| SqlError::of(&error, sql))?;
+        let batch = batch.map_err(|error| SqlError::of_engine(&error, sql))?;
         self.rows = Some(Rows::new(&batch, &self.formats).map_err(unwritable)?);
         Ok(())
     }
@@ -491,7 +491,7 @@ pub(crate) fn text_column(name: &str) -> Schema {
 
 /// What the engine says of `text`; places are told only if that is the client's own.
 fn engine(error: &Error, text: &str, sql: &str) -> SqlError {
-    let mut found = SqlError::of(error, text);
+    let mut found = SqlError::of_engine(error, text);
     if text != sql {
         found.position = None;
     }

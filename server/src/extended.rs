@@ -159,7 +159,7 @@ impl Connection {
             .describe(text, &known.collect::<Vec<_>>())
             .await;
         let described = described.map_err(|error| {
-            let mut found = SqlError::of(&error, text);
+            let mut found = SqlError::of_engine(&error, text);
             found.position = found.position.filter(|_| text == sql);
             found
         })?;
@@ -172,7 +172,7 @@ impl Connection {
             Some(Some(kind)) => kind.clone(),
             _ => match oids.get(&(n + 1)) {
                 Some(kind) => kind.clone(),
-                None => PgType::of(data_type).kind,
+                None => PgType::of_type(data_type).kind,
             },
         });
         let columns = match command {
@@ -297,7 +297,7 @@ impl Connection {
                 let tag = self.resolved(tag);
                 let Some(columns) = &prepared.columns else {
                     let rows = changed(stream).await;
-                    let rows = rows.map_err(|error| SqlError::of(&error, sql))?;
+                    let rows = rows.map_err(|error| SqlError::of_engine(&error, sql))?;
                     return self.end_change(&tag, rows, sql).await;
                 };
                 if kinds(&stream.schema()) != kinds(columns) {

@@ -186,7 +186,7 @@ async fn apply(
                 let text = value.replace('\'', "''");
                 let sql = format!("SET {name} = '{text}'");
                 let set = session.sql(&sql).await;
-                set.map_err(|error| SqlError::of(&error, ""))?;
+                set.map_err(|error| SqlError::of_engine(&error, ""))?;
                 if name == "timezone" {
                     zone = value;
                 }

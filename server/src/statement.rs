@@ -47,11 +47,11 @@ impl Command {
     pub(crate) fn parse(sql: &str) -> Result<Self, SqlError> {
         // The threads of connections have small stacks.
         let read = skewer_sql::deep::guarded(sql, || Self::read(sql));
-        read.map_err(|error| SqlError::of(&error.into(), sql))?
+        read.map_err(|error| SqlError::of_engine(&error.into(), sql))?
     }
 
     fn read(sql: &str) -> Result<Self, SqlError> {
-        let words = Words::of(sql);
+        let words = Words::of_sql(sql);
         match words.first_two() {
             ("BEGIN", _) | ("START", "TRANSACTION") => Ok(Self::Begin),
             ("COMMIT" | "END", second) if second != "PREPARED" => Ok(Self::Commit),
@@ -106,7 +106,7 @@ impl Command {
     }
 
     fn sql(sql: &str) -> Result<Self, SqlError> {
-        let statement = skewer_sql::parse(sql).map_err(|e| SqlError::of(&e.into(), sql))?;
+        let statement = skewer_sql::parse(sql).map_err(|e| SqlError::of_engine(&e.into(), sql))?;
         Ok(Self::Sql {
             text: sql.to_owned(),
             tag: statement.traits().tag,
@@ -141,7 +141,7 @@ fn savepoints() -> SqlError {
 struct Words(Vec<Token>);
 
 impl Words {
-    fn of(sql: &str) -> Self {
+    fn of_sql(sql: &str) -> Self {
         let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize();
         let mut tokens = tokens.unwrap_or_default();
         tokens.retain(|token| !matches!(token, Token::Whitespace(_) | Token::SemiColon));

@@ -90,7 +90,7 @@ impl Users {
         let mut users = Self::read(data)?;
         users
             .verifiers
-            .insert(name.to_owned(), Verifier::of(password));
+            .insert(name.to_owned(), Verifier::of_password(password));
         users.write(data)
     }
 
@@ -145,7 +145,7 @@ impl Users {
 }
 
 impl Verifier {
-    fn of(password: &str) -> Self {
+    fn of_password(password: &str) -> Self {
         let salt: [u8; SALT] = rand::random();
         let salted = gen_salted_password(password, &salt, ITERATIONS);
         match ScramSecret::verifier_from_salted_password(salt.to_vec(), salted, ITERATIONS) {

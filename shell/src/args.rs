@@ -124,7 +124,7 @@ pub struct DemoArguments {
 
 impl SqlArguments {
     /// One text that is run at a server.
-    pub fn at(
+    pub fn at_server(
         connect: Address,
         certificate: Option<PathBuf>,
         text: String,

@@ -97,7 +97,7 @@ impl ClusterArguments {
             false => format!("REBALANCE TABLE {}", table.join(", ")),
         };
         let (connect, certificate) = (connect.clone(), certificate.clone());
-        Some(SqlArguments::at(connect, certificate, sql, *format))
+        Some(SqlArguments::at_server(connect, certificate, sql, *format))
     }
 }
 

@@ -6,11 +6,11 @@ use clap::ValueEnum;
 use reedline::{Completer, CompletionResult, Span, Suggestion};
 use skewer_sql::quote;
 
-use crate::dot;
+use crate::completion_names::{Names, SharedNames};
 use crate::format::Format;
 use crate::keywords::{KEYWORDS, is_keyword};
 use crate::lex::{self, Kind, Token};
-use crate::names::{Names, SharedNames};
+use crate::meta_commands;
 
 /// Longer lists are not read by anybody.
 const MOST_SUGGESTIONS: usize = 200;
@@ -103,7 +103,7 @@ fn sql_candidates(line: &str, before: &[Token<'_>], pos: usize, names: &Names) -
     let prefix = typed.trim_start_matches(['"', '`']).to_lowercase();
     let starts = |name: &str| name.to_lowercase().starts_with(&prefix);
     let mut items = Vec::new();
-    let scope = Scope::of(line, pos, names);
+    let scope = Scope::of_statement(line, pos, names);
 
     let qualifiers = qualifiers(context);
     if !qualifiers.is_empty() {
@@ -216,7 +216,7 @@ fn tables(names: &Names, starts: &dyn Fn(&str) -> bool) -> Vec<Candidate> {
     items
 }
 
-fn column(column: &crate::names::ColumnName) -> Candidate {
+fn column(column: &crate::completion_names::ColumnName) -> Candidate {
     Candidate {
         text: quote::identifier(&column.name),
         about: format!("{}.{} {}", column.schema, column.table, column.data_type),
@@ -237,7 +237,7 @@ struct Scope {
 
 impl Scope {
     /// Looks at the whole statement around the cursor: FROM may come after it.
-    fn of(line: &str, pos: usize, names: &Names) -> Scope {
+    fn of_statement(line: &str, pos: usize, names: &Names) -> Scope {
         let all = lex::tokens(line);
         let semicolon = |token: &&Token<'_>| token.text == ";";
         let from = all
@@ -284,7 +284,7 @@ impl Scope {
         &'a self,
         qualifiers: Option<&'a [String]>,
         names: &'a Names,
-    ) -> impl Iterator<Item = &'a crate::names::ColumnName> {
+    ) -> impl Iterator<Item = &'a crate::completion_names::ColumnName> {
         names.columns.iter().filter(move |column| match qualifiers {
             None => self
                 .tables
@@ -344,7 +344,9 @@ fn wants_table(context: &[Token<'_>]) -> bool {
 
 fn dot_candidates(before: &str, names: &Names) -> Found {
     let Some((command, argument)) = before.split_once(char::is_whitespace) else {
-        let commands = dot::COMMANDS.iter().filter(|c| c.name.starts_with(before));
+        let commands = meta_commands::COMMANDS
+            .iter()
+            .filter(|c| c.name.starts_with(before));
         return Found {
             start: 0,
             items: commands
@@ -419,7 +421,7 @@ fn paths(typed: &str) -> Vec<Candidate> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::names::{ColumnName, TableName};
+    use crate::completion_names::{ColumnName, TableName};
 
     fn names() -> Names {
         let table = |schema: &str, name: &str| TableName {
@@ -451,7 +453,7 @@ mod tests {
     }
 
     /// Completions at the `|` in `text`.
-    fn at(text: &str) -> Vec<String> {
+    fn completions_at(text: &str) -> Vec<String> {
         let pos = text.find('|').unwrap();
         let line = text.replacen('|', "", 1);
         let found = candidates(&line, pos, &names());
@@ -460,44 +462,56 @@ mod tests {
 
     #[test]
     fn keywords_follow_the_case_that_is_typed() {
-        assert_eq!(at("SEL|"), ["SELECT"]);
-        assert_eq!(at("sel|"), ["select"]);
-        assert_eq!(at("|"), [""; 0]);
+        assert_eq!(completions_at("SEL|"), ["SELECT"]);
+        assert_eq!(completions_at("sel|"), ["select"]);
+        assert_eq!(completions_at("|"), [""; 0]);
     }
 
     #[test]
     fn after_from_there_are_tables_and_schemas() {
-        assert_eq!(at("SELECT * FROM t|"), ["trips"]);
+        assert_eq!(completions_at("SELECT * FROM t|"), ["trips"]);
         assert_eq!(
-            at("SELECT * FROM |"),
+            completions_at("SELECT * FROM |"),
             ["trips", "\"Zones\"", "public.", "sys."]
         );
-        assert_eq!(at("SELECT * FROM sys.q|"), ["queries"]);
+        assert_eq!(completions_at("SELECT * FROM sys.q|"), ["queries"]);
     }
 
     #[test]
     fn columns_come_from_the_tables_of_the_statement() {
-        assert_eq!(at("SELECT co| FROM trips")[..2], ["cost", "column"]);
-        assert_eq!(at("SELECT t.| FROM trips AS t"), ["cost", "\"Distance\""]);
-        assert_eq!(at("SELECT q.| FROM sys.queries q"), ["query_id"]);
-        assert_eq!(at("SELECT * FROM sys.queries WHERE |"), ["query_id"]);
         assert_eq!(
-            at("SELECT 1 FROM \"Zones\"; SELECT | FROM trips"),
+            completions_at("SELECT co| FROM trips")[..2],
+            ["cost", "column"]
+        );
+        assert_eq!(
+            completions_at("SELECT t.| FROM trips AS t"),
+            ["cost", "\"Distance\""]
+        );
+        assert_eq!(
+            completions_at("SELECT q.| FROM sys.queries q"),
+            ["query_id"]
+        );
+        assert_eq!(
+            completions_at("SELECT * FROM sys.queries WHERE |"),
+            ["query_id"]
+        );
+        assert_eq!(
+            completions_at("SELECT 1 FROM \"Zones\"; SELECT | FROM trips"),
             ["cost", "\"Distance\""]
         );
     }
 
     #[test]
     fn nothing_is_offered_in_comments_and_numbers() {
-        assert_eq!(at("-- sel|"), [""; 0]);
-        assert_eq!(at("SELECT 1|"), [""; 0]);
+        assert_eq!(completions_at("-- sel|"), [""; 0]);
+        assert_eq!(completions_at("SELECT 1|"), [""; 0]);
     }
 
     #[test]
     fn dot_commands_and_their_arguments_complete() {
-        assert_eq!(at(".ta|"), [".tables"]);
-        assert_eq!(at(".mode m|"), ["markdown"]);
-        assert_eq!(at(".schema tr|"), ["trips"]);
+        assert_eq!(completions_at(".ta|"), [".tables"]);
+        assert_eq!(completions_at(".mode m|"), ["markdown"]);
+        assert_eq!(completions_at(".schema tr|"), ["trips"]);
     }
 
     #[test]
@@ -507,6 +521,6 @@ mod tests {
         let base = dir.path().to_str().unwrap();
         let typed = format!("COPY trips FROM '{base}/da|'");
         // The closing quote is behind the cursor, as editors with pairs put it.
-        assert_eq!(at(&typed), [format!("{base}/data.csv")]);
+        assert_eq!(completions_at(&typed), [format!("{base}/data.csv")]);
     }
 }

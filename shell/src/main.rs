@@ -3,10 +3,10 @@
 //! * [`args`]: the command line, [`resources`]: what the database may use
 //! * [`shell`], [`runner`], [`script`]: statements from text to shown results
 //! * [`backend`], [`remote`]: where statements run
-//! * [`repl`], [`complete`], [`highlight`], [`names`]: typing them
-//! * [`dot`]: commands that stand for SQL
+//! * [`repl`], [`complete`], [`highlight`], [`completion_names`]: typing them
+//! * [`meta_commands`]: commands that stand for SQL
 //! * [`format`], [`progress`], [`terminal`], [`units`]: what is written, and where
-//! * [`lex`], [`keywords`], [`verb`]: as much of SQL as the shell itself must understand
+//! * [`lex`], [`keywords`], [`statement_kind`]: as much of SQL as the shell itself must understand
 //! * [`demo`]: the case studies
 //! * [`serve`], [`user`]: a database for PostgreSQL clients, and who may connect
 //! * [`cluster`], [`worker`]: a database over several processes
@@ -18,8 +18,8 @@ mod args;
 mod backend;
 mod cluster;
 mod complete;
+mod completion_names;
 mod demo;
-mod dot;
 mod error;
 mod format;
 mod highlight;
@@ -27,7 +27,7 @@ mod hint;
 mod keywords;
 mod lex;
 mod log;
-mod names;
+mod meta_commands;
 mod progress;
 mod remote;
 mod repl;
@@ -36,10 +36,10 @@ mod runner;
 mod script;
 mod serve;
 mod shell;
+mod statement_kind;
 mod terminal;
 mod units;
 mod user;
-mod verb;
 mod worker;
 
 use std::io;

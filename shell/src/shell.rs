@@ -10,19 +10,19 @@ use datafusion::arrow::datatypes::{DataType, UInt64Type};
 use skewer::Database;
 
 use crate::backend::Backend;
-use crate::dot;
+use crate::completion_names::{self, SharedNames};
 use crate::error::ShellError;
 use crate::format::plan::PlanWriter;
 use crate::format::{self, Format, Layout, ResultWriter, Shown};
 use crate::hint;
-use crate::names::{self, SharedNames};
+use crate::meta_commands;
 use crate::remote::{Address, Remote};
 use crate::resources::Resources;
 use crate::runner::{Event, Runner};
 use crate::script::{Script, Step};
+use crate::statement_kind::StatementKind;
 use crate::terminal::Terminal;
 use crate::units;
-use crate::verb::Verb;
 
 /// Rows of a result that a terminal shows.
 const DEFAULT_MAX_ROWS: usize = 40;
@@ -141,7 +141,7 @@ impl Shell {
         if !self.interactive {
             return;
         }
-        names::refresh(self.questions.clone(), self.names());
+        completion_names::refresh(self.questions.clone(), self.names());
     }
 
     /// Forgets a Ctrl-C from before.
@@ -199,7 +199,7 @@ impl Shell {
                 Step::Sql { text, line } => {
                     (line, self.run_sql(&text).await.map(|()| Flow::Continue))
                 }
-                Step::Dot { text, line } => (line, Box::pin(dot::run(self, &text)).await),
+                Step::Dot { text, line } => (line, Box::pin(meta_commands::run(self, &text)).await),
             };
             match (outcome, script) {
                 (Ok(Flow::Continue), _) => {}
@@ -220,12 +220,12 @@ impl Shell {
     /// Runs one statement of the user and shows its result.
     pub async fn run_sql(&mut self, sql: &str) -> Result<(), ShellError> {
         let session = self.session.clone();
-        let verb = Verb::of(sql);
-        let time = self.show(&session, sql, verb).await?;
-        if verb.changes_names() {
+        let kind = StatementKind::of_sql(sql);
+        let time = self.show(&session, sql, kind).await?;
+        if kind.changes_names() {
             self.refresh_names();
         }
-        if self.interactive && self.hints && verb != Verb::Explain && time >= hint::LEAST {
+        if self.interactive && self.hints && kind != StatementKind::Explain && time >= hint::LEAST {
             self.hint().await;
         }
         Ok(())
@@ -273,7 +273,7 @@ impl Shell {
     /// Runs a statement of the shell's own and shows its result.
     pub async fn ask(&mut self, sql: &str) -> Result<(), ShellError> {
         let session = self.questions.clone();
-        self.show(&session, sql, Verb::of(sql)).await?;
+        self.show(&session, sql, StatementKind::of_sql(sql)).await?;
         Ok(())
     }
 
@@ -286,7 +286,7 @@ impl Shell {
                 let id = query_id.map(|id| id.to_string()).unwrap_or_default();
                 let remote = remote.clone();
                 let sql = format!("SHOW PROFILE {id}");
-                self.show(&remote, &sql, Verb::Explain).await?;
+                self.show(&remote, &sql, StatementKind::Explain).await?;
                 return Ok(());
             }
         };
@@ -318,13 +318,13 @@ impl Shell {
         Ok(out.flush()?)
     }
 
-    /// Runs a statement and shows its result as that of one that begins with `verb`; gives its
+    /// Runs a statement and shows its result as that of one that has `kind`; gives its
     /// time.
     async fn show(
         &mut self,
         session: &Backend,
         sql: &str,
-        verb: Verb,
+        kind: StatementKind,
     ) -> Result<Duration, ShellError> {
         let layout = self.layout();
         let format = self.format;
@@ -333,8 +333,8 @@ impl Shell {
         let mut changed = None;
         let receive = |event: Event<'_>| -> Result<(), ShellError> {
             match event {
-                Event::Columns(schema) if schema.fields().is_empty() || verb.is_change() => {}
-                Event::Columns(_) if verb == Verb::Explain && format == Format::Table => {
+                Event::Columns(schema) if schema.fields().is_empty() || kind.is_change() => {}
+                Event::Columns(_) if kind == StatementKind::Explain && format == Format::Table => {
                     writer = Some(Box::new(PlanWriter::new(layout.palette.enabled)));
                 }
                 Event::Columns(schema) => writer = Some(format::writer(format, schema, layout)),
@@ -352,7 +352,7 @@ impl Shell {
         };
         out.flush()?;
         drop(out);
-        self.footer(verb, shown, changed, finished.time);
+        self.footer(kind, shown, changed, finished.time);
         Ok(finished.time)
     }
 
@@ -366,10 +366,16 @@ impl Shell {
     }
 
     /// What is said about a statement beside its result.
-    fn footer(&self, verb: Verb, shown: Option<Shown>, changed: Option<u64>, time: Duration) {
+    fn footer(
+        &self,
+        kind: StatementKind,
+        shown: Option<Shown>,
+        changed: Option<u64>,
+        time: Duration,
+    ) {
         let mut parts = Vec::new();
         let mut elided = false;
-        if let Some(shown) = shown.filter(|_| verb != Verb::Explain) {
+        if let Some(shown) = shown.filter(|_| kind != StatementKind::Explain) {
             let mut rows = units::counted(shown.rows, "row");
             if shown.shown_rows < shown.rows {
                 elided = true;
@@ -383,7 +389,7 @@ impl Shell {
             }
         } else if let (None, Some(changed)) = (shown, changed) {
             parts.extend(
-                verb.past()
+                kind.past()
                     .map(|past| format!("{} {past}", units::counted(changed, "row"))),
             );
         }

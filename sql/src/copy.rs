@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::parser::{IsOptional, ParserError};
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use crate::statement::Statement;
-use skewer_compat::statement::desugar::spell_out;
+use skewer_compat::statement::desugar::desugar;
 
 /// COPY … FROM.
 #[derive(Debug, Clone)]
@@ -58,7 +58,7 @@ pub struct CopyOptions {
 pub(crate) fn parse_copy(parser: &mut DFParser<'_>) -> Result<Statement, ParserError> {
     if parser.parser.consume_token(&Token::LParen) {
         let mut query = parser.parser.parse_query()?;
-        spell_out(query.as_mut())?;
+        desugar(query.as_mut())?;
         parser.parser.expect_token(&Token::RParen)?;
         parser.parser.expect_keyword(Keyword::TO)?;
         let path = parser.parser.parse_literal_string()?;

@@ -27,7 +27,7 @@ pub struct SyntaxError {
 
 impl SyntaxError {
     /// A mistake at `location` of `sql`.
-    pub fn at(sql: &str, location: Location, message: impl Into<String>) -> Self {
+    pub fn at_location(sql: &str, location: Location, message: impl Into<String>) -> Self {
         let source_line = (location.line as usize)
             .checked_sub(1)
             .and_then(|n| sql.lines().nth(n))
@@ -74,9 +74,9 @@ impl SyntaxError {
         match error {
             ParserError::TokenizerError(text) | ParserError::ParserError(text) => {
                 let (message, location) = split_location(&text);
-                Self::at(sql, location.unwrap_or_else(|| end_of(sql)), message)
+                Self::at_location(sql, location.unwrap_or_else(|| end_of(sql)), message)
             }
-            ParserError::RecursionLimitExceeded => Self::at(
+            ParserError::RecursionLimitExceeded => Self::at_location(
                 sql,
                 Location { line: 0, column: 0 },
                 format!(
@@ -94,7 +94,7 @@ impl SyntaxError {
             DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => {
                 Self::from_datafusion(sql, *inner)
             }
-            other => Self::at(
+            other => Self::at_location(
                 sql,
                 Location { line: 0, column: 0 },
                 other.strip_backtrace(),

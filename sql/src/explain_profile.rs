@@ -9,9 +9,9 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::ParserError;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 
-use crate::place::{offset, text_from};
+use crate::source_location::{offset, text_from};
 use crate::statement::Statement;
-use skewer_compat::statement::desugar::spell_out;
+use skewer_compat::statement::desugar::desugar;
 
 /// How the report is written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -238,7 +238,7 @@ pub(crate) fn parse_without(
         parser.parser.expect_token(&Token::LParen)?;
         let predicate_at = parser.parser.peek_token().span.start;
         let mut predicate = parser.parser.parse_expr()?;
-        spell_out(&mut predicate)?;
+        desugar(&mut predicate)?;
         let end = parser.parser.peek_token();
         parser.parser.expect_token(&Token::RParen)?;
         let text = &sql[offset(sql, predicate_at)..offset(sql, end.span.start)];

@@ -15,7 +15,8 @@
 //! * [`fingerprint`](mod@fingerprint): what statements have in common that differ only in literals
 //! * [`error`]: syntax errors that show the line
 //! * [`quote`]: literals and identifiers as SQL text
-//! * `place`: places in a statement's text
+//! * `source_location`: places in a statement's text
+//! * [`type_name`]: SQL names of Arrow types
 
 pub mod copy;
 pub mod deep;
@@ -25,14 +26,15 @@ pub mod export_profile;
 pub mod fingerprint;
 pub mod parameters;
 pub mod parser;
-mod place;
 pub mod quote;
 mod rebalance;
 pub mod row_ids;
 pub mod settings;
+mod source_location;
 pub mod split;
 pub mod statement;
 pub mod traits;
+pub mod type_name;
 
 pub use copy::{CopyFrom, CopyOptions, CopySource, CopyTo};
 pub use error::SyntaxError;
@@ -42,3 +44,4 @@ pub use fingerprint::fingerprint;
 pub use parser::{is_readable, parse};
 pub use split::{ScriptStatement, is_complete, split};
 pub use statement::{ObjectKind, Statement};
+pub use type_name::sql_name;

@@ -9,12 +9,12 @@ use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Toke
 use crate::deep::guarded;
 use crate::error::SyntaxError;
 use crate::explain_profile::ExplainProfile;
-use crate::place::{offset, text_from};
+use crate::source_location::{offset, text_from};
 use crate::statement::{ObjectKind, Statement};
 use crate::{copy, explain_profile, export_profile, rebalance, settings};
 use skewer_compat::statement::depth::DEEPEST;
 use skewer_compat::statement::describe_in_from as described;
-use skewer_compat::statement::desugar::spell_out_statement;
+use skewer_compat::statement::desugar::desugar_statement;
 use skewer_compat::statement::dialect::BoundedDialect;
 
 /// How often the parser may call itself: a table in parentheses is one of our levels and two of its own.
@@ -32,10 +32,10 @@ const RECURSION: usize = 2 * DEEPEST;
 /// ```
 pub fn parse(sql: &str) -> Result<Statement, SyntaxError> {
     guarded(sql, || {
-        let dialect = BoundedDialect::of(sql.len());
+        let dialect = BoundedDialect::for_text_of(sql.len());
         let parsed = parse_bounded(sql, &dialect);
         match dialect.is_exhausted() {
-            true => Err(SyntaxError::at(
+            true => Err(SyntaxError::at_location(
                 sql,
                 Location { line: 0, column: 0 },
                 "there is a mistake within calls that are within each other",
@@ -48,7 +48,7 @@ pub fn parse(sql: &str) -> Result<Statement, SyntaxError> {
 /// Whether a parser can read the text without reading parts of it again and again.
 pub fn is_readable(sql: &str) -> bool {
     let read = || {
-        let dialect = BoundedDialect::of(sql.len());
+        let dialect = BoundedDialect::for_text_of(sql.len());
         // Whether it is a statement the caller's parser says.
         let parsed = parser_of(sql, &dialect).and_then(|mut parser| {
             let parsed = parser.parse_statement();
@@ -65,7 +65,7 @@ fn parse_bounded(sql: &str, dialect: &BoundedDialect) -> Result<Statement, Synta
     while parser.parser.consume_token(&Token::SemiColon) {}
     let first = parser.parser.peek_token();
     if first.token == Token::EOF {
-        return Err(SyntaxError::at(
+        return Err(SyntaxError::at_location(
             sql,
             first.span.start,
             "there is no statement",
@@ -99,7 +99,7 @@ fn must_end(sql: &str, parser: &mut DFParser<'_>) -> Result<(), SyntaxError> {
     let rest = parser.parser.peek_token();
     if rest.token != Token::EOF {
         let message = format!("Expected: end of statement, found: {rest}");
-        return Err(SyntaxError::at(sql, rest.span.start, message));
+        return Err(SyntaxError::at_location(sql, rest.span.start, message));
     }
     Ok(())
 }
@@ -156,8 +156,9 @@ fn parse_statement(
             let mut statement = parser
                 .parse_statement()
                 .map_err(|e| SyntaxError::from_datafusion(sql, e))?;
-            spell_out_statement(&mut statement).map_err(ours)?;
-            classify(statement).map_err(|message| SyntaxError::at(sql, first.span.start, message))
+            desugar_statement(&mut statement).map_err(ours)?;
+            classify(statement)
+                .map_err(|message| SyntaxError::at_location(sql, first.span.start, message))
         }
     }
 }

@@ -23,7 +23,7 @@ pub const ROW_ID: &str = SYSTEM_COLUMN;
 pub const WITH_ROW_IDS: &str = "$rowid";
 
 /// Rewrites the blocks of `node` that name `_row_id`; says whether there were any. None may join with
-/// USING any more ([`merge_columns`](skewer_compat::statement::using_join::merge_columns)).
+/// USING any more ([`coalesce_join_keys`](skewer_compat::statement::using_join::coalesce_join_keys)).
 ///
 /// `has_row_ids` says whether a name in FROM is a table whose rows have ids.
 pub fn expose_row_ids<N: VisitMut>(

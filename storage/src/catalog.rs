@@ -9,9 +9,9 @@ use std::sync::Arc;
 use redb::backends::InMemoryBackend;
 use redb::{Builder, Database, ReadableDatabase, StorageBackend};
 
-use crate::changes::Row;
+use crate::catalog_changes::Row;
+use crate::catalog_rows::{self, Rows};
 use crate::disk::{Disk, DiskFile};
-use crate::rows::{self, Rows};
 use crate::snapshot::{Root, Snapshot};
 use crate::{Result, StorageError};
 
@@ -190,7 +190,7 @@ impl Catalog {
 
     /// Version of the last commit that is in the file.
     pub(crate) fn version(&self) -> Result<u64> {
-        self.read(rows::version)
+        self.read(catalog_rows::version)
     }
 
     /// Writes a commit. After an error it may or may not be in the file: see [`Catalog::version`].
@@ -252,9 +252,9 @@ impl Catalog {
     /// Reads everything, and checks that it is what was written.
     pub(crate) fn load(&self, root: &Arc<Root>) -> Result<Loaded> {
         let (found, loaded) = self.read(|transaction| {
-            let found = rows::format(transaction)?;
+            let found = catalog_rows::format(transaction)?;
             let supported = (FORMAT_OF_ONE_NODE..=FORMAT).contains(&found);
-            let loaded = supported.then(|| rows::load(transaction, root));
+            let loaded = supported.then(|| catalog_rows::load(transaction, root));
             Ok((found, loaded.transpose()?))
         })?;
         loaded.ok_or_else(|| StorageError::Format {

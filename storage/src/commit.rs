@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::changes::{Change, Effects};
+use crate::catalog_changes::{Change, Effects};
 use crate::remote::Writer;
 use crate::snapshot::Snapshot;
 use crate::storage::{CatalogState, Garbage, Inner, Storage};

@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use futures::TryStreamExt;
 
+use crate::distributed_write::WriteSpec;
 use crate::placement::{MASTER, Shard};
 use crate::snapshot::{SegmentMeta, TableId, TableMeta};
 use crate::storage::Storage;
-use crate::writing::WriteSpec;
 use crate::{Result, StorageError};
 
 /// Segments of a tier that are worth a merge, and the factor between tiers.

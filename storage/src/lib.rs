@@ -6,55 +6,59 @@
 //!
 //! - [`storage`]: opening a database, taking snapshots, beginning transactions
 //! - [`snapshot`]: the immutable state a reader sees: schemas, tables, views, segments
+//! - [`kept_snapshots`]: what queries saw, kept for a while
 //! - [`transaction`]: buffered changes and their commit
 //! - [`writer`]: Arrow batches to Parquet segments, with row ids
 //! - [`row_ids`]: what a segment's footer says of them
 //! - [`placement`]: who owns a segment, and which of a table's rows are in it
-//! - [`writing`]: a statement that writes on several nodes, until it commits
-//! - [`home`]: the directory of a node that has segments and no catalog
+//! - [`distributed_write`]: a statement that writes on several nodes, until it commits
+//! - [`worker_store`]: the directory of a node that has segments and no catalog
 //! - [`remote`]: what the master asks of such nodes
 //! - [`compaction`]: small segments merged into larger ones
 //! - `reader`: one segment's rows
 //! - [`segment_store`]: segments as an object store for DataFusion to read, and their verification
-//! - `changes`: what each change does to a snapshot and to the catalog
+//! - `catalog_changes`: what each change does to a snapshot and to the catalog
 //! - `commit`: commits that are written together
 //! - `catalog`: the redb file
 //! - [`disk`]: the one door to the file system; [`fault`]: the same door with injected faults
-//! - `rows`: what is in it
+//! - `catalog_rows`: what is in it
 //! - `lock`: one process at a time
 //! - [`error`]: what can go wrong, by what the caller can do about it
 
 mod catalog;
-mod changes;
+mod catalog_changes;
+mod catalog_rows;
 mod commit;
 pub mod compaction;
+mod conform;
 pub mod disk;
+pub mod distributed_write;
 pub mod error;
 pub mod fault;
-mod fit;
-pub mod home;
+pub mod kept_snapshots;
 mod lock;
 pub mod placement;
 mod reader;
 pub mod remote;
 pub mod row_ids;
-mod rows;
 pub mod segment_store;
 pub mod snapshot;
 pub mod storage;
 pub mod transaction;
+pub mod worker_store;
 pub mod writer;
-pub mod writing;
 
+pub use distributed_write::{
+    ReserveRowIds, SEGMENTS_PER_WRITER, SegmentDescription, Write, WriteSpec,
+};
 pub use error::{Object, StorageError};
-pub use home::{HomeDirectory, HomeIdentity, SegmentHome};
 pub use placement::{MASTER, Partitioning, SegmentName, Shard};
 pub use remote::{Membership, RemoteSegments, Writer};
 pub use snapshot::{ROW_ID, SegmentMeta, Snapshot, TableId, TableMeta, ViewMeta};
 pub use storage::{DEFAULT_SCHEMA, Storage, StorageOptions};
 pub use transaction::Transaction;
+pub use worker_store::{WorkerStore, WorkerStoreDirectory, WorkerStoreIdentity};
 pub use writer::{NewSegment, RowIds, SegmentWriter};
-pub use writing::{ReserveRowIds, SEGMENTS_PER_WRITER, SegmentDescription, Write, WriteSpec};
 
 /// Result of everything in this crate.
 pub type Result<T, E = StorageError> = std::result::Result<T, E>;

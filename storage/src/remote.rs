@@ -18,17 +18,17 @@ pub trait RemoteSegments: Debug + Send + Sync {
     ///
     /// # Errors
     /// [`StorageError::WorkerLost`](crate::StorageError::WorkerLost) if the owner is not there,
-    /// what its [`SegmentHome`](crate::SegmentHome) says otherwise.
+    /// what its [`WorkerStore`](crate::WorkerStore) says otherwise.
     async fn read(&self, segment: SegmentName, range: Option<Range<u64>>) -> Result<Bytes>;
 
     /// No snapshot has these segments any more: `node` should
-    /// [remove](crate::SegmentHome::remove) them. Must not block and may be lost: what is still
+    /// [remove](crate::WorkerStore::remove) them. Must not block and may be lost: what is still
     /// there when the node registers again is found by
     /// [`Storage::garbage_of`](crate::Storage::garbage_of).
     fn dropped(&self, node: u32, table: TableId, segments: &[u64]);
 
     /// A statement that wrote to `node` has failed: the segments with these numbers should be
-    /// [given up](crate::SegmentHome::abandon), those that are yet to be written too. Must not
+    /// [given up](crate::WorkerStore::abandon), those that are yet to be written too. Must not
     /// block and may be lost.
     fn abandoned(&self, node: u32, table: TableId, segments: Range<u64>);
 }

@@ -11,18 +11,18 @@ use datafusion::object_store::local::LocalFileSystem;
 use parking_lot::{Mutex, RwLock};
 
 use crate::catalog::{CATALOG_FILE, Catalog, Counters, Loaded};
-use crate::changes::Effects;
+use crate::catalog_changes::Effects;
 use crate::commit::CommitQueue;
 use crate::disk::{Disk, MemoryDisk, RealDisk};
-use crate::home;
+use crate::distributed_write::{PendingSegments, Running, WriteSpec};
 use crate::lock::DirectoryLock;
 use crate::placement::MASTER;
 use crate::remote::{Membership, RemoteSegments};
 use crate::segment_store::{self, SegmentStore};
 use crate::snapshot::{Root, SegmentMeta, Snapshot, TableId, TableMeta};
 use crate::transaction::Transaction;
+use crate::worker_store;
 use crate::writer::SegmentWriter;
-use crate::writing::{Held, Running, WriteSpec};
 use crate::{Result, StorageError};
 
 /// The schema every new database has.
@@ -85,7 +85,7 @@ pub(crate) struct Inner {
     reserved_segment_ids: AtomicU64,
     /// Statements that are writing, by their number.
     running: Mutex<HashMap<u64, Running>>,
-    held: Held,
+    pending_segments: PendingSegments,
     pub(crate) membership: RwLock<Option<Arc<dyn Membership>>>,
     query_ids: Mutex<i64>,
     /// Query ids below this are reserved.
@@ -121,7 +121,7 @@ impl Storage {
         if !disk.exists(&path).map_err(io)? {
             create_directory(&*disk, &path)?;
         }
-        if home::is_home(&*disk, &path)? {
+        if worker_store::is_home(&*disk, &path)? {
             return Err(StorageError::invalid(format_args!(
                 "{} is the directory of a worker: it has segments, and their catalog is elsewhere",
                 path.display()
@@ -182,7 +182,7 @@ impl Storage {
                 next_segment_id: Arc::new(AtomicU64::new(next_segment_id)),
                 reserved_segment_ids: AtomicU64::new(counters.next_segment_id),
                 running: Mutex::default(),
-                held: Held::default(),
+                pending_segments: PendingSegments::default(),
                 membership: RwLock::default(),
                 query_ids: Mutex::new(counters.next_query_id),
                 reserved_query_ids: AtomicI64::new(counters.next_query_id),
@@ -328,8 +328,8 @@ impl Storage {
         &self.inner.running
     }
 
-    pub(crate) fn held(&self) -> &Held {
-        &self.inner.held
+    pub(crate) fn pending_segments(&self) -> &PendingSegments {
+        &self.inner.pending_segments
     }
 }
 

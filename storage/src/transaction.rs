@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 
 use datafusion::arrow::datatypes::{Field, SchemaRef};
 
-use crate::changes::{Change, Effects, qualified};
+use crate::catalog_changes::{Change, Effects, qualified};
+use crate::conform::check_storable;
 use crate::error::Object;
-use crate::fit::check_storable;
 use crate::placement::Partitioning;
 use crate::remote::Writer;
 use crate::snapshot::{ROW_ID, Snapshot, TableId, TableMeta, ViewMeta};

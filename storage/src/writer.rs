@@ -24,14 +24,14 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use twox_hash::XxHash64;
 
+use crate::conform::conform;
 use crate::disk::DiskFile;
-use crate::fit::fit;
+use crate::distributed_write::{ReserveRowIds, WriteSpec};
 use crate::placement::{SegmentName, Shard};
 use crate::remote::Writer;
 use crate::snapshot::{
     ROW_ID, Root, SegmentFile, SegmentMeta, SegmentNumbers, TableId, with_row_id,
 };
-use crate::writing::{ReserveRowIds, WriteSpec};
 use crate::{Result, StorageError, row_ids};
 
 /// Rows of a row group: the unit that a scan gives to a thread, so a segment feeds eight.
@@ -216,7 +216,7 @@ impl SegmentWriter {
         if batch.num_rows() == 0 {
             return Ok(());
         }
-        let mut columns = fit(batch, &self.columns)?;
+        let mut columns = conform(batch, &self.columns)?;
         columns.push(Arc::new(self.row_ids.next(batch.num_rows() as u64).await?));
         if let State::Idle(encoder) = &mut self.state
             && encoder.open.is_none()
@@ -235,7 +235,7 @@ impl SegmentWriter {
         if batch.num_rows() == 0 {
             return Ok(());
         }
-        let columns = fit(batch, &self.physical)?;
+        let columns = conform(batch, &self.physical)?;
         self.send(columns, batch.num_rows()).await
     }
 

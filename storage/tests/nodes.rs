@@ -12,8 +12,8 @@ use futures::executor::block_on;
 use skewer_storage::disk::RealDisk;
 use skewer_storage::fault::{Fault, FaultDisk};
 use skewer_storage::{
-    DEFAULT_SCHEMA, HomeDirectory, MASTER, Partitioning, SegmentHome, Shard, Storage, StorageError,
-    TableMeta,
+    DEFAULT_SCHEMA, MASTER, Partitioning, Shard, Storage, StorageError, TableMeta, WorkerStore,
+    WorkerStoreDirectory,
 };
 
 use nodes::{Cluster, identity, options};
@@ -152,7 +152,7 @@ fn what_a_worker_wrote_before_it_was_restarted_is_not_published() {
             let disk = Arc::new(RealDisk);
             cluster.start(directory.path(), 2, 7, disk).unwrap();
         }
-        write.arrived();
+        write.mark_adopted();
         let mut transaction = cluster.storage.begin();
         transaction.add_segments(t.id, segments).unwrap();
         let error = transaction.commit().unwrap_err();
@@ -208,7 +208,7 @@ fn a_worker_refuses_the_segments_of_others_naming_both() {
 fn a_worker_s_directory_is_locked_and_is_nobody_else_s() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("w");
-    let open = |node| SegmentHome::open(&path, &identity(node), options(Arc::new(RealDisk)));
+    let open = |node| WorkerStore::open(&path, &identity(node), options(Arc::new(RealDisk)));
     let home = open(1).unwrap();
     assert!(matches!(open(1), Err(StorageError::Locked { .. })));
     drop(home);
@@ -225,7 +225,7 @@ fn a_worker_s_directory_is_locked_and_is_nobody_else_s() {
         "{error}"
     );
     // Whoever joins gets a number that nobody has had.
-    let lock = |path: &Path| HomeDirectory::lock(path, options(Arc::new(RealDisk))).unwrap();
+    let lock = |path: &Path| WorkerStoreDirectory::lock(path, options(Arc::new(RealDisk))).unwrap();
     let error = lock(&path).must_be_free().unwrap_err();
     assert!(
         error
@@ -242,7 +242,7 @@ fn a_worker_s_directory_is_locked_and_is_nobody_else_s() {
 
     let database = directory.path().join("db");
     drop(support::open(&database, Arc::new(RealDisk)).unwrap());
-    let error = SegmentHome::open(&database, &identity(1), options(Arc::new(RealDisk)));
+    let error = WorkerStore::open(&database, &identity(1), options(Arc::new(RealDisk)));
     let error = error.unwrap_err();
     assert!(error.to_string().contains("is a database"), "{error}");
 }
@@ -311,7 +311,7 @@ fn partitioning_and_shards_are_kept() {
                 .unwrap(),
         );
     }
-    write.arrived();
+    write.mark_adopted();
     transaction.add_segments(t.id, segments).unwrap();
     transaction
         .rename_table(DEFAULT_SCHEMA, "t", "renamed")
@@ -482,7 +482,7 @@ fn segments_written_for_a_statement_of_this_process_wait_for_it_and_go_with_it()
     let described = hold(&[4, 5, 6, 7], statement.first_segment_id());
     let adopted = described.iter().map(|d| storage.adopt(d).unwrap());
     let adopted: Vec<_> = adopted.collect();
-    statement.arrived();
+    statement.mark_adopted();
     let mut transaction = storage.begin();
     transaction.add_segments(t.id, adopted).unwrap();
     transaction.commit().unwrap();

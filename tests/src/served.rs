@@ -39,13 +39,13 @@ impl Served {
         let temporary = tempfile::tempdir().unwrap();
         let database = Database::open(temporary.path()).unwrap();
         prepare(temporary.path());
-        let mut served = Served::of(database, temporary.path(), listen);
+        let mut served = Served::of_database(database, temporary.path(), listen);
         served._temporary = Some(temporary);
         served
     }
 
     /// Serves a database that somebody else has opened in `directory`.
-    pub fn of(database: Database, directory: &Path, listen: &str) -> Served {
+    pub fn of_database(database: Database, directory: &Path, listen: &str) -> Served {
         let mut options = ServerOptions::new(directory);
         options.listen = listen.to_owned();
         options.drain = Duration::from_secs(30);

@@ -90,7 +90,7 @@ pub fn simulate(workers: u32, network: Network) -> Result<Findings> {
     let mut cluster = Cluster::new(workers, network);
     let second = Duration::from_secs(1);
     for number in 1..=workers {
-        cluster.at(second * number / workers, Event::Register(number));
+        cluster.schedule(second * number / workers, Event::Register(number));
     }
     cluster.run_until(second)?;
     let registered = cluster.now;
@@ -116,7 +116,7 @@ pub fn simulate(workers: u32, network: Network) -> Result<Findings> {
     };
 
     let dies = cluster.now;
-    cluster.at(dies, Event::Kill(1));
+    cluster.schedule(dies, Event::Kill(1));
     cluster.run_until(dies + second)?;
     let killed = cluster.take_traffic();
     // Heartbeats have gone on meanwhile.
@@ -232,11 +232,11 @@ impl Cluster {
             link_busy: Duration::ZERO,
             traffic: Traffic::default(),
         };
-        cluster.at(Duration::ZERO, Event::Beat);
+        cluster.schedule(Duration::ZERO, Event::Beat);
         cluster
     }
 
-    fn at(&mut self, time: Duration, event: Event) {
+    fn schedule(&mut self, time: Duration, event: Event) {
         self.sequence += 1;
         self.events.push(Reverse((time, self.sequence, event)));
     }
@@ -349,10 +349,10 @@ impl Cluster {
                 for (number, _) in beat.ask {
                     let sent = self.message(8);
                     if !self.workers[&number].is_silent {
-                        self.at(sent + network.delay * 2, Event::Time(number));
+                        self.schedule(sent + network.delay * 2, Event::Time(number));
                     }
                 }
-                self.at(self.now + BEAT, Event::Beat);
+                self.schedule(self.now + BEAT, Event::Beat);
             }
             Event::Time(number) => {
                 self.message(16);
@@ -366,7 +366,7 @@ impl Cluster {
             Event::Kill(number) => {
                 if let Some(worker) = self.workers.get_mut(&number) {
                     worker.is_silent = true;
-                    self.at(self.now + network.delay, Event::Ended(number));
+                    self.schedule(self.now + network.delay, Event::Ended(number));
                 }
             }
             Event::Ended(number) => {
@@ -386,7 +386,7 @@ impl Cluster {
             incarnation: worker.incarnation,
             known: worker.view.known(),
         })?;
-        self.at(at + self.network.delay, Event::Watch(number, question));
+        self.schedule(at + self.network.delay, Event::Watch(number, question));
         Ok(())
     }
 
@@ -424,11 +424,11 @@ impl Cluster {
                 worker.waits = None;
                 worker.is_held_back = false;
                 let sent = self.message(news.len());
-                self.at(sent + self.network.delay, Event::Told(number, news));
+                self.schedule(sent + self.network.delay, Event::Told(number, news));
             }
             Err(Answer::Later(pause)) => {
                 worker.is_held_back = true;
-                self.at(self.now + pause, Event::Due(number));
+                self.schedule(self.now + pause, Event::Due(number));
             }
             Err(_) => {}
         }

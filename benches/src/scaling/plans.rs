@@ -34,7 +34,7 @@ use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
 use http::HeaderMap;
 use skewer_cluster::codec::encode_plan;
-use skewer_cluster::{Distributed, QueryTasks, Reach, WorkerAt, Workers};
+use skewer_cluster::{Distributed, QueryTasks, WorkerAddress, WorkerTransport, Workers};
 use skewer_exec::NumberedExec;
 use skewer_net::frame::Request;
 use skewer_net::identity::NodeId;
@@ -148,7 +148,7 @@ pub async fn simulate(
     // The planner only looks whether there is one.
     let nothing = Arc::new(datafusion::object_store::memory::InMemory::new());
     context.register_object_store(store.as_ref(), nothing);
-    let list = (1..=size.workers).map(|number| WorkerAt {
+    let list = (1..=size.workers).map(|number| WorkerAddress {
         number,
         url: worker_url(NodeId(number)),
     });
@@ -159,7 +159,7 @@ pub async fn simulate(
     let started = Instant::now();
     let plan = state.create_logical_plan(sql).await?;
     let plan = state.optimize(&plan)?;
-    let distributed = Distributed::of(state.config());
+    let distributed = Distributed::of_session(state.config());
     let on = distributed.as_ref().map(|distributed| distributed as _);
     let plan = plan_query_on(&plan, &state, &recorder, on).await?;
     let planning = started.elapsed();
@@ -338,7 +338,7 @@ impl fmt::Debug for Nowhere {
     }
 }
 
-impl Reach for Nowhere {
+impl WorkerTransport for Nowhere {
     fn channels(&self, _: &Workers, _: &QueryTasks) -> Arc<dyn ChannelResolver + Send + Sync> {
         Arc::new(Self(Arc::clone(&self.0)))
     }

@@ -263,7 +263,7 @@ mod tests {
     use super::super::plans::{self, QUERIES, Size};
     use super::*;
 
-    async fn at(workers: u32, level: Level) -> (Plan, Findings) {
+    async fn read_with(workers: u32, level: Level) -> (Plan, Findings) {
         let size = Size {
             workers,
             partitions: 2,
@@ -277,7 +277,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_worker_s_rows_are_its_operators_and_its_streams() {
-        let (plan, found) = at(4, Level::Counters).await;
+        let (plan, found) = read_with(4, Level::Counters).await;
         let operators = plan.stages[1..].iter().flat_map(|stage| &stage.operators);
         let streams: usize = operators.sum();
         assert_eq!(found.worker.operator_stats, streams as u64, "{plan:?}");
@@ -289,7 +289,7 @@ mod tests {
     async fn each_level_leaves_more_than_the_one_below() {
         let mut before = 0;
         for level in [Level::Counters, Level::Calls, Level::Records] {
-            let (_, found) = at(3, level).await;
+            let (_, found) = read_with(3, level).await;
             let rows = found.worker.rows + found.master.rows;
             assert!(rows > before, "{level}: {found:?}");
             before = rows;

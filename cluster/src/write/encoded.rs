@@ -8,8 +8,8 @@ use datafusion::physical_plan::ExecutionPlan;
 use serde::{Deserialize, Serialize};
 
 use super::apply::ApplyChangesExec;
-use super::entry::EntryExec;
-use super::place::SegmentPlace;
+use super::destination::SegmentDestination;
+use super::ingest::EntryExec;
 use super::route::RouteExec;
 use super::segments::{RowsHave, WriteSegmentsExec};
 use super::target::Target;
@@ -67,7 +67,7 @@ pub(crate) fn decode(
     context: &TaskContext,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     if let EncodedWrite::Entry { number } = encoded {
-        let place = SegmentPlace::of(context.session_config())?;
+        let place = SegmentDestination::of_session(context.session_config())?;
         let schema = place.entering_schema(number)?;
         return Ok(Arc::new(EntryExec::new(number, schema)));
     }

@@ -24,18 +24,18 @@
 //! Where rows change their owner, by an `UPDATE` of the columns that they are divided by or since
 //! there are other workers, `WriteSegmentsExec` is above a `RouteExec` as it is for new rows.
 //!
-//! - `place`: where a task writes, and where row ids come from
+//! - `destination`: where a task writes, and where row ids come from
 //! - `target`: what all writers of a statement know
 //! - `plan`: the plans above
-//! - `entry`, `route`, `segments`, `apply`: their operators
+//! - `ingest`, `route`, `segments`, `apply`: their operators
 //! - `shards`: the hash that divides rows among owners
 //! - `rows`: rows as the table has them
 //! - `encoded`: the operators as bytes
 
 mod apply;
+mod destination;
 mod encoded;
-mod entry;
-mod place;
+mod ingest;
 mod plan;
 mod route;
 mod rows;
@@ -44,10 +44,10 @@ mod shards;
 mod target;
 
 pub use apply::{ApplyChangesExec, Changes};
+pub use destination::{IngestReceipt, RowIds, SegmentDestination};
 pub(crate) use encoded::{EncodedWrite, decode, encode};
-pub use entry::EntryExec;
-pub use place::{Entered, RowIds, SegmentPlace};
-pub use plan::{Rewrite, Writing, entered, rewritten};
+pub use ingest::EntryExec;
+pub use plan::{Rewrite, Writing, ingest, rewritten};
 pub(crate) use plan::{routes_to, tasks_of, wrap};
 pub use route::RouteExec;
 pub use rows::{WriteError, conform};

@@ -20,8 +20,8 @@ use skewer_storage::{MASTER, ROW_ID};
 use url::Url;
 
 use super::apply::{ApplyChangesExec, Changes};
-use super::entry::EntryExec;
-use super::place::{Entered, SegmentPlace};
+use super::destination::{IngestReceipt, SegmentDestination};
+use super::ingest::EntryExec;
 use super::route::{ROUTE, RouteExec, routes};
 use super::segments::{RowsHave, WriteSegmentsExec};
 use super::target::Target;
@@ -58,7 +58,7 @@ impl Writing {
         self.is_planned.store(true, Ordering::Release);
     }
 
-    pub(crate) fn of(config: &SessionConfig) -> Option<Arc<Self>> {
+    pub(crate) fn of_session(config: &SessionConfig) -> Option<Arc<Self>> {
         config.get_extension::<Self>()
     }
 }
@@ -102,18 +102,18 @@ fn routed(
 ///
 /// # Errors
 /// Those of planning.
-pub async fn entered(
+pub async fn ingest(
     rows: SendableRecordBatchStream,
     target: &Arc<Target>,
     state: &SessionState,
-) -> Result<(Arc<dyn ExecutionPlan>, Entered)> {
-    let place = SegmentPlace::of(state.config())?;
+) -> Result<(Arc<dyn ExecutionPlan>, IngestReceipt)> {
+    let place = SegmentDestination::of_session(state.config())?;
     let schema = rows.schema();
-    let entered = place.enter(rows);
-    let entry = Arc::new(EntryExec::new(entered.number(), schema));
+    let receipt = place.ingest(rows);
+    let entry = Arc::new(EntryExec::new(receipt.number(), schema));
     // One stream feeds them.
     let plan = routed(entry, target, true, 1)?;
-    Ok((cut_at_exchanges(&plan, state).await?, entered))
+    Ok((cut_at_exchanges(&plan, state).await?, receipt))
 }
 
 /// Rows of a table that are written anew.
@@ -140,26 +140,26 @@ pub async fn rewritten(
     target: &Arc<Target>,
     workers: &Workers,
     state: &SessionState,
-) -> Result<(Arc<dyn ExecutionPlan>, Option<Entered>)> {
+) -> Result<(Arc<dyn ExecutionPlan>, Option<IngestReceipt>)> {
     let Rewrite {
         scan,
         changes,
         owners,
         moved,
     } = rewrite;
-    let (rows, entered) = match changes {
+    let (rows, receipt) = match changes {
         None => (scan, None),
         Some(changes) => {
             let updated = changes.updated();
             let parts = parts_for_tasks(changes, &owners, workers)?;
             let schema = parts.schema();
-            let entered = SegmentPlace::of(state.config())?.enter(parts);
+            let receipt = SegmentDestination::of_session(state.config())?.ingest(parts);
             let by_route = Column::new(ROUTE, schema.fields().len() - 1);
-            let entry = Arc::new(EntryExec::new(entered.number(), schema));
+            let entry = Arc::new(EntryExec::new(receipt.number(), schema));
             let to_tasks = Partitioning::Hash(vec![Arc::new(by_route)], 1);
             let sent = Arc::new(RepartitionExec::try_new(entry, to_tasks)?);
             let changed = ApplyChangesExec::new(scan, sent, updated);
-            (Arc::new(changed) as _, Some(entered))
+            (Arc::new(changed) as _, Some(receipt))
         }
     };
     let plan = match moved {
@@ -169,7 +169,7 @@ pub async fn rewritten(
             Arc::new(CoalescePartitionsExec::new(Arc::new(written)))
         }
     };
-    Ok((cut_at_exchanges(&plan, state).await?, entered))
+    Ok((cut_at_exchanges(&plan, state).await?, receipt))
 }
 
 /// The changes as batches of ids, new values and the route to the task whose rows they are about.

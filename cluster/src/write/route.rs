@@ -21,7 +21,7 @@ use futures::{StreamExt, TryStreamExt};
 use skewer_storage::{ROW_ID, RowIds};
 use tokio::sync::Mutex;
 
-use super::place::SegmentPlace;
+use super::destination::SegmentDestination;
 use super::rows::{conform, external};
 use super::shards::shards;
 use super::target::Target;
@@ -237,7 +237,7 @@ impl ExecutionPlan for RouteExec {
         partition: usize,
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
-        let place = SegmentPlace::of(context.session_config())?;
+        let place = SegmentDestination::of_session(context.session_config())?;
         let task = DistributedTaskContext::from_ctx(&context).task_index;
         let target = Arc::clone(&self.target);
         let has_ids = self.has_ids;

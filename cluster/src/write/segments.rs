@@ -21,7 +21,7 @@ use futures::StreamExt;
 use serde::{Deserialize, Serialize};
 use skewer_storage::{SEGMENTS_PER_WRITER, SegmentDescription, SegmentWriter, Shard};
 
-use super::place::SegmentPlace;
+use super::destination::SegmentDestination;
 use super::rows::{conform, external};
 use super::shards::shards;
 use super::target::Target;
@@ -155,7 +155,7 @@ impl ExecutionPlan for WriteSegmentsExec {
         if partition as u64 >= Target::WRITERS_PER_TASK {
             return exec_err!("{partition} partitions write to one table on one worker");
         }
-        let place = SegmentPlace::of(context.session_config())?;
+        let place = SegmentDestination::of_session(context.session_config())?;
         let task = DistributedTaskContext::from_ctx(&context).task_index as u64;
         let writer = task * Target::WRITERS_PER_TASK + partition as u64;
         let first = self.target.statement + writer * SEGMENTS_PER_WRITER;
@@ -176,7 +176,7 @@ impl ExecutionPlan for WriteSegmentsExec {
 
 /// The open segments of one stream.
 struct Writers {
-    place: Arc<SegmentPlace>,
+    place: Arc<SegmentDestination>,
     target: Arc<Target>,
     /// Numbers for segments.
     numbers: Range<u64>,
@@ -199,7 +199,7 @@ async fn write(
         };
         rows += batch.num_rows() as u64;
         for (shard, part) in writers.by_shard(batch)? {
-            let writer = writers.of(shard);
+            let writer = writers.writer_of(shard);
             let written = match have {
                 RowsHave::Columns => writer.write(&part).await,
                 RowsHave::Ids | RowsHave::Routes => writer.write_with_ids(&part).await,
@@ -245,7 +245,7 @@ impl Writers {
             .collect()
     }
 
-    fn of(&mut self, shard: Option<Shard>) -> &mut SegmentWriter {
+    fn writer_of(&mut self, shard: Option<Shard>) -> &mut SegmentWriter {
         let numbers = &mut self.numbers;
         self.open.entry(shard).or_insert_with(|| {
             // Each gets half of what is left: there are few of them.

@@ -4,7 +4,7 @@
 //! operator takes two levels, what numbers it two more, and an expression two or three. So every few
 //! operators, and every few expressions within each other, what is below is put into the message as bytes,
 //! which are a message of their own. How deep a message is then depends on neither, so that a plan that can
-//! be decoded still can once its operators are numbered. Types of types are not folded.
+//! be decoded still can once its operators are numbered. Types of types stay where they are.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -29,12 +29,12 @@ use datafusion_proto::protobuf::{
 };
 use prost::Message;
 
-/// After so many of DataFusion's operators what is below is folded. An operator takes two levels. Those of
+/// After so many of DataFusion's operators what is below becomes bytes. An operator takes two levels. Those of
 /// ours above one, whose inputs DataFusion encodes without asking us, are five at most (a timed evaluation,
 /// one that claims nothing, and what numbers all three), so that two take 24.
 const EVERY_OPERATORS: usize = 2;
 
-/// After so many expressions within each other what is below is folded. `CASE` and ranges take three levels,
+/// After so many expressions within each other what is below becomes bytes. `CASE` and ranges take three levels,
 /// the others two or less, so that these take 24.
 const EVERY_EXPRESSIONS: usize = 8;
 
@@ -46,7 +46,7 @@ const STACK: usize = 4 << 20;
 /// [`ComposedPhysicalExtensionCodec`](datafusion_proto::physical_plan::ComposedPhysicalExtensionCodec): whose
 /// it is, and its bytes.
 #[derive(Clone, PartialEq, Message)]
-struct OfCodec {
+struct CodecEntry {
     #[prost(uint32, tag = 1)]
     position: u32,
     #[prost(bytes, tag = 2)]
@@ -54,27 +54,27 @@ struct OfCodec {
 }
 
 /// What our codec takes for a plan, which has these bytes.
-pub enum Piece {
+pub enum PlanFragmentBytes {
     /// All of it.
     Whole(Vec<u8>),
     /// What is below of one.
     Below(Vec<u8>),
 }
 
-/// Encodes a plan with all that is too deep in it folded. Expressions that know each other by their ids do
+/// Encodes a plan; what is too deep in it becomes bytes. Expressions that know each other by their ids do
 /// so still: DataFusion writes these.
-pub struct Folding<F> {
+pub struct DeepPlanEncoder<F> {
     /// In how many operators the one is that is being encoded.
     operators: Cell<usize>,
     /// In how many expressions the one is that is being encoded.
     expressions: Cell<usize>,
-    /// The place among the codecs of the one that unfolds.
+    /// The place among the codecs of the one that decodes fragments.
     position: u32,
     /// What that codec takes for a piece.
     encoded: F,
 }
 
-impl<F: Fn(Piece) -> Result<Vec<u8>>> Folding<F> {
+impl<F: Fn(PlanFragmentBytes) -> Result<Vec<u8>>> DeepPlanEncoder<F> {
     /// Encodes with the codec at `position`, and makes our operators of pieces with `encoded`.
     pub fn new(position: u32, encoded: F) -> Self {
         Self {
@@ -85,8 +85,8 @@ impl<F: Fn(Piece) -> Result<Vec<u8>>> Folding<F> {
         }
     }
 
-    fn fold(&self, piece: Piece) -> Result<PhysicalPlanNode> {
-        let of_codec = OfCodec {
+    fn embed(&self, piece: PlanFragmentBytes) -> Result<PhysicalPlanNode> {
+        let of_codec = CodecEntry {
             position: self.position,
             bytes: (self.encoded)(piece)?,
         };
@@ -108,7 +108,9 @@ fn deeper<T>(depth: &Cell<usize>, encode: impl FnOnce() -> Result<T>) -> Result<
     Ok((at, encoded?))
 }
 
-impl<F: Fn(Piece) -> Result<Vec<u8>>> PhysicalProtoConverterExtension for Folding<F> {
+impl<F: Fn(PlanFragmentBytes) -> Result<Vec<u8>>> PhysicalProtoConverterExtension
+    for DeepPlanEncoder<F>
+{
     fn execution_plan_to_proto(
         &self,
         plan: &Arc<dyn ExecutionPlan>,
@@ -119,9 +121,9 @@ impl<F: Fn(Piece) -> Result<Vec<u8>>> PhysicalProtoConverterExtension for Foldin
             PhysicalPlanNode::try_from_physical_plan_with_converter(plan, codec, self)
         })?;
         match depth {
-            0 => self.fold(Piece::Whole(node.encode_to_vec())),
+            0 => self.embed(PlanFragmentBytes::Whole(node.encode_to_vec())),
             _ if depth.is_multiple_of(EVERY_OPERATORS) => {
-                self.fold(Piece::Below(node.encode_to_vec()))
+                self.embed(PlanFragmentBytes::Below(node.encode_to_vec()))
             }
             _ => Ok(node),
         }
@@ -152,7 +154,7 @@ impl<F: Fn(Piece) -> Result<Vec<u8>>> PhysicalProtoConverterExtension for Foldin
         _: &PhysicalPlanNode,
         _: &PhysicalPlanDecodeContext<'_>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        internal_err!("plans are folded here, not unfolded")
+        internal_err!("plans are encoded here, not decoded")
     }
 
     fn proto_to_physical_expr(
@@ -161,20 +163,20 @@ impl<F: Fn(Piece) -> Result<Vec<u8>>> PhysicalProtoConverterExtension for Foldin
         _: &Schema,
         _: &PhysicalPlanDecodeContext<'_>,
     ) -> Result<Arc<dyn PhysicalExpr>> {
-        internal_err!("expressions are folded here, not unfolded")
+        internal_err!("expressions are encoded here, not decoded")
     }
 }
 
-/// Decodes a plan with what is folded in it.
+/// Decodes a plan and the fragments that are bytes in it.
 #[derive(Default)]
-struct Unfolding {
+struct DeepPlanDecoder {
     /// Expressions by the id that they know each other by, as a dynamic filter that a join and a scan share:
     /// those that follow are derived from the first, as
     /// [`DeduplicatingProtoConverter`](datafusion_proto::physical_plan::DeduplicatingProtoConverter) does.
     known: RefCell<HashMap<u64, Arc<dyn PhysicalExpr>>>,
 }
 
-impl Unfolding {
+impl DeepPlanDecoder {
     fn expression(
         &self,
         node: &PhysicalExprNode,
@@ -182,8 +184,8 @@ impl Unfolding {
         context: &PhysicalPlanDecodeContext<'_>,
     ) -> Result<Arc<dyn PhysicalExpr>> {
         // No other expression is one that DataFusion does not know.
-        if let Some(ExprType::Extension(folded)) = &node.expr_type {
-            let node = PhysicalExprNode::decode(folded.expr.as_slice()).map_err(no_message)?;
+        if let Some(ExprType::Extension(fragment)) = &node.expr_type {
+            let node = PhysicalExprNode::decode(fragment.expr.as_slice()).map_err(no_message)?;
             return self.expression(&node, schema, context);
         }
         let expression = parse_physical_expr_with_converter(node, schema, context, self)?;
@@ -206,7 +208,7 @@ impl Unfolding {
     }
 }
 
-impl PhysicalProtoConverterExtension for Unfolding {
+impl PhysicalProtoConverterExtension for DeepPlanDecoder {
     fn proto_to_execution_plan(
         &self,
         plan: &PhysicalPlanNode,
@@ -233,7 +235,7 @@ impl PhysicalProtoConverterExtension for Unfolding {
         _: &Arc<dyn ExecutionPlan>,
         _: &dyn PhysicalExtensionCodec,
     ) -> Result<PhysicalPlanNode> {
-        internal_err!("plans are unfolded here, not folded")
+        internal_err!("plans are decoded here, not encoded")
     }
 
     fn physical_expr_to_proto(
@@ -241,7 +243,7 @@ impl PhysicalProtoConverterExtension for Unfolding {
         _: &Arc<dyn PhysicalExpr>,
         _: &dyn PhysicalExtensionCodec,
     ) -> Result<PhysicalExprNode> {
-        internal_err!("expressions are unfolded here, not folded")
+        internal_err!("expressions are decoded here, not encoded")
     }
 }
 
@@ -251,15 +253,17 @@ impl PhysicalProtoConverterExtension for Unfolding {
 ///
 /// # Errors
 /// If it is no plan, or one that cannot be decoded.
-pub fn unfolded(
-    piece: Piece,
+pub fn decode_deep_plan(
+    piece: PlanFragmentBytes,
     context: &TaskContext,
     converter: &dyn PhysicalProtoConverterExtension,
 ) -> Result<Arc<dyn ExecutionPlan>> {
-    let unfolding = Unfolding::default();
+    let decoder = DeepPlanDecoder::default();
     let (bytes, converter) = match piece {
-        Piece::Whole(bytes) => (bytes, &unfolding as &dyn PhysicalProtoConverterExtension),
-        Piece::Below(bytes) => (bytes, converter),
+        PlanFragmentBytes::Whole(bytes) => {
+            (bytes, &decoder as &dyn PhysicalProtoConverterExtension)
+        }
+        PlanFragmentBytes::Below(bytes) => (bytes, converter),
     };
     let codec = DistributedCodec::new_combined_with_user(context.session_config());
     let context = PhysicalPlanDecodeContext::new(context, &codec);

@@ -12,13 +12,13 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Pla
 
 /// Stands for an operator while a plan is cut: below a hash repartition, or the side of a join that
 /// is collected, there would otherwise be an exchange between workers. It is
-/// [taken away](unwrapped) before anyone executes the plan.
+/// [taken away](without_barriers) before anyone executes the plan.
 #[derive(Debug)]
-pub struct InPlaceExec {
+pub struct BarrierExec {
     inner: Arc<dyn ExecutionPlan>,
 }
 
-impl InPlaceExec {
+impl BarrierExec {
     /// Hides `inner`.
     pub fn wrap(inner: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
         Arc::new(Self { inner })
@@ -29,26 +29,26 @@ impl InPlaceExec {
 ///
 /// # Errors
 /// Those of putting an operator on other inputs.
-pub fn unwrapped(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
-    let unwrapped = plan.transform_up(|node| {
-        Ok(match node.downcast_ref::<InPlaceExec>() {
-            Some(in_place) => Transformed::yes(Arc::clone(&in_place.inner)),
+pub fn without_barriers(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    let plan = plan.transform_up(|node| {
+        Ok(match node.downcast_ref::<BarrierExec>() {
+            Some(barrier) => Transformed::yes(Arc::clone(&barrier.inner)),
             None => Transformed::no(node),
         })
     })?;
-    Ok(unwrapped.data)
+    Ok(plan.data)
 }
 
-impl DisplayAs for InPlaceExec {
+impl DisplayAs for BarrierExec {
     fn fmt_as(&self, format: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "InPlaceExec: ")?;
+        write!(f, "BarrierExec: ")?;
         self.inner.fmt_as(format, f)
     }
 }
 
-impl ExecutionPlan for InPlaceExec {
+impl ExecutionPlan for BarrierExec {
     fn name(&self) -> &'static str {
-        "InPlaceExec"
+        "BarrierExec"
     }
 
     fn properties(&self) -> &Arc<PlanProperties> {

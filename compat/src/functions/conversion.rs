@@ -48,7 +48,7 @@ impl Conversion {
     /// Whether a conversion from one of these types to the other loses something: digits after the point, or numbers
     /// that do not fit.
     pub fn loses(from: &DataType, to: &DataType) -> bool {
-        match Digits::of(from).zip(Digits::of(to)) {
+        match Digits::of_type(from).zip(Digits::of_type(to)) {
             Some((from, to)) => !from.fits_into(to),
             None => false,
         }
@@ -79,7 +79,7 @@ struct Digits {
 }
 
 impl Digits {
-    fn of(data_type: &DataType) -> Option<Self> {
+    fn of_type(data_type: &DataType) -> Option<Self> {
         let whole = |signed, bits, most| Self {
             signed,
             most,

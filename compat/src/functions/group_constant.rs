@@ -16,11 +16,11 @@ use datafusion::logical_expr::{
 /// To group by such a column would return something else: of 0.0 and -0.0 one, and dictionaries that
 /// are made anew. DataFusion's `first_value` has an accumulator for each group.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub struct AnyValue {
+pub struct GroupConstant {
     signature: Signature,
 }
 
-impl Default for AnyValue {
+impl Default for GroupConstant {
     fn default() -> Self {
         Self {
             signature: Signature::any(1, Volatility::Immutable),
@@ -28,7 +28,7 @@ impl Default for AnyValue {
     }
 }
 
-impl AggregateUDFImpl for AnyValue {
+impl AggregateUDFImpl for GroupConstant {
     fn name(&self) -> &'static str {
         "any_value"
     }

@@ -15,11 +15,11 @@ use datafusion::logical_expr::{
 /// The join with a correlated scalar subquery collects the rows of all values that its condition may
 /// compare with. Only those that a row of the query around it is joined with may not be several.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub struct OnlyValue {
+pub struct ScalarOrError {
     signature: Signature,
 }
 
-impl Default for OnlyValue {
+impl Default for ScalarOrError {
     fn default() -> Self {
         Self {
             signature: Signature::any(1, Volatility::Immutable),
@@ -27,7 +27,7 @@ impl Default for OnlyValue {
     }
 }
 
-impl ScalarUDFImpl for OnlyValue {
+impl ScalarUDFImpl for ScalarOrError {
     fn name(&self) -> &'static str {
         "only_value"
     }
@@ -75,7 +75,7 @@ mod tests {
         let lists = lists.iter().map(|list| list.map(<[_]>::to_vec));
         let lists: ArrayRef = Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>(lists));
         let number_rows = lists.len();
-        let result = OnlyValue::default().invoke_with_args(ScalarFunctionArgs {
+        let result = ScalarOrError::default().invoke_with_args(ScalarFunctionArgs {
             arg_fields: vec![Arc::new(Field::new("l", lists.data_type().clone(), true))],
             args: vec![ColumnarValue::Array(lists)],
             number_rows,

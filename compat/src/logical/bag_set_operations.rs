@@ -30,7 +30,7 @@ const NUMBER: &str = "__equal";
 ///
 /// # Errors
 /// Those of building a plan.
-pub fn with_counted_duplicates(plan: LogicalPlan) -> Result<LogicalPlan> {
+pub fn expand_bag_set_operations(plan: LogicalPlan) -> Result<LogicalPlan> {
     let aliases = AliasGenerator::new();
     let counted = plan.transform_up_with_subqueries(|node| match node {
         LogicalPlan::Join(join) if is_of_all(&join) => {

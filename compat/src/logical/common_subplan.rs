@@ -68,7 +68,7 @@ impl Shared {
     }
 
     /// `plan` as such rows, if it is some.
-    pub fn of(plan: &LogicalPlan) -> Option<&Self> {
+    pub fn from_plan(plan: &LogicalPlan) -> Option<&Self> {
         match plan {
             LogicalPlan::Extension(extension) => extension.node.as_any().downcast_ref(),
             _ => None,
@@ -104,7 +104,7 @@ impl Shared {
         // Whether the next of them is that below a projection that has been put there.
         let mut is_placed = false;
         let plan = plan.transform_down_with_subqueries(|node| {
-            let Some(shared) = Self::of(&node) else {
+            let Some(shared) = Self::from_plan(&node) else {
                 return Ok(Transformed::no(node));
             };
             if std::mem::take(&mut is_placed) {

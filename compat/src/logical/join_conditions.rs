@@ -194,7 +194,7 @@ fn keeps(join: &Join) -> (bool, bool) {
 fn on_sides(mut join: Join, aliases: &AliasGenerator) -> Result<LogicalPlan> {
     let own = join.schema.columns().into_iter().map(Expr::Column);
     let own: Vec<Expr> = own.collect();
-    let mut sides = Sides::of(&join);
+    let mut sides = Sides::of_join(&join);
     let (mut rest, mut is_of_both) = (Vec::new(), false);
     let conditions = join.filter.clone().map(split_conjunction_owned);
     for condition in conditions.into_iter().flatten() {
@@ -245,7 +245,7 @@ struct Sides {
 }
 
 impl Sides {
-    fn of(join: &Join) -> Self {
+    fn of_join(join: &Join) -> Self {
         let (left, right) = keeps(join);
         Self {
             left: Side::new(left),

@@ -15,7 +15,7 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, Result};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 
-use crate::logical::push_expr_below::{Part, below, with_columns};
+use crate::logical::push_expr_below::{Part, push_expr_below, with_columns};
 use crate::rules::{has_subqueries, subquery_of};
 
 /// `plan` without subqueries in ORDER BY.
@@ -27,7 +27,7 @@ pub fn with_sorted_columns(plan: LogicalPlan) -> Result<LogicalPlan> {
     let rewritten = plan.transform_up_with_subqueries(|node| match node {
         LogicalPlan::Sort(_) if has_subqueries(&node)? => {
             let parts = parts(&node, &aliases)?;
-            below(node, &parts, |_, _| true, extended).map(Transformed::yes)
+            push_expr_below(node, &parts, |_, _| true, extended).map(Transformed::yes)
         }
         node => Ok(Transformed::no(node)),
     })?;

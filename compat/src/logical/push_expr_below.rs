@@ -13,7 +13,7 @@ pub type Part = (Expr, String);
 ///
 /// # Errors
 /// Those of building a plan, and of `extended`.
-pub fn below(
+pub fn push_expr_below(
     node: LogicalPlan,
     parts: &[Part],
     is_of: impl Fn(&Expr, &LogicalPlan) -> bool,

@@ -30,7 +30,7 @@ use datafusion::physical_plan::{
 ///
 /// It would leave out sort keys and sorts, and emit groups before they are complete.
 #[derive(Debug)]
-pub struct SoundPropertiesExec {
+pub struct ConservativePropertiesExec {
     input: Arc<dyn ExecutionPlan>,
     trusted: Trusted,
     properties: Arc<PlanProperties>,
@@ -52,14 +52,14 @@ impl Trusted {
         if operator.is::<AggregateExec>() || operator.is::<UnionExec>() {
             return Self::Nothing;
         }
-        if Join::of(operator).is_some_and(|join| join.pads_constants()) {
+        if Join::of_plan(operator).is_some_and(|join| join.pads_constants()) {
             return Self::Partitioning;
         }
         Self::PartitioningAndEquality
     }
 }
 
-impl SoundPropertiesExec {
+impl ConservativePropertiesExec {
     /// Keeps no order of `input`, and no property of aggregates and unions.
     pub fn new(input: Arc<dyn ExecutionPlan>) -> Self {
         let trusted = Trusted::of_operator(&input);
@@ -109,12 +109,12 @@ pub fn claims_too_much(plan: &Arc<dyn ExecutionPlan>) -> bool {
     if let Some(aggregate) = plan.downcast_ref::<AggregateExec>() {
         return aggregate.group_expr().has_grouping_set();
     }
-    Join::of(plan).is_some_and(|join| join.pads_constants() || join.orders_pairs(plan))
+    Join::of_plan(plan).is_some_and(|join| join.pads_constants() || join.orders_pairs(plan))
 }
 
 /// Whether `plan` is a join whose claims are to be looked at.
 pub fn is_join(plan: &Arc<dyn ExecutionPlan>) -> bool {
-    Join::of(plan).is_some()
+    Join::of_plan(plan).is_some()
 }
 
 /// A join whose rows are pairs of rows.
@@ -127,7 +127,7 @@ struct Join<'a> {
 }
 
 impl<'a> Join<'a> {
-    fn of(plan: &'a Arc<dyn ExecutionPlan>) -> Option<Self> {
+    fn of_plan(plan: &'a Arc<dyn ExecutionPlan>) -> Option<Self> {
         let join = if let Some(join) = plan.downcast_ref::<HashJoinExec>() {
             Self {
                 left: join.left(),
@@ -196,7 +196,7 @@ impl<'a> Join<'a> {
     }
 }
 
-impl DisplayAs for SoundPropertiesExec {
+impl DisplayAs for ConservativePropertiesExec {
     fn fmt_as(&self, format: DisplayFormatType, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         match format {
             DisplayFormatType::TreeRender => Ok(()),
@@ -207,7 +207,7 @@ impl DisplayAs for SoundPropertiesExec {
     }
 }
 
-impl ExecutionPlan for SoundPropertiesExec {
+impl ExecutionPlan for ConservativePropertiesExec {
     fn name(&self) -> &str {
         "SoundPropertiesExec"
     }

@@ -99,7 +99,7 @@ enum Kind {
 }
 
 impl Kind {
-    fn of(consumer: &MemoryConsumer) -> Self {
+    fn of_consumer(consumer: &MemoryConsumer) -> Self {
         let name = consumer.name();
         match consumer.can_spill() {
             true if name.starts_with(EXCHANGE) => Self::Exchange,
@@ -145,7 +145,7 @@ impl State {
         let sharers = self.spillers + usize::from(self.outputs > 0);
         let share = spill_available / sharers.max(1);
         let all = reservation.size() + free;
-        match Kind::of(reservation.consumer()) {
+        match Kind::of_consumer(reservation.consumer()) {
             Kind::Spills => share.max(little.min(all)),
             Kind::Exchange => share.saturating_sub(self.exchanged) + reservation.size(),
             // Without the few bytes of a group a query would fail, though others give way soon.
@@ -173,7 +173,7 @@ impl State {
 
     /// There is another consumer, or one less.
     fn count(&mut self, consumer: &MemoryConsumer, change: impl Fn(&mut usize)) {
-        match Kind::of(consumer) {
+        match Kind::of_consumer(consumer) {
             Kind::Spills => change(&mut self.spillers),
             Kind::Exchange => change(&mut self.outputs),
             Kind::CannotSpill | Kind::Merge | Kind::Build => {}
@@ -182,7 +182,7 @@ impl State {
 
     /// A consumer holds more, or less.
     fn hold(&mut self, consumer: &MemoryConsumer, change: impl Fn(&mut usize)) {
-        match Kind::of(consumer) {
+        match Kind::of_consumer(consumer) {
             Kind::Spills => change(&mut self.spillable),
             Kind::Exchange => {
                 change(&mut self.spillable);

@@ -52,9 +52,9 @@ const OF_A_VALUE: [&str; 6] = [
 /// Takes ORDER BY away from aggregates that go by no order, as `avg(x ORDER BY y)`: they would be given the
 /// keys as arguments. Refuses window functions of a value that are given none.
 #[derive(Debug)]
-pub struct SoundArguments;
+pub struct GuardedArguments;
 
-impl OptimizerRule for SoundArguments {
+impl OptimizerRule for GuardedArguments {
     fn name(&self) -> &'static str {
         "sound_arguments"
     }

@@ -60,7 +60,7 @@ fn operation_of_other_type(
         return None;
     }
     let (left, right) = operand_types(operator, left, right).ok()?;
-    match Operation::of(operator, &left, &right)? {
+    match Operation::of_operands(operator, &left, &right)? {
         Operation::Divide => Some(Operation::Divide),
         Operation::Subtract if left == DataType::UInt64 => Some(Operation::Difference),
         Operation::Multiply if decimals::is_decimal(&left) => {
@@ -110,7 +110,8 @@ fn function(part: Expr, schema: &DFSchema) -> Transformed<Expr> {
     let called = match &part {
         Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_arithmetic(*op) => {
             let types = known(left).zip(known(right));
-            let operation = types.and_then(|(left, right)| Operation::of(*op, &left, &right));
+            let operation =
+                types.and_then(|(left, right)| Operation::of_operands(*op, &left, &right));
             operation.map(Arithmetic::new).map(ScalarUDF::from)
         }
         Expr::Negative(operand) => {

@@ -16,9 +16,9 @@ use datafusion::physical_plan::aggregates::AggregateExec;
 /// to be returned in, and fails: "Ordering direction required" (apache/datafusion issue 25350). The limit above it
 /// holds anyway.
 #[derive(Debug)]
-pub struct SoundGroupLimits;
+pub struct GuardedGroupLimits;
 
-impl PhysicalOptimizerRule for SoundGroupLimits {
+impl PhysicalOptimizerRule for GuardedGroupLimits {
     fn optimize(
         &self,
         plan: Arc<dyn ExecutionPlan>,

@@ -37,10 +37,10 @@ pub fn keep_nulls(node: LogicalPlan) -> Result<Guard> {
     let is_sort = matches!(node, LogicalPlan::Sort(_));
     let node = node.map_expressions(|expression| {
         let name = names.save(&expression);
-        let sound = expression.transform_up(|part| sound(part, &schema))?;
+        let guarded = expression.transform_up(|part| guarded(part, &schema))?;
         Ok(match is_sort {
-            true => sound,
-            false => sound.update_data(|expression| name.restore(expression)),
+            true => guarded,
+            false => guarded.update_data(|expression| name.restore(expression)),
         })
     })?;
     Ok(Guard::Rewrite(node.data))
@@ -51,7 +51,8 @@ fn is_combined(part: &Expr) -> bool {
     match part {
         Expr::InList(list) => list.list.iter().any(is_null),
         Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_logical(*op) => {
-            Values::of(left, LONGEST).is_some() && Values::of(right, LONGEST).is_some()
+            Values::of_condition(left, LONGEST).is_some()
+                && Values::of_condition(right, LONGEST).is_some()
         }
         _ => false,
     }
@@ -81,14 +82,14 @@ struct Values<'a> {
 
 impl<'a> Values<'a> {
     /// What `condition` says, as DataFusion reads it, if it has no more than `longest` comparisons.
-    fn of(condition: &'a Expr, longest: usize) -> Option<Self> {
+    fn of_condition(condition: &'a Expr, longest: usize) -> Option<Self> {
         match condition {
             Expr::InList(list) => Some(Self {
                 of: &list.expr,
                 values: list.list.iter().collect(),
                 negated: list.negated,
             }),
-            Expr::Not(inner) => Self::of(inner, longest).map(|values| Self {
+            Expr::Not(inner) => Self::of_condition(inner, longest).map(|values| Self {
                 negated: !values.negated,
                 ..values
             }),
@@ -110,8 +111,8 @@ impl<'a> Values<'a> {
                 }
                 Operator::And | Operator::Or => {
                     let longest = longest.checked_sub(1)?;
-                    let mut both = Self::of(left, longest)?;
-                    let other = Self::of(right, longest)?;
+                    let mut both = Self::of_condition(left, longest)?;
+                    let other = Self::of_condition(right, longest)?;
                     let is_union = both.negated == (*op == Operator::And);
                     let same = both.of == other.of && both.negated == other.negated;
                     both.values.extend(other.values);
@@ -125,14 +126,14 @@ impl<'a> Values<'a> {
 }
 
 /// `part` in a form from which nothing wrong is concluded.
-fn sound(part: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+fn guarded(part: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     match &part {
         Expr::InList(list) if list.list.iter().any(is_null) => {
             Ok(Transformed::yes(without_null(list)))
         }
         Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_logical(*op) => {
-            let replaced = Values::of(left, LONGEST)
-                .zip(Values::of(right, LONGEST))
+            let replaced = Values::of_condition(left, LONGEST)
+                .zip(Values::of_condition(right, LONGEST))
                 .and_then(|(left, right)| combined(&left, *op, &right, schema));
             Ok(match replaced {
                 Some(replaced) => Transformed::yes(replaced),

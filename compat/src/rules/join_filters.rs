@@ -21,9 +21,9 @@ use super::guard::optimize_guarded;
 /// DataFusion 55.2 makes such rows of the columns as the inputs have them, and fails where one is never
 /// NULL.
 #[derive(Debug)]
-pub struct SoundJoinFilters;
+pub struct GuardedJoinFilters;
 
-impl PhysicalOptimizerRule for SoundJoinFilters {
+impl PhysicalOptimizerRule for GuardedJoinFilters {
     fn optimize(
         &self,
         plan: Arc<dyn ExecutionPlan>,
@@ -62,9 +62,9 @@ impl PhysicalOptimizerRule for SoundJoinFilters {
 /// DataFusion's rule that pushes projections down, which in DataFusion 55.2 takes columns from below a
 /// sort-merge join and lets its condition look for them where they were (apache/datafusion issue 24414).
 #[derive(Debug)]
-pub struct SoundProjections(pub ProjectionPushdown);
+pub struct GuardedProjections(pub ProjectionPushdown);
 
-impl PhysicalOptimizerRule for SoundProjections {
+impl PhysicalOptimizerRule for GuardedProjections {
     fn optimize(
         &self,
         plan: Arc<dyn ExecutionPlan>,

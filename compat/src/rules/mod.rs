@@ -58,24 +58,24 @@ use datafusion::physical_optimizer::projection_pushdown::ProjectionPushdown;
 use datafusion::physical_optimizer::sanity_checker::SanityCheckPlan;
 use datafusion::physical_optimizer::topk_aggregation::TopKAggregation;
 
-use arguments::SoundArguments;
+use arguments::GuardedArguments;
 pub use arithmetic::{ArithmeticPlanner, CheckArithmetic};
 pub use chains::flat_source;
 use chains::{FlatChains, FlatConditions};
 use dependencies::{Decide, Guarded, keep_distinct, keep_groups, keep_joins, keep_sort_keys};
-use group_limits::SoundGroupLimits;
+use group_limits::GuardedGroupLimits;
 use in_lists::keep_nulls;
-use join_filters::{SoundJoinFilters, SoundProjections};
-use nan::SoundPruning;
+use join_filters::{GuardedJoinFilters, GuardedProjections};
+use nan::GuardedPruning;
 use null_equality::{keep_apart, keep_conditions};
-use offsets::SoundSorts;
+use offsets::GuardedSorts;
 pub use properties::with_unordered_exchanges;
-use properties::{SoundGroups, SoundPlan, SoundRequirements};
+use properties::{GuardedGroups, GuardedPlanCheck, GuardedRequirements};
 pub use pull_up::{is_by_equality, is_correlated};
-use pushdown::SoundPushdown;
-use shortcuts::{SoundStatistics, SoundTopK};
-use sort_keys::SoundSortKeys;
-use subqueries::SoundSubqueries;
+use pushdown::GuardedPushdown;
+use shortcuts::{GuardedStatistics, GuardedTopK};
+use sort_keys::GuardedSortKeys;
+use subqueries::GuardedSubqueries;
 pub use subqueries::{has_subqueries, has_subquery, subquery_of};
 
 /// DataFusion's rules for logical plans, of which none loses sort keys, columns to group by, what keeps
@@ -101,9 +101,9 @@ pub fn logical_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
             });
         }
     }
-    rules.insert(0, Arc::new(SoundSubqueries));
-    rules.insert(0, Arc::new(SoundArguments));
-    rules.push(Arc::new(SoundSortKeys));
+    rules.insert(0, Arc::new(GuardedSubqueries));
+    rules.insert(0, Arc::new(GuardedArguments));
+    rules.push(Arc::new(GuardedSortKeys));
     let pushdown = PushDownFilter::new();
     if let Some(at) = rules.iter().position(|rule| rule.name() == pushdown.name()) {
         rules.insert(at + 1, Arc::new(FlatChains));
@@ -116,32 +116,32 @@ pub fn logical_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
 /// ROLLUP and CUBE, of joins, of OFFSET and of aggregates that statistics or a limit seem to know, and
 /// from filtering by another column of the same name.
 pub fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
-    let sorts = || SoundRequirements(SoundSorts(EnsureRequirements::new()));
-    let check = SoundPlan(SanityCheckPlan::new());
-    let projections = SoundProjections(ProjectionPushdown::new());
-    let statistics = SoundStatistics(AggregateStatistics::new());
-    let top_k = SoundTopK(TopKAggregation::new());
+    let sorts = || GuardedRequirements(GuardedSorts(EnsureRequirements::new()));
+    let check = GuardedPlanCheck(SanityCheckPlan::new());
+    let projections = GuardedProjections(ProjectionPushdown::new());
+    let statistics = GuardedStatistics(AggregateStatistics::new());
+    let top_k = GuardedTopK(TopKAggregation::new());
     let pushdowns = [FilterPushdown::new, FilterPushdown::new_post_optimization];
     let mut rules = PhysicalOptimizer::new().rules;
     for rule in &mut rules {
         if rule.name() == sorts().0.name() {
             *rule = Arc::new(sorts());
         } else if rule.name() == check.0.name() {
-            *rule = Arc::new(SoundPlan(SanityCheckPlan::new()));
+            *rule = Arc::new(GuardedPlanCheck(SanityCheckPlan::new()));
         } else if rule.name() == statistics.name() {
-            *rule = Arc::new(SoundStatistics(AggregateStatistics::new()));
+            *rule = Arc::new(GuardedStatistics(AggregateStatistics::new()));
         } else if rule.name() == top_k.name() {
-            *rule = Arc::new(SoundTopK(TopKAggregation::new()));
+            *rule = Arc::new(GuardedTopK(TopKAggregation::new()));
         } else if rule.name() == projections.name() {
-            *rule = Arc::new(SoundProjections(ProjectionPushdown::new()));
+            *rule = Arc::new(GuardedProjections(ProjectionPushdown::new()));
         } else if let Some(pushdown) = pushdowns.iter().find(|own| own().name() == rule.name()) {
-            *rule = Arc::new(SoundPushdown(pushdown()));
+            *rule = Arc::new(GuardedPushdown(pushdown()));
         }
     }
     rules.push(Arc::new(FlatConditions));
-    rules.insert(0, Arc::new(SoundGroups));
-    rules.insert(0, Arc::new(SoundJoinFilters));
-    rules.push(Arc::new(SoundPruning));
-    rules.push(Arc::new(SoundGroupLimits));
+    rules.insert(0, Arc::new(GuardedGroups));
+    rules.insert(0, Arc::new(GuardedJoinFilters));
+    rules.push(Arc::new(GuardedPruning));
+    rules.push(Arc::new(GuardedGroupLimits));
     rules
 }

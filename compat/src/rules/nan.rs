@@ -28,9 +28,9 @@ const SEGMENTS: &str = "skewer-segments:";
 /// groups that have one for `f > 5`. The tables' own segments have no bounds where there is a NaN, and are
 /// pruned; files of others are not, but by conditions that no NaN fulfils: less than, or equal to, a number.
 #[derive(Debug)]
-pub struct SoundPruning;
+pub struct GuardedPruning;
 
-impl PhysicalOptimizerRule for SoundPruning {
+impl PhysicalOptimizerRule for GuardedPruning {
     fn optimize(
         &self,
         plan: Arc<dyn ExecutionPlan>,

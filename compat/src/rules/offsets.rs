@@ -23,9 +23,9 @@ use super::guard::optimize_guarded;
 /// There a group has several rows yet, and groups are lost: `SELECT DISTINCT x … ORDER BY x LIMIT 3` returned two of
 /// three (apache/datafusion issue 24927). Such sorts stay above, too.
 #[derive(Debug)]
-pub struct SoundSorts(pub EnsureRequirements);
+pub struct GuardedSorts(pub EnsureRequirements);
 
-impl PhysicalOptimizerRule for SoundSorts {
+impl PhysicalOptimizerRule for GuardedSorts {
     fn optimize(
         &self,
         plan: Arc<dyn ExecutionPlan>,

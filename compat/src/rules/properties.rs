@@ -1,9 +1,11 @@
 //! Rules for physical plans, without what they conclude wrongly of the order and the constants of rows:
-//! see [`SoundPropertiesExec`].
+//! see [`ConservativePropertiesExec`].
 
 use std::sync::Arc;
 
-use crate::operators::conservative_properties::{SoundPropertiesExec, claims_too_much, is_join};
+use crate::operators::conservative_properties::{
+    ConservativePropertiesExec, claims_too_much, is_join,
+};
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
@@ -18,13 +20,13 @@ use datafusion::physical_plan::{
     ExecutionPlan, ExecutionPlanProperties, Partitioning, displayable,
 };
 
-use super::offsets::SoundSorts;
+use super::offsets::GuardedSorts;
 
-/// Puts a [`SoundPropertiesExec`] on top of aggregates over several sets of keys.
+/// Puts a [`ConservativePropertiesExec`] on top of aggregates over several sets of keys.
 #[derive(Debug)]
-pub struct SoundGroups;
+pub struct GuardedGroups;
 
-impl PhysicalOptimizerRule for SoundGroups {
+impl PhysicalOptimizerRule for GuardedGroups {
     fn optimize(
         &self,
         plan: Arc<dyn ExecutionPlan>,
@@ -50,12 +52,12 @@ impl PhysicalOptimizerRule for SoundGroups {
 }
 
 /// The rule that adds sorts and exchanges and takes away those that are not needed, run again with a
-/// [`SoundPropertiesExec`] on top of joins where its conclusions may be wrong. What is
+/// [`ConservativePropertiesExec`] on top of joins where its conclusions may be wrong. What is
 /// wrong shows only in a plan that has its sorts: so it is run first, and most plans stay as they are.
 #[derive(Debug)]
-pub struct SoundRequirements(pub SoundSorts);
+pub struct GuardedRequirements(pub GuardedSorts);
 
-impl PhysicalOptimizerRule for SoundRequirements {
+impl PhysicalOptimizerRule for GuardedRequirements {
     fn optimize(
         &self,
         plan: Arc<dyn ExecutionPlan>,
@@ -65,10 +67,10 @@ impl PhysicalOptimizerRule for SoundRequirements {
         if !concluded.exists(|plan| Ok(is_join(plan) && claims_too_much(plan)))? {
             return Ok(concluded);
         }
-        let sound = self.0.optimize(cover(plan, is_join)?, config)?;
-        match is_same(&sound, &concluded) {
+        let guarded = self.0.optimize(cover(plan, is_join)?, config)?;
+        match is_same(&guarded, &concluded) {
             true => Ok(concluded),
-            false => uncover(sound),
+            false => uncover(guarded),
         }
     }
 
@@ -85,9 +87,9 @@ impl PhysicalOptimizerRule for SoundRequirements {
 /// can no more be seen, because rules have changed what shows it: equal columns, and constants, that came
 /// from below. Such plans get their sorts again, of the rows of joins and unions, so that it is seen.
 #[derive(Debug)]
-pub struct SoundPlan(pub SanityCheckPlan);
+pub struct GuardedPlanCheck(pub SanityCheckPlan);
 
-impl PhysicalOptimizerRule for SoundPlan {
+impl PhysicalOptimizerRule for GuardedPlanCheck {
     fn optimize(
         &self,
         plan: Arc<dyn ExecutionPlan>,
@@ -138,7 +140,7 @@ fn sorted_again(
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let steps: [&dyn PhysicalOptimizerRule; 3] = [
         &OutputRequirements::new_add_mode(),
-        &SoundSorts(EnsureRequirements::new()),
+        &GuardedSorts(EnsureRequirements::new()),
         &OutputRequirements::new_remove_mode(),
     ];
     steps
@@ -146,14 +148,14 @@ fn sorted_again(
         .try_fold(plan, |plan, step| step.optimize(plan, config))
 }
 
-/// Puts a [`SoundPropertiesExec`] on top of the operators that `which` names.
+/// Puts a [`ConservativePropertiesExec`] on top of the operators that `which` names.
 fn cover(
     plan: Arc<dyn ExecutionPlan>,
     which: impl Fn(&Arc<dyn ExecutionPlan>) -> bool,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     plan.transform_up(|plan| {
         Ok(match which(&plan) {
-            true => Transformed::yes(Arc::new(SoundPropertiesExec::new(plan)) as _),
+            true => Transformed::yes(Arc::new(ConservativePropertiesExec::new(plan)) as _),
             false => Transformed::no(plan),
         })
     })
@@ -173,19 +175,19 @@ fn uncover(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
 }
 
 fn covered_join(plan: &Arc<dyn ExecutionPlan>) -> Option<&Arc<dyn ExecutionPlan>> {
-    let input = plan.downcast_ref::<SoundPropertiesExec>()?.input();
+    let input = plan.downcast_ref::<ConservativePropertiesExec>()?.input();
     is_join(input).then_some(input)
 }
 
-/// Whether `sound`, without what covers its joins, is `concluded`.
-fn is_same(sound: &Arc<dyn ExecutionPlan>, concluded: &Arc<dyn ExecutionPlan>) -> bool {
-    let sound = covered_join(sound).unwrap_or(sound);
+/// Whether `guarded`, without what covers its joins, is `concluded`.
+fn is_same(guarded: &Arc<dyn ExecutionPlan>, concluded: &Arc<dyn ExecutionPlan>) -> bool {
+    let guarded = covered_join(guarded).unwrap_or(guarded);
     let line = |plan: &Arc<dyn ExecutionPlan>| displayable(plan.as_ref()).one_line().to_string();
-    let (sound_inputs, inputs) = (sound.children(), concluded.children());
-    sound_inputs.len() == inputs.len()
-        && line(sound) == line(concluded)
-        && sound_inputs
+    let (guarded_inputs, inputs) = (guarded.children(), concluded.children());
+    guarded_inputs.len() == inputs.len()
+        && line(guarded) == line(concluded)
+        && guarded_inputs
             .into_iter()
             .zip(inputs)
-            .all(|(sound, concluded)| is_same(sound, concluded))
+            .all(|(guarded, concluded)| is_same(guarded, concluded))
 }

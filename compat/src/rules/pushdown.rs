@@ -27,9 +27,9 @@ use super::guard::optimize_with_filters_kept;
 /// SQLite's corpus; compare apache/datafusion issue 18643): `max(a), max(-a)`, or `max(a), max(b)` where `b` is
 /// NULL in the first rows. Only a single aggregate of a column keeps its filter.
 #[derive(Debug)]
-pub struct SoundPushdown(pub FilterPushdown);
+pub struct GuardedPushdown(pub FilterPushdown);
 
-impl PhysicalOptimizerRule for SoundPushdown {
+impl PhysicalOptimizerRule for GuardedPushdown {
     fn optimize(
         &self,
         plan: Arc<dyn ExecutionPlan>,

@@ -23,9 +23,9 @@ use super::guard::{optimize_guarded, optimize_without_inputs};
 /// rows there are: `SELECT sum(x) FROM (SELECT a, 7 AS x FROM t) JOIN u ON t.a = u.a` would be seven
 /// times the rows of `t`. Where the number of rows is not known exactly, nothing is taken from there.
 #[derive(Debug)]
-pub struct SoundStatistics(pub AggregateStatistics);
+pub struct GuardedStatistics(pub AggregateStatistics);
 
-impl PhysicalOptimizerRule for SoundStatistics {
+impl PhysicalOptimizerRule for GuardedStatistics {
     fn optimize(
         &self,
         plan: Arc<dyn ExecutionPlan>,
@@ -62,9 +62,9 @@ impl PhysicalOptimizerRule for SoundStatistics {
 /// alone (apache/datafusion issue 25066): `SELECT a, count(*) OVER () FROM t GROUP BY a ORDER BY a LIMIT
 /// 1` would count one.
 #[derive(Debug)]
-pub struct SoundTopK(pub TopKAggregation);
+pub struct GuardedTopK(pub TopKAggregation);
 
-impl PhysicalOptimizerRule for SoundTopK {
+impl PhysicalOptimizerRule for GuardedTopK {
     fn optimize(
         &self,
         plan: Arc<dyn ExecutionPlan>,

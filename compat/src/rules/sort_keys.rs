@@ -15,13 +15,13 @@ use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalSortExpr, create_physical_expr};
 
-use crate::logical::push_expr_below::{Part, below, with_columns};
+use crate::logical::push_expr_below::{Part, push_expr_below, with_columns};
 
 /// Makes columns of such keys, also of those that windows are partitioned by.
 #[derive(Debug)]
-pub struct SoundSortKeys;
+pub struct GuardedSortKeys;
 
-impl OptimizerRule for SoundSortKeys {
+impl OptimizerRule for GuardedSortKeys {
     fn name(&self) -> &'static str {
         "sound_sort_keys"
     }
@@ -62,7 +62,7 @@ impl OptimizerRule for SoundSortKeys {
         }
         match lost.is_empty() {
             true => Ok(Transformed::no(node)),
-            false => below(node, &lost, |_, _| true, with_columns).map(Transformed::yes),
+            false => push_expr_below(node, &lost, |_, _| true, with_columns).map(Transformed::yes),
         }
     }
 }

@@ -33,9 +33,9 @@ use crate::logical::decorrelate::referring_to;
 
 /// See the [module](self).
 #[derive(Debug)]
-pub struct SoundSubqueries;
+pub struct GuardedSubqueries;
 
-impl OptimizerRule for SoundSubqueries {
+impl OptimizerRule for GuardedSubqueries {
     fn name(&self) -> &'static str {
         "sound_subqueries"
     }
@@ -50,12 +50,12 @@ impl OptimizerRule for SoundSubqueries {
         config: &dyn OptimizerConfig,
     ) -> Result<Transformed<LogicalPlan>> {
         plan.transform_up_with_subqueries(|node| {
-            sound(node, config.alias_generator())?.transform_data(|node| marked(node, config))
+            guarded(node, config.alias_generator())?.transform_data(|node| marked(node, config))
         })
     }
 }
 
-fn sound(node: LogicalPlan, aliases: &AliasGenerator) -> Result<Transformed<LogicalPlan>> {
+fn guarded(node: LogicalPlan, aliases: &AliasGenerator) -> Result<Transformed<LogicalPlan>> {
     if let LogicalPlan::Join(join) = &node {
         check_lateral(join)?;
     }
@@ -203,7 +203,8 @@ impl Rewriter<'_> {
             return Ok(Transformed::yes(self.by_existence(&compared, wanted)?));
         }
         if is_correlated || wanted != Wanted::Conjunct {
-            let set = named(&compared.subquery.subquery, &self.aliases.next("__member"))?;
+            let set =
+                with_column_name(&compared.subquery.subquery, &self.aliases.next("__member"))?;
             compared.subquery = subquery(set.build()?, &compared.subquery);
         }
         Ok(Transformed::yes(compared.into()))
@@ -241,7 +242,7 @@ impl Rewriter<'_> {
         let subquery = &compared.subquery;
         let is_correlated = !subquery.outer_ref_columns.is_empty();
         let name = self.aliases.next("__member");
-        let set = named(&subquery.subquery, &name)?;
+        let set = with_column_name(&subquery.subquery, &name)?;
         let member = Expr::Column(Column::new_unqualified(name));
         let value = referring_to(compared.value.clone(), &self.scope)?;
 
@@ -394,7 +395,7 @@ impl From<Compared> for Expr {
 
 /// `plan` with this name for its column. It may have that of another of the query around it, or of one
 /// that a join needs beside it.
-fn named(plan: &LogicalPlan, name: &str) -> Result<LogicalPlanBuilder> {
+fn with_column_name(plan: &LogicalPlan, name: &str) -> Result<LogicalPlanBuilder> {
     if let LogicalPlan::Projection(Projection { expr, input, .. }) = plan
         && let [expression] = expr.as_slice()
     {

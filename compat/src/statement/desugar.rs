@@ -13,20 +13,20 @@ use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use crate::statement::balance::balance;
 use crate::statement::cte_shadowing::rename_shadowing;
 use crate::statement::depth::DEEPEST;
-use crate::statement::fetch_first::say_first_rows;
+use crate::statement::fetch_first::rewrite_limit;
 use crate::statement::function_calls::called;
 use crate::statement::recursive_cte_tail::parenthesize;
-use crate::statement::row_comparison::compare_columns;
-use crate::statement::table_functions::{is_function, read_functions, refers};
+use crate::statement::row_comparison::expand_row_comparisons;
+use crate::statement::table_functions::{is_function, refers, rewrite_table_functions};
 
-/// [`spell_out`] of a statement.
+/// [`desugar`] of a statement.
 ///
 /// # Errors
 /// Its.
-pub fn spell_out_statement(statement: &mut DFStatement) -> Result<(), ParserError> {
+pub fn desugar_statement(statement: &mut DFStatement) -> Result<(), ParserError> {
     match statement {
-        DFStatement::Statement(statement) => spell_out(statement.as_mut()),
-        DFStatement::Explain(explain) => spell_out_statement(&mut explain.statement),
+        DFStatement::Statement(statement) => desugar(statement.as_mut()),
+        DFStatement::Explain(explain) => desugar_statement(&mut explain.statement),
         _ => Ok(()),
     }
 }
@@ -43,37 +43,37 @@ pub fn spell_out_statement(statement: &mut DFStatement) -> Result<(), ParserErro
 ///   ALL and LIKE ANY.
 /// * `a LIKE b ESCAPE '/'` is `a LIKE like_escape(b, '/')`: DataFusion knows no escape but the backslash.
 /// * `a SIMILAR TO b` is `a ~ similar_to_escape(b, '\\')`: DataFusion takes `b` for a regular expression.
-/// * `(a, b) = (c, d)` is `a = c AND b = d`, also in IN: see [`compare_columns`].
-/// * `FETCH FIRST 3 ROWS ONLY` is `LIMIT 3`, also with ties, and LIMIT may have subqueries: see [`say_first_rows`].
+/// * `(a, b) = (c, d)` is `a = c AND b = d`, also in IN: see [`expand_row_comparisons`].
+/// * `FETCH FIRST 3 ROWS ONLY` is `LIMIT 3`, also with ties, and LIMIT may have subqueries: see [`rewrite_limit`].
 /// * `FROM t, generate_series(1, t.n) AS g` is `FROM t, unnest(generate_series(1, t.n)) AS g(g)`, among others:
-///   see [`read_functions`].
+///   see [`rewrite_table_functions`].
 /// * A query of a `WITH` may have the name of one further out, which DataFusion refuses.
 /// * A union of `WITH RECURSIVE` may have ORDER BY, LIMIT and OFFSET, which DataFusion leaves out.
 /// * Long chains of AND, OR and UNION are flat trees: see [`balance`].
 ///
 /// # Errors
-/// That it is too deep, those of [`compare_columns`], [`say_first_rows`] and [`read_functions`], and the last if the query is recursive.
-pub fn spell_out(node: &mut impl VisitMut) -> Result<(), ParserError> {
+/// That it is too deep, those of [`expand_row_comparisons`], [`rewrite_limit`] and [`rewrite_table_functions`], and the last if the query is recursive.
+pub fn desugar(node: &mut impl VisitMut) -> Result<(), ParserError> {
     balance(node, DEEPEST)?;
-    let mut spell_out = SpellOut::default();
-    if let ControlFlow::Break(error) = node.visit(&mut spell_out) {
+    let mut desugar = Desugar::default();
+    if let ControlFlow::Break(error) = node.visit(&mut desugar) {
         return Err(error);
     }
-    if spell_out.reads_functions {
-        read_functions(node)?;
+    if desugar.reads_functions {
+        rewrite_table_functions(node)?;
     }
-    compare_columns(node)?;
+    expand_row_comparisons(node)?;
     rename_shadowing(node);
     Ok(())
 }
 
 #[derive(Default)]
-struct SpellOut {
+struct Desugar {
     /// Whether a function stands in FROM.
     reads_functions: bool,
 }
 
-impl VisitorMut for SpellOut {
+impl VisitorMut for Desugar {
     type Break = ParserError;
 
     fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<ParserError> {
@@ -121,7 +121,7 @@ impl VisitorMut for SpellOut {
             };
             order_by.kind = OrderByKind::Expressions((1..=columns).map(key).collect());
         }
-        match say_first_rows(query) {
+        match rewrite_limit(query) {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => ControlFlow::Break(error),
         }

@@ -37,7 +37,7 @@ pub struct BoundedDialect {
 
 impl BoundedDialect {
     /// For a text of so many bytes.
-    pub fn of(bytes: usize) -> Self {
+    pub fn for_text_of(bytes: usize) -> Self {
         let left = bytes.saturating_mul(PER_BYTE).saturating_add(ANY_TEXT);
         Self {
             left: Cell::new(left),

@@ -29,7 +29,7 @@ use crate::statement::names::fold;
 /// # Errors
 /// As in PostgreSQL, of LIMIT beside FETCH, of ties without ORDER BY and of an unknown number; of PERCENT; and
 /// if ranks are by a column that the text does not name.
-pub fn say_first_rows(query: &mut Query) -> Result<(), ParserError> {
+pub fn rewrite_limit(query: &mut Query) -> Result<(), ParserError> {
     let Some(fetch) = query.fetch.take() else {
         return say_limit(query);
     };
@@ -78,7 +78,7 @@ pub fn say_first_rows(query: &mut Query) -> Result<(), ParserError> {
     Ok(())
 }
 
-/// [`say_first_rows`] of LIMIT and OFFSET.
+/// [`rewrite_limit`] of LIMIT and OFFSET.
 fn say_limit(query: &mut Query) -> Result<(), ParserError> {
     let (limit, offset) = match &query.limit_clause {
         Some(LimitClause::LimitOffset {
@@ -490,7 +490,7 @@ mod tests {
     fn said(sql: &str) -> Result<String, String> {
         let parser = Parser::new(&GenericDialect {}).try_with_sql(sql);
         let mut query = parser.and_then(|mut parser| parser.parse_query()).unwrap();
-        match say_first_rows(&mut query) {
+        match rewrite_limit(&mut query) {
             Ok(()) => Ok(query.to_string()),
             Err(error) => Err(error.to_string()),
         }

@@ -35,7 +35,7 @@ use crate::statement::using_join::constraint_mut;
 /// # Errors
 /// If what is looked for in a subquery has aggregates, or another number of columns, or if something would be
 /// evaluated again and again that is not the same each time.
-pub fn compare_columns(node: &mut impl VisitMut) -> Result<(), ParserError> {
+pub fn expand_row_comparisons(node: &mut impl VisitMut) -> Result<(), ParserError> {
     match node.visit(&mut Rows) {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(()),
@@ -133,7 +133,7 @@ fn look_up(condition: &mut Expr, asked: bool) -> Result<(), ParserError> {
                 right,
             } => rest.extend([(left.as_mut(), asked), (right.as_mut(), asked)]),
             _ => {
-                if let Some(lookup) = Lookup::of(condition)? {
+                if let Some(lookup) = Lookup::of_expr(condition)? {
                     // NOT IN is false where IN is true.
                     *condition = match asked != lookup.negated {
                         true => lookup.exists(Answer::True)?,
@@ -148,11 +148,11 @@ fn look_up(condition: &mut Expr, asked: bool) -> Result<(), ParserError> {
 
 /// What compares columns in place of rows.
 fn compared(expr: &Expr) -> Result<Option<Expr>, ParserError> {
-    if let Some(lookup) = Lookup::of(expr)? {
+    if let Some(lookup) = Lookup::of_expr(expr)? {
         return lookup.value().map(Some);
     }
     Ok(match expr {
-        Expr::BinaryOp { left, op, right } => of(left, op, right),
+        Expr::BinaryOp { left, op, right } => expand_comparison(left, op, right),
         Expr::InList {
             expr,
             list,
@@ -160,7 +160,7 @@ fn compared(expr: &Expr) -> Result<Option<Expr>, ParserError> {
         } => {
             let rows = list
                 .iter()
-                .map(|other| of(expr, &BinaryOperator::Eq, other));
+                .map(|other| expand_comparison(expr, &BinaryOperator::Eq, other));
             let found = rows.collect::<Option<Vec<_>>>().and_then(any).map(nested);
             found.map(|found| negated_if(*negated, found))
         }
@@ -170,8 +170,8 @@ fn compared(expr: &Expr) -> Result<Option<Expr>, ParserError> {
             low,
             high,
         } => {
-            let least = of(expr, &BinaryOperator::GtEq, low);
-            let most = of(expr, &BinaryOperator::LtEq, high);
+            let least = expand_comparison(expr, &BinaryOperator::GtEq, low);
+            let most = expand_comparison(expr, &BinaryOperator::LtEq, high);
             let both = least
                 .zip(most)
                 .and_then(|(least, most)| all(vec![least, most]));
@@ -192,7 +192,7 @@ fn negated_if(negated: bool, condition: Expr) -> Expr {
 }
 
 /// A comparison of two expressions, if both are rows that are compared by columns.
-fn of(left: &Expr, operator: &BinaryOperator, right: &Expr) -> Option<Expr> {
+fn expand_comparison(left: &Expr, operator: &BinaryOperator, right: &Expr) -> Option<Expr> {
     of_rows(row_of(left)?, operator, row_of(right)?)
 }
 
@@ -236,7 +236,7 @@ struct Lookup<'a> {
 }
 
 impl<'a> Lookup<'a> {
-    fn of(expr: &'a Expr) -> Result<Option<Self>, ParserError> {
+    fn of_expr(expr: &'a Expr) -> Result<Option<Self>, ParserError> {
         let Expr::InSubquery {
             expr,
             subquery,
@@ -429,7 +429,7 @@ fn row_of(expr: &Expr) -> Option<&[Expr]> {
 
 /// A comparison of columns, which may be rows themselves.
 fn comparison(left: &Expr, operator: &BinaryOperator, right: &Expr) -> Expr {
-    if let Some(columns) = of(left, operator, right) {
+    if let Some(columns) = expand_comparison(left, operator, right) {
         return columns;
     }
     Expr::BinaryOp {
@@ -487,7 +487,7 @@ mod tests {
 
     fn said(sql: &str) -> Result<String, String> {
         let mut expr = parser(sql).unwrap().parse_expr().unwrap();
-        match compare_columns(&mut expr) {
+        match expand_row_comparisons(&mut expr) {
             Ok(()) => Ok(expr.to_string()),
             Err(error) => Err(error.to_string()),
         }
@@ -495,7 +495,7 @@ mod tests {
 
     fn kept(sql: &str) -> String {
         let mut query = parser(sql).unwrap().parse_query().unwrap();
-        compare_columns(&mut query).unwrap();
+        expand_row_comparisons(&mut query).unwrap();
         query.to_string()
     }
 

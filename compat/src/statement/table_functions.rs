@@ -33,10 +33,10 @@ const VALUE: &str = "value";
 /// WITH ORDINALITY of a list that is another each time, since it would be made twice.
 ///
 /// [Table Functions]: https://www.postgresql.org/docs/current/queries-table-expressions.html#QUERIES-TABLEFUNCTIONS
-pub(crate) fn read_functions(node: &mut impl VisitMut) -> Result<(), ParserError> {
-    let mut named = Named::default();
-    let _: ControlFlow<()> = node.visit(&mut named);
-    match node.visit(&mut Reads { named }) {
+pub(crate) fn rewrite_table_functions(node: &mut impl VisitMut) -> Result<(), ParserError> {
+    let mut column_definition = Named::default();
+    let _: ControlFlow<()> = node.visit(&mut column_definition);
+    match node.visit(&mut Reads { column_definition }) {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(()),
     }
@@ -140,13 +140,13 @@ impl VisitorMut for Named {
 }
 
 struct Reads {
-    named: Named,
+    column_definition: Named,
 }
 
 impl Reads {
     fn read(&self, all: &mut [TableWithJoins]) -> ControlFlow<ParserError> {
         let mut block = Block {
-            named: &self.named,
+            column_definition: &self.column_definition,
             unnamed: Vec::new(),
         };
         for tables in all {
@@ -184,7 +184,7 @@ impl VisitorMut for Reads {
 
 /// The FROM of one block.
 struct Block<'a> {
-    named: &'a Named,
+    column_definition: &'a Named,
     /// The functions so far that the statement gives no alias.
     unnamed: Vec<&'static str>,
 }
@@ -210,7 +210,7 @@ impl Block<'_> {
         {
             return self.read(table_with_joins);
         }
-        let Some(call) = Call::of(table) else {
+        let Some(call) = Call::of_table(table) else {
             return Ok(());
         };
         let is_constant = !refers(&call.arguments);
@@ -237,9 +237,9 @@ impl Block<'_> {
         if is_series && alias.columns.is_empty() {
             let column = match is_value {
                 true => Ident::new(VALUE),
-                false => self.named.column_of(&alias.name, has_alias),
+                false => self.column_definition.column_of(&alias.name, has_alias),
             };
-            alias.columns.push(named(column));
+            alias.columns.push(column_definition(column));
         }
         let is_constant = !refers(&call.arguments);
         if is_series && is_constant {
@@ -297,7 +297,7 @@ const UNNEST: &str = "unnest";
 pub fn name_columns(alias: &mut TableAlias, lists: usize) {
     for number in alias.columns.len()..lists {
         alias.columns.push(match (lists, number) {
-            (1, _) => named(alias.name.clone()),
+            (1, _) => column_definition(alias.name.clone()),
             (_, 0) => TableAliasColumnDef::from_name(UNNEST),
             _ => TableAliasColumnDef::from_name(format!("{UNNEST}_{number}")),
         });
@@ -312,7 +312,7 @@ fn name_ordinality(alias: &mut TableAlias, lists: usize) {
     }
 }
 
-fn named(name: Ident) -> TableAliasColumnDef {
+fn column_definition(name: Ident) -> TableAliasColumnDef {
     TableAliasColumnDef {
         name,
         data_type: None,
@@ -328,7 +328,7 @@ struct Call {
 }
 
 impl Call {
-    fn of(table: &mut TableFactor) -> Option<Self> {
+    fn of_table(table: &mut TableFactor) -> Option<Self> {
         let (function, arguments, ordinality, alias) = match table {
             TableFactor::UNNEST {
                 alias,
@@ -565,7 +565,7 @@ mod tests {
 
     fn read(sql: &str) -> Result<String, ParserError> {
         let mut statements = Parser::parse_sql(&GenericDialect {}, sql)?;
-        read_functions(&mut statements)?;
+        rewrite_table_functions(&mut statements)?;
         Ok(statements[0].to_string())
     }
 

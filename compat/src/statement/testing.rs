@@ -5,12 +5,12 @@ use datafusion::sql::sqlparser::ast::{Query, Statement};
 use datafusion::sql::sqlparser::tokenizer::Tokenizer;
 
 use super::describe_in_from::{mark, may_describe};
-use super::desugar::spell_out_statement;
+use super::desugar::desugar_statement;
 use super::dialect::BoundedDialect;
 
 /// Parses one statement as Skewer does.
 pub(crate) fn parse(sql: &str) -> Result<Statement, String> {
-    let dialect = BoundedDialect::of(sql.len());
+    let dialect = BoundedDialect::for_text_of(sql.len());
     let tokens = Tokenizer::new(&dialect, sql).tokenize_with_location();
     let tokens = tokens.map_err(|error| error.to_string())?;
     let parser = if may_describe(sql) {
@@ -22,7 +22,7 @@ pub(crate) fn parse(sql: &str) -> Result<Statement, String> {
     let mut parser = parser.map_err(|error| error.to_string())?;
     let statement = parser.parse_statement();
     let mut statement = statement.map_err(|error| error.to_string())?;
-    spell_out_statement(&mut statement).map_err(|error| error.to_string())?;
+    desugar_statement(&mut statement).map_err(|error| error.to_string())?;
     match statement {
         DFStatement::Statement(statement) => Ok(*statement),
         other => Err(format!("not a plain statement: {other}")),

@@ -13,9 +13,8 @@ use datafusion::logical_expr::Expr;
 use datafusion::physical_expr::conjunction;
 use datafusion::physical_optimizer::pruning::PruningPredicateBuilder;
 use datafusion_datasource_parquet::metadata::DFParquetMetadata;
-use skewer_storage::{SegmentMeta, TableMeta};
-
-use crate::catalog::counted_ids::{ConsecutiveIds, begins};
+use skewer_exec::implicit_row_ids::{ConsecutiveIds, first_page};
+use skewer_storage::{SegmentMeta, TableMeta, row_ids};
 
 /// So many footers a query reads that no query has read before: each takes some 50 µs, and planning should
 /// not take longer than small queries.
@@ -61,8 +60,8 @@ impl Footer {
         Some(Self {
             with_row_ids: Arc::new(of(&schema)?),
             without_row_ids: Arc::new(of(&table.schema)?),
-            row_groups: footer.row_groups().iter().map(begins).collect(),
-            ids: ConsecutiveIds::of(&footer),
+            row_groups: footer.row_groups().iter().map(first_page).collect(),
+            ids: ConsecutiveIds::from_footer(&footer, row_ids::consecutive),
             schema,
         })
     }

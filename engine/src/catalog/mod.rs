@@ -7,18 +7,13 @@
 //! * [`schemas`]: the same, as DataFusion asks for it
 //! * [`native_table`]: a table's segments as a scan
 //! * [`footers`]: what planning needs of their footers
-//! * [`counted_ids`]: row ids that a scan counts in place of reading them
 //! * [`batch_rows`]: how many rows of a table a batch has
-//! * [`files`]: Parquet, CSV and JSON files as tables
 //! * [`planned`]: a statement as DataFusion plans it
-//! * [`types`]: Arrow types by their SQL names
-//! * [`zones`]: instants in the zone of the session that reads them
+//! * [`types`]: which values a column takes, and which types tables can hold
 //! * [`diagnosis`]: which file was to blame when reading failed
 
 pub(crate) mod batch_rows;
-pub(crate) mod counted_ids;
 pub(crate) mod diagnosis;
-pub(crate) mod files;
 pub(crate) mod footers;
 pub(crate) mod names;
 pub(crate) mod native_table;
@@ -26,7 +21,6 @@ pub(crate) mod planned;
 pub(crate) mod schemas;
 pub(crate) mod statement;
 pub(crate) mod types;
-pub(crate) mod zones;
 
 pub(crate) use names::{CATALOG, INFORMATION_SCHEMA, MAIN, Name, SYS};
 pub(crate) use statement::StatementCatalog;

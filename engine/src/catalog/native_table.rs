@@ -1,5 +1,8 @@
 //! A table's segments as a scan.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -18,14 +21,14 @@ use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::{ExecutionPlan, Partitioning};
-use skewer_cluster::{OfShard, has_workers};
+use skewer_cluster::{ShardOf, has_workers};
+use skewer_exec::implicit_row_ids::{ConsecutiveIds, ImplicitRowIds};
 use skewer_exec::{IdColumn, IdentifiedTable, ROW_ID, ScansIds};
 use skewer_storage::{Partitioning as Placement, SegmentMeta, Storage, TableMeta};
 
 use crate::catalog::batch_rows::batch_rows;
-use crate::catalog::counted_ids::{ConsecutiveIds, CountedIds};
 use crate::catalog::footers::{self, Footer, Read};
-use crate::catalog::zones::in_zone;
+use skewer_compat::session_zone::in_zone;
 
 /// Where more segments are left, tables are planned by their numbers of rows alone: planning should not
 /// take longer than small queries.
@@ -94,7 +97,7 @@ impl NativeTable {
         let are_narrow = segments.all(|segment| i32::try_from(segment.max_row_id).is_ok());
         IdentifiedTable::new(inner, Arc::clone(&with_ids) as _, log_name)
             .scanning_ids(with_ids)
-            .with_narrow_ids(are_narrow)
+            .with_int32_ids(are_narrow)
     }
 
     /// The columns of the segments at `projection` of this table's; none but those of its schema.
@@ -199,7 +202,7 @@ impl NativeTable {
         if let Some(shard) = segment.shard
             && let Some(keys) = self.hash_keys()
         {
-            file = file.with_extension(OfShard { shard, keys });
+            file = file.with_extension(ShardOf { shard, keys });
         }
         file
     }
@@ -360,7 +363,7 @@ impl TableProvider for NativeTable {
             let made = ids.projection(columns.as_ref().unwrap_or(&all), &self.schema, state)?;
             // Workers do not know of scans that count.
             if counts && !distributed {
-                source = Arc::new(CountedIds::try_new(source, &made)?);
+                source = Arc::new(ImplicitRowIds::try_new(source, &made)?);
             } else if let Some(reading) = source.try_pushdown_projection(&made)? {
                 source = reading;
             }

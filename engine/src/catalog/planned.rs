@@ -14,7 +14,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::sql::parser::Statement as DFStatement;
 use datafusion::sql::sqlparser::ast;
 use futures::StreamExt;
-use skewer_compat::logical::bag_set_operations::with_counted_duplicates;
+use skewer_compat::logical::bag_set_operations::expand_bag_set_operations;
 use skewer_compat::logical::with_movable_subqueries;
 use skewer_compat::statement::duplicate_column_names::{
     Nameless, ambiguous, may_repeat, shown, tables, tell_apart,
@@ -22,8 +22,8 @@ use skewer_compat::statement::duplicate_column_names::{
 
 use super::names::Name;
 use super::statement::StatementCatalog;
-use super::zones::in_zone;
 use crate::error::Error;
+use skewer_compat::session_zone::in_zone;
 
 impl StatementCatalog {
     /// The planner's plan of a statement that is part of `views`. Columns that have one name are told apart if the
@@ -44,7 +44,7 @@ impl StatementCatalog {
                 }
             },
         };
-        Ok(with_movable_subqueries(with_counted_duplicates(plan)?)?)
+        Ok(with_movable_subqueries(expand_bag_set_operations(plan)?)?)
     }
 
     /// The plan of a statement of which the planner said `error`.

@@ -13,20 +13,20 @@ use datafusion::sql::parser::Statement as DFStatement;
 use datafusion::sql::sqlparser::ast::{self, Visit};
 use parking_lot::Mutex;
 use skewer_compat::statement::describe_in_from as described;
-use skewer_compat::statement::using_join::{merge_columns, tables_of_using};
-use skewer_compat::suggest::nearest;
+use skewer_compat::statement::using_join::{coalesce_join_keys, tables_of_using};
+use skewer_compat::suggest::suggest;
 use skewer_sql::Statement;
 use skewer_sql::row_ids::expose_row_ids;
 use skewer_storage::{Snapshot, Storage, TableMeta};
 
-use super::files::FileTable;
 use super::names::{CATALOG, INFORMATION_SCHEMA, MAIN, Name, SYS, split_row_ids};
 use super::native_table::NativeTable;
 use super::planned::shown_columns;
 use super::schemas::Schemas;
-use super::zones::zone_of;
 use crate::error::Error;
 use crate::statements::describe::as_query;
+use skewer_compat::session_zone::zone_of;
+use skewer_files::FileTable;
 
 /// What one statement sees: a snapshot of the tables and views, schema `sys`, and files.
 #[derive(Debug)]
@@ -145,12 +145,12 @@ impl StatementCatalog {
         if !self.schema_names().contains(&name.schema) {
             return Error::UnknownSchema {
                 name: name.schema.clone(),
-                suggestions: nearest(&name.schema, self.schema_names().iter().map(String::as_str)),
+                suggestions: suggest(&name.schema, self.schema_names().iter().map(String::as_str)),
             };
         }
         let (table, _) = split_row_ids(&name.table);
         let own = self.relation_names(&name.schema);
-        let mut suggestions: Vec<_> = nearest(table, own.iter().map(String::as_str))
+        let mut suggestions: Vec<_> = suggest(table, own.iter().map(String::as_str))
             .into_iter()
             .map(|table| {
                 Name {
@@ -285,7 +285,8 @@ impl StatementCatalog {
                 columns.insert(table, names);
             }
         }
-        merge_columns(statement, &|name| columns.get(name).cloned()).map_err(Error::Invalid)?;
+        coalesce_join_keys(statement, &|name| columns.get(name).cloned())
+            .map_err(Error::Invalid)?;
         expose_row_ids(statement, &|name| self.has_row_ids(name));
         Ok(())
     }
@@ -380,7 +381,7 @@ impl StatementCatalog {
         let mut error = self.unknown_table(&name);
         if let Error::UnknownTable { suggestions, .. } = &mut error {
             let functions = state.table_functions().keys().map(String::as_str);
-            let near = nearest(&name.table, functions);
+            let near = suggest(&name.table, functions);
             suggestions.extend(near.into_iter().map(|function| format!("{function}(…)")));
         }
         Err(error)
@@ -436,7 +437,8 @@ impl StatementCatalog {
             Some(Relation::View(sql)) => self.view(&name, &sql, views).await?,
             Some(Relation::External(files)) => self.files(files, row_ids).await?,
             None if FileTable::is_path(&name.table) => {
-                self.files(FileTable::named(&name.table)?, row_ids).await?
+                self.files(FileTable::from_path(&name.table)?, row_ids)
+                    .await?
             }
             None => match self.registered(&name) {
                 // A view is for all sessions.
@@ -472,7 +474,7 @@ impl StatementCatalog {
                 self.opened.lock().insert(key, Arc::clone(&provider));
                 Ok(provider)
             }
-            Err(error) => Err(self.diagnose(error).await),
+            Err(error) => Err(self.diagnose(error.into()).await),
         }
     }
 

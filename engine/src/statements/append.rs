@@ -14,9 +14,9 @@ use skewer_storage::TableMeta;
 
 use super::copy_from::listed_columns;
 use super::{Context, Tracing};
-use crate::catalog::zones::{in_zone, zone_of};
 use crate::error::Error;
 use crate::session::Session;
+use skewer_compat::session_zone::{in_zone, zone_of};
 
 /// The rows to append.
 pub(crate) type Rows = Pin<Box<dyn Stream<Item = Result<RecordBatch, Error>> + Send>>;
@@ -46,7 +46,7 @@ pub(crate) async fn execute(
 ) -> Result<u64, Error> {
     let tracing = Tracing::At(*session.inner().profile.lock());
     let mut context = Context::begin(session, session.catalog(), sql, tracing);
-    context.take_turn().await;
+    context.admit().await;
     let outcome = write(&mut context, table, columns, rows).await;
     context.progress.finish();
     if let Ok(rows) = &outcome {

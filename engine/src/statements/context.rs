@@ -13,15 +13,16 @@ use skewer_cluster::{CollectMetrics, Workers};
 use skewer_compat::logical::decorrelate::{Determinism, optimize_dependent_joins};
 use skewer_compat::logical::scalar_subquery::optimize_with_joins;
 use skewer_compat::operators::scheduling::RunningQuery;
+use skewer_exec::waits::StallGuard;
 use skewer_node::check_availability;
 use skewer_profiling::Level;
 use skewer_storage::{Snapshot, Storage, Transaction};
 
 use super::count_batch;
+use crate::admission::{Admission, QueuedStatement};
 use crate::cancellation::cancellation;
 use crate::catalog::StatementCatalog;
 use crate::catalog::planned::shown_rows;
-use crate::catalog::zones::zone_of;
 use crate::error::Error;
 use crate::planning;
 use crate::progress::ProgressHandle;
@@ -29,9 +30,8 @@ use crate::query_stream::QueryStream;
 use crate::record::{StatementRecord, crosses_workers};
 use crate::session::Session;
 use crate::settings::ProfileSettings;
-use crate::turns::{Listed, Turn};
-use crate::waits::StallGuard;
 use skewer_compat::logical::constant_folding as folding;
+use skewer_compat::session_zone::zone_of;
 
 /// What a statement works with.
 pub(crate) struct Context {
@@ -42,7 +42,7 @@ pub(crate) struct Context {
     /// How its tasks share the processors, and whether it has been cancelled.
     pub(crate) running: Arc<RunningQuery>,
     /// Held as long as it runs, by statements that run queries.
-    pub(crate) turn: Option<Turn>,
+    pub(crate) admission: Option<Admission>,
     /// The query, if it may be run once more when it loses a worker.
     pub(crate) again: Option<LogicalPlan>,
 }
@@ -112,28 +112,33 @@ impl Context {
             record,
             progress,
             running: database.scheduler.query(cancellation()),
-            turn: None,
+            admission: None,
             again: None,
         }
     }
 
     /// Waits until the statement may run queries; then looks at the database as it is.
-    pub(crate) async fn take_turn(&mut self) {
+    pub(crate) async fn admit(&mut self) {
         let Some(query_id) = self.record.traced_id() else {
             return;
         };
-        let statement = Listed {
+        let statement = QueuedStatement {
             query_id,
             sql: self.record.sql().to_owned(),
             since: self.record.started_at(),
             progress: self.progress.clone(),
         };
-        let turn = self.session.database_inner().turns.take(statement).await;
-        if turn.has_waited {
-            self.record.has_its_turn();
+        let admission = self
+            .session
+            .database_inner()
+            .admission
+            .admit(statement)
+            .await;
+        if admission.has_waited {
+            self.record.was_admitted();
             self.catalog = self.session.catalog();
         }
-        self.turn = Some(turn);
+        self.admission = Some(admission);
     }
 
     pub(crate) fn storage(&self) -> &Storage {

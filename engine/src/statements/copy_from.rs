@@ -1,7 +1,5 @@
 //! COPY t FROM 'file'.
 
-use std::fs::File;
-use std::io::Read;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{Field, Schema};
@@ -10,18 +8,15 @@ use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder};
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::Ident;
-use skewer_compat::suggest::nearest;
+use skewer_compat::suggest::suggest;
 use skewer_sql::CopyFrom;
 use skewer_storage::TableMeta;
 
 use super::{Context, Outcome};
-use crate::catalog::files::{CsvDialect, FileKind, FileTable};
 use crate::catalog::names::fold;
 use crate::catalog::types::{must_be_assignable, rounded};
 use crate::error::Error;
-
-/// The beginning of a file that says how long its rows are.
-const SAMPLE: usize = 64 << 10;
+use skewer_files::{CsvDialect, FileKind, FileTable};
 
 /// Appends the rows of a file in its order: in a fresh table row n of the file has row id n − 1.
 /// CSV fields are the columns by their place, those of Parquet and JSON by their names.
@@ -30,9 +25,9 @@ pub(crate) async fn execute(context: &mut Context, copy: CopyFrom) -> Result<Out
     let kind = match (&copy.options.format, FileKind::of_path(&copy.path)) {
         // A folder or a pattern: its files say it.
         (None, None) if FileTable::is_path(&copy.path) && !is_file(&copy.path) => {
-            FileTable::named(&copy.path)?.kind
+            FileTable::from_path(&copy.path)?.kind
         }
-        (format, _) => kind_of(format.as_deref(), &copy.path)?,
+        (format, _) => FileKind::of_copy(format.as_deref(), &copy.path)?,
     };
     let csv = CsvDialect::from_options(kind, &copy.options, &[])?;
     let columns = listed_columns(&table, &copy.columns)?;
@@ -51,7 +46,7 @@ pub(crate) async fn execute(context: &mut Context, copy: CopyFrom) -> Result<Out
     };
     let files = FileTable::new(&copy.path, kind, csv, schema);
     context.catalog.touch_file(files.clone());
-    context.progress.expect_rows(expected_rows(&files)?);
+    context.progress.expect_rows(files.expected_rows()?);
     let provider = files.provider(context.catalog.base(), false).await?;
     let scan = LogicalPlanBuilder::scan("file", provider_as_source(provider), None)?.build()?;
     let plan = arrange(scan, &table, &columns)?;
@@ -69,23 +64,6 @@ fn is_file(path: &str) -> bool {
     std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file())
 }
 
-/// The kind that an option or the extension says.
-pub(crate) fn kind_of(format: Option<&str>, path: &str) -> Result<FileKind, Error> {
-    match format {
-        Some(format) => FileKind::named(format).ok_or_else(|| Error::InvalidValue {
-            name: "FORMAT".to_owned(),
-            value: format.to_owned(),
-            expected: format!("it is {}", FileKind::NAMES),
-        }),
-        None => FileKind::of_path(path).ok_or_else(|| {
-            Error::Invalid(format!(
-                "the name {path} does not say how the file is written: add (FORMAT …), which is {}",
-                FileKind::NAMES
-            ))
-        }),
-    }
-}
-
 /// The places of the listed columns, or of all.
 pub(crate) fn listed_columns(table: &TableMeta, listed: &[Ident]) -> Result<Vec<usize>, Error> {
     if listed.is_empty() {
@@ -101,7 +79,7 @@ pub(crate) fn listed_columns(table: &TableMeta, listed: &[Ident]) -> Result<Vec<
             Err(_) => {
                 let known = table.schema.fields().iter().map(|f| f.name().as_str());
                 return Err(Error::UnknownColumn {
-                    suggestions: nearest(&column, known),
+                    suggestions: suggest(&column, known),
                     name: column,
                 });
             }
@@ -137,24 +115,4 @@ fn arrange(scan: LogicalPlan, table: &TableMeta, columns: &[usize]) -> Result<Lo
     Ok(LogicalPlanBuilder::from(scan)
         .project(expressions)?
         .build()?)
-}
-
-/// About how many rows text files have, by the length of the first ones.
-fn expected_rows(files: &FileTable) -> Result<Option<u64>, Error> {
-    if files.kind == FileKind::Parquet {
-        return Ok(None);
-    }
-    let listed = files.files()?;
-    let bytes: u64 = listed.iter().map(|file| file.metadata.len()).sum();
-    let Some(first) = listed.first() else {
-        return Ok(None);
-    };
-    let mut sample = Vec::with_capacity(SAMPLE);
-    let read =
-        File::open(&first.path).and_then(|file| file.take(SAMPLE as u64).read_to_end(&mut sample));
-    let lines = sample.iter().filter(|byte| **byte == b'\n').count();
-    Ok(match read {
-        Ok(read) if lines > 0 => Some(bytes * lines as u64 / read as u64),
-        _ => None,
-    })
 }

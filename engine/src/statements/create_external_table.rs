@@ -6,8 +6,8 @@ use datafusion::sql::parser::CreateExternalTable;
 use skewer_sql::ObjectKind;
 
 use super::{Context, Outcome};
-use crate::catalog::files::FileTable;
 use crate::error::Error;
+use skewer_files::FileTable;
 
 /// Names files, after they have been seen to be readable.
 pub(crate) async fn execute(

@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use skewer_cluster::write::has_hash;
 use skewer_compat::statement::duplicate_column_names::shown;
-use skewer_compat::suggest::nearest;
+use skewer_compat::suggest::suggest;
 use skewer_sql::ObjectKind;
 use skewer_storage::Partitioning;
 
@@ -145,7 +145,7 @@ fn partitioning(schema: &SchemaRef, keys: Vec<String>) -> Result<Partitioning, E
         let Ok(field) = schema.field_with_name(key) else {
             let known = schema.fields().iter().map(|field| field.name().as_str());
             return Err(Error::UnknownColumn {
-                suggestions: nearest(key, known),
+                suggestions: suggest(key, known),
                 name: key.clone(),
             });
         };
@@ -153,7 +153,7 @@ fn partitioning(schema: &SchemaRef, keys: Vec<String>) -> Result<Partitioning, E
             return Err(Error::Invalid(format!("column {key} is listed twice")));
         }
         if !has_hash(field.data_type()) {
-            let is = types::sql_name(field.data_type());
+            let is = skewer_sql::sql_name(field.data_type());
             return Err(Error::Unsupported(format!(
                 "PARTITION BY HASH of column {key}, which is {is}"
             )));

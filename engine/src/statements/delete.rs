@@ -18,7 +18,7 @@ pub(crate) struct Target {
 
 impl Target {
     /// Reads it from FROM or from what follows UPDATE.
-    pub(crate) fn of(table: &ast::TableWithJoins) -> Result<Self, Error> {
+    pub(crate) fn from_table(table: &ast::TableWithJoins) -> Result<Self, Error> {
         let TableFactor::Table { name, alias, .. } = &table.relation else {
             return Err(Error::Unsupported(
                 "changing something other than a table".to_owned(),
@@ -70,7 +70,7 @@ pub(crate) async fn execute(context: &mut Context, delete: ast::Delete) -> Resul
     let [from] = from.as_slice() else {
         return Err(Error::Unsupported("DELETE from several tables".to_owned()));
     };
-    let target = Target::of(from)?;
+    let target = Target::from_table(from)?;
     let locked = context.lock(&target.name).await?;
     let others = delete.using.unwrap_or_default();
     if delete.selection.is_none() && others.is_empty() {

@@ -6,8 +6,8 @@ use skewer_sql::Statement;
 
 use super::{Context, Outcome, as_statement, text_batch};
 use crate::catalog::planned::shown_columns;
-use crate::catalog::types::sql_name;
 use crate::error::Error;
+use skewer_sql::sql_name;
 
 /// The columns of a table, view or file.
 pub(crate) async fn table(context: &mut Context, name: &ObjectName) -> Result<Outcome, Error> {

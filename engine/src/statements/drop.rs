@@ -1,7 +1,7 @@
 //! DROP TABLE, DROP VIEW, DROP SCHEMA.
 
 use datafusion::sql::sqlparser::ast::ObjectName;
-use skewer_compat::suggest::nearest;
+use skewer_compat::suggest::suggest;
 use skewer_sql::ObjectKind;
 use skewer_storage::Transaction;
 
@@ -89,7 +89,7 @@ fn drop_schema(
         }
         let known = context.catalog.schema_names();
         return Err(Error::UnknownSchema {
-            suggestions: nearest(&name, known.iter().map(String::as_str)),
+            suggestions: suggest(&name, known.iter().map(String::as_str)),
             name,
         });
     }

@@ -43,7 +43,7 @@ fn query_within(statement: &ast::Statement) -> Result<Option<Box<ast::Query>>, E
             };
             let others = delete.using.clone().unwrap_or_default();
             let selection = delete.selection.clone();
-            Some(Target::of(from)?.matching_rows(others, selection)?)
+            Some(Target::from_table(from)?.matching_rows(others, selection)?)
         }
         ast::Statement::Update(update) => {
             let others = match &update.from {
@@ -53,7 +53,7 @@ fn query_within(statement: &ast::Statement) -> Result<Option<Box<ast::Query>>, E
                 None => Vec::new(),
             };
             let selection = update.selection.clone();
-            Some(Target::of(&update.table)?.matching_rows(others, selection)?)
+            Some(Target::from_table(&update.table)?.matching_rows(others, selection)?)
         }
         _ => None,
     })

@@ -88,8 +88,8 @@ async fn run_and_read(session: &Session, explain: ExplainProfile) -> Result<Prof
         let recorded = recorded(&session, query_id).await?;
         caveats = changes_since(&session, query_id).await?;
         work = recorded.work;
-        if let Some(then) = session.database_inner().snapshots.of(query_id) {
-            session = session.at(then);
+        if let Some(then) = session.database_inner().snapshots.of_query(query_id) {
+            session = session.at_snapshot(then);
             if !caveats.is_empty() {
                 caveats.push(format!(
                     "It ran on the tables as query {query_id} saw them."
@@ -195,7 +195,7 @@ async fn profiled(
 async fn run_to_the_end(mut context: Context, work: Work) -> Result<Vec<ExcludedPredicate>, Error> {
     match work.statement {
         Statement::Query(query) if !work.without.is_empty() => {
-            context.take_turn().await;
+            context.admit().await;
             let begun = begin_without(&mut context, query, &work.without);
             match Box::pin(begun).await {
                 Ok((stream, excluded)) => {

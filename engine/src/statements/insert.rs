@@ -11,7 +11,7 @@ use datafusion::sql::parser::Statement as DFStatement;
 use datafusion::sql::sqlparser::ast::{self, SetExpr, TableObject};
 
 use skewer_compat::logical::values_subqueries::with_selected_values;
-use skewer_compat::suggest::nearest;
+use skewer_compat::suggest::suggest;
 use skewer_sql::Statement;
 use skewer_storage::TableMeta;
 
@@ -141,7 +141,7 @@ fn listed_columns(insert: &ast::Insert, table: &TableMeta) -> Result<Vec<usize>,
         let Ok(place) = table.schema.index_of(&column) else {
             let known = table.schema.fields().iter().map(|f| f.name().as_str());
             return Err(Error::UnknownColumn {
-                suggestions: nearest(&column, known),
+                suggestions: suggest(&column, known),
                 name: column,
             });
         };

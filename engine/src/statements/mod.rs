@@ -121,7 +121,7 @@ pub(crate) async fn run(
     statement: Statement,
 ) -> Result<(Context, Outcome), Error> {
     if statement.traits().is_queued {
-        context.take_turn().await;
+        context.admit().await;
     }
     // On the heap: the caller's thread, which passes the future on, may have a small stack.
     match Box::pin(dispatch(&mut context, statement)).await {

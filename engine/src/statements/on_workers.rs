@@ -8,7 +8,7 @@ use datafusion::execution::SessionState;
 use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream};
 use futures::StreamExt;
 use skewer_cluster::Workers;
-use skewer_cluster::write::{Changes, Entered, Rewrite, Target, descriptions, rewritten};
+use skewer_cluster::write::{Changes, IngestReceipt, Rewrite, Target, descriptions, rewritten};
 use skewer_storage::{MASTER, NewSegment, Partitioning, SegmentMeta, Storage, TableMeta, Write};
 
 use crate::catalog::native_table::NativeTable;
@@ -106,7 +106,7 @@ impl OnWorkers {
         segments: Vec<Arc<SegmentMeta>>,
         changes: Option<Changed>,
         moved: bool,
-    ) -> Result<(Arc<dyn ExecutionPlan>, Option<Entered>), Error> {
+    ) -> Result<(Arc<dyn ExecutionPlan>, Option<IngestReceipt>), Error> {
         let scan = NativeTable::with_row_ids(table, &self.storage)
             .only(segments)
             .scan(state, None, &[], None)
@@ -138,7 +138,7 @@ impl OnWorkers {
             }
         }
         drop(stream);
-        self.write.arrived();
+        self.write.mark_adopted();
         Ok((segments, rows))
     }
 }

@@ -18,12 +18,12 @@ use skewer_sql::parameters::{self, Parameters};
 use super::prepare::with_values;
 use super::{as_statement, execute_parsed};
 use crate::catalog::planned::shown_columns;
-use crate::catalog::types::sql_name;
 use crate::error::Error;
 use crate::prepared::StatementDescription;
 use crate::profile::report_schema;
 use crate::query_stream::QueryStream;
 use crate::session::Session;
+use skewer_sql::sql_name;
 
 /// Runs one statement with `values` for its parameters.
 pub(crate) async fn execute(

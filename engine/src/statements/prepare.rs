@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{self, DataType, Visit};
-use skewer_compat::suggest::nearest;
+use skewer_compat::suggest::suggest;
 use skewer_sql::{Statement, parameters};
 
 use super::Outcome;
@@ -134,6 +134,6 @@ pub(crate) fn resolve(session: &Session, statement: Statement) -> Result<Stateme
 fn unknown<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Error {
     Error::UnknownPrepared {
         name: name.to_owned(),
-        suggestions: nearest(name, known),
+        suggestions: suggest(name, known),
     }
 }

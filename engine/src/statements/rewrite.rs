@@ -147,10 +147,10 @@ impl Context {
         state.config_mut().options_mut().execution.target_partitions = 1;
         let state = self.on_workers(&on.workers, state)?;
         let rewriting = on.rewriting(&state, table, segments, changes, moved);
-        let (plan, entered) = rewriting.await?;
+        let (plan, receipt) = rewriting.await?;
         let stream = self.start_writing(&on, plan, &state)?;
         let (segments, _) = on.adopt(stream).await?;
-        drop(entered);
+        drop(receipt);
         Ok(segments)
     }
 

@@ -3,11 +3,10 @@
 use datafusion::logical_expr::{
     LogicalPlan, ResetVariable, SetVariable, Statement as PlanStatement,
 };
-use skewer_compat::suggest::nearest;
+use skewer_compat::suggest::suggest;
 
 use super::Outcome;
 use crate::error::Error;
-use crate::kept_snapshots;
 use crate::session::Session;
 use crate::settings::{
     self, DEFAULT_STALL_TIMEOUT, MAX_RUNNING_QUERIES, MAX_TEMP_DIRECTORY_SIZE, MEMORY_LIMIT,
@@ -62,7 +61,7 @@ pub(crate) async fn set(session: &Session, name: &str, value: &str) -> Result<Ou
         }
         MAX_RUNNING_QUERIES => {
             let limit = settings::parse_running_queries(value)?;
-            database.turns.set_limit(limit);
+            database.admission.set_limit(limit);
         }
         STALL_TIMEOUT => {
             *session.inner().stall_timeout.lock() = settings::parse_age(name, value)?;
@@ -79,7 +78,7 @@ pub(crate) async fn set(session: &Session, name: &str, value: &str) -> Result<Ou
                 if !known.iter().any(|schema| schema == value) {
                     return Err(Error::UnknownSchema {
                         name: value.to_owned(),
-                        suggestions: nearest(value, known.iter().map(String::as_str)),
+                        suggestions: suggest(value, known.iter().map(String::as_str)),
                     });
                 }
             }
@@ -154,10 +153,10 @@ fn reset_own(session: &Session, name: &str) -> Result<bool, Error> {
         }
         SNAPSHOT_BYTES => {
             let now = database.storage.snapshot();
-            let bytes = kept_snapshots::DEFAULT_LIMIT;
+            let bytes = skewer_storage::kept_snapshots::DEFAULT_LIMIT;
             database.snapshots.set_limit(bytes, &now);
         }
-        MAX_RUNNING_QUERIES => database.turns.set_limit(database.opened_turns),
+        MAX_RUNNING_QUERIES => database.admission.set_limit(database.opened_limit),
         STALL_TIMEOUT => *session.inner().stall_timeout.lock() = DEFAULT_STALL_TIMEOUT,
         MEMORY_LIMIT => database.memory.set_limit(database.opened_memory_limit),
         MAX_TEMP_DIRECTORY_SIZE => database.set_temp_limit(database.opened_temp_limit)?,

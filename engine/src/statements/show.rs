@@ -9,7 +9,6 @@ use skewer_sql::{ObjectKind, Statement};
 use skewer_storage::{Partitioning, TableMeta};
 
 use super::{Context, Outcome, as_statement, text_batch};
-use crate::catalog::types::sql_name;
 use crate::catalog::{Name, SYS};
 use crate::error::Error;
 use crate::session::Session;
@@ -17,6 +16,7 @@ use crate::settings::{
     self, MAX_RUNNING_QUERIES, MAX_TEMP_DIRECTORY_SIZE, MEMORY_LIMIT, OWN_SETTINGS, SNAPSHOT_BYTES,
     STALL_TIMEOUT, UNLIMITED, canonical, show_bytes, show_retention,
 };
+use skewer_sql::sql_name;
 
 /// SHOW name, or ALL: `name`, `value`, and for ALL `description`.
 pub(crate) fn setting(session: &Session, name: Option<&str>) -> Result<Outcome, Error> {
@@ -34,7 +34,7 @@ pub(crate) fn setting(session: &Session, name: Option<&str>) -> Result<Outcome, 
                 "profile.budget" => settings::show_budget(profile.budget),
                 "profile.retention_bytes" => bytes.clone(),
                 SNAPSHOT_BYTES => show_bytes(database.snapshots.limit()),
-                MAX_RUNNING_QUERIES => match database.turns.limit() {
+                MAX_RUNNING_QUERIES => match database.admission.limit() {
                     Some(limit) => limit.to_string(),
                     None => UNLIMITED.to_owned(),
                 },
@@ -94,7 +94,7 @@ pub(crate) async fn tables(
             if !known.contains(schema) {
                 return Err(Error::UnknownSchema {
                     name: schema.clone(),
-                    suggestions: skewer_compat::suggest::nearest(
+                    suggestions: skewer_compat::suggest::suggest(
                         schema,
                         known.iter().map(String::as_str),
                     ),

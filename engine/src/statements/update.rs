@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::ast::{
     self, AssignmentTarget, Ident, SelectItem, SetExpr, UpdateTableFromKind,
 };
 use skewer_cluster::write::Changes;
-use skewer_compat::suggest::nearest;
+use skewer_compat::suggest::suggest;
 use skewer_storage::TableMeta;
 
 use super::delete::Target;
@@ -26,7 +26,7 @@ pub(crate) async fn execute(context: &mut Context, update: ast::Update) -> Resul
             "UPDATE with RETURNING, ORDER BY or LIMIT".to_owned(),
         ));
     }
-    let target = Target::of(&update.table)?;
+    let target = Target::from_table(&update.table)?;
     let locked = context.lock(&target.name).await?;
     let table = &locked.table;
     let assigned = assigned_columns(table, &update.assignments)?;
@@ -91,7 +91,7 @@ fn assigned_columns(
         let Ok(place) = table.schema.index_of(&column) else {
             let known = table.schema.fields().iter().map(|f| f.name().as_str());
             return Err(Error::UnknownColumn {
-                suggestions: nearest(&column, known),
+                suggestions: suggest(&column, known),
                 name: column,
             });
         };

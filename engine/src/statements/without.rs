@@ -15,7 +15,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::sql::sqlparser::ast::{self, VisitMut, VisitorMut};
 use datafusion::sql::sqlparser::tokenizer::Location;
-use skewer_compat::suggest::nearest;
+use skewer_compat::suggest::suggest;
 use skewer_diagnosis::excluded_rows::ExcludedPredicate;
 use skewer_diagnosis::table_sql;
 use skewer_exec::{IdentifiedTable, ROW_ID};
@@ -247,7 +247,7 @@ fn meant<'a>(
         let has = |table: &&Base| table.columns.contains(&named.column);
         if !candidates.iter().any(has) {
             let known = candidates.iter().flat_map(|table| &table.columns);
-            let mut suggestions = nearest(&named.column, known.map(String::as_str));
+            let mut suggestions = suggest(&named.column, known.map(String::as_str));
             suggestions.dedup();
             let name = named.column.clone();
             let error = match suggestions.is_empty() {
@@ -370,7 +370,7 @@ fn condition(
 
 /// An error that shows its place in the statement.
 fn placed(error: Error, clause: &Without, place: Location) -> Error {
-    let at = SyntaxError::at(&clause.source, place, error.to_string());
+    let at = SyntaxError::at_location(&clause.source, place, error.to_string());
     match at.line {
         0 => error,
         _ => Error::Placed {

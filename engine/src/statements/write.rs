@@ -11,7 +11,7 @@ use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream};
 use futures::StreamExt;
 use parking_lot::Mutex;
 use skewer_cluster::Workers;
-use skewer_cluster::write::{Writing, conform, entered};
+use skewer_cluster::write::{Writing, conform, ingest};
 use skewer_storage::{NewSegment, TableMeta};
 
 use super::Context;
@@ -99,10 +99,10 @@ impl Context {
         let failure: Failure = Arc::default();
         let rows = self.numbered(stream, table, &failure);
         let state = self.on_workers(&on.workers, self.catalog.planning_state())?;
-        let (plan, entered) = entered(rows, &on.target, &state).await?;
+        let (plan, receipt) = ingest(rows, &on.target, &state).await?;
         let stream = self.start_writing(&on, plan, &state)?;
         let outcome = on.adopt(stream).await;
-        drop(entered);
+        drop(receipt);
         // What went wrong here, workers report as the error of somebody else.
         let first = failure.lock().take();
         match (outcome, first) {

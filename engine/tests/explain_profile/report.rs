@@ -8,7 +8,7 @@ use skewer::{Database, Session};
 use super::{QUERY, column, lines, number, slow_on_one_record};
 
 /// The lines that name records.
-fn named(text: &[String]) -> Vec<&String> {
+fn named_records(text: &[String]) -> Vec<&String> {
     let lines = text.iter();
     lines.filter(|line| line.starts_with("  ● ")).collect()
 }
@@ -18,7 +18,7 @@ async fn the_record_that_makes_a_query_slow_is_named_and_shown() {
     let (session, id) = slow_on_one_record().await;
     let text = lines(&session, &format!("EXPLAIN PROFILE {QUERY}")).await;
     let all = text.join("\n");
-    let named = named(&text);
+    let named = named_records(&text);
     assert_eq!(named.len(), 1, "{all}");
     assert!(
         named[0].starts_with(&format!(
@@ -48,7 +48,7 @@ async fn of_a_join_the_record_is_named_whose_column_the_function_reads() {
                   GROUP BY m.k";
     let text = lines(&session, &format!("EXPLAIN PROFILE {joined}")).await;
     let all = text.join("\n");
-    let named = named(&text);
+    let named = named_records(&text);
     assert_eq!(named.len(), 1, "{all}");
     let waited = format!("  ● Row {id} of measurements kept a result row waiting for ");
     assert!(named[0].starts_with(&waited), "{all}");
@@ -80,7 +80,7 @@ async fn a_record_that_an_unnest_makes_most_rows_of_is_named() {
     let id = ids[0].column(0).as_primitive::<Int64Type>().value(0);
     let text = lines(&session, &format!("EXPLAIN PROFILE {KINDS_OF_ITEMS}")).await;
     let all = text.join("\n");
-    let named = named(&text);
+    let named = named_records(&text);
     assert_eq!(named.len(), 1, "{all}");
     let became = format!("  ● Row {id} of carts became 400,000 of the 402,997 rows that descend");
     assert!(named[0].starts_with(&became), "{all}");
@@ -109,7 +109,7 @@ async fn of_a_cart_and_its_owner_the_cart_comes_first() {
                JOIN owners ON carts.id % 50 = owners.owner) GROUP BY owner";
     let text = lines(&session, sql).await;
     let all = text.join("\n");
-    let named = named(&text);
+    let named = named_records(&text);
     assert_eq!(named.len(), 2, "{all}");
     assert!(named[0].contains("of carts became"), "{all}");
     assert!(named[1].contains("of owners became"), "{all}");
@@ -129,7 +129,7 @@ async fn of_rows_that_are_made_of_what_a_subquery_is_asked_for_it_is_said_that_n
                FROM lists)";
     let text = lines(&session, sql).await;
     let all = text.join(" ");
-    assert!(named(&text).is_empty(), "{all}");
+    assert!(named_records(&text).is_empty(), "{all}");
     let all: Vec<&str> = all.split_whitespace().collect();
     let all = all.join(" ");
     assert!(

@@ -16,10 +16,10 @@ use skewer_profiling::{Ids, Latencies, LineageChunk, Operator, OperatorKind};
 
 use super::values::{Edges, Groups, Latency, column, int64};
 use super::{Capture, state};
-use crate::narrow::widened;
-use crate::packed::{Packed, RecordRun, Records};
-use crate::position::{self, Position};
-use crate::source::RecordSource;
+use crate::call_stack::{self, Position};
+use crate::int32_row_id::widened;
+use crate::record_column::{RecordDictionary, RecordRun, Records};
+use crate::record_origin::RecordOrigin;
 use crate::traced_groups::{NONE, TracedGroups};
 
 /// So few edges are one chunk, whose ids take 8 bytes if they are of several accumulators: a chunk by
@@ -43,7 +43,7 @@ impl Identity {
     /// that made `first_input`.
     fn edges(
         &self,
-        source: &RecordSource,
+        source: &RecordOrigin,
         outputs: Ids,
         inputs: Ids,
         first_input: i64,
@@ -87,7 +87,7 @@ impl GroupedCapture {
 
     /// One whose groups are `rows` rows.
     fn of_single_rows(capture: &Arc<Capture>, rows: usize) -> Self {
-        let position = position::here();
+        let position = call_stack::here();
         let operator_id = position.operator_id;
         let worker = capture.recorder.worker_id();
         let mut alone = Self::new(Arc::clone(capture));
@@ -103,7 +103,7 @@ impl GroupedCapture {
     pub(super) fn log_rows<'a>(
         capture: &Arc<Capture>,
         rows: usize,
-        edges: impl Iterator<Item = (&'a RecordSource, Edges)>,
+        edges: impl Iterator<Item = (&'a RecordOrigin, Edges)>,
     ) -> ArrayRef {
         let mut alone = Self::of_single_rows(capture, rows);
         alone.set_groups(rows);
@@ -125,12 +125,12 @@ impl GroupedCapture {
     }
 
     /// The rows of a batch whose records `ids` of `source` are not NULL make their groups traced.
-    fn mark_traced(&mut self, groups: Groups<'_>, source: &RecordSource, ids: &Int64Array) {
+    fn mark_traced(&mut self, groups: Groups<'_>, source: &RecordOrigin, ids: &Int64Array) {
         let Some(traced) = &mut self.traced else {
             return;
         };
         match source {
-            RecordSource::Scan(_) => {
+            RecordOrigin::Scan(_) => {
                 traced.add(groups, ids, |row| number_of(ids.value(row)));
             }
             _ => traced.add(groups, ids, |_| 0),
@@ -149,7 +149,7 @@ impl GroupedCapture {
     /// The accumulator's identity; the operator being executed on this thread is its own.
     fn identity(&mut self) -> Identity {
         *self.identity.get_or_insert_with(|| {
-            let position = position::here();
+            let position = call_stack::here();
             Identity {
                 position,
                 operator_id: position.operator_id,
@@ -162,14 +162,14 @@ impl GroupedCapture {
     fn log_packed(
         &mut self,
         groups: Groups<'_>,
-        source: &RecordSource,
-        packed: Packed<'_>,
+        source: &RecordOrigin,
+        packed: RecordDictionary<'_>,
     ) -> Result<()> {
         if packed.is_empty() {
             return Ok(());
         }
         if self.traced.is_none()
-            && matches!(source, RecordSource::Scan(_))
+            && matches!(source, RecordOrigin::Scan(_))
             && let Some(runs) = packed.long_runs(LONG_RUN)
         {
             self.log_runs(groups, source, &runs);
@@ -182,7 +182,7 @@ impl GroupedCapture {
     }
 
     /// Logs the edges of one batch from base records of `source` to `groups`.
-    fn log_runs(&mut self, groups: Groups<'_>, source: &RecordSource, runs: &[RecordRun]) {
+    fn log_runs(&mut self, groups: Groups<'_>, source: &RecordOrigin, runs: &[RecordRun]) {
         let (Some(identity), [first, ..]) = (self.identity, runs) else {
             return;
         };
@@ -204,7 +204,7 @@ impl GroupedCapture {
     fn log(
         &mut self,
         groups: Groups<'_>,
-        source: &RecordSource,
+        source: &RecordOrigin,
         ids: &Int64Array,
         latency: &Latency,
     ) {
@@ -224,7 +224,7 @@ impl GroupedCapture {
         let same_run = ids.null_count() == 0
             && ids.values().first().is_some_and(|first| {
                 let key = key_of(*first);
-                matches!(source, RecordSource::Scan(_))
+                matches!(source, RecordOrigin::Scan(_))
                     || ids.values().iter().all(|id| key_of(*id) == key)
             });
         if same_run {
@@ -253,7 +253,7 @@ impl GroupedCapture {
             if run == runs.len() {
                 runs.push(Edges::default());
             }
-            runs[run].add(groups.of(row), id, latency.of(row));
+            runs[run].add(groups.group_of(row), id, latency.latency_of(row));
         }
         for edges in runs {
             self.capture.recorder.lineage(identity.edges(
@@ -310,13 +310,13 @@ impl GroupedCapture {
         let capture = Arc::clone(&self.capture);
         for input in &capture.inputs {
             let ids = widened(column(values, input.id_argument)?);
-            match Records::of(&ids)? {
+            match Records::of_column(&ids)? {
                 Records::Ids(ids) => {
                     let latency = Latency::new(values, &input.latency_arguments)?;
                     self.mark_traced(groups, &input.source, ids);
                     self.log(groups, &input.source, ids, &latency);
                 }
-                Records::Packed(packed) => {
+                Records::Dictionary(packed) => {
                     self.log_packed(groups, &input.source, packed)?;
                 }
             }
@@ -343,7 +343,7 @@ impl GroupedCapture {
             self.become_merge_of_spilled_groups(&mut identity);
         }
         self.set_groups(total_num_groups);
-        let source = RecordSource::Aggregate(Arc::clone(&self.capture.groups));
+        let source = RecordOrigin::Aggregate(Arc::clone(&self.capture.groups));
         if let Some(traced) = &mut self.traced {
             traced.add(groups, &ids, |row| chosen_by[row]);
         }

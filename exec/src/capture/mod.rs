@@ -27,14 +27,14 @@ use skewer_profiling::Recorder;
 
 use self::accumulator::{GroupedCapture, UngroupedCapture};
 pub(crate) use self::values::{Edges, Groups, Latency, column, int64};
-use crate::source::{AggregateSource, RecordSource};
+use crate::record_origin::{AggregateOrigin, RecordOrigin};
 
 /// One kind of input record of a captured aggregate.
 #[derive(Debug, Clone)]
 pub struct CapturedInput {
     /// Where the records come from.
-    pub source: RecordSource,
-    /// The function's argument with the records' ids, or what [`PackedRecord`](crate::PackedRecord) has
+    pub source: RecordOrigin,
+    /// The function's argument with the records' ids, or what [`RecordColumn`](crate::RecordColumn) has
     /// made of ids and latencies.
     pub id_argument: usize,
     /// The function's arguments whose sum is a record's computation latency, in picoseconds; none where
@@ -47,12 +47,12 @@ pub struct CapturedInput {
 pub struct Capture {
     recorder: Arc<Recorder>,
     inputs: Vec<CapturedInput>,
-    groups: Arc<AggregateSource>,
+    groups: Arc<AggregateOrigin>,
 }
 
 impl Capture {
     /// One that gives ids to `rows`, each of which is a record of its own.
-    pub(crate) fn of_rows(recorder: Arc<Recorder>, rows: Arc<AggregateSource>) -> Self {
+    pub(crate) fn of_rows(recorder: Arc<Recorder>, rows: Arc<AggregateOrigin>) -> Self {
         Self {
             recorder,
             inputs: Vec::new(),
@@ -60,7 +60,7 @@ impl Capture {
         }
     }
 
-    pub(crate) fn groups(&self) -> &Arc<AggregateSource> {
+    pub(crate) fn groups(&self) -> &Arc<AggregateOrigin> {
         &self.groups
     }
 
@@ -68,7 +68,7 @@ impl Capture {
     pub(crate) fn log_rows<'a>(
         this: &Arc<Self>,
         rows: usize,
-        edges: impl Iterator<Item = (&'a RecordSource, Edges)>,
+        edges: impl Iterator<Item = (&'a RecordOrigin, Edges)>,
     ) -> ArrayRef {
         let started = Instant::now();
         let ids = GroupedCapture::log_rows(this, rows, edges);
@@ -79,7 +79,7 @@ impl Capture {
     /// Whether all records are of base tables, among which the sample is chosen.
     fn is_of_tables(&self) -> bool {
         let mut inputs = self.inputs.iter();
-        inputs.all(|input| matches!(input.source, RecordSource::Scan(_)))
+        inputs.all(|input| matches!(input.source, RecordOrigin::Scan(_)))
     }
 
     /// The first record id of a new accumulator of operator `operator_id`.
@@ -104,7 +104,7 @@ impl LineageCapture {
         name: String,
         recorder: Arc<Recorder>,
         inputs: Vec<CapturedInput>,
-        groups: Arc<AggregateSource>,
+        groups: Arc<AggregateOrigin>,
     ) -> Self {
         Self {
             name,
@@ -123,7 +123,7 @@ impl LineageCapture {
     }
 
     /// The groups that the function gives ids to.
-    pub fn groups(&self) -> &Arc<AggregateSource> {
+    pub fn groups(&self) -> &Arc<AggregateOrigin> {
         &self.capture.groups
     }
 }

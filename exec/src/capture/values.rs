@@ -34,7 +34,7 @@ pub(crate) enum Groups<'a> {
 }
 
 impl Groups<'_> {
-    pub(crate) fn of(self, row: usize) -> usize {
+    pub(crate) fn group_of(self, row: usize) -> usize {
         match self {
             Groups::Listed(groups) => groups[row],
             Groups::One => 0,
@@ -82,7 +82,7 @@ impl Latency {
         })
     }
 
-    pub(crate) fn of(&self, row: usize) -> i64 {
+    pub(crate) fn latency_of(&self, row: usize) -> i64 {
         match self {
             Latency::None => 0,
             Latency::One(array) if array.is_null(row) => 0,

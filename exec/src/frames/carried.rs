@@ -4,7 +4,7 @@ use datafusion::arrow::array::{Array, ArrayRef};
 use datafusion::common::{Result, ScalarValue};
 use skewer_profiling::Carried;
 
-use crate::carry::{self, CarriedInput};
+use crate::latency_propagation::{self, CarriedInput};
 
 use super::tree::{Made, Summarize};
 
@@ -26,7 +26,7 @@ impl Summarize for CarriedFrames {
 
     fn rows(&self, values: &[ArrayRef]) -> Result<Vec<Option<Carried>>> {
         let rows = values.first().map_or(0, Array::len);
-        carry::of_rows(values, &self.inputs, rows)
+        latency_propagation::of_rows(values, &self.inputs, rows)
     }
 
     fn summarize(
@@ -40,6 +40,6 @@ impl Summarize for CarriedFrames {
     }
 
     fn value(frame: Option<Carried>) -> Result<ScalarValue> {
-        carry::scalar(frame)
+        latency_propagation::scalar(frame)
     }
 }

@@ -9,10 +9,10 @@ use datafusion::arrow::array::{Array, ArrayRef};
 use datafusion::common::{Result, ScalarValue, internal_err};
 use skewer_profiling::{Edges, EdgesOf, OpenStream, Recorder};
 
+use crate::call_stack::{self, Position};
 use crate::capture::{CapturedInput, Latency, column};
-use crate::narrow::wide_ids;
-use crate::position::{self, Position};
-use crate::source::{AggregateSource, RecordSource};
+use crate::int32_row_id::wide_ids;
+use crate::record_origin::{AggregateOrigin, RecordOrigin};
 
 use super::tree::{Made, Summarize};
 
@@ -49,9 +49,9 @@ impl ReservedIds {
 #[derive(Debug)]
 pub(super) struct LoggedFrames {
     inputs: Vec<CapturedInput>,
-    frames: Arc<AggregateSource>,
+    frames: Arc<AggregateOrigin>,
     /// As a source: parts are inputs of others.
-    parts: RecordSource,
+    parts: RecordOrigin,
     recorder: Arc<Recorder>,
     /// The window operator, and the operators of what is made of its frames.
     place: Option<(Position, Vec<i64>)>,
@@ -68,12 +68,12 @@ pub(super) struct LoggedFrames {
 impl LoggedFrames {
     pub(super) fn new(
         inputs: Vec<CapturedInput>,
-        frames: Arc<AggregateSource>,
+        frames: Arc<AggregateOrigin>,
         recorder: Arc<Recorder>,
     ) -> Self {
         Self {
             inputs,
-            parts: RecordSource::Aggregate(Arc::clone(&frames)),
+            parts: RecordOrigin::Aggregate(Arc::clone(&frames)),
             frames,
             _open: recorder.open_stream(),
             recorder,
@@ -90,7 +90,7 @@ impl LoggedFrames {
         let (position, operators) = self.place.get_or_insert_with(|| {
             let operators = frames.operators().into_iter();
             let operators = operators.flat_map(|(one, other)| [one, other]);
-            (position::here(), operators.collect())
+            (call_stack::here(), operators.collect())
         });
         let Some(operator_id) = operators.get(made.number()) else {
             return internal_err!("frame_capture: there is no operator for {made:?}");
@@ -165,7 +165,7 @@ impl Summarize for LoggedFrames {
                 rows[row].extend(id.map(|id| Record {
                     input: number,
                     id,
-                    latency: latency.of(row),
+                    latency: latency.latency_of(row),
                 }));
             }
         }

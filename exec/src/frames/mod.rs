@@ -25,8 +25,8 @@ use skewer_profiling::Recorder;
 use skewer_profiling::ticks::Ticks;
 
 use crate::capture::CapturedInput;
-use crate::carry::{self, CarriedInput};
-use crate::source::AggregateSource;
+use crate::latency_propagation::{self, CarriedInput};
+use crate::record_origin::AggregateOrigin;
 
 use carried::CarriedFrames;
 use logged::LoggedFrames;
@@ -40,7 +40,7 @@ pub const OPERATOR_PAIRS: usize = Made::COUNT.div_ceil(2);
 #[derive(Debug, Clone)]
 pub enum CapturedFrames {
     /// Edges are logged to the frames, which are given ids.
-    Logged(Vec<CapturedInput>, Arc<AggregateSource>),
+    Logged(Vec<CapturedInput>, Arc<AggregateOrigin>),
     /// What they carry is carried on.
     Carried(Vec<CarriedInput>),
 }
@@ -119,7 +119,7 @@ impl AggregateUDFImpl for FrameCapture {
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         Ok(match &self.capture.frames {
             CapturedFrames::Logged(..) => DataType::Int64,
-            CapturedFrames::Carried(_) => carry::data_type(),
+            CapturedFrames::Carried(_) => latency_propagation::data_type(),
         })
     }
 

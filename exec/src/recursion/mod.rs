@@ -34,9 +34,9 @@ use parking_lot::Mutex;
 use skewer_profiling::Recorder;
 
 use crate::capture::{Capture, Edges, Latency, column};
-use crate::carry::{self, CarriedInput};
-use crate::narrow::wide_ids;
-use crate::source::{AggregateSource, RecordSource, ScanSource};
+use crate::int32_row_id::wide_ids;
+use crate::latency_propagation::{self, CarriedInput};
+use crate::record_origin::{AggregateOrigin, RecordOrigin, ScanOrigin};
 
 pub use self::merged::MergedState;
 pub use self::restart::RestartExec;
@@ -84,7 +84,7 @@ impl RowState {
     pub fn data_type(&self) -> DataType {
         match self {
             Self::Records(_) => state_type(),
-            Self::Carried(_) => carry::data_type(),
+            Self::Carried(_) => latency_propagation::data_type(),
         }
     }
 }
@@ -94,14 +94,14 @@ impl RowState {
 pub struct CarriedState {
     recorder: Arc<Recorder>,
     state: RowState,
-    scans: Vec<Arc<ScanSource>>,
+    scans: Vec<Arc<ScanOrigin>>,
     signature: Signature,
 }
 
 impl CarriedState {
     /// The function for rows that say `state`, some of whose records are base records of `scans`; its
     /// time is overhead of `recorder`'s query.
-    pub fn new(recorder: Arc<Recorder>, state: RowState, scans: Vec<Arc<ScanSource>>) -> Self {
+    pub fn new(recorder: Arc<Recorder>, state: RowState, scans: Vec<Arc<ScanOrigin>>) -> Self {
         let any = vec![TypeSignature::VariadicAny, TypeSignature::Nullary];
         Self {
             recorder,
@@ -112,14 +112,16 @@ impl CarriedState {
     }
 
     /// The scans whose records it carries.
-    pub fn scans(&self) -> &[Arc<ScanSource>] {
+    pub fn scans(&self) -> &[Arc<ScanOrigin>] {
         &self.scans
     }
 
     fn states(&self, arrays: &[ArrayRef], rows: usize) -> Result<ArrayRef> {
         Ok(match &self.state {
             RowState::Records(records) => Arc::new(states_of(records, arrays, rows)?),
-            RowState::Carried(inputs) => Arc::new(carry::together(arrays, inputs, rows)?),
+            RowState::Carried(inputs) => {
+                Arc::new(latency_propagation::together(arrays, inputs, rows)?)
+            }
         })
     }
 }
@@ -184,12 +186,12 @@ impl StateColumn<'_> {
         match self {
             Self::Ids(source, ids, latency) => {
                 if ids.is_valid(row) {
-                    each([*source, ids.value(row), latency.of(row)]);
+                    each([*source, ids.value(row), latency.latency_of(row)]);
                 }
             }
             Self::States(states, latency) => {
                 for record in records(states, row) {
-                    each([record[0], record[1], record[2] + latency.of(row)]);
+                    each([record[0], record[1], record[2] + latency.latency_of(row)]);
                 }
             }
         }
@@ -264,7 +266,7 @@ impl ScalarUDFImpl for CarriedState {
 #[derive(Debug)]
 pub struct RowCapture {
     capture: Arc<Capture>,
-    sources: Vec<RecordSource>,
+    sources: Vec<RecordOrigin>,
     signature: Signature,
 }
 
@@ -272,8 +274,8 @@ impl RowCapture {
     /// A function that logs edges from the records of `sources` to the rows of `rows`.
     pub fn new(
         recorder: Arc<Recorder>,
-        sources: Vec<RecordSource>,
-        rows: Arc<AggregateSource>,
+        sources: Vec<RecordOrigin>,
+        rows: Arc<AggregateOrigin>,
     ) -> Self {
         Self {
             capture: Arc::new(Capture::of_rows(recorder, rows)),
@@ -283,7 +285,7 @@ impl RowCapture {
     }
 
     /// The rows that the function gives ids to.
-    pub fn rows(&self) -> &Arc<AggregateSource> {
+    pub fn rows(&self) -> &Arc<AggregateOrigin> {
         self.capture.groups()
     }
 }

@@ -17,17 +17,17 @@ use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use skewer_profiling::ticks::Stopwatch;
 use skewer_profiling::{LatencyChunk, LatencyKind, Method, Recorder};
 
-use super::elsewhere::{Elsewhere, values_of};
-use super::found::rows_found_by;
+use super::latency_groups::rows_found_by;
+use super::probe_thread::{ProbeThread, values_of};
 use super::{LatencyColumn, TimedExpressions, Timing, leaves_rows_out};
-use crate::confirm::confirm_slow_rows;
+use crate::call_stack;
+use crate::chunked_timing::{ChunkTimer, EvaluateRows, Run, error_of_one};
+use crate::int32_row_id::widened;
 use crate::interruptible::Interruptible;
 use crate::long_values::{LongRow, LongValues};
-use crate::narrow::widened;
-use crate::pacing::{EvaluateRows, Pacer, Run, error_of_one};
-use crate::packed::{self, Records};
-use crate::position;
-use crate::preemption::OwnTime;
+use crate::outlier_confirmation::confirm_slow_rows;
+use crate::preemption::ThreadClock;
+use crate::record_column::{self, Records};
 use crate::row_function::with_row_times;
 use skewer_compat::operators::batch_bytes::estimated_array_bytes;
 use skewer_compat::operators::scheduling::check_cancelled;
@@ -46,7 +46,7 @@ pub(super) struct Evaluation {
     timed: Arc<TimedExpressions>,
     how: Timing,
     recorder: Arc<Recorder>,
-    pacer: Pacer,
+    timer: ChunkTimer,
     long_values: LongValues,
     /// A function has failed when it was called again for its time.
     fails_again: bool,
@@ -82,7 +82,7 @@ impl Evaluation {
             timed,
             how,
             recorder,
-            pacer: Pacer::default(),
+            timer: ChunkTimer::default(),
             fails_again: false,
         }
     }
@@ -103,7 +103,7 @@ impl Evaluation {
         };
         let started = Instant::now();
         self.log(batch, &runs)?;
-        let replayed = Duration::from_nanos(self.pacer.take_replayed_ns() as u64);
+        let replayed = Duration::from_nanos(self.timer.take_replayed_ns() as u64);
         self.recorder.overhead(started.elapsed() + replayed);
         let latency = self.latency_column(batch, &runs)?;
         let with_values = |piece: Piece| {
@@ -124,12 +124,12 @@ impl Evaluation {
     /// the rest of the expressions takes is shared evenly.
     fn by_row_functions(&mut self, batch: &RecordBatch) -> Result<(Vec<Piece>, Vec<Run>)> {
         let rows = batch.num_rows();
-        let mut own = OwnTime::of_this_thread();
+        let mut clock = ThreadClock::of_this_thread();
         let started = Stopwatch::start();
         let (values, times) = with_row_times(rows, || self.evaluate(batch));
         let took = started.elapsed();
-        let lost = took.saturating_sub(own.since(started));
-        let doubtful = own.doubtful().as_nanos() as f64;
+        let lost = took.saturating_sub(clock.since(started));
+        let doubtful = clock.doubtful().as_nanos() as f64;
         let total = took.as_nanos() as f64;
         let values = values?;
         let runs = match times {
@@ -211,16 +211,16 @@ impl Evaluation {
         let ids: Vec<ArrayRef> = ids.collect();
         let mut evaluator = BatchEvaluator {
             batch,
-            records: ids.iter().map(Records::of).collect::<Result<_>>()?,
+            records: ids.iter().map(Records::of_column).collect::<Result<_>>()?,
             expressions: &self.timed.expressions,
             long_values: &self.long_values,
-            time: OwnTime::of_this_thread(),
+            time: ThreadClock::of_this_thread(),
             chunks: vec![],
-            elsewhere: None,
+            probe_thread: None,
             takes_none: self.takes_none,
         };
         let runs = self
-            .pacer
+            .timer
             .time(batch.num_rows(), alone, replayable, &mut evaluator)?;
         let pieces = joined(evaluator.chunks, self.timed.expressions.len())?;
         Ok((pieces, runs))
@@ -234,7 +234,7 @@ impl Evaluation {
         let earlier: Option<&Int64Array> = match self.timed.latency {
             LatencyColumn::Packed(column) => {
                 let runs = runs.iter().map(|run| (run.rows, run.ps as i64));
-                return packed::with_latencies(batch.column(column), runs);
+                return record_column::with_latencies(batch.column(column), runs);
             }
             LatencyColumn::New { earlier, .. } => {
                 earlier.map(|column| batch.column(column).as_primitive())
@@ -263,12 +263,12 @@ impl Evaluation {
 
     /// Logs the latency of every record of the batch, under the method it was found by.
     fn log(&self, batch: &RecordBatch, runs: &[Run]) -> Result<()> {
-        let Some(position) = position::current() else {
+        let Some(position) = call_stack::current() else {
             return Ok(());
         };
         for records in &self.timed.records {
             let ids = widened(batch.column(records.id_column));
-            let of_rows = Records::of(&ids)?;
+            let of_rows = Records::of_column(&ids)?;
             for method in [Method::Apportioned, Method::Measured, Method::Replayed] {
                 let (ids, latency, error) = rows_found_by(method, of_rows, runs)?;
                 if ids.is_empty() {
@@ -361,11 +361,11 @@ struct BatchEvaluator<'a> {
     records: Vec<Records<'a>>,
     expressions: &'a [(Arc<dyn PhysicalExpr>, String)],
     long_values: &'a LongValues,
-    time: OwnTime,
+    time: ThreadClock,
     /// The chunks evaluated so far, in order, with the nanoseconds they took.
     chunks: Vec<(Piece, f64)>,
     /// Where rows are evaluated again that may take seconds.
-    elsewhere: Option<Elsewhere>,
+    probe_thread: Option<ProbeThread>,
     takes_none: bool,
 }
 
@@ -396,16 +396,16 @@ impl EvaluateRows for BatchEvaluator<'_> {
     fn evaluate_within(&mut self, row: usize, patience: Duration) -> Result<Option<f64>> {
         // Simulated time passes on the thread that it is told to.
         if !Stopwatch::start().is_simulated() {
-            if self.elsewhere.is_none() {
-                self.elsewhere = Elsewhere::start(self.expressions);
+            if self.probe_thread.is_none() {
+                self.probe_thread = ProbeThread::start(self.expressions);
             }
-            if let Some(elsewhere) = &self.elsewhere {
-                let outcome = elsewhere.evaluate_within(self.batch.slice(row, 1), patience);
+            if let Some(probe_thread) = &self.probe_thread {
+                let outcome = probe_thread.evaluate_within(self.batch.slice(row, 1), patience);
                 if !matches!(outcome, Ok(Some(_))) {
-                    self.elsewhere = None;
+                    self.probe_thread = None;
                 }
                 // This thread has waited, which is no evaluation's.
-                self.time = OwnTime::of_this_thread();
+                self.time = ThreadClock::of_this_thread();
                 return outcome;
             }
         }
@@ -486,9 +486,9 @@ mod tests {
             records: vec![],
             expressions: &expressions,
             long_values: &LongValues::read_by(&expressions),
-            time: OwnTime::of_this_thread(),
+            time: ThreadClock::of_this_thread(),
             chunks: vec![],
-            elsewhere: None,
+            probe_thread: None,
             takes_none: true,
         };
         let lengths = [0, 1, 2].map(|row| evaluator.long_values(row));

@@ -1,8 +1,8 @@
 //! Evaluating expressions and saying what each record took.
 
-mod elsewhere;
 mod evaluation;
-mod found;
+mod latency_groups;
+mod probe_thread;
 
 use std::sync::Arc;
 
@@ -28,15 +28,15 @@ use serde::{Deserialize, Serialize};
 use skewer_profiling::Recorder;
 
 use self::evaluation::Evaluation;
+use crate::record_origin::RecordOrigin;
 use crate::row_function::RowFunction;
-use crate::source::RecordSource;
 
 /// A kind of record whose latencies are logged.
 #[derive(Debug, Clone)]
 pub struct MeasuredRecords {
     /// Where the records come from.
-    pub source: RecordSource,
-    /// The input column with their ids, or what [`PackedRecord`](crate::PackedRecord) has made of them.
+    pub source: RecordOrigin,
+    /// The input column with their ids, or what [`RecordColumn`](crate::RecordColumn) has made of them.
     pub id_column: usize,
 }
 
@@ -50,7 +50,7 @@ pub enum LatencyColumn<C> {
         /// One with latencies to add to those measured here.
         earlier: Option<C>,
     },
-    /// One of the input, which [`PackedRecord`](crate::PackedRecord) has made of the rows' only records:
+    /// One of the input, which [`RecordColumn`](crate::RecordColumn) has made of the rows' only records:
     /// what is measured here is added to it.
     Packed(C),
 }

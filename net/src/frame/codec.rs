@@ -181,7 +181,7 @@ impl Decoder {
 
 impl Payload {
     fn new([a, b, c, d, kind]: [u8; HEADER]) -> Result<Self, FrameError> {
-        let kind = FrameKind::of(kind)?;
+        let kind = FrameKind::from_byte(kind)?;
         let length = u32::from_le_bytes([a, b, c, d]) as usize;
         let limit = kind.limit();
         if length > limit {

@@ -54,7 +54,7 @@ pub struct RemoteFailure {
 impl RemoteFailure {
     /// What is to be sent of an error that came up on `node`. An error that `node` itself received
     /// from another one keeps that one's name.
-    pub fn of(error: &DataFusionError, node: &str) -> Self {
+    pub fn from_error(error: &DataFusionError, node: &str) -> Self {
         let (variant, mut text, subject) = describe(error);
         let node = match origin(error) {
             Some(origin) => {
@@ -226,7 +226,7 @@ mod tests {
     use super::*;
 
     fn there_and_back(error: &DataFusionError) -> DataFusionError {
-        let sent = RemoteFailure::of(error, "worker 3");
+        let sent = RemoteFailure::from_error(error, "worker 3");
         let came = RemoteFailure::decode(&sent.encode()).unwrap();
         assert_eq!(came, sent);
         came.into_datafusion()
@@ -250,7 +250,10 @@ mod tests {
             DataFusionError::Plan("no such column".to_owned()),
             DataFusionError::NotImplemented("that".to_owned()),
         ] {
-            assert_eq!(RemoteFailure::of(&error, "w").class(), FailureClass::User);
+            assert_eq!(
+                RemoteFailure::from_error(&error, "w").class(),
+                FailureClass::User
+            );
             let text = error.strip_backtrace();
             let back = unwrapped(there_and_back(&DataFusionError::Shared(Arc::new(error))));
             assert_eq!(back.strip_backtrace(), text);
@@ -266,7 +269,7 @@ mod tests {
         };
         let error = DataFusionError::External(Box::new(store)).context("writing a segment");
         assert_eq!(
-            RemoteFailure::of(&error, "worker 3").class(),
+            RemoteFailure::from_error(&error, "worker 3").class(),
             FailureClass::Resource
         );
         match unwrapped(there_and_back(&error)) {
@@ -286,9 +289,9 @@ mod tests {
             DataFusionError::ParquetError(Box::new(ParquetError::General("torn".to_owned()))),
             DataFusionError::IoError(io::Error::other("no disk")),
         ] {
-            let first = RemoteFailure::of(&error, "worker 3");
+            let first = RemoteFailure::from_error(&error, "worker 3");
             let received = DataFusionError::Shared(Arc::new(first.clone().into_datafusion()));
-            let second = RemoteFailure::of(&received.context("a join"), "worker 1");
+            let second = RemoteFailure::from_error(&received.context("a join"), "worker 1");
             assert_eq!(second, first);
             let text = second.into_datafusion().to_string();
             assert_eq!(text.matches("(on worker 3)").count(), 1, "{text}");
@@ -303,15 +306,15 @@ mod tests {
         };
         let first = there_and_back(&lost.clone().into());
         let second = there_and_back(&DataFusionError::Shared(Arc::new(first)));
-        assert_eq!(LostWorker::of(&second), Some(&lost));
+        assert_eq!(LostWorker::in_error(&second), Some(&lost));
         let wrapped = DataFusionError::from(ArrowError::ExternalError(Box::new(second)));
-        assert_eq!(LostWorker::of(&wrapped), Some(&lost));
+        assert_eq!(LostWorker::in_error(&wrapped), Some(&lost));
     }
 
     #[test]
     fn a_very_long_text_is_cut() {
         let error = DataFusionError::Execution("ä".repeat(1_000_000));
-        let sent = RemoteFailure::of(&error, "worker 3").encode();
+        let sent = RemoteFailure::from_error(&error, "worker 3").encode();
         assert!(sent.len() < FrameKind::Error.limit());
         RemoteFailure::decode(&sent).unwrap();
     }

@@ -71,7 +71,7 @@ impl FrameKind {
     ///
     /// # Errors
     /// [`FrameError::UnknownKind`] if no frame has it.
-    pub fn of(byte: u8) -> Result<Self, FrameError> {
+    pub fn from_byte(byte: u8) -> Result<Self, FrameError> {
         Self::ALL
             .into_iter()
             .find(|kind| *kind as u8 == byte)

@@ -8,7 +8,7 @@ use thiserror::Error;
 
 /// A node that a query needs does not answer any more.
 ///
-/// It is found in a query's error with [`LostWorker::of`].
+/// It is found in a query's error with [`LostWorker::in_error`].
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{name} was lost: {reason}")]
 pub struct LostWorker {
@@ -20,13 +20,13 @@ pub struct LostWorker {
 
 impl LostWorker {
     /// The lost worker behind an error, however deep it is wrapped.
-    pub fn of(error: &DataFusionError) -> Option<&Self> {
+    pub fn in_error(error: &DataFusionError) -> Option<&Self> {
         match error {
             DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => {
-                Self::of(inner)
+                Self::in_error(inner)
             }
-            DataFusionError::Shared(inner) => Self::of(inner),
-            DataFusionError::Collection(errors) => errors.iter().find_map(Self::of),
+            DataFusionError::Shared(inner) => Self::in_error(inner),
+            DataFusionError::Collection(errors) => errors.iter().find_map(Self::in_error),
             DataFusionError::External(inner) => Self::behind(&**inner),
             DataFusionError::ArrowError(inner, _) => match &**inner {
                 ArrowError::ExternalError(inner) => Self::behind(&**inner),
@@ -39,7 +39,9 @@ impl LostWorker {
     fn behind<'a>(error: &'a (dyn StdError + Send + Sync + 'static)) -> Option<&'a Self> {
         match error.downcast_ref::<Self>() {
             Some(lost) => Some(lost),
-            None => error.downcast_ref::<DataFusionError>().and_then(Self::of),
+            None => error
+                .downcast_ref::<DataFusionError>()
+                .and_then(Self::in_error),
         }
     }
 }

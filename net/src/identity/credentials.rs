@@ -100,7 +100,7 @@ impl Credentials {
         certificate: CertificateDer<'static>,
         key: PrivateKeyDer<'static>,
     ) -> Result<Self, IdentityError> {
-        let identity = PeerIdentity::of(&certificate)?;
+        let identity = PeerIdentity::from_certificate(&certificate)?;
         let expected = cluster_of(&authority)?;
         if identity.cluster != expected {
             return Err(IdentityError::OtherCluster {

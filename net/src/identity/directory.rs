@@ -259,7 +259,7 @@ impl ClusterDirectory {
     /// # Errors
     /// If there is no such worker.
     pub fn worker(&self, node: NodeId) -> Result<PeerIdentity, IdentityError> {
-        PeerIdentity::of(&load_certificate(&self.certificate_of(node))?)
+        PeerIdentity::from_certificate(&load_certificate(&self.certificate_of(node))?)
     }
 
     fn certificate_of(&self, worker: NodeId) -> PathBuf {

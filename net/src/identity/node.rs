@@ -106,8 +106,8 @@ impl PeerIdentity {
     ///
     /// # Errors
     /// [`IdentityError::Malformed`] if it is no certificate of a node.
-    pub fn of(certificate: &CertificateDer<'_>) -> Result<Self, IdentityError> {
-        match Holder::of(certificate)? {
+    pub fn from_certificate(certificate: &CertificateDer<'_>) -> Result<Self, IdentityError> {
+        match Holder::from_certificate(certificate)? {
             Holder::Node(identity) => Ok(identity),
             Holder::Joiner { .. } => Err(IdentityError::malformed(
                 "it belongs to somebody who has yet to join",
@@ -136,7 +136,9 @@ pub(crate) enum Holder {
 }
 
 impl Holder {
-    pub(crate) fn of(certificate: &CertificateDer<'_>) -> Result<Self, IdentityError> {
+    pub(crate) fn from_certificate(
+        certificate: &CertificateDer<'_>,
+    ) -> Result<Self, IdentityError> {
         let (_, parsed) =
             X509Certificate::from_der(certificate).map_err(IdentityError::malformed)?;
         let names = parsed

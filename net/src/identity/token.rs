@@ -92,7 +92,7 @@ impl JoinToken {
     /// # Errors
     /// If no key can be made of the secret.
     pub fn hash(&self) -> Result<TokenHash, IdentityError> {
-        Ok(TokenHash::of(self.key()?.public_key_raw()))
+        Ok(TokenHash::of_public_key(self.key()?.public_key_raw()))
     }
 
     fn key(&self) -> Result<KeyPair, IdentityError> {
@@ -182,7 +182,7 @@ pub(crate) fn fingerprint(certificate: &CertificateDer<'_>) -> [u8; 32] {
 pub struct TokenHash(String);
 
 impl TokenHash {
-    pub(crate) fn of(public_key: &[u8]) -> Self {
+    pub(crate) fn of_public_key(public_key: &[u8]) -> Self {
         Self(hex(digest(&SHA256, public_key).as_ref()))
     }
 }
@@ -291,7 +291,7 @@ mod tests {
         )
     }
 
-    fn at(seconds: u64) -> SystemTime {
+    fn time_at(seconds: u64) -> SystemTime {
         SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
     }
 
@@ -328,25 +328,25 @@ mod tests {
         let third = token(60).renewing(NodeId(7));
         let hash = first.hash().unwrap();
         assert_eq!(
-            store.check(&hash, at(1_000)),
+            store.check(&hash, time_at(1_000)),
             Err(IdentityError::TokenUnknown)
         );
         store.add(&first).unwrap();
         store.add(&second).unwrap();
         store.add(&third).unwrap();
-        assert_eq!(store.redeem(&hash, at(1_059)), Ok(None));
+        assert_eq!(store.redeem(&hash, time_at(1_059)), Ok(None));
         assert_eq!(
-            store.redeem(&hash, at(1_059)),
+            store.redeem(&hash, time_at(1_059)),
             Err(IdentityError::TokenUsed)
         );
         let hash = second.hash().unwrap();
         assert_eq!(
-            store.redeem(&hash, at(1_060)),
+            store.redeem(&hash, time_at(1_060)),
             Err(IdentityError::TokenExpired)
         );
         let hash = third.hash().unwrap();
-        assert_eq!(store.check(&hash, at(1_059)), Ok(Some(NodeId(7))));
-        assert_eq!(store.redeem(&hash, at(1_059)), Ok(Some(NodeId(7))));
+        assert_eq!(store.check(&hash, time_at(1_059)), Ok(Some(NodeId(7))));
+        assert_eq!(store.redeem(&hash, time_at(1_059)), Ok(Some(NodeId(7))));
     }
 
     #[test]

@@ -120,13 +120,15 @@ impl CallerCheck {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<(), IdentityError> {
-        match Holder::of(end_entity)? {
+        match Holder::from_certificate(end_entity)? {
             Holder::Joiner { public_key } => {
                 // The handshake's signature proves that the joiner has the key.
                 let tokens = self.trust.tokens.as_ref();
                 let tokens = tokens.ok_or(IdentityError::TokenUnknown)?;
                 let now = self.trust.clock.now();
-                tokens.check(&TokenHash::of(&public_key), now).map(|_| ())
+                tokens
+                    .check(&TokenHash::of_public_key(&public_key), now)
+                    .map(|_| ())
             }
             Holder::Node(peer) => {
                 self.chain
@@ -209,7 +211,7 @@ impl AnswererCheck {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<(), IdentityError> {
-        let peer = PeerIdentity::of(end_entity)?;
+        let peer = PeerIdentity::from_certificate(end_entity)?;
         let chain = |roots: &RootCertStore| {
             let parsed = ParsedCertificate::try_from(end_entity);
             let algorithms = self.provider.signature_verification_algorithms.all;

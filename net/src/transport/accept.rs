@@ -11,7 +11,7 @@ use super::connect::refusal;
 use super::node::Inner;
 use super::options::FIRST_STREAMS;
 use super::serve;
-use super::stream::{Inbound, Outbound, SendError, Whose};
+use super::stream::{Inbound, Outbound, PeerName, SendError};
 use crate::frame::{FrameKind, Hello};
 use crate::identity::PeerIdentity;
 use crate::identity::node::Holder;
@@ -100,7 +100,7 @@ async fn welcome(incoming: Incoming, node: &Weak<Inner>) -> Option<(Connection, 
 fn holder(connection: &Connection) -> Option<Holder> {
     let chain = connection.peer_identity()?;
     let chain = chain.downcast::<Vec<CertificateDer<'static>>>().ok()?;
-    Holder::of(chain.first()?).ok()
+    Holder::from_certificate(chain.first()?).ok()
 }
 
 /// Both HELLOs, on the connection's first stream; whether to go on.
@@ -108,7 +108,7 @@ async fn greet(connection: &Connection, node: &Inner) -> bool {
     let Ok((send, receive)) = connection.accept_bi().await else {
         return false;
     };
-    let mut question = Inbound::new(receive, Whose::Other("the caller".to_owned()));
+    let mut question = Inbound::new(receive, PeerName::Other("the caller".to_owned()));
     let Ok(frame) = question.expect(FrameKind::Hello, "a HELLO").await else {
         return false;
     };
@@ -123,7 +123,7 @@ async fn greet(connection: &Connection, node: &Inner) -> bool {
         Ok(()) => {
             let _ = out.end().await;
         }
-        Err(SendError::Unwanted) if connection.close_reason().is_none() => {}
+        Err(SendError::ReceiverGone) if connection.close_reason().is_none() => {}
         Err(_) => return false,
     }
     if theirs.version == node.options.version && !only_hello(connection) {

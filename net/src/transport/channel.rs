@@ -22,14 +22,14 @@ use super::node::Inner;
 use super::partitions::{Group, GroupMetrics};
 use super::peers::Peer;
 use super::serve;
-use super::stream::{Inbound, Outbound, SendError, Unwanted, Whose};
+use super::stream::{Inbound, Outbound, PeerName, ReceiverGone, SendError};
 use crate::error::NetError;
 use crate::frame::{FrameError, FrameKind, Request, codec, coordinator, encode};
 
 /// Reaches workers by their URLs, over the connections of a [`Node`](super::Node).
 ///
 /// Whatever goes wrong comes out as a `DataFusionError`: a worker that is gone as one in which
-/// [`crate::LostWorker::of`] finds its name, a failure on the worker as an error of the class that
+/// [`crate::LostWorker::in_error`] finds its name, a failure on the worker as an error of the class that
 /// it was there.
 ///
 /// It does not keep the node alive: a node holds the sessions that hold this.
@@ -71,8 +71,8 @@ struct QuicChannel {
 }
 
 impl QuicChannel {
-    fn whose(&self) -> Whose {
-        Whose::Peer(Arc::clone(&self.peer))
+    fn whose(&self) -> PeerName {
+        PeerName::Peer(Arc::clone(&self.peer))
     }
 }
 
@@ -101,7 +101,7 @@ impl WorkerChannel for QuicChannel {
         let (send, receive) = opened.map_err(|error| self.whose().lost(&error))?;
         // On its own task: messages go on while the plan is being set, and after the reports have
         // ended.
-        tokio::spawn(tell(Outbound::new(send), request, c2w_stream));
+        tokio::spawn(send_messages(Outbound::new(send), request, c2w_stream));
         let mut reports = Inbound::new(receive, self.whose());
         reports
             .expect(FrameKind::PlanSet, "that the plan is set")
@@ -155,20 +155,20 @@ fn too_large(error: FrameError) -> DataFusionError {
 }
 
 /// Sends a plan, and what the coordinator says after it.
-async fn tell(
+async fn send_messages(
     mut out: Outbound,
     request: bytes::Bytes,
     mut messages: BoxStream<'static, CoordinatorToWorkerMsg>,
 ) {
     // If the worker is gone or has refused the plan, its answer says so.
-    if let Err(Unwanted) = out.encoded(request).await {
+    if let Err(ReceiverGone) = out.encoded(request).await {
         return;
     }
-    let mut unwanted = std::pin::pin!(out.unwanted());
+    let mut receiver_gone = std::pin::pin!(out.receiver_gone());
     loop {
         let message = tokio::select! {
             message = messages.next() => message,
-            _ = &mut unwanted => return,
+            _ = &mut receiver_gone => return,
         };
         let Some(message) = message else {
             let _ = out.end().await;
@@ -177,7 +177,7 @@ async fn tell(
         let (kind, payload) = coordinator::encode_to_worker(message);
         match out.frame(kind, &payload).await {
             Ok(()) => {}
-            Err(SendError::Unwanted) => return,
+            Err(SendError::ReceiverGone) => return,
             Err(SendError::Frame(error)) => {
                 // The task waits for work that cannot come: without an END it fails.
                 tracing::error!(%error, "work units were not sent");

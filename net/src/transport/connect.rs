@@ -7,7 +7,7 @@ use quinn::crypto::rustls::QuicClientConfig;
 use quinn::{ClientConfig, Connection, ConnectionError, Endpoint, TransportConfig};
 
 use super::options::NetOptions;
-use super::stream::{Inbound, Outbound, SendError, Whose, reason};
+use super::stream::{Inbound, Outbound, PeerName, SendError, reason};
 use crate::error::NetError;
 use crate::frame::{FrameKind, Hello, LostWorker};
 use crate::identity::tls::SERVER_NAME;
@@ -74,10 +74,10 @@ impl Call<'_> {
                     error,
                 });
             }
-            Err(SendError::Unwanted) => return Err(self.refused_by(connection).await),
+            Err(SendError::ReceiverGone) => return Err(self.refused_by(connection).await),
         }
         let _ = out.end().await;
-        let mut answer = Inbound::new(receive, Whose::Other(self.peer.to_owned()));
+        let mut answer = Inbound::new(receive, PeerName::Other(self.peer.to_owned()));
         match answer.expect(FrameKind::Hello, "a HELLO").await {
             Ok(frame) => Hello::decode(&frame.payload).map_err(|error| answer.wrong(error)),
             Err(NetError::Lost(_)) => Err(self.refused_by(connection).await),

@@ -9,7 +9,7 @@ use rustls::pki_types::CertificateDer;
 
 use super::connect::Call;
 use super::options::NetOptions;
-use super::stream::{Inbound, Outbound, SendError, Whose};
+use super::stream::{Inbound, Outbound, PeerName, SendError};
 use crate::error::NetError;
 use crate::frame::body::{Reader, Writer};
 use crate::frame::{FrameError, FrameKind};
@@ -66,7 +66,7 @@ pub async fn join(
     match out.frame(FrameKind::Join, &body.finish()).await {
         Err(SendError::Frame(error)) => return Err(answer.wrong(error)),
         // If it was not written the answer says why.
-        Err(SendError::Unwanted) => {}
+        Err(SendError::ReceiverGone) => {}
         Ok(()) => {
             let _ = out.end().await;
         }
@@ -98,8 +98,8 @@ pub async fn join(
     })
 }
 
-fn the_master() -> Whose {
-    Whose::Other("the master".to_owned())
+fn the_master() -> PeerName {
+    PeerName::Other("the master".to_owned())
 }
 
 /// A connection to the master on which the token was shown, and nothing was asked yet.
@@ -293,7 +293,7 @@ mod tests {
             let (send, receive) = connection.open_bi().await.unwrap();
             let mut out = Outbound::new(send);
             out.frame(kind, &[]).await.unwrap();
-            let mut answer = Inbound::new(receive, Whose::Other("the master".to_owned()));
+            let mut answer = Inbound::new(receive, PeerName::Other("the master".to_owned()));
             assert!(
                 matches!(answer.next().await, Err(NetError::Remote(_))),
                 "{kind:?}"
@@ -342,7 +342,7 @@ mod tests {
         body.option(None::<&str>, |body, name| body.text(name));
         body.bytes(request);
         out.frame(FrameKind::Join, &body.finish()).await.unwrap();
-        let mut answer = Inbound::new(receive, Whose::Other("the master".to_owned()));
+        let mut answer = Inbound::new(receive, PeerName::Other("the master".to_owned()));
         answer.expect(FrameKind::Reply, "a certificate").await
     }
 
@@ -389,7 +389,7 @@ mod tests {
     /// Answers a HELLO, and nothing else.
     async fn greet(connection: Connection, version: u16) -> Option<()> {
         let (send, receive) = connection.accept_bi().await.ok()?;
-        let mut question = Inbound::new(receive, Whose::Other("the caller".to_owned()));
+        let mut question = Inbound::new(receive, PeerName::Other("the caller".to_owned()));
         question.expect(FrameKind::Hello, "a HELLO").await.ok()?;
         let mut out = Outbound::new(send);
         let hello = Hello::new(version, "master").encode();

@@ -131,7 +131,7 @@ impl Incoming {
         let mut stream = acceptor.accept(self.stream).await?;
         let (_, session) = stream.get_ref();
         let certificate = session.peer_certificates().and_then(|chain| chain.first());
-        let peer = match certificate.map(Holder::of) {
+        let peer = match certificate.map(Holder::from_certificate) {
             Some(Ok(Holder::Node(peer))) if !peer.node.is_master() => peer,
             _ => return Err(io::Error::other("only workers have lifelines")),
         };

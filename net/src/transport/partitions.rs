@@ -20,7 +20,7 @@ use quinn::Connection;
 use tokio::runtime::Handle;
 
 use super::peers::Peer;
-use super::stream::{Inbound, Whose};
+use super::stream::{Inbound, PeerName};
 use crate::error::NetError;
 use crate::frame::{BatchDecoder, FrameError, FrameKind};
 
@@ -58,7 +58,7 @@ struct Partitions {
     group: Group,
     slots: Mutex<Slots>,
     /// Streams that have not been dropped.
-    held: AtomicUsize,
+    handles: AtomicUsize,
     runtime: Handle,
 }
 
@@ -86,16 +86,16 @@ impl Group {
                 opening: None,
                 partitions: (0..count).map(|_| Slot::Waiting).collect(),
             }),
-            held: AtomicUsize::new(count),
+            handles: AtomicUsize::new(count),
             runtime: Handle::current(),
         });
-        let held: Vec<_> = (0..count)
-            .map(|index| Held {
+        let handles: Vec<_> = (0..count)
+            .map(|index| StreamHandle {
                 partitions: Arc::clone(&partitions),
                 index,
             })
             .collect();
-        held.into_iter().map(Held::stream).collect()
+        handles.into_iter().map(StreamHandle::stream).collect()
     }
 }
 
@@ -140,7 +140,7 @@ impl Partitions {
 
     /// Opens a stream and asks on it.
     async fn send(&self, request: Bytes) -> Result<Inbound, NetError> {
-        let whose = Whose::Peer(Arc::clone(&self.group.peer));
+        let whose = PeerName::Peer(Arc::clone(&self.group.peer));
         let opened = self.group.connection.open_bi().await;
         let (mut send, receive) = opened.map_err(|error| whose.lost(&error))?;
         // If it cannot be written, reading says why.
@@ -152,20 +152,20 @@ impl Partitions {
 }
 
 /// A partition's stream.
-struct Held {
+struct StreamHandle {
     partitions: Arc<Partitions>,
     index: usize,
 }
 
 struct Reading {
-    held: Held,
+    handle: StreamHandle,
     stream: Option<(Box<Inbound>, BatchDecoder)>,
 }
 
-impl Held {
+impl StreamHandle {
     fn stream(self) -> BoxStream<'static, Result<RecordBatch>> {
         let reading = Reading {
-            held: self,
+            handle: self,
             stream: None,
         };
         futures::stream::try_unfold(reading, Reading::next).boxed()
@@ -174,12 +174,12 @@ impl Held {
 
 impl Reading {
     async fn next(mut self) -> Result<Option<(RecordBatch, Self)>> {
-        let partitions = Arc::clone(&self.held.partitions);
+        let partitions = Arc::clone(&self.handle.partitions);
         let (inbound, decoder) = match &mut self.stream {
             Some(stream) => stream,
             None => {
                 partitions.open().await?;
-                let slot = &mut partitions.slots.lock().partitions[self.held.index];
+                let slot = &mut partitions.slots.lock().partitions[self.handle.index];
                 let Slot::Open(inbound) = std::mem::replace(slot, Slot::Gone) else {
                     return internal_err!("a partition's stream was read twice");
                 };
@@ -209,7 +209,7 @@ impl Reading {
     }
 }
 
-impl Drop for Held {
+impl Drop for StreamHandle {
     fn drop(&mut self) {
         let partitions = &self.partitions;
         let opened = {
@@ -218,7 +218,7 @@ impl Drop for Held {
             slots.partitions[self.index] = Slot::Gone;
             slots.opening.is_some()
         };
-        if partitions.held.fetch_sub(1, Ordering::AcqRel) == 1 && !opened {
+        if partitions.handles.fetch_sub(1, Ordering::AcqRel) == 1 && !opened {
             let partitions = Arc::clone(partitions);
             let request = partitions.group.discard.clone();
             let runtime = partitions.runtime.clone();

@@ -18,7 +18,7 @@ use tokio::sync::mpsc::Sender;
 use super::node::Inner;
 use super::peers::Peer;
 use super::services::Services;
-use super::stream::{Inbound, Outbound, SendError, Unwanted, Whose};
+use super::stream::{Inbound, Outbound, PeerName, ReceiverGone, SendError};
 use super::task_end::{RunningTask, TaskEnd};
 use crate::error::NetError;
 use crate::frame::body::{Reader, Writer};
@@ -41,7 +41,7 @@ pub(crate) async fn answer(
         Holder::Node(peer) => peer.to_string(),
         Holder::Joiner { .. } => "somebody who wants to join".to_owned(),
     };
-    let mut question = Inbound::new(receive, Whose::Other(whose));
+    let mut question = Inbound::new(receive, PeerName::Other(whose));
     let out = Outbound::new(send);
     let Ok(frame) = question.next().await else {
         // Cut off before anything was asked.
@@ -62,7 +62,7 @@ pub(crate) async fn answer(
         let services = node.services.get().unwrap_or(&default);
         let outcome = respond(&node, services, &holder, request, question, out).await;
         // Nobody is left to be told.
-        let (Ok(()) | Err(Unwanted)) = outcome;
+        let (Ok(()) | Err(ReceiverGone)) = outcome;
     };
     match is_prompt {
         true => answering.await,
@@ -78,11 +78,11 @@ async fn respond(
     request: Result<Request, FrameError>,
     question: Inbound,
     out: Outbound,
-) -> Result<(), Unwanted> {
+) -> Result<(), ReceiverGone> {
     match (request, holder) {
         (Err(error), _) => fail(out, node, internal_datafusion_err!("{error}")).await,
         (Ok(Request::Join { name, request }), Holder::Joiner { public_key }) => {
-            let hash = TokenHash::of(public_key);
+            let hash = TokenHash::of_public_key(public_key);
             let admitted = admit(node, services, hash, name, request).await;
             reply(out, node, admitted).await
         }
@@ -104,19 +104,20 @@ fn refused(text: &str) -> DataFusionError {
     DataFusionError::Execution(text.to_owned())
 }
 
-async fn fail(out: Outbound, node: &Inner, error: DataFusionError) -> Result<(), Unwanted> {
-    out.fail(&RemoteFailure::of(&error, &node.name)).await
+async fn fail(out: Outbound, node: &Inner, error: DataFusionError) -> Result<(), ReceiverGone> {
+    out.fail(&RemoteFailure::from_error(&error, &node.name))
+        .await
 }
 
 /// Sends a whole answer.
-async fn reply(mut out: Outbound, node: &Inner, body: Result<Vec<u8>>) -> Result<(), Unwanted> {
+async fn reply(mut out: Outbound, node: &Inner, body: Result<Vec<u8>>) -> Result<(), ReceiverGone> {
     let sent = match body {
         Ok(body) => out.frame(FrameKind::Reply, &body).await,
         Err(error) => return fail(out, node, error).await,
     };
     match sent {
         Ok(()) => out.end().await,
-        Err(SendError::Unwanted) => Err(Unwanted),
+        Err(SendError::ReceiverGone) => Err(ReceiverGone),
         Err(SendError::Frame(error)) => fail(out, node, internal_datafusion_err!("{error}")).await,
     }
 }
@@ -128,14 +129,14 @@ async fn called(
     peer: &PeerIdentity,
     method: &str,
     body: Vec<u8>,
-) -> Result<(), Unwanted> {
+) -> Result<(), ReceiverGone> {
     let Some(calls) = &services.calls else {
         return fail(out, node, refused("this node answers no calls")).await;
     };
     let answer = AssertUnwindSafe(calls.call(peer, method, body)).catch_unwind();
     tokio::select! {
         answer = answer => reply(out, node, answer.unwrap_or_else(panicked)).await,
-        unwanted = out.unwanted() => Err(unwanted),
+        receiver_gone = out.receiver_gone() => Err(receiver_gone),
     }
 }
 
@@ -181,7 +182,7 @@ async fn work(
     node: &Inner,
     worker: &Worker,
     request: Request,
-) -> Result<(), Unwanted> {
+) -> Result<(), ReceiverGone> {
     match request {
         Request::SetPlan { headers, plan } => {
             set_plan(out, question, node, worker, headers, *plan).await
@@ -207,7 +208,7 @@ const CACHE_LOOKS: Duration = Duration::from_millis(350);
 
 /// Has a worker drop what it keeps of a task when that is over. Its cache drops what was taken out
 /// of it, with memory and temporary files, only when it is used again, and not at once.
-async fn let_go(worker: Worker, end: TaskEnd, mut task_key: TaskKey) {
+async fn evict_task(worker: Worker, end: TaskEnd, mut task_key: TaskKey) {
     end.ended().await;
     // A task that there never is.
     task_key.query_id = Default::default();
@@ -230,7 +231,7 @@ const MESSAGES: usize = 16;
 
 /// Passes on what a task's coordinator says, until that ends: the task is over then. Where packets
 /// are moved, since threads that run queries may be too busy with this very task to hear it.
-async fn listen(
+async fn forward_messages(
     mut question: Inbound,
     running: RunningTask,
     forward: Sender<Result<CoordinatorToWorkerMsg>>,
@@ -270,18 +271,20 @@ async fn set_plan(
     worker: &Worker,
     mut headers: HeaderMap,
     plan: SetPlanRequest,
-) -> Result<(), Unwanted> {
+) -> Result<(), ReceiverGone> {
     // Whoever has sent the plan keeps the stream open for as long as the query runs.
     let running = TaskEnd::begin(&mut headers);
-    if let Some(end) = TaskEnd::of(&headers) {
-        tokio::spawn(let_go(worker.clone(), end, plan.task_key));
+    if let Some(end) = TaskEnd::from_headers(&headers) {
+        tokio::spawn(evict_task(worker.clone(), end, plan.task_key));
     }
     let (forward, messages) = tokio::sync::mpsc::channel(MESSAGES);
-    node.io.handle().spawn(listen(question, running, forward));
+    node.io
+        .handle()
+        .spawn(forward_messages(question, running, forward));
     let messages = futures::stream::unfold(messages, |mut messages| async move {
         Some((messages.recv().await?, messages))
     });
-    let mut unwanted = std::pin::pin!(out.unwanted());
+    let mut receiver_gone = std::pin::pin!(out.receiver_gone());
     let set = AssertUnwindSafe(worker.coordinator_channel(headers, plan, messages.boxed()));
     let mut reports = match set.catch_unwind().await.unwrap_or_else(panicked) {
         Ok(reports) => reports,
@@ -291,14 +294,14 @@ async fn set_plan(
     loop {
         match out.frame(next.0, &next.1).await {
             Ok(()) => {}
-            Err(SendError::Unwanted) => return Err(Unwanted),
+            Err(SendError::ReceiverGone) => return Err(ReceiverGone),
             Err(SendError::Frame(error)) => {
                 return fail(out, node, internal_datafusion_err!("{error}")).await;
             }
         }
         next = tokio::select! {
             biased;
-            unwanted = &mut unwanted => return Err(unwanted),
+            receiver_gone = &mut receiver_gone => return Err(receiver_gone),
             report = reports.next() => match report {
                 Some(Ok(report)) => coordinator::encode_to_coordinator(report),
                 Some(Err(error)) => return fail(out, node, error).await,
@@ -314,8 +317,8 @@ async fn execute(
     node: &Inner,
     worker: &Worker,
     task: ExecuteTaskRequest,
-) -> Result<(), Unwanted> {
-    let mut unwanted = std::pin::pin!(out.unwanted());
+) -> Result<(), ReceiverGone> {
+    let mut receiver_gone = std::pin::pin!(out.receiver_gone());
     let mut stream = match start(worker, task).await {
         Ok(mut streams) if streams.len() == 1 => streams.remove(0),
         Ok(streams) => {
@@ -334,7 +337,7 @@ async fn execute(
             // operators that feed several partitions notice only then that this one is gone.
             biased;
             next = AssertUnwindSafe(stream.next()).catch_unwind() => next,
-            unwanted = &mut unwanted => return Err(unwanted),
+            receiver_gone = &mut receiver_gone => return Err(receiver_gone),
         };
         let batch = match next {
             Ok(Some(Ok(batch))) => batch,
@@ -366,7 +369,7 @@ async fn discard(
     node: &Inner,
     worker: &Worker,
     task: ExecuteTaskRequest,
-) -> Result<(), Unwanted> {
+) -> Result<(), ReceiverGone> {
     match start(worker, task).await {
         Ok(streams) => {
             for mut stream in streams {
@@ -392,7 +395,7 @@ async fn start(
 }
 
 fn panicked<T>(panic: Box<dyn std::any::Any + Send>) -> Result<T> {
-    Err(match Panic::of(panic.as_ref()) {
+    Err(match Panic::from_payload(panic.as_ref()) {
         Panic::TooLarge(text) => exec_datafusion_err!("{text}"),
         Panic::Bug(text) => internal_datafusion_err!("{text}"),
     })
@@ -411,7 +414,7 @@ pub(crate) async fn ask(
         error,
     })?;
     question = [&question[..], &codec::end(1, 0)].concat().into();
-    let whose = Whose::Peer(Arc::clone(peer));
+    let whose = PeerName::Peer(Arc::clone(peer));
     let lost = |error| NetError::Lost(whose.lost(&error));
     let (mut send, receive) = connection.open_bi().await.map_err(lost)?;
     // If it cannot be written the answer says why.

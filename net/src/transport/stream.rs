@@ -40,19 +40,19 @@ pub(crate) struct Inbound {
     /// Which of the chunks are not decoded yet.
     next: usize,
     until: usize,
-    whose: Whose,
+    whose: PeerName,
 }
 
 /// Who sends, for errors.
 #[derive(Clone)]
-pub(crate) enum Whose {
+pub(crate) enum PeerName {
     /// A node that was asked.
     Peer(Arc<Peer>),
     /// Somebody who asks, or is not known yet.
     Other(String),
 }
 
-impl Whose {
+impl PeerName {
     fn name(&self) -> &str {
         match self {
             Self::Peer(peer) => &peer.at.name,
@@ -74,7 +74,7 @@ impl Whose {
 }
 
 impl Inbound {
-    pub(crate) fn new(stream: RecvStream, whose: Whose) -> Self {
+    pub(crate) fn new(stream: RecvStream, whose: PeerName) -> Self {
         Self {
             stream,
             decoder: Decoder::default(),
@@ -171,7 +171,7 @@ pub(crate) struct Outbound {
 
 /// The receiver has gone, or does not want more. Whoever sends has nothing to do about it but stop.
 #[derive(Debug)]
-pub(crate) struct Unwanted;
+pub(crate) struct ReceiverGone;
 
 impl Outbound {
     pub(crate) fn new(stream: SendStream) -> Self {
@@ -184,13 +184,13 @@ impl Outbound {
     }
 
     /// Returns when the receiver has gone or does not want more.
-    pub(crate) fn unwanted(&self) -> impl Future<Output = Unwanted> + Send + use<> {
+    pub(crate) fn receiver_gone(&self) -> impl Future<Output = ReceiverGone> + Send + use<> {
         let stopped = self.stream.stopped();
         async move {
             match stopped.await {
                 // All is said and received: there is nothing to stop.
                 Ok(None) => std::future::pending().await,
-                Ok(Some(_)) | Err(_) => Unwanted,
+                Ok(Some(_)) | Err(_) => ReceiverGone,
             }
         }
     }
@@ -203,14 +203,18 @@ impl Outbound {
     }
 
     /// A frame that has been encoded already.
-    pub(crate) async fn encoded(&mut self, frame: Bytes) -> Result<(), Unwanted> {
+    pub(crate) async fn encoded(&mut self, frame: Bytes) -> Result<(), ReceiverGone> {
         self.chunks(&mut [frame]).await?;
         self.frames += 1;
         Ok(())
     }
 
     /// A batch's frame, with its header.
-    pub(crate) async fn batch(&mut self, frame: Vec<Buffer>, rows: usize) -> Result<(), Unwanted> {
+    pub(crate) async fn batch(
+        &mut self,
+        frame: Vec<Buffer>,
+        rows: usize,
+    ) -> Result<(), ReceiverGone> {
         // Without copying: what is sent is what the operator made.
         let mut chunks: Vec<Bytes> = frame.into_iter().map(bytes_of).collect();
         self.chunks(&mut chunks).await?;
@@ -219,33 +223,33 @@ impl Outbound {
         Ok(())
     }
 
-    async fn chunks(&mut self, chunks: &mut [Bytes]) -> Result<(), Unwanted> {
+    async fn chunks(&mut self, chunks: &mut [Bytes]) -> Result<(), ReceiverGone> {
         let stopped = self.stream.stopped();
         tokio::select! {
             biased;
             written = self.stream.write_all_chunks(chunks) => {
-                written.map_err(|_: WriteError| Unwanted)
+                written.map_err(|_: WriteError| ReceiverGone)
             }
             // A write that waits for the connection's send window does not notice by itself, and
             // what keeps the window full may be what stopped streams have not sent.
-            _ = stopped => Err(Unwanted),
+            _ = stopped => Err(ReceiverGone),
         }
     }
 
     /// Says that all has been said.
-    pub(crate) async fn end(mut self) -> Result<(), Unwanted> {
+    pub(crate) async fn end(mut self) -> Result<(), ReceiverGone> {
         let end = codec::end(self.frames, self.rows);
         self.chunks(&mut [end]).await?;
         self.ended = true;
-        self.stream.finish().map_err(|_| Unwanted)
+        self.stream.finish().map_err(|_| ReceiverGone)
     }
 
     /// Says that it failed.
-    pub(crate) async fn fail(mut self, failure: &RemoteFailure) -> Result<(), Unwanted> {
+    pub(crate) async fn fail(mut self, failure: &RemoteFailure) -> Result<(), ReceiverGone> {
         if let Ok(bytes) = encode(FrameKind::Error, &failure.encode()) {
             self.chunks(&mut [bytes]).await?;
             self.ended = true;
-            self.stream.finish().map_err(|_| Unwanted)?;
+            self.stream.finish().map_err(|_| ReceiverGone)?;
         }
         Ok(())
     }
@@ -263,13 +267,13 @@ impl Drop for Outbound {
 /// A frame could not be sent.
 #[derive(Debug)]
 pub(crate) enum SendError {
-    Unwanted,
+    ReceiverGone,
     Frame(FrameError),
 }
 
-impl From<Unwanted> for SendError {
-    fn from(_: Unwanted) -> Self {
-        Self::Unwanted
+impl From<ReceiverGone> for SendError {
+    fn from(_: ReceiverGone) -> Self {
+        Self::ReceiverGone
     }
 }
 
@@ -333,7 +337,7 @@ mod tests {
             let mut out = Outbound::new(send);
             out.frame(FrameKind::Reply, b"one of two").await.unwrap();
             let (_send, receive) = caller.accept_bi().await.unwrap();
-            let mut inbound = Inbound::new(receive, Whose::Other("worker 1".to_owned()));
+            let mut inbound = Inbound::new(receive, PeerName::Other("worker 1".to_owned()));
             let first = inbound.next().await.unwrap();
             assert_eq!(first.payload.as_slice(), b"one of two");
             if !dropped {
@@ -358,12 +362,12 @@ mod tests {
         let mut out = Outbound::new(send);
         out.frame(FrameKind::Reply, b"first").await.unwrap();
         let (_send, receive) = caller.accept_bi().await.unwrap();
-        let mut inbound = Inbound::new(receive, Whose::Other("worker 1".to_owned()));
+        let mut inbound = Inbound::new(receive, PeerName::Other("worker 1".to_owned()));
         inbound.next().await.unwrap();
-        let unwanted = out.unwanted();
+        let receiver_gone = out.receiver_gone();
         drop(inbound);
-        let Unwanted = unwanted.await;
+        let ReceiverGone = receiver_gone.await;
         let refused = out.frame(FrameKind::Reply, b"second").await;
-        assert!(matches!(refused, Err(SendError::Unwanted)));
+        assert!(matches!(refused, Err(SendError::ReceiverGone)));
     }
 }

@@ -63,7 +63,7 @@ impl TaskEnd {
     }
 
     /// That of the task with these headers.
-    pub fn of(headers: &HeaderMap) -> Option<TaskEnd> {
+    pub fn from_headers(headers: &HeaderMap) -> Option<TaskEnd> {
         let number: u64 = headers.get(&HEADER)?.to_str().ok()?.parse().ok()?;
         let running = RUNNING.lock().get(&number).cloned();
         Some(running.unwrap_or_else(|| {
@@ -91,13 +91,13 @@ mod tests {
     fn a_task_is_over_when_its_end_is_dropped_whoever_asks_and_when() {
         let (mut one, mut two) = (HeaderMap::new(), HeaderMap::new());
         let (first, second) = (TaskEnd::begin(&mut one), TaskEnd::begin(&mut two));
-        let early = TaskEnd::of(&one).unwrap();
+        let early = TaskEnd::from_headers(&one).unwrap();
         assert!(!early.is_over());
         drop(first);
         assert!(early.is_over());
-        assert!(TaskEnd::of(&one).unwrap().is_over());
-        assert!(!TaskEnd::of(&two).unwrap().is_over());
+        assert!(TaskEnd::from_headers(&one).unwrap().is_over());
+        assert!(!TaskEnd::from_headers(&two).unwrap().is_over());
         drop(second);
-        assert!(TaskEnd::of(&HeaderMap::new()).is_none());
+        assert!(TaskEnd::from_headers(&HeaderMap::new()).is_none());
     }
 }

@@ -236,7 +236,7 @@ async fn a_query_whose_worker_does_not_answer_fails_with_its_name() {
         .collect()
         .await
         .unwrap_err();
-    let lost = LostWorker::of(&failed).unwrap_or_else(|| panic!("{failed}"));
+    let lost = LostWorker::in_error(&failed).unwrap_or_else(|| panic!("{failed}"));
     assert_eq!(lost.name, "worker 2");
 }
 
@@ -323,7 +323,7 @@ async fn a_worker_that_dies_during_a_query_fails_it_by_name_and_never_shortens_i
                 None => panic!("a shortened result: {query}"),
             }
         };
-        let lost = LostWorker::of(&error).unwrap_or_else(|| panic!("{query}: {error}"));
+        let lost = LostWorker::in_error(&error).unwrap_or_else(|| panic!("{query}: {error}"));
         assert_eq!(lost.name, "worker 2", "{query}");
     }
 }

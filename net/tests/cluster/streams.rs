@@ -299,7 +299,7 @@ async fn loss(mut stream: BoxStream<'static, Result<RecordBatch>>) -> LostWorker
     loop {
         match stream.next().await {
             Some(Ok(_)) => {}
-            Some(Err(error)) => match LostWorker::of(&error) {
+            Some(Err(error)) => match LostWorker::in_error(&error) {
                 Some(lost) => return lost.clone(),
                 None => panic!("not lost but {error:?}"),
             },
@@ -376,7 +376,7 @@ async fn a_worker_that_membership_declares_dead_is_lost_at_once() {
         .err()
         .unwrap();
     assert_eq!(
-        LostWorker::of(&error).unwrap().reason,
+        LostWorker::in_error(&error).unwrap().reason,
         "it missed its heartbeats"
     );
     // It is back at another address.

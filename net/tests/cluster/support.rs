@@ -44,7 +44,7 @@ pub(crate) fn worker(node: &Node) -> Worker {
         let resolver = resolver.clone();
         async move {
             let mut builder = context.builder;
-            if let Some(end) = TaskEnd::of(&context.headers) {
+            if let Some(end) = TaskEnd::from_headers(&context.headers) {
                 let config = builder.config().get_or_insert_default();
                 config.set_extension(Arc::new(end));
             }
@@ -79,7 +79,7 @@ impl Cluster {
         let workers = (1..=workers)
             .map(|number| node(&authority, NodeId(number), options))
             .collect();
-        Self::of(master, workers, &mut route)
+        Self::of_nodes(master, workers, &mut route)
     }
 
     /// A master, and a worker whose tasks run on another runtime.
@@ -90,10 +90,10 @@ impl Cluster {
             let _within = runtime.enter();
             node(&authority, NodeId(1), &options)
         };
-        Self::of(master, vec![worker], &mut |_, address| address)
+        Self::of_nodes(master, vec![worker], &mut |_, address| address)
     }
 
-    fn of(
+    fn of_nodes(
         master: Node,
         workers: Vec<Node>,
         route: &mut dyn FnMut(NodeId, SocketAddr) -> SocketAddr,

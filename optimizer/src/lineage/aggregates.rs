@@ -8,19 +8,19 @@ use datafusion::common::{DFSchema, DFSchemaRef, Result};
 use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::logical_plan::Aggregate;
 use datafusion::logical_expr::{AggregateUDF, Expr, ExprSchemable, LogicalPlan};
-use skewer_exec::{AggregateSource, CarriedLatency, LineageCapture, RecordSource};
+use skewer_exec::{AggregateOrigin, CarriedLatency, LineageCapture, RecordOrigin};
 
-use super::{Arguments, LineageRewrite, TrackedPlan, TrackedRecord, unaliased};
+use super::{AnnotatedPlan, AnnotatedRecord, Arguments, LineageRewrite, unaliased};
 
 impl LineageRewrite {
-    pub(super) fn aggregate(&mut self, aggregate: &Aggregate) -> Result<TrackedPlan> {
+    pub(super) fn aggregate(&mut self, aggregate: &Aggregate) -> Result<AnnotatedPlan> {
         let input = match rearranges_rows(aggregate) {
             true => self.rewrite(&aggregate.input)?,
             false => self.rewrite_for_aggregate(&aggregate.input)?,
         };
         if input.records.is_empty() {
             let plan = LogicalPlan::Aggregate(aggregate.clone());
-            return Ok(TrackedPlan::untracked(
+            return Ok(AnnotatedPlan::untracked(
                 plan.with_new_exprs(plan.expressions(), vec![input.plan])?,
             ));
         }
@@ -34,21 +34,21 @@ impl LineageRewrite {
     /// An aggregate whose groups are records, made of those of `input`.
     pub(super) fn captured(
         &mut self,
-        input: TrackedPlan,
+        input: AnnotatedPlan,
         group_expr: Vec<Expr>,
         aggr_expr: Vec<Expr>,
-    ) -> Result<TrackedPlan> {
+    ) -> Result<AnnotatedPlan> {
         self.captured_as(input, group_expr, aggr_expr, None)
     }
 
     /// The same, with the columns of `schema`, if that is known, besides its own.
     fn captured_as(
         &mut self,
-        input: TrackedPlan,
+        input: AnnotatedPlan,
         group_expr: Vec<Expr>,
         mut aggr_expr: Vec<Expr>,
         schema: Option<&DFSchemaRef>,
-    ) -> Result<TrackedPlan> {
+    ) -> Result<AnnotatedPlan> {
         let (function, arguments, source) = self.capture(&input)?;
         let of_before = input.is_of_before();
         let capture =
@@ -69,11 +69,11 @@ impl LineageRewrite {
             Some(schema) => Aggregate::try_new_with_schema(input, group_expr, aggr_expr, schema)?,
             None => Aggregate::try_new(input, group_expr, aggr_expr)?,
         };
-        Ok(TrackedPlan {
+        Ok(AnnotatedPlan {
             plan: LogicalPlan::Aggregate(aggregate),
-            records: vec![TrackedRecord {
+            records: vec![AnnotatedRecord {
                 of_before,
-                ..TrackedRecord::new(source, id)
+                ..AnnotatedRecord::new(source, id)
             }],
         })
     }
@@ -82,8 +82,8 @@ impl LineageRewrite {
     /// on; its arguments; and where the records come from that an aggregate with it makes.
     fn capture(
         &mut self,
-        input: &TrackedPlan,
-    ) -> Result<(AggregateUDF, Vec<Expr>, Option<RecordSource>)> {
+        input: &AnnotatedPlan,
+    ) -> Result<(AggregateUDF, Vec<Expr>, Option<RecordOrigin>)> {
         if let Some((function, arguments)) = self.merged(input)? {
             return Ok((function, arguments, None));
         }
@@ -101,9 +101,9 @@ impl LineageRewrite {
             };
             return Ok((AggregateUDF::from(function), exprs, None));
         }
-        let groups = Arc::new(AggregateSource::default());
+        let groups = Arc::new(AggregateOrigin::default());
         let function = LineageCapture::new(name, recorder, captured, Arc::clone(&groups));
-        let source = RecordSource::Aggregate(groups);
+        let source = RecordOrigin::Aggregate(groups);
         Ok((AggregateUDF::from(function), exprs, Some(source)))
     }
 
@@ -111,9 +111,9 @@ impl LineageRewrite {
     /// aggregate keep their names.
     fn hoist_arguments(
         &mut self,
-        input: TrackedPlan,
+        input: AnnotatedPlan,
         aggregate: &Aggregate,
-    ) -> Result<(TrackedPlan, Vec<Expr>, Vec<Expr>)> {
+    ) -> Result<(AnnotatedPlan, Vec<Expr>, Vec<Expr>)> {
         let is_set = |expr: &Expr| matches!(expr, Expr::GroupingSet(_));
         let mut candidates = Vec::new();
         if !aggregate.group_expr.iter().any(is_set) {

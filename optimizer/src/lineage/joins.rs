@@ -8,10 +8,10 @@ use datafusion::logical_expr::logical_plan::{Filter, Join};
 use datafusion::logical_expr::utils::conjunction;
 
 use super::semi_joins::can_be_told;
-use super::{LineageRewrite, TrackedPlan, split_at_costly};
+use super::{AnnotatedPlan, LineageRewrite, split_at_costly};
 
 impl LineageRewrite {
-    pub(super) fn join(&mut self, join: &Join) -> Result<TrackedPlan> {
+    pub(super) fn join(&mut self, join: &Join) -> Result<AnnotatedPlan> {
         let left = self.rewrite(&join.left)?;
         let right = self.rewrite(&join.right)?;
         let (left_keys, right_keys) = join.on.iter().cloned().unzip();
@@ -57,7 +57,7 @@ impl LineageRewrite {
             join.null_equality,
             join.null_aware,
         )?);
-        let mut joined = TrackedPlan {
+        let mut joined = AnnotatedPlan {
             plan: joined,
             records: left_records,
         };

@@ -14,7 +14,7 @@
 //! root        ids and latencies are stripped and logged
 //! ```
 //!
-//! Below joins ids are INTEGER where they fit ([`NarrowId`]).
+//! Below joins ids are INTEGER where they fit ([`Int32RowId`]).
 //!
 //! Between an unnest and the aggregate above it, where a record has many rows, id and latency are one
 //! column, and timed evaluations add to it what they measure.
@@ -28,13 +28,13 @@
 //! their rows have no records.
 
 mod aggregates;
-mod charged;
+mod annotated_plan;
+mod cost_attribution;
 mod joins;
 mod packing;
 mod recursion;
 mod semi_joins;
 mod shared_rows;
-mod tracked;
 mod windows;
 
 use std::collections::{HashMap, HashSet};
@@ -51,16 +51,16 @@ use datafusion::logical_expr::logical_plan::{
 use datafusion::logical_expr::utils::{conjunction, expr_to_columns, split_conjunction_owned};
 use datafusion::logical_expr::{Expr, LogicalPlan, ScalarUDF, lit};
 use skewer_exec::{
-    IdColumn, IdentifiedTable, LatencyColumn, NarrowId, ROW_ID, RecordSource, SampledRowId,
-    ScanSource,
+    IdColumn, IdentifiedTable, Int32RowId, LatencyColumn, ROW_ID, RecordOrigin, SampledRowId,
+    ScanOrigin,
 };
 use skewer_profiling::{Recorder, Sources};
 
-use self::charged::{Charged, charged};
+pub use self::annotated_plan::{AnnotatedPlan, AnnotatedRecord};
+use self::annotated_plan::{Arguments, hidden_column, hidden_type};
+use self::cost_attribution::{CostAttribution, attribute_cost};
 use self::packing::unnested;
 use self::recursion::Recursion;
-use self::tracked::{Arguments, hidden_column, hidden_type};
-pub use self::tracked::{TrackedPlan, TrackedRecord};
 use crate::costly::is_costly;
 use crate::timed_node::TimedEvaluation;
 use skewer_compat::logical::common_subplan::Shared;
@@ -83,12 +83,12 @@ pub struct LineageRewrite {
     /// Whether one of them is in the recursive term of another.
     pub nests_recursions: bool,
     /// Rows that several places read, by their numbers.
-    shared: HashMap<usize, TrackedPlan>,
+    shared: HashMap<usize, AnnotatedPlan>,
     /// The scans met, with the names of the columns that have their ids: where those are packed at once,
     /// no operator has the first.
-    pub scans: Vec<(Vec<String>, Arc<ScanSource>)>,
+    pub scans: Vec<(Vec<String>, Arc<ScanOrigin>)>,
     /// The names of columns that stand for expressions evaluated below, and the expressions.
-    pub moved: Vec<(String, String)>,
+    pub hoisted_exprs: Vec<(String, String)>,
 }
 
 impl LineageRewrite {
@@ -104,7 +104,7 @@ impl LineageRewrite {
             nests_recursions: false,
             shared: HashMap::new(),
             scans: vec![],
-            moved: vec![],
+            hoisted_exprs: vec![],
         }
     }
 
@@ -114,7 +114,7 @@ impl LineageRewrite {
     }
 
     /// Rewrites `plan` and all below it.
-    pub fn rewrite(&mut self, plan: &LogicalPlan) -> Result<TrackedPlan> {
+    pub fn rewrite(&mut self, plan: &LogicalPlan) -> Result<AnnotatedPlan> {
         let joins_above = self.joins_above;
         self.joins_above = match plan {
             LogicalPlan::Join(_) => joins_above + 1,
@@ -124,9 +124,9 @@ impl LineageRewrite {
             | LogicalPlan::TableScan(_) => joins_above,
             _ => 0,
         };
-        let tracked = self.rewrite_node(plan);
+        let annotated = self.rewrite_node(plan);
         self.joins_above = joins_above;
-        let mut tracked = tracked?;
+        let mut annotated = annotated?;
         // Windows in several orders are stacked, at most with projections that leave columns out, and
         // filters that have come below some of them: what a SELECT returns has names of its own.
         let is_stacked = match plan {
@@ -137,13 +137,13 @@ impl LineageRewrite {
                 .all(|expr| matches!(expr, Expr::Column(_))),
             _ => false,
         };
-        for record in &mut tracked.records {
+        for record in &mut annotated.records {
             record.of_same_select &= is_stacked;
         }
-        Ok(tracked)
+        Ok(annotated)
     }
 
-    fn rewrite_node(&mut self, plan: &LogicalPlan) -> Result<TrackedPlan> {
+    fn rewrite_node(&mut self, plan: &LogicalPlan) -> Result<AnnotatedPlan> {
         match plan {
             LogicalPlan::TableScan(scan) => self.scan(scan),
             LogicalPlan::Projection(projection) => {
@@ -156,14 +156,14 @@ impl LineageRewrite {
             LogicalPlan::Limit(_) | LogicalPlan::Repartition(_) => {
                 let input = self.rewrite(plan.inputs()[0])?;
                 let rewritten = plan.with_new_exprs(plan.expressions(), vec![input.plan])?;
-                Ok(TrackedPlan {
+                Ok(AnnotatedPlan {
                     plan: rewritten,
                     records: input.records,
                 })
             }
             // The values that a subquery is asked for are none of its records.
             LogicalPlan::SubqueryAlias(alias) if is_domain(alias) => {
-                Ok(TrackedPlan::untracked(plan.clone()))
+                Ok(AnnotatedPlan::untracked(plan.clone()))
             }
             LogicalPlan::SubqueryAlias(alias) => {
                 let input = self.rewrite(&alias.input)?;
@@ -177,15 +177,15 @@ impl LineageRewrite {
             LogicalPlan::Aggregate(aggregate) => self.aggregate(aggregate),
             LogicalPlan::Union(union) => self.union(union),
             LogicalPlan::RecursiveQuery(query) => self.recursive_query(query),
-            other => match Shared::of(other) {
+            other => match Shared::from_plan(other) {
                 Some(shared) => self.shared_rows(shared),
-                None => Ok(TrackedPlan::untracked(other.clone())),
+                None => Ok(AnnotatedPlan::untracked(other.clone())),
             },
         }
     }
 
-    fn scan(&mut self, scan: &TableScan) -> Result<TrackedPlan> {
-        let untracked = || TrackedPlan::untracked(LogicalPlan::TableScan(scan.clone()));
+    fn scan(&mut self, scan: &TableScan) -> Result<AnnotatedPlan> {
+        let untracked = || AnnotatedPlan::untracked(LogicalPlan::TableScan(scan.clone()));
         let Ok(provider) = source_as_provider(&scan.source) else {
             return Ok(untracked());
         };
@@ -211,9 +211,9 @@ impl LineageRewrite {
         }
         let name = self.name("id");
         let narrow =
-            self.joins_above > 0 && table.has_narrow_ids() && self.sources.is_none() && !is_sampled;
+            self.joins_above > 0 && table.has_int32_ids() && self.sources.is_none() && !is_sampled;
         if narrow {
-            id = ScalarUDF::from(NarrowId::default()).call(vec![id]);
+            id = ScalarUDF::from(Int32RowId::default()).call(vec![id]);
         }
         let with_ids = table.with_id_column(IdColumn {
             name: name.clone(),
@@ -231,22 +231,26 @@ impl LineageRewrite {
             .with_filters(scan.filters.clone())
             .with_fetch(scan.fetch)
             .build()?;
-        let source = Arc::new(ScanSource::new(&table.log_name));
+        let source = Arc::new(ScanOrigin::new(&table.log_name));
         self.scans.push((vec![name.clone()], Arc::clone(&source)));
         let source = match &self.sources {
-            None => Some(RecordSource::Scan(source)),
+            None => Some(RecordOrigin::Scan(source)),
             Some(_) => None,
         };
-        Ok(TrackedPlan {
+        Ok(AnnotatedPlan {
             plan: LogicalPlan::TableScan(plan),
-            records: vec![TrackedRecord::new(source, name)],
+            records: vec![AnnotatedRecord::new(source, name)],
         })
     }
 
     /// Evaluates those of `exprs` that are costly in a timed node on top of `input`, and
     /// returns the node and `exprs` with columns in place of what was moved.
-    fn hoist(&mut self, input: TrackedPlan, exprs: Vec<Expr>) -> Result<(TrackedPlan, Vec<Expr>)> {
-        let mut moved: Vec<(Expr, String)> = Vec::new();
+    fn hoist(
+        &mut self,
+        input: AnnotatedPlan,
+        exprs: Vec<Expr>,
+    ) -> Result<(AnnotatedPlan, Vec<Expr>)> {
+        let mut hoisted_exprs: Vec<(Expr, String)> = Vec::new();
         let mut kept = Vec::with_capacity(exprs.len());
         for expr in exprs {
             if input.records.is_empty() || !is_costly(&expr, input.plan.schema())? {
@@ -254,64 +258,64 @@ impl LineageRewrite {
                 continue;
             }
             let bare = expr.unalias();
-            let same = moved.iter().find(|(other, _)| *other == bare);
+            let same = hoisted_exprs.iter().find(|(other, _)| *other == bare);
             // Of a volatile expression each has a value of its own.
             let name = match same.filter(|_| !bare.is_volatile()) {
                 Some((_, name)) => name.clone(),
                 None => {
                     let name = self.name("value");
-                    self.moved.push((name.clone(), bare.to_string()));
-                    moved.push((bare, name.clone()));
+                    self.hoisted_exprs.push((name.clone(), bare.to_string()));
+                    hoisted_exprs.push((bare, name.clone()));
                     name
                 }
             };
             kept.push(Expr::Column(Column::new_unqualified(name)));
         }
-        if moved.is_empty() {
+        if hoisted_exprs.is_empty() {
             return Ok((input, kept));
         }
         // Each is the time of the records that it reads; those of the same ones are timed together.
         let of_each = !self.recorder.sampling().is_complete();
-        let mut by_records: Vec<(Charged, Vec<(Expr, String)>)> = Vec::new();
-        for moved in moved {
-            let charged = charged(&input, &moved.0, of_each)?;
+        let mut by_records: Vec<(CostAttribution, Vec<(Expr, String)>)> = Vec::new();
+        for hoisted in hoisted_exprs {
+            let cost = attribute_cost(&input, &hoisted.0, of_each)?;
             match by_records
                 .iter_mut()
-                .find(|(other, _)| other.is_of_same(&charged))
+                .find(|(other, _)| other.is_of_same(&cost))
             {
-                Some((_, same)) => same.push(moved),
-                None => by_records.push((charged, vec![moved])),
+                Some((_, same)) => same.push(hoisted),
+                None => by_records.push((cost, vec![hoisted])),
             }
         }
         let mut timed = input;
-        for (charged, moved) in by_records {
-            timed = self.timed(timed, moved, &charged)?;
+        for (cost, hoisted) in by_records {
+            timed = self.timed(timed, hoisted, &cost)?;
         }
         Ok((timed, kept))
     }
 
-    /// Evaluates `moved`, expressions and the names of their columns, in a timed node on top of `input`.
+    /// Evaluates `hoisted_exprs`, expressions and the names of their columns, in a timed node on top of `input`.
     fn timed(
         &mut self,
-        input: TrackedPlan,
-        moved: Vec<(Expr, String)>,
-        charged: &Charged,
-    ) -> Result<TrackedPlan> {
+        input: AnnotatedPlan,
+        hoisted_exprs: Vec<(Expr, String)>,
+        cost: &CostAttribution,
+    ) -> Result<AnnotatedPlan> {
         let packed = input.packed()?;
-        let TrackedPlan { plan, mut records } = input;
+        let AnnotatedPlan { plan, mut records } = input;
         // What a window function looked at for a column that is not read here had no part in it.
-        let read = columns_read(moved.iter().map(|(expr, _)| expr))?;
-        let takes_part = |of: &[usize], place: usize, record: &TrackedRecord| {
+        let read = columns_read(hoisted_exprs.iter().map(|(expr, _)| expr))?;
+        let takes_part = |of: &[usize], place: usize, record: &AnnotatedRecord| {
             of.contains(&place) && record.is_read(&read)
         };
         let measured = records.iter().enumerate();
         let measured = measured
-            .filter(|(place, record)| takes_part(&charged.measured, *place, record))
+            .filter(|(place, record)| takes_part(&cost.measured, *place, record))
             .filter_map(|(_, record)| Some((record.source.clone()?, record.id.clone())))
             .collect();
         let taking_longer = records.iter_mut().enumerate();
-        let mut taking_longer: Vec<&mut TrackedRecord> = taking_longer
-            .filter(|(place, record)| takes_part(&charged.total, *place, record))
+        let mut taking_longer: Vec<&mut AnnotatedRecord> = taking_longer
+            .filter(|(place, record)| takes_part(&cost.total, *place, record))
             .map(|(_, record)| record)
             .collect();
         // A latency that they all share so far can be added to; otherwise it rides beside.
@@ -333,14 +337,18 @@ impl LineageRewrite {
                 LatencyColumn::New { name, earlier }
             }
         };
-        let node = TimedEvaluation::try_new(plan, moved, latency, measured)?;
+        let node = TimedEvaluation::try_new(plan, hoisted_exprs, latency, measured)?;
         let plan = LogicalPlan::Extension(Extension {
             node: Arc::new(node),
         });
-        Ok(TrackedPlan { plan, records })
+        Ok(AnnotatedPlan { plan, records })
     }
 
-    fn projection(&mut self, projection: &Projection, input: TrackedPlan) -> Result<TrackedPlan> {
+    fn projection(
+        &mut self,
+        projection: &Projection,
+        input: AnnotatedPlan,
+    ) -> Result<AnnotatedPlan> {
         let (input, exprs) = self.hoist(input, projection.expr.clone())?;
         // What was moved keeps the name and qualifier that it had.
         let mut exprs: Vec<Expr> = exprs
@@ -363,14 +371,14 @@ impl LineageRewrite {
         });
         let made: Vec<_> = made.collect::<Result<_>>()?;
         let records = input.records.into_iter();
-        Ok(TrackedPlan {
+        Ok(AnnotatedPlan {
             plan: LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(input.plan))?),
             records: records.map(|record| record.projected(&made)).collect(),
         })
     }
 
     /// Conjuncts before the first costly one filter first, as they would by short-circuit.
-    fn filter(&mut self, filter: &Filter) -> Result<TrackedPlan> {
+    fn filter(&mut self, filter: &Filter) -> Result<AnnotatedPlan> {
         let mut input = self.rewrite(&filter.input)?;
         let predicate = Some(filter.predicate.clone());
         let (cheap, costly) = match input.records.is_empty() {
@@ -390,7 +398,7 @@ impl LineageRewrite {
         Ok(input)
     }
 
-    fn sort(&mut self, sort: &Sort) -> Result<TrackedPlan> {
+    fn sort(&mut self, sort: &Sort) -> Result<AnnotatedPlan> {
         let input = self.rewrite(&sort.input)?;
         let keys = sort.expr.iter().map(|key| key.expr.clone()).collect();
         let (input, keys) = self.hoist(input, keys)?;
@@ -399,7 +407,7 @@ impl LineageRewrite {
             .zip(&sort.expr)
             .map(|(key, old)| SortExpr::new(key, old.asc, old.nulls_first))
             .collect();
-        Ok(TrackedPlan {
+        Ok(AnnotatedPlan {
             plan: LogicalPlan::Sort(Sort {
                 expr,
                 input: Arc::new(input.plan),
@@ -410,7 +418,7 @@ impl LineageRewrite {
     }
 
     /// Every branch gets the hidden columns of all branches, NULL where they are not its own.
-    fn union(&mut self, union: &Union) -> Result<TrackedPlan> {
+    fn union(&mut self, union: &Union) -> Result<AnnotatedPlan> {
         let branches = union
             .inputs
             .iter()
@@ -454,7 +462,7 @@ impl LineageRewrite {
             fields.push((None, Arc::new(field)));
         }
         let schema = DFSchema::new_with_metadata(fields, union.schema.metadata().clone())?;
-        Ok(TrackedPlan {
+        Ok(AnnotatedPlan {
             plan: LogicalPlan::Union(Union {
                 inputs,
                 schema: Arc::new(schema),
@@ -464,9 +472,9 @@ impl LineageRewrite {
     }
 }
 
-fn aliased(alias: &SubqueryAlias, input: TrackedPlan) -> Result<TrackedPlan> {
+fn aliased(alias: &SubqueryAlias, input: AnnotatedPlan) -> Result<AnnotatedPlan> {
     let rewritten = SubqueryAlias::try_new(Arc::new(input.plan), alias.alias.clone())?;
-    Ok(TrackedPlan {
+    Ok(AnnotatedPlan {
         plan: LogicalPlan::SubqueryAlias(rewritten),
         records: input.records,
     })
@@ -485,7 +493,7 @@ fn split_at_costly(condition: Option<Expr>, schema: &DFSchema) -> Result<(Vec<Ex
 }
 
 /// The records where their columns are not known any more: all are the row's.
-fn of_rows(mut records: Vec<TrackedRecord>) -> Vec<TrackedRecord> {
+fn of_rows(mut records: Vec<AnnotatedRecord>) -> Vec<AnnotatedRecord> {
     for record in &mut records {
         record.of_columns = None;
     }

@@ -6,25 +6,25 @@ use datafusion::arrow::datatypes::DataType;
 use datafusion::common::Result;
 use datafusion::logical_expr::logical_plan::{Projection, Unnest};
 use datafusion::logical_expr::{Expr, LogicalPlan, ScalarUDF};
-use skewer_exec::PackedRecord;
+use skewer_exec::RecordColumn;
 
-use super::{LineageRewrite, TrackedPlan, TrackedRecord, aliased, hidden_type, of_rows};
+use super::{AnnotatedPlan, AnnotatedRecord, LineageRewrite, aliased, hidden_type, of_rows};
 use skewer_compat::logical::decorrelate::is_domain;
 
-impl TrackedPlan {
+impl AnnotatedPlan {
     /// The column that has its records, if those are packed: there are no others then.
     pub(super) fn packed(&self) -> Result<Option<String>> {
         let [record] = self.records.as_slice() else {
             return Ok(None);
         };
         let id_type = hidden_type(self.plan.schema(), &record.id)?;
-        Ok((id_type == PackedRecord::data_type()).then(|| record.id.clone()))
+        Ok((id_type == RecordColumn::data_type()).then(|| record.id.clone()))
     }
 }
 
 impl LineageRewrite {
     /// Rewrites an input of an aggregate, which reads records that are packed, too.
-    pub(super) fn rewrite_for_aggregate(&mut self, plan: &LogicalPlan) -> Result<TrackedPlan> {
+    pub(super) fn rewrite_for_aggregate(&mut self, plan: &LogicalPlan) -> Result<AnnotatedPlan> {
         match plan {
             LogicalPlan::Projection(projection) => {
                 let input = self.rewrite_for_aggregate(&projection.input)?;
@@ -43,9 +43,9 @@ impl LineageRewrite {
         }
     }
 
-    /// The plan with its records as [`PackedRecord`] makes them, if it is a projection with one kind of
+    /// The plan with its records as [`RecordColumn`] makes them, if it is a projection with one kind of
     /// record, whose ids are `BIGINT`.
-    fn packed(&mut self, input: TrackedPlan) -> Result<TrackedPlan> {
+    fn packed(&mut self, input: AnnotatedPlan) -> Result<AnnotatedPlan> {
         let (LogicalPlan::Projection(projection), [record]) =
             (&input.plan, input.records.as_slice())
         else {
@@ -72,11 +72,11 @@ impl LineageRewrite {
         if let Some((names, _)) = scans.find(|(names, _)| names.contains(&record.id)) {
             names.push(name.clone());
         }
-        let function = ScalarUDF::from(PackedRecord::default());
+        let function = ScalarUDF::from(RecordColumn::default());
         exprs.push(function.call(arguments).alias(&name));
         let below = Arc::clone(&projection.input);
-        Ok(TrackedPlan {
-            records: vec![TrackedRecord {
+        Ok(AnnotatedPlan {
+            records: vec![AnnotatedRecord {
                 id: name,
                 latencies: vec![],
                 ..record.clone()
@@ -86,13 +86,13 @@ impl LineageRewrite {
     }
 }
 
-pub(super) fn unnested(unnest: &Unnest, input: TrackedPlan) -> Result<TrackedPlan> {
+pub(super) fn unnested(unnest: &Unnest, input: AnnotatedPlan) -> Result<AnnotatedPlan> {
     let rewritten = Unnest::try_new(
         Arc::new(input.plan),
         unnest.exec_columns.clone(),
         unnest.options.clone(),
     )?;
-    Ok(TrackedPlan {
+    Ok(AnnotatedPlan {
         plan: LogicalPlan::Unnest(rewritten),
         records: of_rows(input.records),
     })

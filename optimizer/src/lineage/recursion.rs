@@ -11,11 +11,11 @@ use datafusion::logical_expr::logical_plan::{
 };
 use datafusion::logical_expr::{AggregateUDF, Expr, LogicalPlan, ScalarUDF, lit, when};
 use skewer_exec::{
-    AggregateSource, CarriedState, FirstSeen, MergedState, Origin, RecordSource, RowCapture,
+    AggregateOrigin, CarriedState, FirstSeen, MergedState, Origin, RecordOrigin, RowCapture,
     RowState, StateRecord, carried_of_nothing,
 };
 
-use super::{Arguments, LineageRewrite, TrackedPlan, TrackedRecord, hidden_column};
+use super::{AnnotatedPlan, AnnotatedRecord, Arguments, LineageRewrite, hidden_column};
 
 /// A recursive query whose recursive term is rewritten.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub(super) struct Recursion {
     /// The names that it has where the working table is read again.
     again: Vec<String>,
     /// What the numbers in states mean.
-    sources: Vec<RecordSource>,
+    sources: Vec<RecordOrigin>,
 }
 
 impl Recursion {
@@ -43,7 +43,7 @@ impl Recursion {
 
     /// The records of `plan` as arguments of a function, and what it does with them: first those of the
     /// iteration before.
-    fn records(&mut self, plan: &TrackedPlan) -> Result<(Vec<Expr>, Vec<StateRecord>)> {
+    fn records(&mut self, plan: &AnnotatedPlan) -> Result<(Vec<Expr>, Vec<StateRecord>)> {
         let Arguments {
             exprs,
             captured,
@@ -70,7 +70,7 @@ impl Recursion {
     fn carrying(
         &mut self,
         rewrite: &LineageRewrite,
-        term: TrackedPlan,
+        term: AnnotatedPlan,
         original: &LogicalPlan,
     ) -> Result<LogicalPlan> {
         let ids = term.records.iter().map(|record| &record.id);
@@ -98,8 +98,8 @@ impl Recursion {
 
 impl LineageRewrite {
     /// Every row that it returns is a record, made of all that the rows before it were made of.
-    pub(super) fn recursive_query(&mut self, query: &RecursiveQuery) -> Result<TrackedPlan> {
-        let untracked = || TrackedPlan::untracked(LogicalPlan::RecursiveQuery(query.clone()));
+    pub(super) fn recursive_query(&mut self, query: &RecursiveQuery) -> Result<AnnotatedPlan> {
+        let untracked = || AnnotatedPlan::untracked(LogicalPlan::RecursiveQuery(query.clone()));
         let mut static_term = self.rewrite(&query.static_term)?;
         let shared: Vec<usize> = self.shared.keys().copied().collect();
         let state = self.name("state");
@@ -123,7 +123,7 @@ impl LineageRewrite {
             static_term = first_seen(static_term, &query.static_term, &function)?;
             recursive_term = first_seen(recursive_term, &query.recursive_term, &function)?;
         }
-        let is_own = |record: &TrackedRecord| recursion.is_state(&record.id);
+        let is_own = |record: &AnnotatedRecord| recursion.is_state(&record.id);
         let mut records = static_term.records.iter().chain(&recursive_term.records);
         let is_made_of_nothing = records.all(is_own);
         let static_term = recursion.carrying(self, static_term, &query.static_term)?;
@@ -166,17 +166,17 @@ impl LineageRewrite {
         });
         if is_inner {
             self.nests_recursions = true;
-            return Ok(TrackedPlan {
+            return Ok(AnnotatedPlan {
                 plan,
-                records: vec![TrackedRecord::of_before(state)],
+                records: vec![AnnotatedRecord::of_before(state)],
             });
         }
         let (record, source) = self.record_of(states, sources)?;
         let id = self.name("id");
         columns.push(record.alias(&id));
-        Ok(TrackedPlan {
+        Ok(AnnotatedPlan {
             plan: LogicalPlan::Projection(Projection::try_new(columns, Arc::new(plan))?),
-            records: vec![TrackedRecord::new(source, id)],
+            records: vec![AnnotatedRecord::new(source, id)],
         })
     }
 
@@ -185,14 +185,14 @@ impl LineageRewrite {
     fn record_of(
         &self,
         states: Expr,
-        sources: Vec<RecordSource>,
-    ) -> Result<(Expr, Option<RecordSource>)> {
+        sources: Vec<RecordOrigin>,
+    ) -> Result<(Expr, Option<RecordOrigin>)> {
         let recorder = Arc::clone(&self.recorder);
         if self.sources.is_none() {
-            let rows = Arc::new(AggregateSource::default());
+            let rows = Arc::new(AggregateOrigin::default());
             let capture = RowCapture::new(recorder, sources, Arc::clone(&rows));
             let id = ScalarUDF::from(capture).call(vec![states]);
-            return Ok((id, Some(RecordSource::Aggregate(rows))));
+            return Ok((id, Some(RecordOrigin::Aggregate(rows))));
         }
         // Where all records are traced, a row that is made of none is a record all the same.
         if recorder.sampling().is_complete() {
@@ -215,7 +215,7 @@ impl LineageRewrite {
     /// its arguments; `None` if they are made of none of the iteration before, or carry latencies.
     pub(super) fn merged(
         &mut self,
-        input: &TrackedPlan,
+        input: &AnnotatedPlan,
     ) -> Result<Option<(AggregateUDF, Vec<Expr>)>> {
         if self.sources.is_some() || !input.is_of_before() {
             return Ok(None);
@@ -234,7 +234,7 @@ impl LineageRewrite {
         &self,
         scan: &TableScan,
         table: &CteWorkTable,
-    ) -> Result<Option<TrackedPlan>> {
+    ) -> Result<Option<AnnotatedPlan>> {
         let mut recursions = self.recursions.iter().rev();
         let Some(recursion) = recursions.find(|recursion| recursion.name == table.name()) else {
             return Ok(None);
@@ -256,19 +256,19 @@ impl LineageRewrite {
             .with_filters(scan.filters.clone())
             .with_fetch(scan.fetch)
             .build()?;
-        Ok(Some(TrackedPlan {
+        Ok(Some(AnnotatedPlan {
             plan: LogicalPlan::TableScan(scan),
-            records: vec![TrackedRecord::of_before(state.clone())],
+            records: vec![AnnotatedRecord::of_before(state.clone())],
         }))
     }
 }
 
 /// The rows of a term that are none of those that `function` has seen.
 fn first_seen(
-    mut term: TrackedPlan,
+    mut term: AnnotatedPlan,
     original: &LogicalPlan,
     function: &Arc<ScalarUDF>,
-) -> Result<TrackedPlan> {
+) -> Result<AnnotatedPlan> {
     let columns = original.schema().columns().into_iter();
     let predicate = function.call(columns.map(Expr::Column).collect());
     term.plan = LogicalPlan::Filter(Filter::try_new(predicate, Arc::new(term.plan))?);

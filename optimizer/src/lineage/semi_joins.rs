@@ -8,19 +8,19 @@ use datafusion::common::{Column, DFSchema, JoinType, Result};
 use datafusion::functions_aggregate::expr_fn::count;
 use datafusion::logical_expr::logical_plan::{Join, Projection};
 use datafusion::logical_expr::{AggregateUDF, Expr, LogicalPlan, ScalarUDF, lit, when};
-use skewer_compat::functions::group_constant::AnyValue;
+use skewer_compat::functions::group_constant::GroupConstant;
 use skewer_compat::functions::row_numbers::RowNumbers;
 
-use super::{HIDDEN, LineageRewrite, TrackedPlan, hidden_column};
+use super::{AnnotatedPlan, HIDDEN, LineageRewrite, hidden_column};
 
 impl LineageRewrite {
     /// A semi or mark join that knows what its rows were found among.
     pub(super) fn tested(
         &mut self,
         join: &Join,
-        kept: (TrackedPlan, Vec<Expr>),
-        tested: (TrackedPlan, Vec<Expr>),
-    ) -> Result<TrackedPlan> {
+        kept: (AnnotatedPlan, Vec<Expr>),
+        tested: (AnnotatedPlan, Vec<Expr>),
+    ) -> Result<AnnotatedPlan> {
         // A semi join has those rows that a mark join marks.
         let mark = match (join.join_type, join.schema.iter().last()) {
             (JoinType::LeftMark, Some((qualifier, field))) => {
@@ -33,21 +33,21 @@ impl LineageRewrite {
             None => self.tested_by_keys(join, kept, tested, marker)?,
             Some(filter) => self.tested_by_pairs(join, filter, kept, tested, marker)?,
         };
-        let TrackedPlan { plan, records } = joined.plan;
+        let AnnotatedPlan { plan, records } = joined.plan;
         let mut columns = joined.columns;
         if let (Some((qualifier, name)), Some(is_marked)) = (mark, is_marked) {
             columns.push(is_marked.alias_qualified(qualifier, name));
         }
-        let tracked = TrackedPlan { plan, records };
-        for hidden in tracked.hidden_columns()? {
+        let annotated = AnnotatedPlan { plan, records };
+        for hidden in annotated.hidden_columns()? {
             if !columns.contains(&hidden) {
                 columns.push(hidden);
             }
         }
-        let plan = Arc::new(tracked.plan);
-        Ok(TrackedPlan {
+        let plan = Arc::new(annotated.plan);
+        Ok(AnnotatedPlan {
             plan: LogicalPlan::Projection(Projection::try_new(columns, plan)?),
-            records: tracked.records,
+            records: annotated.records,
         })
     }
 
@@ -56,8 +56,8 @@ impl LineageRewrite {
     fn tested_by_keys(
         &mut self,
         join: &Join,
-        (kept, kept_keys): (TrackedPlan, Vec<Expr>),
-        (tested, tested_keys): (TrackedPlan, Vec<Expr>),
+        (kept, kept_keys): (AnnotatedPlan, Vec<Expr>),
+        (tested, tested_keys): (AnnotatedPlan, Vec<Expr>),
         marker: Option<String>,
     ) -> Result<(Joined, Option<Expr>)> {
         let columns = columns_of(&kept.plan);
@@ -74,7 +74,7 @@ impl LineageRewrite {
         let plan = joined(join, (kept.plan, kept_keys), (tested.plan, keys), None)?;
         let mut records = kept.records;
         records.extend(tested.records);
-        let plan = TrackedPlan { plan, records };
+        let plan = AnnotatedPlan { plan, records };
         Ok((Joined { plan, columns }, is_marked))
     }
 
@@ -84,8 +84,8 @@ impl LineageRewrite {
         &mut self,
         join: &Join,
         filter: &Expr,
-        (kept, kept_keys): (TrackedPlan, Vec<Expr>),
-        (tested, tested_keys): (TrackedPlan, Vec<Expr>),
+        (kept, kept_keys): (AnnotatedPlan, Vec<Expr>),
+        (tested, tested_keys): (AnnotatedPlan, Vec<Expr>),
         marker: Option<String>,
     ) -> Result<(Joined, Option<Expr>)> {
         let asked = self.asked(filter, tested, tested_keys, kept.plan.schema())?;
@@ -103,7 +103,7 @@ impl LineageRewrite {
             (tested.plan, keys),
             Some(asked.filter),
         )?;
-        let pairs = TrackedPlan {
+        let pairs = AnnotatedPlan {
             plan: pairs,
             records: tested.records,
         };
@@ -125,11 +125,11 @@ impl LineageRewrite {
     }
 
     /// The rows of `kept`, with a number: they may be equal, and of the same records.
-    fn numbered(&mut self, kept: &TrackedPlan) -> Result<Numbered> {
+    fn numbered(&mut self, kept: &AnnotatedPlan) -> Result<Numbered> {
         let name = self.name("row");
         let number = Expr::Column(Column::new_unqualified(&name));
         let hidden = kept.hidden();
-        let any_value = AggregateUDF::from(AnyValue::default());
+        let any_value = AggregateUDF::from(GroupConstant::default());
         let (mut values, mut columns) = (Vec::new(), Vec::new());
         for column in kept.plan.schema().columns() {
             // All values of a column are the same where the number is.
@@ -161,10 +161,10 @@ impl LineageRewrite {
     /// Of `tested` only its records, `columns`, and `keys` as columns, whose names it gives.
     fn with_keys(
         &mut self,
-        tested: TrackedPlan,
+        tested: AnnotatedPlan,
         keys: Vec<Expr>,
         mut columns: Vec<Expr>,
-    ) -> Result<(TrackedPlan, Vec<Expr>)> {
+    ) -> Result<(AnnotatedPlan, Vec<Expr>)> {
         columns.extend(tested.hidden_columns()?);
         let mut keys_of = Vec::new();
         for key in keys {
@@ -173,7 +173,7 @@ impl LineageRewrite {
             columns.push(key.alias(name));
         }
         let plan = Projection::try_new(columns, Arc::new(tested.plan))?;
-        let tested = TrackedPlan {
+        let tested = AnnotatedPlan {
             plan: LogicalPlan::Projection(plan),
             records: tested.records,
         };
@@ -184,7 +184,7 @@ impl LineageRewrite {
     fn asked(
         &mut self,
         filter: &Expr,
-        tested: TrackedPlan,
+        tested: AnnotatedPlan,
         tested_keys: Vec<Expr>,
         kept: &DFSchema,
     ) -> Result<Asked> {
@@ -214,7 +214,7 @@ impl LineageRewrite {
     }
 
     /// Groups that nothing is in are no records.
-    fn forget_empty(&mut self, groups: &mut TrackedPlan, is_any: &Expr) -> Result<()> {
+    fn forget_empty(&mut self, groups: &mut AnnotatedPlan, is_any: &Expr) -> Result<()> {
         let schema = groups.plan.schema();
         let mut columns = columns_of(&groups.plan);
         for record in &mut groups.records {
@@ -231,7 +231,7 @@ impl LineageRewrite {
 /// What a semi or mark join becomes.
 struct Joined {
     /// Its rows, with columns of both sides, and the records of both.
-    plan: TrackedPlan,
+    plan: AnnotatedPlan,
     /// The columns of the side whose rows are returned.
     columns: Vec<Expr>,
 }
@@ -248,14 +248,14 @@ struct Numbered {
 
 /// What a join asks of the rows that it tests.
 struct Asked {
-    tested: TrackedPlan,
+    tested: AnnotatedPlan,
     keys: Vec<Expr>,
     /// The condition besides equal keys.
     filter: Expr,
 }
 
 /// Whether the rewrite can tell which rows of `tested` others are found among.
-pub(super) fn can_be_told(join: &Join, tested: &TrackedPlan) -> bool {
+pub(super) fn can_be_told(join: &Join, tested: &AnnotatedPlan) -> bool {
     // Where no keys have to be equal, every row would have to be compared with every other.
     let is_by_keys = join.filter.is_none() || !join.on.is_empty();
     is_by_keys && !join.null_aware && !tested.records.is_empty()
@@ -268,14 +268,14 @@ fn columns_of(plan: &LogicalPlan) -> Vec<Expr> {
 
 /// `tested` with a column `marker`, if there is to be one; and how it is known after an outer join
 /// that a row has a partner.
-fn marked(tested: TrackedPlan, marker: Option<String>) -> Result<(TrackedPlan, Option<Expr>)> {
+fn marked(tested: AnnotatedPlan, marker: Option<String>) -> Result<(AnnotatedPlan, Option<Expr>)> {
     let Some(marker) = marker else {
         return Ok((tested, None));
     };
     let mut columns = columns_of(&tested.plan);
     columns.push(lit(true).alias(&marker));
     let plan = Projection::try_new(columns, Arc::new(tested.plan))?;
-    let tested = TrackedPlan {
+    let tested = AnnotatedPlan {
         plan: LogicalPlan::Projection(plan),
         records: tested.records,
     };

@@ -7,12 +7,12 @@ use datafusion::common::Result;
 use datafusion::logical_expr::logical_plan::Projection;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 
-use super::{LineageRewrite, TrackedPlan};
+use super::{AnnotatedPlan, LineageRewrite};
 use skewer_compat::logical::common_subplan::Shared;
 
 impl LineageRewrite {
     /// The same rows wherever they are read, with the same records.
-    pub(super) fn shared_rows(&mut self, shared: &Shared) -> Result<TrackedPlan> {
+    pub(super) fn shared_rows(&mut self, shared: &Shared) -> Result<AnnotatedPlan> {
         let number = shared.number();
         if let Some(known) = self.shared.get(&number).cloned() {
             return self.read_again(known);
@@ -28,15 +28,15 @@ impl LineageRewrite {
                 rows
             }
         };
-        let TrackedPlan { plan, records } = rows?;
+        let AnnotatedPlan { plan, records } = rows?;
         let plan = Shared::plan(Arc::new(plan), number, recursion);
-        let tracked = TrackedPlan { plan, records };
-        self.shared.insert(number, tracked.clone());
-        Ok(tracked)
+        let annotated = AnnotatedPlan { plan, records };
+        self.shared.insert(number, annotated.clone());
+        Ok(annotated)
     }
 
     /// The same rows, with names of their own for the hidden columns: a join may have those of several places.
-    fn read_again(&mut self, rows: TrackedPlan) -> Result<TrackedPlan> {
+    fn read_again(&mut self, rows: AnnotatedPlan) -> Result<AnnotatedPlan> {
         let hidden = rows.hidden();
         let columns = rows.plan.schema().columns();
         let own = columns
@@ -67,7 +67,7 @@ impl LineageRewrite {
         }
         let plan = Projection::try_new(columns, Arc::new(rows.plan))?;
         let plan = LogicalPlan::Projection(plan);
-        Ok(TrackedPlan { plan, records })
+        Ok(AnnotatedPlan { plan, records })
     }
 
     /// `plan` with shared rows made at one place, as they have been rewritten, also for places that have not
@@ -76,8 +76,8 @@ impl LineageRewrite {
     /// # Errors
     /// None of its own; those of rewriting a plan.
     pub fn with_shared_rows(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
-        let shared = self.shared.values().filter_map(|tracked| {
-            let shared = Shared::of(&tracked.plan)?;
+        let shared = self.shared.values().filter_map(|annotated| {
+            let shared = Shared::from_plan(&annotated.plan)?;
             Some((shared.number(), Arc::clone(shared.rows())))
         });
         Shared::made_at_one_place(plan, &shared.collect())

@@ -7,23 +7,24 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::expr::{NullTreatment, WindowFunction, WindowFunctionParams};
 use datafusion::logical_expr::logical_plan::Window;
 use datafusion::logical_expr::{AggregateUDF, Expr, LogicalPlan, WindowFunctionDefinition};
-use skewer_exec::{AggregateSource, CapturedFrames, FrameCapture, RecordSource};
+use skewer_exec::{AggregateOrigin, CapturedFrames, FrameCapture, RecordOrigin};
 
 use super::{
-    Arguments, LineageRewrite, TrackedPlan, TrackedRecord, columns_read, hidden_column, unaliased,
+    AnnotatedPlan, AnnotatedRecord, Arguments, LineageRewrite, columns_read, hidden_column,
+    unaliased,
 };
 
 impl LineageRewrite {
     /// Rows get, besides their own records, those that `lag` and `lead` look at, and one that stands
     /// for the rows of the frame; one for each frame that functions look at.
-    pub(super) fn window(&mut self, window: &Window) -> Result<TrackedPlan> {
+    pub(super) fn window(&mut self, window: &Window) -> Result<AnnotatedPlan> {
         let input = self.rewrite(&window.input)?;
         let (mut input, hoisted) = self.hoist_of_windows(input, window)?;
         let mut exprs = hoisted.clone();
         // What belongs to columns that these functions do not read is none of their business.
         let read = columns_read(window.window_expr.iter())?;
         let mut records = input.records.clone();
-        let is_theirs = |record: &TrackedRecord| !record.of_same_select || record.is_read(&read);
+        let is_theirs = |record: &AnnotatedRecord| !record.of_same_select || record.is_read(&read);
         input.records.retain(is_theirs);
         if !input.records.is_empty() {
             let columns = window.window_expr.iter().map(Expr::schema_name);
@@ -36,7 +37,7 @@ impl LineageRewrite {
                     true => vec![self.frame(&input, &function.params, &mut exprs)?],
                     false => self.other_row(&input, function, &mut exprs)?,
                 };
-                records.extend(looked_at.into_iter().map(|record| TrackedRecord {
+                records.extend(looked_at.into_iter().map(|record| AnnotatedRecord {
                     of_columns: Some(columns.clone()),
                     of_same_select: true,
                     ..record
@@ -44,7 +45,7 @@ impl LineageRewrite {
             }
         }
         let rewritten = Window::try_new(exprs, Arc::new(input.plan))?;
-        Ok(TrackedPlan {
+        Ok(AnnotatedPlan {
             plan: LogicalPlan::Window(rewritten),
             records,
         })
@@ -54,9 +55,9 @@ impl LineageRewrite {
     /// the window keep their names.
     fn hoist_of_windows(
         &mut self,
-        input: TrackedPlan,
+        input: AnnotatedPlan,
         window: &Window,
-    ) -> Result<(TrackedPlan, Vec<Expr>)> {
+    ) -> Result<(AnnotatedPlan, Vec<Expr>)> {
         let mut parts: Vec<Expr> = Vec::new();
         let mut keys: Vec<usize> = Vec::new();
         let mut places: Vec<usize> = Vec::new();
@@ -101,19 +102,19 @@ impl LineageRewrite {
     /// Adds a function to `exprs` that makes a record of the rows of each row's frame.
     fn frame(
         &mut self,
-        input: &TrackedPlan,
+        input: &AnnotatedPlan,
         over: &WindowFunctionParams,
         exprs: &mut Vec<Expr>,
-    ) -> Result<TrackedRecord> {
+    ) -> Result<AnnotatedRecord> {
         let (function, arguments, source) = match self.merged(input)? {
             Some((function, arguments)) => (function, arguments, None),
             None => self.frame_capture(input)?,
         };
         let id = self.name("id");
         exprs.push(call(Arc::new(function), arguments, over).alias(&id));
-        Ok(TrackedRecord {
+        Ok(AnnotatedRecord {
             of_before: input.is_of_before(),
-            ..TrackedRecord::new(source, id)
+            ..AnnotatedRecord::new(source, id)
         })
     }
 
@@ -121,8 +122,8 @@ impl LineageRewrite {
     /// arguments; and where the records come from that it makes.
     fn frame_capture(
         &mut self,
-        input: &TrackedPlan,
-    ) -> Result<(AggregateUDF, Vec<Expr>, Option<RecordSource>)> {
+        input: &AnnotatedPlan,
+    ) -> Result<(AggregateUDF, Vec<Expr>, Option<RecordOrigin>)> {
         let Arguments {
             exprs,
             captured,
@@ -131,8 +132,8 @@ impl LineageRewrite {
         let (source, frames) = match &self.sources {
             Some(_) => (None, CapturedFrames::Carried(carried)),
             None => {
-                let frames = Arc::new(AggregateSource::default());
-                let source = RecordSource::Aggregate(Arc::clone(&frames));
+                let frames = Arc::new(AggregateOrigin::default());
+                let source = RecordOrigin::Aggregate(Arc::clone(&frames));
                 (Some(source), CapturedFrames::Logged(captured, frames))
             }
         };
@@ -144,10 +145,10 @@ impl LineageRewrite {
     /// Adds functions to `exprs` that bring the records of the row that `function` looks at.
     fn other_row(
         &mut self,
-        input: &TrackedPlan,
+        input: &AnnotatedPlan,
         function: &WindowFunction,
         exprs: &mut Vec<Expr>,
-    ) -> Result<Vec<TrackedRecord>> {
+    ) -> Result<Vec<AnnotatedRecord>> {
         let WindowFunctionDefinition::WindowUDF(look) = &function.fun else {
             return Ok(Vec::new());
         };
@@ -170,10 +171,10 @@ impl LineageRewrite {
             known.map(|(_, name)| name.clone())
         };
         let records = input.records.iter().filter_map(|record| {
-            Some(TrackedRecord {
+            Some(AnnotatedRecord {
                 latencies: record.latencies.iter().filter_map(name).collect(),
                 of_before: record.of_before,
-                ..TrackedRecord::new(record.source.clone(), name(&record.id)?)
+                ..AnnotatedRecord::new(record.source.clone(), name(&record.id)?)
             })
         });
         Ok(records.collect())

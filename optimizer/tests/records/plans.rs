@@ -44,12 +44,12 @@ async fn the_lineage_rewrite_and_the_instrumentation_of_each_operator() {
         let optimized = state.optimize(&plan).unwrap();
         let recorder = || Recorder::new(1, Level::Records, 1.0, RecorderLimits::default());
         let mut rewrite = LineageRewrite::new(recorder(), None);
-        let tracked = rewrite.rewrite(&optimized).unwrap().plan;
+        let annotated = rewrite.rewrite(&optimized).unwrap().plan;
         let operators = plan_query(&optimized, &state, &recorder()).await.unwrap();
         let mut text = format!("{sql}\n");
         for (title, plan) in [
             ("before", optimized.display_indent().to_string()),
-            ("after", tracked.display_indent().to_string()),
+            ("after", annotated.display_indent().to_string()),
             (
                 "operators",
                 displayable(operators.as_ref()).indent(false).to_string(),

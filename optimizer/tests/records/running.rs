@@ -139,7 +139,7 @@ pub fn context(tables: &BTreeMap<&'static str, RecordBatch>, options: Options) -
             mem_table(&with_ids(batch, first_id(name))),
             *name,
         );
-        let table = table.with_narrow_ids(options.narrow);
+        let table = table.with_int32_ids(options.narrow);
         context.register_table(*name, Arc::new(table)).unwrap();
     }
     context

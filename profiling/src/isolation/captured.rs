@@ -12,13 +12,13 @@ use datafusion::common::{DataFusionError, Result};
 
 use super::expanded::run;
 use super::shape::Shape;
+use crate::chunk_codec;
 use crate::chunks::LatencyKind;
-use crate::fetched::{AtMost, Fetched, chunk_numbers};
 use crate::operator_kind::CapturedRecords;
-use crate::packed;
 use crate::planner::Planner;
 use crate::query_ids::QueryIds;
 use crate::query_log::QueryLog;
+use crate::remote_cache::{AtMost, RemoteCache, chunk_numbers};
 use crate::segment::{Segment, SegmentError};
 use crate::store::Store;
 use crate::tables::Table;
@@ -136,7 +136,7 @@ fn each_chunk(
     names: &[&str],
     mut read: impl FnMut(&RecordBatch),
 ) -> Result<(), SegmentError> {
-    let fields = packed::schema(table);
+    let fields = chunk_codec::schema(table);
     let fields = fields.iter().flat_map(|schema| schema.fields().iter());
     let wanted = fields
         .enumerate()
@@ -152,7 +152,7 @@ fn each_chunk(
 
 /// Adds what the workers in processes of their own captured of a query; whether all of them were
 /// reached.
-async fn of_workers(fetched: &Fetched, query_id: i64, shape: &mut Shape) -> bool {
+async fn of_workers(fetched: &RemoteCache, query_id: i64, shape: &mut Shape) -> bool {
     let query = QueryIds::Listed([query_id].into());
     let mut complete = true;
     for (table, _, add) in COLUMNS {

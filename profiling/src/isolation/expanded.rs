@@ -13,18 +13,18 @@ use datafusion::logical_expr::{
 use datafusion::physical_plan::{ExecutionPlan, collect};
 
 use super::anomalies;
-use super::asked;
 use super::captured::shape;
 use super::latency::{self, Question};
 use super::shape::Shape;
 use super::steps::{LastStep, PlannedAfterSteps, Stepwise};
 use super::trace;
+use super::trace_arguments;
 use crate::level::Level;
 use crate::lineage_mode::LineageMode;
 use crate::planner::Planner;
 use crate::query_ids::{QUERY_ID, QueryIds, concerns_only_query_ids};
 use crate::store::Store;
-use crate::unknown::unknown_query;
+use crate::unknown_query::unknown_query;
 
 /// Without a filter on `query_id` the views show so many of the newest queries of level
 /// `records`: each costs about as much as asking for it alone.
@@ -223,14 +223,14 @@ impl Expansion {
     /// The query for one query, of what was kept of it.
     async fn of_query(&self, planner: &Planner, query_id: i64) -> Result<Stepwise> {
         if *self == Expansion::AnomalyCandidates {
-            return Ok(match Recorded::of(planner, query_id).await? {
+            return Ok(match Recorded::of_query(planner, query_id).await? {
                 Recorded::Logged | Recorded::Carried => anomalies::stepwise(query_id)?,
                 Recorded::NotAtRecords | Recorded::Nothing { .. } => self.nothing(query_id),
             });
         }
         let shape = shape(planner, query_id).await?;
         if shape.is_empty() {
-            let recorded = Recorded::of(planner, query_id).await?;
+            let recorded = Recorded::of_query(planner, query_id).await?;
             self.is_answered_by(recorded, query_id)?;
             if recorded == Recorded::Carried {
                 match self {
@@ -249,10 +249,10 @@ impl Expansion {
         }
         match self {
             Expansion::BackwardTrace { output_row, .. } => {
-                asked::of_a_result_row(planner, query_id, *output_row).await?;
+                trace_arguments::of_a_result_row(planner, query_id, *output_row).await?;
             }
             Expansion::ForwardTrace { table, .. } => {
-                asked::of_a_table(planner, query_id, table, &shape).await?;
+                trace_arguments::of_a_table(planner, query_id, table, &shape).await?;
             }
             _ => {}
         }
@@ -406,7 +406,7 @@ enum Recorded {
 }
 
 impl Recorded {
-    async fn of(planner: &Planner, query_id: i64) -> Result<Recorded> {
+    async fn of_query(planner: &Planner, query_id: i64) -> Result<Recorded> {
         let sql = format!(
             "SELECT profile_level = '{}', coalesce(lineage = '{}', false)
              FROM sys.queries WHERE query_id = {query_id}",

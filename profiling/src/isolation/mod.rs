@@ -9,12 +9,11 @@
 //!   `sys.expensive_inputs`
 //! - [`anomalies`]: the SQL of `sys.anomaly_candidates`
 //! - [`trace`]: the SQL of `backward_trace` and `forward_trace`
-//! - [`asked`]: whether a trace asks for a row and a table that its query has
+//! - [`trace_arguments`]: whether a trace asks for a row and a table that its query has
 //! - [`steps`]: SQL in steps of which each is computed once
 //! - [`expanded`]: tables that are such SQL
 
 pub(crate) mod anomalies;
-mod asked;
 mod captured;
 pub(crate) mod expanded;
 mod inputs;
@@ -22,5 +21,6 @@ mod latency;
 mod shape;
 mod steps;
 mod trace;
+mod trace_arguments;
 
 pub(crate) use shape::Shape;

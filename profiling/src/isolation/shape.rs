@@ -13,7 +13,7 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    fn of(operator_id: i64, table: Option<&str>) -> Self {
+    fn of_operator(operator_id: i64, table: Option<&str>) -> Self {
         Self {
             operator_id,
             table: table.map(str::to_owned),
@@ -38,12 +38,12 @@ impl Shape {
     /// `operator` captured lineage from records of `input`, which are a table's if one is given.
     pub(super) fn add_input(&mut self, operator: i64, input: i64, table: Option<&str>) {
         let inputs = self.inputs.entry(operator).or_default();
-        inputs.insert(Origin::of(input, table));
+        inputs.insert(Origin::of_operator(input, table));
     }
 
     /// Result rows are made of records of `operator`, which are a table's if one is given.
     pub(super) fn add_output(&mut self, operator: i64, table: Option<&str>) {
-        self.outputs.insert(Origin::of(operator, table));
+        self.outputs.insert(Origin::of_operator(operator, table));
     }
 
     /// Whether nothing was captured.

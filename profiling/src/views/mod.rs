@@ -35,7 +35,7 @@ views! {
 
 impl View {
     /// The view of a name.
-    pub fn named(name: &str) -> Option<View> {
+    pub fn by_name(name: &str) -> Option<View> {
         VIEWS.iter().copied().find(|view| view.name == name)
     }
 

@@ -280,7 +280,7 @@ pub(super) fn install_own(session: &Session) {
             move |args| match string(&args[0]) {
                 Some(arrow) => {
                     let data_type = DataType::from_str(arrow).unwrap_or(DataType::Utf8);
-                    Ok(ScalarValue::from(function(&PgType::of(&data_type))))
+                    Ok(ScalarValue::from(function(&PgType::of_type(&data_type))))
                 }
                 None => Ok(ScalarValue::Int64(None)),
             },

@@ -49,7 +49,7 @@ pub(crate) fn oid_parameters(sql: &str) -> BTreeMap<usize, Type> {
 pub(super) struct Parameters(BTreeMap<String, bool>);
 
 impl Parameters {
-    pub(super) fn of(statement: &mut Statement) -> Self {
+    pub(super) fn of_statement(statement: &mut Statement) -> Self {
         let mut found = Self::default();
         let _: ControlFlow<()> = statement.visit(&mut found);
         found
@@ -57,7 +57,7 @@ impl Parameters {
 
     /// What is left of a statement still takes parameters whose places are gone.
     pub(super) fn keep_in(mut self, statement: &mut Statement) {
-        let left = Self::of(statement);
+        let left = Self::of_statement(statement);
         self.0.retain(|name, _| !left.0.contains_key(name));
         let Statement::Query(query) = statement else {
             return;

@@ -50,7 +50,7 @@ pub(crate) fn rewrite(sql: &str) -> String {
     };
     match statements.as_mut_slice() {
         [statement @ Statement::Query(_)] => {
-            let taken = Parameters::of(statement);
+            let taken = Parameters::of_statement(statement);
             let _: ControlFlow<()> = statement.visit(&mut Rewriter);
             taken.keep_in(statement);
             statement.to_string()
@@ -234,7 +234,7 @@ fn cast(expr: &Expr, data_type: &mut ast::DataType) -> Option<Expr> {
         format: None,
     };
     Some(match (name.as_str(), text) {
-        ("regclass", Some(text)) => number(text.parse().unwrap_or_else(|_| named(text))),
+        ("regclass", Some(text)) => number(text.parse().unwrap_or_else(|_| oid_of_table(text))),
         ("regnamespace", Some(text)) => {
             number(text.parse().unwrap_or_else(|_| oid::of_schema(text)))
         }
@@ -257,7 +257,7 @@ fn plain_type(name: &str) -> Option<ast::DataType> {
 }
 
 /// The oid of a table by its name as written.
-fn named(text: &str) -> i64 {
+fn oid_of_table(text: &str) -> i64 {
     let plain = |part: &str| match part.strip_prefix('"').and_then(|p| p.strip_suffix('"')) {
         Some(quoted) => quoted.to_owned(),
         None => part.to_lowercase(),

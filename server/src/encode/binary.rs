@@ -95,7 +95,7 @@ pub(super) fn writer(array: &ArrayRef, kind: PgType) -> Result<Writer, ArrowErro
             })
         }
         DataType::List(item) => {
-            let item = PgType::of(item.data_type()).kind.oid();
+            let item = PgType::of_type(item.data_type()).kind.oid();
             let lists = array.as_list::<i32>().clone();
             let values = Column::new(lists.values(), Format::Binary)?;
             Box::new(move |row, out| {

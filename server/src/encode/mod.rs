@@ -45,7 +45,7 @@ pub(crate) struct Column {
 impl Column {
     pub(crate) fn new(array: &ArrayRef, format: Format) -> Result<Self, ArrowError> {
         let array = canonical(array)?;
-        let kind = PgType::of(array.data_type());
+        let kind = PgType::of_type(array.data_type());
         let writer = match format {
             Format::Text => text::writer(&array)?,
             Format::Binary => binary::writer(&array, kind)?,

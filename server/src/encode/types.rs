@@ -16,7 +16,7 @@ pub(crate) struct PgType {
 
 impl PgType {
     /// The type of a column; text where PostgreSQL has none for it.
-    pub(crate) fn of(data_type: &DataType) -> Self {
+    pub(crate) fn of_type(data_type: &DataType) -> Self {
         let plain = |kind| Self { kind, modifier: -1 };
         let Some(canonical) = canonical_type(data_type) else {
             return plain(Type::TEXT);
@@ -43,7 +43,7 @@ impl PgType {
             // Catalog queries make lists of oids so: PostgreSQL has no other unsigned numbers.
             DataType::List(item) if item.data_type() == &DataType::UInt32 => plain(Type::OID_ARRAY),
             DataType::List(item) => {
-                let item = Self::of(item.data_type());
+                let item = Self::of_type(item.data_type());
                 Self {
                     kind: array_of(&item.kind),
                     modifier: item.modifier,
@@ -67,7 +67,7 @@ impl PgType {
 
     /// What RowDescription says of a column.
     pub(crate) fn field(field: &Field, format: Format) -> FieldDescription {
-        let kind = Self::of(field.data_type());
+        let kind = Self::of_type(field.data_type());
         let code = match format {
             Format::Text => 0,
             Format::Binary => 1,
@@ -88,7 +88,9 @@ impl PgType {
 /// The types of a result's columns.
 pub(crate) fn kinds(schema: &Schema) -> Vec<Type> {
     let fields = schema.fields().iter();
-    fields.map(|f| PgType::of(f.data_type()).kind).collect()
+    fields
+        .map(|f| PgType::of_type(f.data_type()).kind)
+        .collect()
 }
 
 /// Scales below 0 have no place in what older clients understand.

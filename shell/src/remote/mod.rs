@@ -2,10 +2,10 @@
 //!
 //! * [`address`]: where it is, and as whom to connect
 //! * [`trust`]: which server is believed to be that one
-//! * [`told`]: its errors
+//! * [`server_errors`]: its errors
 
 mod address;
-mod told;
+mod server_errors;
 mod trust;
 
 use std::error::Error;
@@ -33,7 +33,7 @@ pub use address::Address;
 use trust::Trust;
 
 use crate::error::ShellError;
-use crate::verb::Verb;
+use crate::statement_kind::StatementKind;
 
 /// Rows that are shown at once.
 const BATCH: usize = 1024;
@@ -117,10 +117,12 @@ impl Remote {
         }
         let failed = |error: tokio_postgres::Error| ShellError::Connect {
             address: address.shown(),
-            reason: told::reason(&error),
+            reason: server_errors::reason(&error),
         };
         let first = match Remote::open(&config, &trust, &traffic).await {
-            Err(error) if config.get_password().is_none() && told::wants_password(&error) => {
+            Err(error)
+                if config.get_password().is_none() && server_errors::wants_password(&error) =>
+            {
                 let password = match &address.password {
                     Some(password) => password.clone(),
                     None if io::stdin().is_terminal() => ask_for_password(&config)?,
@@ -196,7 +198,7 @@ impl Remote {
                 "the statement has parameters: PREPARE it, and give EXECUTE their values"
                     .to_owned(),
             ),
-            BeginError::Server(error) => ShellError::Remote(told::statement(&error, sql)),
+            BeginError::Server(error) => ShellError::Remote(server_errors::statement(&error, sql)),
         })?;
         let columns = statement.columns().iter();
         let fields = columns.clone().map(|column| {
@@ -317,7 +319,7 @@ impl RemoteAnswer {
                 Some(Ok(row)) => rows.push(row),
                 Some(Err(error)) => {
                     self.rows = None;
-                    let told = told::statement(&error, &self.sql);
+                    let told = server_errors::statement(&error, &self.sql);
                     return Some(Err(ShellError::Remote(told)));
                 }
                 None => {
@@ -330,7 +332,7 @@ impl RemoteAnswer {
         if self.rows.is_none() && rows.is_empty() {
             let changed = changed.filter(|_| self.kinds.is_empty())?;
             // SET and its kin count nothing.
-            if changed == 0 && Verb::of(&self.sql) == Verb::Define {
+            if changed == 0 && StatementKind::of_sql(&self.sql) == StatementKind::Define {
                 return None;
             }
             let column: ArrayRef = Arc::new(UInt64Array::from(vec![changed]));

@@ -13,7 +13,7 @@ mod nesting;
 
 use self::nesting::too_deep;
 use crate::error::SyntaxError;
-use crate::place::place;
+use crate::source_location::location_of;
 
 /// Bytes of stack that threads need which plan and run statements. Stacks are memory only as far as they
 /// were in use.
@@ -30,7 +30,11 @@ const STACK_AT_LEAST: usize = 1 << 20;
 /// If the text nests too deeply to be parsed.
 pub fn guarded<T>(sql: &str, read: impl FnOnce() -> T) -> Result<T, SyntaxError> {
     if let Some((what, byte)) = too_deep(sql) {
-        return Err(SyntaxError::at(sql, place(sql, byte), what.to_string()));
+        return Err(SyntaxError::at_location(
+            sql,
+            location_of(sql, byte),
+            what.to_string(),
+        ));
     }
     let needed = STACK_AT_LEAST + sql.len().saturating_mul(STACK_PER_BYTE);
     let needed = needed.min(STACK);

@@ -12,9 +12,9 @@ use futures::executor::block_on;
 use parking_lot::Mutex;
 use skewer_storage::disk::{Disk, RealDisk};
 use skewer_storage::{
-    HomeIdentity, MASTER, Membership, NewSegment, RemoteSegments, ReserveRowIds, Result,
-    SEGMENTS_PER_WRITER, SegmentDescription, SegmentHome, SegmentName, Shard, Storage,
-    StorageError, StorageOptions, TableId, TableMeta, Write, WriteSpec, Writer,
+    MASTER, Membership, NewSegment, RemoteSegments, ReserveRowIds, Result, SEGMENTS_PER_WRITER,
+    SegmentDescription, SegmentName, Shard, Storage, StorageError, StorageOptions, TableId,
+    TableMeta, WorkerStore, WorkerStoreIdentity, Write, WriteSpec, Writer,
 };
 
 use crate::support::batch;
@@ -22,7 +22,7 @@ use crate::support::batch;
 /// The workers as the master reaches them.
 #[derive(Debug, Default)]
 pub struct Nodes {
-    homes: Mutex<BTreeMap<u32, (SegmentHome, u64)>>,
+    homes: Mutex<BTreeMap<u32, (WorkerStore, u64)>>,
     /// What the master said is not needed any more.
     pub dropped: Mutex<Vec<SegmentName>>,
 }
@@ -35,7 +35,7 @@ fn lost(node: u32, detail: &str) -> StorageError {
 }
 
 impl Nodes {
-    pub fn home(&self, node: u32) -> Option<SegmentHome> {
+    pub fn home(&self, node: u32) -> Option<WorkerStore> {
         Some(self.homes.lock().get(&node)?.0.clone())
     }
 }
@@ -123,8 +123,8 @@ pub fn options(disk: Arc<dyn Disk>) -> StorageOptions {
     }
 }
 
-pub fn identity(node: u32) -> HomeIdentity {
-    HomeIdentity {
+pub fn identity(node: u32) -> WorkerStoreIdentity {
+    WorkerStoreIdentity {
         cluster: "test".to_owned(),
         node,
     }
@@ -160,7 +160,7 @@ impl Cluster {
         disk: Arc<dyn Disk>,
     ) -> Result<()> {
         let path = path.join(format!("worker {node}"));
-        let home = SegmentHome::open(&path, &identity(node), options(disk))?;
+        let home = WorkerStore::open(&path, &identity(node), options(disk))?;
         let garbage = self.storage.garbage_of(node, &home.list()?, true);
         for (table, id) in garbage {
             home.remove(table, [id]);
@@ -234,7 +234,7 @@ impl Cluster {
             let share: Vec<i64> = share.copied().collect();
             segments.extend(self.write_on(*node, &write, &share, None)?);
         }
-        write.arrived();
+        write.mark_adopted();
         let mut transaction = self.storage.begin();
         transaction.add_segments(table.id, segments)?;
         transaction.commit().map(drop)

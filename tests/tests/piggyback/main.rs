@@ -159,7 +159,7 @@ struct Both {
 }
 
 impl Both {
-    async fn of(database: &Database) -> Self {
+    async fn of_database(database: &Database) -> Self {
         Self {
             log: session(database, "log").await,
             piggyback: session(database, "piggyback").await,
@@ -193,7 +193,7 @@ impl Both {
 
 async fn agree(database: &Database) {
     tables(database).await;
-    let both = Both::of(database).await;
+    let both = Both::of_database(database).await;
     let (mut found, mut with_impact) = (0, 0);
     let generated = cases(40).map(|(case, mut random)| (case, generated(&mut random)));
     let given = GIVEN.map(|sql| ("given".to_owned(), sql.to_owned()));
@@ -284,7 +284,7 @@ async fn table_with_a_slow_row(session: &Session) {
 async fn what_an_element_of_a_list_takes_is_its_record_s() {
     simulated::begin();
     let database = Database::builder().worker_threads(2).build().unwrap();
-    let both = Both::of(&database).await;
+    let both = Both::of_database(&database).await;
     table_with_a_slow_row(&both.log).await;
     for elements in ["[n, id]", "range(n, n + 100)"] {
         // The second time, they took something before, too.

@@ -78,6 +78,6 @@ pub fn gets_what_it_asks_for(program: impl Fn() -> Command, encrypted: &str, par
     run("beyond loopback", &beyond, encrypted);
     let cluster = Cluster::start(2);
     let directory = cluster.master_directory();
-    let master = Served::of(cluster.database().clone(), &directory, "127.0.0.1:0");
+    let master = Served::of_database(cluster.database().clone(), &directory, "127.0.0.1:0");
     run("a cluster", &master, "disable");
 }

@@ -76,7 +76,7 @@ fn served(functions: Functions) -> (Served, TempDir) {
         .functions(functions)
         .build()
         .unwrap();
-    let served = Served::of(database, directory.path(), "127.0.0.1:0");
+    let served = Served::of_database(database, directory.path(), "127.0.0.1:0");
     (served, directory)
 }
 

@@ -56,7 +56,7 @@ pub enum Operation {
 
 impl Operation {
     /// What `operator` computes of operands of these types, which have been made equal where they must be.
-    pub fn of(operator: Operator, left: &DataType, right: &DataType) -> Option<Self> {
+    pub fn of_operands(operator: Operator, left: &DataType, right: &DataType) -> Option<Self> {
         let integers = left.is_integer() && left == right;
         let decimals = decimals::is_decimal(left) && decimals::is_decimal(right);
         let floats = left.is_floating() && left == right;

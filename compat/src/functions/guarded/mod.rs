@@ -65,10 +65,10 @@ enum Guard {
 }
 
 impl Guard {
-    fn of(name: &str) -> Option<Self> {
+    fn of_function(name: &str) -> Option<Self> {
         match OF_NUMBERS.contains(&name) {
             true => Some(Self::OneNan),
-            false => Sizes::of(name).map(Self::Sizes),
+            false => Sizes::of_function(name).map(Self::Sizes),
         }
     }
 }
@@ -83,12 +83,12 @@ pub struct GuardedFunction {
 impl GuardedFunction {
     /// Of `functions` the ones that need a guard, each with its guard.
     pub fn all<'a>(functions: impl IntoIterator<Item = &'a Arc<ScalarUDF>>) -> Vec<Arc<ScalarUDF>> {
-        let guarded = functions.into_iter().filter_map(Self::of);
+        let guarded = functions.into_iter().filter_map(Self::guarding);
         guarded.map(Arc::new).collect()
     }
 
-    fn of(function: &Arc<ScalarUDF>) -> Option<ScalarUDF> {
-        let guard = Guard::of(function.name())?;
+    fn guarding(function: &Arc<ScalarUDF>) -> Option<ScalarUDF> {
+        let guard = Guard::of_function(function.name())?;
         let function = Arc::clone(function);
         Some(ScalarUDF::from(Self { function, guard }))
     }

@@ -33,7 +33,7 @@ pub(super) enum Sizes {
 
 impl Sizes {
     /// Of the function with this name.
-    pub(super) fn of(name: &str) -> Option<Self> {
+    pub(super) fn of_function(name: &str) -> Option<Self> {
         Some(match name {
             "repeat" => Self::Repeated,
             "lpad" | "rpad" => Self::Padded,
@@ -61,14 +61,14 @@ impl Sizes {
     pub(super) fn bytes(self, args: &[ColumnarValue], rows: usize) -> u128 {
         match (self, args) {
             (Self::Repeated, [text, times]) => {
-                let (text, times) = (Column::of(text), Column::of(times));
+                let (text, times) = (Column::of_value(text), Column::of_value(times));
                 sum(rows, |row| {
                     text.length(row).saturating_mul(times.count(row))
                 })
             }
             (Self::Padded, [text, length, padding @ ..]) => {
-                let (text, length) = (Column::of(text), Column::of(length));
-                let padding = padding.first().map(Column::of);
+                let (text, length) = (Column::of_value(text), Column::of_value(length));
+                let padding = padding.first().map(Column::of_value);
                 let characters = sum(rows, |row| length.count(row).max(text.length(row)));
                 match characters.saturating_mul(4) > super::LARGEST
                     && padding.as_ref().is_none_or(Column::is_ascii)
@@ -79,31 +79,34 @@ impl Sizes {
                 }
             }
             (Self::Joined, texts) => {
-                let texts: Vec<_> = texts.iter().map(Column::of).collect();
+                let texts: Vec<_> = texts.iter().map(Column::of_value).collect();
                 sum(rows, |row| total(&texts, row))
             }
             (Self::JoinedWith, [between, texts @ ..]) => {
-                let between = Column::of(between);
-                let texts: Vec<_> = texts.iter().map(Column::of).collect();
+                let between = Column::of_value(between);
+                let texts: Vec<_> = texts.iter().map(Column::of_value).collect();
                 let times = texts.len() as u128;
                 sum(rows, |row| {
                     let betweens = between.length(row).saturating_mul(times);
                     total(&texts, row).saturating_add(betweens)
                 })
             }
-            (Self::Replaced, [text, from, to]) => {
-                replaced(&Column::of(text), &Column::of(from), &Column::of(to), rows)
-            }
+            (Self::Replaced, [text, from, to]) => replaced(
+                &Column::of_value(text),
+                &Column::of_value(from),
+                &Column::of_value(to),
+                rows,
+            ),
             (Self::ListRepeated, [element, times]) => {
-                let (element, times) = (Column::of(element), Column::of(times));
+                let (element, times) = (Column::of_value(element), Column::of_value(times));
                 sum(rows, |row| {
                     let bytes = element.length(row).saturating_add(ELEMENT);
                     bytes.saturating_mul(times.count(row))
                 })
             }
             (Self::ListResized, [_, length, element @ ..]) => {
-                let length = Column::of(length);
-                let element = element.first().map(Column::of);
+                let length = Column::of_value(length);
+                let element = element.first().map(Column::of_value);
                 sum(rows, |row| {
                     let bytes = element.as_ref().map_or(0, |element| element.length(row));
                     bytes
@@ -112,12 +115,12 @@ impl Sizes {
                 })
             }
             (Self::Series, bounds) => {
-                let bounds: Vec<_> = bounds.iter().map(Column::of).collect();
+                let bounds: Vec<_> = bounds.iter().map(Column::of_value).collect();
                 sum(rows, |row| elements(&bounds, row).saturating_mul(ELEMENT))
             }
             (Self::ListJoined, [list, between, nulls @ ..]) => {
-                let (list, between) = (Column::of(list), Column::of(between));
-                let nulls = nulls.first().map(Column::of);
+                let (list, between) = (Column::of_value(list), Column::of_value(between));
+                let nulls = nulls.first().map(Column::of_value);
                 sum(rows, |row| {
                     let nulls = nulls.as_ref().map_or(0, |nulls| nulls.length(row));
                     let each = between.length(row).saturating_add(nulls);
@@ -136,7 +139,7 @@ enum Column<'a> {
 }
 
 impl<'a> Column<'a> {
-    fn of(value: &'a ColumnarValue) -> Self {
+    fn of_value(value: &'a ColumnarValue) -> Self {
         match value {
             ColumnarValue::Scalar(scalar) => Self::Scalar(scalar),
             ColumnarValue::Array(array) => Self::Array(array),

@@ -41,10 +41,10 @@ struct Total<N> {
 }
 
 impl<N: Number> Total<N> {
-    fn of<T: ArrowPrimitiveType<Native = N>>(values: &ArrayRef) -> Self {
+    fn of_values<T: ArrowPrimitiveType<Native = N>>(values: &ArrayRef) -> Self {
         let values = values.as_primitive::<T>();
         Self {
-            sum: Wide::of(values),
+            sum: Wide::of_values(values),
             count: (values.len() - values.null_count()) as u64,
         }
     }
@@ -64,7 +64,7 @@ impl<N: Number> Total<N> {
         let [low, carries] = states else {
             return internal_err!("a sum has two states");
         };
-        let mut total = Self::of::<T>(low);
+        let mut total = Self::of_values::<T>(low);
         let carries = carries.as_primitive::<Int32Type>().values().iter();
         total.sum.carry += carries.map(|carry| i64::from(*carry)).sum::<i64>();
         Ok(total)
@@ -111,12 +111,12 @@ where
     T::Native: Number,
 {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        self.total.add(Total::of::<T>(&values[0]));
+        self.total.add(Total::of_values::<T>(&values[0]));
         Ok(())
     }
 
     fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        self.total.subtract(Total::of::<T>(&values[0]));
+        self.total.subtract(Total::of_values::<T>(&values[0]));
         Ok(())
     }
 
@@ -265,12 +265,14 @@ impl Averages {
 
 impl Accumulator for Averages {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        self.total.add(Total::of::<Decimal128Type>(&values[0]));
+        self.total
+            .add(Total::of_values::<Decimal128Type>(&values[0]));
         Ok(())
     }
 
     fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        self.total.subtract(Total::of::<Decimal128Type>(&values[0]));
+        self.total
+            .subtract(Total::of_values::<Decimal128Type>(&values[0]));
         Ok(())
     }
 

@@ -142,7 +142,7 @@ impl<N: Number> Wide<N> {
     }
 
     /// The sum of the values that are not NULL.
-    pub fn of<T: ArrowPrimitiveType<Native = N>>(values: &PrimitiveArray<T>) -> Self {
+    pub fn of_values<T: ArrowPrimitiveType<Native = N>>(values: &PrimitiveArray<T>) -> Self {
         match values.nulls().filter(|nulls| nulls.null_count() > 0) {
             None => N::total(values.values()),
             Some(nulls) => {
@@ -172,13 +172,13 @@ mod tests {
 
     #[test]
     fn a_sum_may_leave_the_range_and_come_back() {
-        let mut sum = Wide::of(&Int64Array::from(vec![i64::MAX, 1, i64::MAX]));
+        let mut sum = Wide::of_values(&Int64Array::from(vec![i64::MAX, 1, i64::MAX]));
         assert_eq!(sum.get(), None);
         sum.add(-2);
         assert_eq!(sum.get(), None);
-        sum.subtract_wide(Wide::of(&Int64Array::from(vec![i64::MAX, i64::MAX])));
+        sum.subtract_wide(Wide::of_values(&Int64Array::from(vec![i64::MAX, i64::MAX])));
         assert_eq!(sum.get(), Some(-1));
-        let mut below = Wide::of(&Int64Array::from(vec![
+        let mut below = Wide::of_values(&Int64Array::from(vec![
             Some(i64::MIN),
             None,
             Some(i64::MIN),

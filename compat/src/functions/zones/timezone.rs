@@ -143,13 +143,15 @@ fn numbers(times: &ArrayRef, unit: TimeUnit) -> PrimitiveArray<Int64Type> {
         TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
         TimestampSecondType,
     };
-    fn of<T: ArrowPrimitiveType<Native = i64>>(times: &ArrayRef) -> PrimitiveArray<Int64Type> {
+    fn ticks_of<T: ArrowPrimitiveType<Native = i64>>(
+        times: &ArrayRef,
+    ) -> PrimitiveArray<Int64Type> {
         times.as_primitive::<T>().reinterpret_cast()
     }
     match unit {
-        TimeUnit::Second => of::<TimestampSecondType>(times),
-        TimeUnit::Millisecond => of::<TimestampMillisecondType>(times),
-        TimeUnit::Microsecond => of::<TimestampMicrosecondType>(times),
-        TimeUnit::Nanosecond => of::<TimestampNanosecondType>(times),
+        TimeUnit::Second => ticks_of::<TimestampSecondType>(times),
+        TimeUnit::Millisecond => ticks_of::<TimestampMillisecondType>(times),
+        TimeUnit::Microsecond => ticks_of::<TimestampMicrosecondType>(times),
+        TimeUnit::Nanosecond => ticks_of::<TimestampNanosecondType>(times),
     }
 }

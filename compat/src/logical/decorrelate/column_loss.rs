@@ -20,16 +20,16 @@ use crate::rules::{has_subquery, subquery_of};
 ///
 /// # Errors
 /// None of its own; those of walking a plan.
-pub fn is_lost(plan: &LogicalPlan) -> Result<bool> {
-    let mut is_lost = false;
+pub fn decorrelator_loses_columns(plan: &LogicalPlan) -> Result<bool> {
+    let mut loses_columns = false;
     plan.apply_with_subqueries(|node| {
         let around = merge_schema(&node.inputs());
         node.apply_expressions(|expression| {
-            is_lost |= expression.exists(|part| match subquery_of(part) {
+            loses_columns |= expression.exists(|part| match subquery_of(part) {
                 Some(subquery) => {
                     let references = references_of_subquery(subquery)?;
                     let is_near = references.iter().all(|column| around.has_column(column));
-                    Ok(!is_near || pulled(&subquery.subquery)?.is_lost)
+                    Ok(!is_near || pulled(&subquery.subquery)?.loses_columns)
                 }
                 None => Ok(false),
             })?;
@@ -40,15 +40,15 @@ pub fn is_lost(plan: &LogicalPlan) -> Result<bool> {
         {
             let references = references_of_subquery(subquery)?;
             let left = join.left.schema();
-            is_lost |= !references.iter().all(|column| left.has_column(column));
-            is_lost |= pulled(&subquery.subquery)?.is_lost;
+            loses_columns |= !references.iter().all(|column| left.has_column(column));
+            loses_columns |= pulled(&subquery.subquery)?.loses_columns;
         }
-        Ok(match is_lost {
+        Ok(match loses_columns {
             true => TreeNodeRecursion::Stop,
             false => TreeNodeRecursion::Continue,
         })
     })?;
-    Ok(is_lost)
+    Ok(loses_columns)
 }
 
 /// Whether one of `columns` has the name of another, or of a column of another table in `schema`.
@@ -70,7 +70,7 @@ struct Pulled {
     is_wider: bool,
     /// Whether that is below a derived table, of which DataFusion does not know that it has them, too; or two
     /// of them have the same name there, or one asks for a subquery.
-    is_lost: bool,
+    loses_columns: bool,
 }
 
 fn pulled(plan: &LogicalPlan) -> Result<Pulled> {
@@ -79,13 +79,13 @@ fn pulled(plan: &LogicalPlan) -> Result<Pulled> {
         let input = pulled(input)?;
         all.columns.extend(input.columns);
         all.is_wider |= input.is_wider;
-        all.is_lost |= input.is_lost;
+        all.loses_columns |= input.loses_columns;
     }
     match plan {
         LogicalPlan::Filter(filter) => {
             for condition in split_conjunction(&filter.predicate) {
                 if condition.contains_outer() {
-                    all.is_lost |= has_subquery(condition)?;
+                    all.loses_columns |= has_subquery(condition)?;
                     all.columns
                         .extend(condition.column_refs().into_iter().cloned());
                 }
@@ -96,13 +96,13 @@ fn pulled(plan: &LogicalPlan) -> Result<Pulled> {
             all.is_wider |= !all.columns.iter().all(|column| schema.has_column(column));
         }
         LogicalPlan::SubqueryAlias(alias) => {
-            all.is_lost |= all.is_wider;
+            all.loses_columns |= all.is_wider;
             for column in &mut all.columns {
                 *column = Column::new(Some(alias.alias.clone()), column.name.clone());
             }
         }
         _ => {}
     }
-    all.is_lost |= is_ambiguous(&all.columns, plan.schema());
+    all.loses_columns |= is_ambiguous(&all.columns, plan.schema());
     Ok(all)
 }

@@ -31,8 +31,8 @@ impl Determinism<'_> {
     ///
     /// # Errors
     /// None of its own; those of walking a plan.
-    pub fn is_askable(self, asked: &LogicalPlan, columns: &[Column]) -> Result<bool> {
-        match self.repeatable(asked, columns) {
+    pub fn is_deterministic(self, asked: &LogicalPlan, columns: &[Column]) -> Result<bool> {
+        match self.deterministic_plan(asked, columns) {
             Ok(_) => Ok(true),
             Err(error) if is_refused(&error) => Ok(false),
             Err(error) => Err(error),
@@ -44,15 +44,15 @@ impl Determinism<'_> {
     ///
     /// # Errors
     /// [`DataFusionError::NotImplemented`](datafusion::common::DataFusionError::NotImplemented) if there is none.
-    pub fn repeatable(self, plan: &LogicalPlan, columns: &[Column]) -> Result<LogicalPlan> {
+    pub fn deterministic_plan(self, plan: &LogicalPlan, columns: &[Column]) -> Result<LogicalPlan> {
         // One side of a join has no more values, and takes less.
         if let LogicalPlan::Join(join) = plan
             && let Some(side) = side_of(join, columns)
-            && let Ok(side) = self.repeatable(input(join, side), columns)
+            && let Ok(side) = self.deterministic_plan(input(join, side), columns)
         {
             return Ok(side);
         }
-        if self.is_repeatable(plan)? {
+        if self.is_deterministic_plan(plan)? {
             return Ok(plan.clone());
         }
         let wanted = |expressions: &[Expr]| -> Vec<Column> {
@@ -79,26 +79,29 @@ impl Determinism<'_> {
                         all.push(column);
                     }
                 }
-                match (conjunction(kept), self.repeatable(&filter.input, &all)) {
+                match (
+                    conjunction(kept),
+                    self.deterministic_plan(&filter.input, &all),
+                ) {
                     (Some(kept), Ok(input)) => {
                         let filter = Filter::try_new(kept, Arc::new(input))?;
                         Ok(LogicalPlan::Filter(filter))
                     }
-                    _ => self.repeatable(&filter.input, columns),
+                    _ => self.deterministic_plan(&filter.input, columns),
                 }
             }
-            LogicalPlan::Sort(sort) => self.repeatable(&sort.input, columns),
+            LogicalPlan::Sort(sort) => self.deterministic_plan(&sort.input, columns),
             // Without its end a recursive query may have none.
             LogicalPlan::Limit(limit) if !has_recursion(&limit.input)? => {
-                self.repeatable(&limit.input, columns)
+                self.deterministic_plan(&limit.input, columns)
             }
-            LogicalPlan::Distinct(Distinct::All(input)) => self.repeatable(input, columns),
+            LogicalPlan::Distinct(Distinct::All(input)) => self.deterministic_plan(input, columns),
             LogicalPlan::Window(window)
                 if columns
                     .iter()
                     .all(|column| window.input.schema().has_column(column)) =>
             {
-                self.repeatable(&window.input, columns)
+                self.deterministic_plan(&window.input, columns)
             }
             LogicalPlan::Projection(Projection {
                 expr,
@@ -121,7 +124,7 @@ impl Determinism<'_> {
                 if kept.iter().any(Expr::is_volatile) {
                     return refused();
                 }
-                let input = self.repeatable(input, &wanted(&kept))?;
+                let input = self.deterministic_plan(input, &wanted(&kept))?;
                 let kept = Projection::try_new(kept, Arc::new(input))?;
                 self.checked(LogicalPlan::Projection(kept))
             }
@@ -135,7 +138,7 @@ impl Determinism<'_> {
                     .into_iter()
                     .map(|place| inner[place].clone())
                     .collect();
-                let input = self.repeatable(&alias.input, &inner)?;
+                let input = self.deterministic_plan(&alias.input, &inner)?;
                 let input =
                     LogicalPlanBuilder::from(input).project(inner.into_iter().map(Expr::Column))?;
                 let input = Arc::new(input.build()?);
@@ -152,12 +155,12 @@ impl Determinism<'_> {
                         Some(key) => keys.push(key.clone()),
                     }
                 }
-                let input = self.repeatable(&aggregate.input, &wanted(&keys))?;
+                let input = self.deterministic_plan(&aggregate.input, &wanted(&keys))?;
                 let keys = Aggregate::try_new(Arc::new(input), keys, Vec::new())?;
                 self.checked(LogicalPlan::Aggregate(keys))
             }
             LogicalPlan::Join(join) => match side_of(join, columns) {
-                Some(side) => self.repeatable(input(join, side), columns),
+                Some(side) => self.deterministic_plan(input(join, side), columns),
                 None => refused(),
             },
             _ => refused(),
@@ -165,7 +168,7 @@ impl Determinism<'_> {
     }
 
     fn checked(self, plan: LogicalPlan) -> Result<LogicalPlan> {
-        match self.is_repeatable(&plan)? {
+        match self.is_deterministic_plan(&plan)? {
             true => Ok(plan),
             false => refused(),
         }
@@ -176,10 +179,11 @@ impl Determinism<'_> {
     ///
     /// # Errors
     /// None of its own; those of walking a plan.
-    pub fn is_repeatable(self, plan: &LogicalPlan) -> Result<bool> {
-        let mut is_repeatable = references(plan)?.is_empty() && !(self.reads_changing_tables)(plan);
+    pub fn is_deterministic_plan(self, plan: &LogicalPlan) -> Result<bool> {
+        let mut is_deterministic_plan =
+            references(plan)?.is_empty() && !(self.reads_changing_tables)(plan);
         plan.apply_with_subqueries(|node| {
-            is_repeatable &= match node {
+            is_deterministic_plan &= match node {
                 LogicalPlan::Limit(limit) => match limit.input.as_ref() {
                     LogicalPlan::Sort(sort) => is_total(&sort.expr, &[], sort.input.schema()),
                     _ => false,
@@ -188,7 +192,7 @@ impl Determinism<'_> {
                     let order = distinct.sort_expr.as_deref().unwrap_or_default();
                     is_total(order, &[], distinct.input.schema())
                 }
-                LogicalPlan::Extension(_) => Shared::of(node).is_some(),
+                LogicalPlan::Extension(_) => Shared::from_plan(node).is_some(),
                 _ => true,
             };
             let functions = match node {
@@ -197,18 +201,18 @@ impl Determinism<'_> {
                 _ => &[],
             };
             for function in functions {
-                is_repeatable &= is_exact(function, &node.inputs())?;
+                is_deterministic_plan &= is_exact(function, &node.inputs())?;
             }
             node.apply_expressions(|expression| {
-                is_repeatable &= !expression.is_volatile();
+                is_deterministic_plan &= !expression.is_volatile();
                 Ok(TreeNodeRecursion::Continue)
             })?;
-            Ok(match is_repeatable {
+            Ok(match is_deterministic_plan {
                 true => TreeNodeRecursion::Continue,
                 false => TreeNodeRecursion::Stop,
             })
         })?;
-        Ok(is_repeatable)
+        Ok(is_deterministic_plan)
     }
 }
 

@@ -57,19 +57,19 @@ impl Domain {
     /// # Errors
     /// [`DataFusionError::NotImplemented`](datafusion::common::DataFusionError::NotImplemented) if `input`
     /// would not return the same rows when it is run twice.
-    pub fn of(
+    pub fn of_columns(
         input: &LogicalPlan,
         columns: Vec<Column>,
         aliases: &AliasGenerator,
         determinism: Determinism<'_>,
     ) -> Result<Self> {
-        let rows = determinism.repeatable(input, &columns)?;
+        let rows = determinism.deterministic_plan(input, &columns)?;
         let mut has_nulls = false;
         for column in &columns {
             has_nulls |= rows.schema().field_from_column(column)?.is_nullable();
         }
         let names = renamed(columns, aliases);
-        let values = LogicalPlanBuilder::from(rows).project(named(&names))?;
+        let values = LogicalPlanBuilder::from(rows).project(columns_as(&names))?;
         Ok(Self {
             rows: values.distinct()?.build()?,
             prefix: DOMAIN,
@@ -90,7 +90,7 @@ impl Domain {
         made_once: Option<impl FnOnce(LogicalPlan) -> Result<LogicalPlan>>,
     ) -> Result<Self> {
         let column = |name: &String| Expr::Column(Column::new_unqualified(name));
-        let named = |what| {
+        let columns_as = |what| {
             let column = Column::new_unqualified(aliases.next(what));
             (column, aliases.next(what))
         };
@@ -115,14 +115,14 @@ impl Domain {
                 let size = Size {
                     function,
                     of: of.clone(),
-                    name: named("__size"),
+                    name: columns_as("__size"),
                 };
                 columns.push(size.function.call(vec![column(name)]).alias(&size.name.1));
                 sizes.push(size);
             }
         }
         let numbers = Numbers {
-            number: named(NUMBER),
+            number: columns_as(NUMBER),
             sizes,
         };
         let rows = LogicalPlanBuilder::from(self.rows).window([number])?;
@@ -147,7 +147,7 @@ impl Domain {
     /// None of its own; those of building a plan.
     pub fn of_rows(input: LogicalPlan, aliases: &AliasGenerator) -> Result<Self> {
         let names = renamed(input.schema().columns(), aliases);
-        let values = LogicalPlanBuilder::from(input).project(named(&names))?;
+        let values = LogicalPlanBuilder::from(input).project(columns_as(&names))?;
         Ok(Self {
             rows: values.build()?,
             prefix: ROWS,
@@ -275,7 +275,7 @@ fn renamed(columns: Vec<Column>, aliases: &AliasGenerator) -> Vec<(Column, Strin
 }
 
 /// Columns under these names.
-fn named(names: &[(Column, String)]) -> Vec<Expr> {
+fn columns_as(names: &[(Column, String)]) -> Vec<Expr> {
     let names = names.iter();
     names
         .map(|(column, name)| Expr::Column(column.clone()).alias(name))

@@ -28,7 +28,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Operator, 
 
 use super::domain::Domain;
 use super::references::references;
-use super::{Asked, Unnesting, correlated, has_all, named};
+use super::{Asked, Unnesting, column_named, correlated, has_all};
 use crate::logical::common_subplan::Shared;
 
 impl Asked {
@@ -60,7 +60,7 @@ impl Unnesting<'_> {
             if is_known || !multiplies(&subquery.subquery, rows.schema())? {
                 continue;
             }
-            let domain = self.numbered(Domain::of(
+            let domain = self.numbered(Domain::of_columns(
                 rows,
                 references,
                 &self.aliases,
@@ -91,11 +91,11 @@ impl Unnesting<'_> {
         let mut conditions = Vec::new();
         for (column, name) in domain.values() {
             let own = Expr::Column(column.clone());
-            let value = named(name, &side)?;
+            let value = column_named(name, &side)?;
             conditions.push(binary_expr(own, Operator::IsNotDistinctFrom, value));
         }
         for (column, name) in domain.keys() {
-            columns.push(named(name, &side)?.alias(&column.name));
+            columns.push(column_named(name, &side)?.alias(&column.name));
         }
         LogicalPlanBuilder::from(input)
             .join_on(side, JoinType::Left, conditions)?

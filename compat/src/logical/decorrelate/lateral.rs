@@ -11,7 +11,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use super::domain::Domain;
 use super::domain_surrogate_keys::multiplies;
 use super::references::{lateral, references};
-use super::{Unnesting, named};
+use super::{Unnesting, column_named};
 use crate::rules::has_subquery;
 
 impl Unnesting<'_> {
@@ -33,12 +33,12 @@ impl Unnesting<'_> {
             let conditions = join.filter.into_iter().chain(conditions);
             return self.row_by_row(left, right, conjunction(conditions), own);
         }
-        if !self.determinism.is_askable(&left, &references)? {
+        if !self.determinism.is_deterministic(&left, &references)? {
             left = self.shared(left, &references)?;
         }
         let domain = match multiplies(&right, left.schema())? {
             true => {
-                let domain = self.numbered(Domain::of(
+                let domain = self.numbered(Domain::of_columns(
                     &left,
                     references,
                     &self.aliases,
@@ -47,12 +47,12 @@ impl Unnesting<'_> {
                 left = self.with_number(left, &domain)?;
                 domain
             }
-            false => Domain::of(&left, references, &self.aliases, self.determinism)?,
+            false => Domain::of_columns(&left, references, &self.aliases, self.determinism)?,
         };
         let pushed = self.push_down(&domain, right)?;
         let mut conditions: Vec<Expr> = join.filter.into_iter().collect();
         for (column, name) in domain.keys() {
-            let inner = named(name, &pushed)?;
+            let inner = column_named(name, &pushed)?;
             conditions.push(domain.is_same(Expr::Column(column.clone()), inner));
         }
         conditions.extend(join.on.into_iter().map(|(left, right)| left.eq(right)));
@@ -76,7 +76,7 @@ impl Unnesting<'_> {
         let pushed = self.push_down(&domain, right)?;
         let mut columns = Vec::new();
         for (column, name) in domain.columns() {
-            let value = named(name, &pushed)?;
+            let value = column_named(name, &pushed)?;
             columns.push(value.alias_qualified(column.relation.clone(), &column.name));
         }
         columns.extend(made.into_iter().map(Expr::Column));

@@ -52,7 +52,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Subquery, 
 
 use crate::functions::guarded::planning;
 
-use self::column_loss::{is_ambiguous, is_lost};
+use self::column_loss::{decorrelator_loses_columns, is_ambiguous};
 pub use self::determinism::Determinism;
 use self::domain::Domain;
 pub use self::domain::NUMBER;
@@ -65,7 +65,7 @@ use self::references::{map_subquery, with_plan};
 use self::sharing::{check_iterations, recursion_of};
 use crate::logical::common_subplan::Shared;
 use crate::logical::join_conditions::{full_join, is_full_join_of_subqueries};
-use crate::logical::push_expr_below::below;
+use crate::logical::push_expr_below::push_expr_below;
 use crate::logical::scalar_subquery::{aggregated, is_aggregate, only_value, with_schemas};
 use crate::rules::{has_subquery, subquery_of};
 
@@ -108,7 +108,7 @@ pub fn optimize_dependent_joins(
     if !is_read_anew && !has_dependent_joins(explained)? {
         return optimize(plan, state);
     }
-    let first = match is_read_anew || is_lost(explained)? {
+    let first = match is_read_anew || decorrelator_loses_columns(explained)? {
         true => None,
         false => Some(optimize(explained, state)),
     };
@@ -319,7 +319,7 @@ impl Unnesting<'_> {
         }
         let mut inputs = asked.rows.iter();
         match inputs.find(|input| has_all(input, &references)) {
-            Some(input) => Domain::of(input, references, &self.aliases, self.determinism),
+            Some(input) => Domain::of_columns(input, references, &self.aliases, self.determinism),
             None => not_impl_err!(
                 "a subquery that refers to both sides of an outer join; write it as a join"
             ),
@@ -374,7 +374,7 @@ impl Unnesting<'_> {
         for (column, name) in domain.keys() {
             let field = Arc::clone(scope.field_from_column(column)?);
             let outer = Expr::OuterReferenceColumn(field, column.clone());
-            conditions.push(domain.is_same(named(name, &pushed)?, outer));
+            conditions.push(domain.is_same(column_named(name, &pushed)?, outer));
         }
         let mut pushed = LogicalPlanBuilder::from(pushed);
         if let Some(condition) = conjunction(conditions) {
@@ -423,7 +423,7 @@ impl Unnesting<'_> {
                 );
             }
         }
-        below(node, &parts, is_of, |mut input, parts| {
+        push_expr_below(node, &parts, is_of, |mut input, parts| {
             for (part, name) in parts {
                 if let Expr::ScalarSubquery(subquery) = part {
                     input = self.looked_up(input, subquery, name, asked)?;
@@ -466,7 +466,7 @@ impl Unnesting<'_> {
             values = self.push_down(&domain, values)?;
             for (column, outer) in domain.keys() {
                 let inner = domain.other_name(&self.aliases);
-                columns.push(named(outer, &values)?.alias(&inner));
+                columns.push(column_named(outer, &values)?.alias(&inner));
                 let inner = Expr::Column(Column::new_unqualified(inner));
                 conditions.push(domain.is_same(Expr::Column(column.clone()), inner));
             }
@@ -541,7 +541,7 @@ fn has_correlated(expression: &Expr) -> Result<bool> {
 }
 
 /// The column of a domain in `plan`.
-fn named(name: &str, plan: &LogicalPlan) -> Result<Expr> {
+fn column_named(name: &str, plan: &LogicalPlan) -> Result<Expr> {
     let (qualifier, field) = plan.schema().qualified_field_with_unqualified_name(name)?;
     Ok(Expr::from((qualifier, field)))
 }

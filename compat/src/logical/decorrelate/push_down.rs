@@ -23,8 +23,8 @@ use datafusion::logical_expr::{
     WindowFrame, lit,
 };
 
+use super::column_named;
 use super::domain::Domain;
-use super::named;
 use super::references::{lateral, own_references, references, within, within_lateral};
 
 /// Pushes a domain down into a subquery.
@@ -58,7 +58,7 @@ impl PushDown<'_> {
             return LogicalPlanBuilder::from(plan).cross_join(side)?.build();
         }
         let plan = self.with_sizes(plan)?;
-        let below = self.below(&plan)?;
+        let below = self.for_inputs_of(&plan)?;
         match plan {
             LogicalPlan::Projection(projection) => self.projection(projection, &below),
             LogicalPlan::Filter(filter) => {
@@ -134,8 +134,8 @@ impl PushDown<'_> {
         Ok(plan.data)
     }
 
-    /// For what is below `plan`, which may refer to the query around by itself.
-    fn below(&self, plan: &LogicalPlan) -> Result<Self> {
+    /// For the inputs of `plan`, which may refer to the query around by itself.
+    fn for_inputs_of(&self, plan: &LogicalPlan) -> Result<Self> {
         Ok(self.wanting(&own_references(plan)?))
     }
 
@@ -199,12 +199,12 @@ impl PushDown<'_> {
         for (_, key) in self.domain.keys() {
             // Without a table's name it would be taken for that of the plan.
             let inner = self.domain.other_name(self.aliases);
-            beside.push(named(key, &side)?.alias(&inner));
+            beside.push(column_named(key, &side)?.alias(&inner));
             let inner = Expr::Column(Column::new_unqualified(inner));
             is_same.push(self.domain.is_same(column(key, plan.schema())?, inner));
         }
         for name in names {
-            beside.push(named(name, &side)?.alias(name));
+            beside.push(column_named(name, &side)?.alias(name));
             columns.push(Expr::Column(Column::new_unqualified(name)));
         }
         let side = LogicalPlanBuilder::from(side).project(beside)?.build()?;
@@ -295,7 +295,7 @@ impl PushDown<'_> {
             LogicalPlan::Sort(sort) if sort.fetch.is_none() => (sort.expr.clone(), &sort.input),
             _ => (Vec::new(), &limit.input),
         };
-        let input = self.below(&limit.input)?.input(Arc::clone(input))?;
+        let input = self.for_inputs_of(&limit.input)?.input(Arc::clone(input))?;
         let mut columns = self.own(input.schema());
         let place = self.aliases.next("__place");
         // Of rows that tie the same ones, should they be read again for a subquery of theirs.
@@ -402,8 +402,8 @@ impl PushDown<'_> {
         let mut columns: Vec<Expr> = own.collect();
         let input = self.input(input)?;
         let domain = self.columns(input.schema())?.into_iter();
-        let named = domain.zip(self.names());
-        columns.extend(named.map(|(column, name)| column.alias(name)));
+        let column_named = domain.zip(self.names());
+        columns.extend(column_named.map(|(column, name)| column.alias(name)));
         let projection = Projection::try_new(columns, input)?;
         Ok(Arc::new(LogicalPlan::Projection(projection)))
     }
@@ -418,8 +418,8 @@ impl PushDown<'_> {
                 columns.push(self.within(value, side.schema())?.alias(field.name()));
             }
             let domain = self.columns(side.schema())?.into_iter();
-            let named = domain.zip(self.names());
-            columns.extend(named.map(|(column, name)| column.alias(name)));
+            let column_named = domain.zip(self.names());
+            columns.extend(column_named.map(|(column, name)| column.alias(name)));
             let projection = Projection::try_new(columns, Arc::new(side))?;
             Ok(Arc::new(LogicalPlan::Projection(projection)))
         });

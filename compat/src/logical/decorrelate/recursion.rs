@@ -147,37 +147,37 @@ pub fn reads_anew(query: &RecursiveQuery) -> Result<bool> {
 
 /// Whether each row of `plan`, in the recursive term of `name`, is made of a row of its working table.
 fn follows(plan: &LogicalPlan, name: &str) -> bool {
-    let of = |plan: &LogicalPlan| follows(plan, name);
+    let follows_too = |plan: &LogicalPlan| follows(plan, name);
     match plan {
         LogicalPlan::TableScan(_) => working_table(plan, name).is_some(),
-        LogicalPlan::Projection(projection) => of(&projection.input),
-        LogicalPlan::Filter(filter) => of(&filter.input),
-        LogicalPlan::SubqueryAlias(alias) => of(&alias.input),
-        LogicalPlan::Sort(sort) => of(&sort.input),
-        LogicalPlan::Limit(limit) => of(&limit.input),
+        LogicalPlan::Projection(projection) => follows_too(&projection.input),
+        LogicalPlan::Filter(filter) => follows_too(&filter.input),
+        LogicalPlan::SubqueryAlias(alias) => follows_too(&alias.input),
+        LogicalPlan::Sort(sort) => follows_too(&sort.input),
+        LogicalPlan::Limit(limit) => follows_too(&limit.input),
         LogicalPlan::Distinct(Distinct::All(input) | Distinct::On(DistinctOn { input, .. })) => {
-            of(input)
+            follows_too(input)
         }
-        LogicalPlan::Window(window) => of(&window.input),
-        LogicalPlan::Unnest(unnest) => of(&unnest.input),
+        LogicalPlan::Window(window) => follows_too(&window.input),
+        LogicalPlan::Unnest(unnest) => follows_too(&unnest.input),
         LogicalPlan::Aggregate(aggregate) => {
             let has_all = match aggregate.group_expr.as_slice() {
                 [] => true,
                 [Expr::GroupingSet(sets)] => has_all_rows(sets),
                 _ => false,
             };
-            !has_all && of(&aggregate.input)
+            !has_all && follows_too(&aggregate.input)
         }
-        LogicalPlan::Union(union) => union.inputs.iter().all(|input| of(input)),
+        LogicalPlan::Union(union) => union.inputs.iter().all(|input| follows_too(input)),
         LogicalPlan::Join(join) => match join.join_type {
             JoinType::Inner | JoinType::LeftSemi | JoinType::RightSemi => {
-                of(&join.left) || of(&join.right)
+                follows_too(&join.left) || follows_too(&join.right)
             }
-            JoinType::Left | JoinType::LeftAnti | JoinType::LeftMark => of(&join.left),
-            JoinType::Right | JoinType::RightAnti | JoinType::RightMark => of(&join.right),
-            JoinType::Full => of(&join.left) && of(&join.right),
+            JoinType::Left | JoinType::LeftAnti | JoinType::LeftMark => follows_too(&join.left),
+            JoinType::Right | JoinType::RightAnti | JoinType::RightMark => follows_too(&join.right),
+            JoinType::Full => follows_too(&join.left) && follows_too(&join.right),
         },
-        LogicalPlan::RecursiveQuery(query) => of(&query.static_term),
+        LogicalPlan::RecursiveQuery(query) => follows_too(&query.static_term),
         _ => false,
     }
 }

@@ -24,7 +24,10 @@ impl Unnesting<'_> {
             let Some(asking) = asked.iter().position(|input| has_all(input, &references)) else {
                 continue;
             };
-            if self.determinism.is_askable(&asked[asking], &references)? {
+            if self
+                .determinism
+                .is_deterministic(&asked[asking], &references)?
+            {
                 continue;
             }
             node = match node {
@@ -122,7 +125,7 @@ impl Unnesting<'_> {
     /// `join` with sides that are the same when they are read again.
     pub(super) fn with_repeatable_sides(&self, mut join: Join) -> Result<Join> {
         for side in [&mut join.left, &mut join.right] {
-            if !self.determinism.is_repeatable(side)? {
+            if !self.determinism.is_deterministic_plan(side)? {
                 *side = Arc::new(self.made_once(side.as_ref().clone())?);
             }
         }
@@ -184,7 +187,7 @@ pub(super) fn recursion_of(plan: &LogicalPlan) -> Result<Option<String>> {
         if let LogicalPlan::RecursiveQuery(query) = node {
             inner.push(query.name.clone());
         }
-        if let Some(name) = Shared::of(node).and_then(Shared::recursion)
+        if let Some(name) = Shared::from_plan(node).and_then(Shared::recursion)
             && !inner.contains(name)
         {
             recursion = Some(name.clone());
@@ -208,7 +211,7 @@ pub(super) fn check_iterations(plan: &LogicalPlan, around: Option<&str>) -> Resu
             check_iterations(&query.recursive_term, Some(&query.name))?;
             return Ok(TreeNodeRecursion::Jump);
         }
-        let Some(shared) = Shared::of(node) else {
+        let Some(shared) = Shared::from_plan(node) else {
             return Ok(TreeNodeRecursion::Continue);
         };
         let recursion = shared.recursion().map(String::as_str);

@@ -39,7 +39,7 @@ impl RowWise {
     ///
     /// # Errors
     /// Those of building a plan.
-    pub fn of(
+    pub fn for_subquery(
         subquery: &Subquery,
         scope: &DFSchema,
         aliases: &AliasGenerator,

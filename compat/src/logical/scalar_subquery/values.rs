@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use crate::functions::scalar_or_error::OnlyValue;
+use crate::functions::scalar_or_error::ScalarOrError;
 use datafusion::common::alias::AliasGenerator;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, DFSchemaRef, Result};
@@ -24,7 +24,7 @@ use datafusion::logical_expr::{Expr, FetchType, LogicalPlan, ScalarUDF, SkipType
 use super::rows::RowWise;
 use super::schemas::with_schemas;
 use super::{aggregated, around, has_scalar_subqueries, in_place_of, single};
-use crate::logical::push_expr_below::{Part, below, with_columns};
+use crate::logical::push_expr_below::{Part, push_expr_below, with_columns};
 use crate::rules::has_subquery;
 
 /// `plan`, as SQL was planned, with its scalar subqueries in forms of which DataFusion knows what their
@@ -118,7 +118,7 @@ fn value(
 
 /// The only value of a list, or NULL: it may be NULL, whatever its elements are.
 pub fn only_value(values: Expr) -> Expr {
-    ScalarUDF::from(OnlyValue::default()).call(vec![values])
+    ScalarUDF::from(ScalarOrError::default()).call(vec![values])
 }
 
 /// Whether `plan` has a row in all cases.
@@ -244,7 +244,7 @@ fn below_node(node: LogicalPlan, aliases: &AliasGenerator) -> Result<Transformed
         }
         let rows = match &part {
             Expr::ScalarSubquery(subquery) if refers_only_to(&part, &around) => {
-                RowWise::of(subquery, &around, aliases)?
+                RowWise::for_subquery(subquery, &around, aliases)?
             }
             _ => None,
         };
@@ -257,7 +257,7 @@ fn below_node(node: LogicalPlan, aliases: &AliasGenerator) -> Result<Transformed
     if parts.is_empty() {
         return Ok(Transformed::no(node));
     }
-    let node = below(
+    let node = push_expr_below(
         node,
         &parts,
         |_, _| true,

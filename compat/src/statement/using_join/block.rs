@@ -12,7 +12,7 @@ use super::join::{Kind, constraint, parts};
 use super::names::{Names, name_of, without};
 use super::replacer::Replacer;
 use crate::statement::names::{SYSTEM_COLUMN, exclude, excluded, fold};
-use crate::suggest::{did_you_mean, nearest};
+use crate::suggest::{did_you_mean, suggest};
 
 /// One table of a block's FROM.
 pub(super) struct Table {
@@ -150,14 +150,14 @@ impl<'a> Block<'a> {
             TableFactor::Table { name, alias, .. } => {
                 // Functions are called by their name.
                 let own = name.0.last().and_then(|part| part.as_ident()).cloned();
-                named(alias, own.unwrap_or_else(|| Ident::new("unnamed_function")))
+                with_name(alias, own.unwrap_or_else(|| Ident::new("unnamed_function")))
             }
             TableFactor::Derived { alias, .. }
             | TableFactor::TableFunction { alias, .. }
             | TableFactor::Function { alias, .. }
             | TableFactor::UNNEST { alias, .. } => {
                 let number = self.tables.len();
-                named(alias, Ident::new(format!("unnamed_subquery_{number}")))
+                with_name(alias, Ident::new(format!("unnamed_subquery_{number}")))
             }
             other => return name_of(other).cloned().into_iter().collect(),
         };
@@ -429,7 +429,7 @@ impl<'a> Block<'a> {
     /// The columns of a scope that a name was probably meant to be, as the end of an error.
     fn near(&self, scope: &Scope, name: &str) -> String {
         let known = scope.columns(self).unwrap_or_default();
-        did_you_mean(&nearest(name, known.iter().map(String::as_str)))
+        did_you_mean(&suggest(name, known.iter().map(String::as_str)))
     }
 
     /// Puts values in place of the merged columns that a scope has.
@@ -449,7 +449,7 @@ impl<'a> Block<'a> {
 }
 
 /// Gives a table a name that has none.
-fn named(alias: &mut Option<TableAlias>, name: Ident) -> Ident {
+fn with_name(alias: &mut Option<TableAlias>, name: Ident) -> Ident {
     alias
         .get_or_insert_with(|| TableAlias {
             explicit: true,

@@ -71,7 +71,7 @@ pub fn tables_of_using<N: Visit>(node: &N) -> Vec<ObjectName> {
 ///
 /// In words, for a column of USING that is in no table, or in several, of one side; and for a
 /// natural join with something whose columns only the planner knows.
-pub fn merge_columns<N: VisitMut>(
+pub fn coalesce_join_keys<N: VisitMut>(
     node: &mut N,
     columns: &dyn Fn(&ObjectName) -> Option<Vec<String>>,
 ) -> Result<(), String> {

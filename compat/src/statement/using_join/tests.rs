@@ -15,7 +15,7 @@ fn columns(name: &ObjectName) -> Option<Vec<String>> {
 
 fn merged(sql: &str) -> Result<String, String> {
     let mut query = query(sql);
-    merge_columns(&mut query, &columns)?;
+    coalesce_join_keys(&mut query, &columns)?;
     Ok(query.to_string())
 }
 

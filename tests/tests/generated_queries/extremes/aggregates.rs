@@ -55,7 +55,7 @@ impl Number {
     }
 
     /// What it is if it need not fit.
-    fn of(self, row: &Row) -> Option<i128> {
+    fn value_of(self, row: &Row) -> Option<i128> {
         let (a, b) = (row.a.map(i128::from), row.b.map(i128::from));
         match self {
             Self::A => a,
@@ -72,7 +72,7 @@ impl Number {
 
     /// Whether it does not fit its type for a row.
     fn overflows(self, row: &Row) -> bool {
-        let number = self.of(row);
+        let number = self.value_of(row);
         number.is_some_and(|number| match self {
             Self::B | Self::MinusB => i32::try_from(number).is_err(),
             _ => i64::try_from(number).is_err(),
@@ -160,10 +160,10 @@ impl Fold {
     }
 
     /// What it comes to, as text; `None` if no BIGINT is that.
-    fn of(self, rows: &[&Row]) -> Option<String> {
+    fn result_of(self, rows: &[&Row]) -> Option<String> {
         let numbers = || {
             let number = self.number();
-            rows.iter().filter_map(move |row| number?.of(row))
+            rows.iter().filter_map(move |row| number?.value_of(row))
         };
         let floats = || rows.iter().filter_map(|row| row.f);
         let texts = || rows.iter().filter_map(|row| row.s);
@@ -202,7 +202,7 @@ impl Fold {
         let Some(number) = self.number().filter(|_| self.is_sum()) else {
             return false;
         };
-        let numbers = || rows.iter().filter_map(|row| number.of(row));
+        let numbers = || rows.iter().filter_map(|row| number.value_of(row));
         let positive: i128 = numbers().filter(|n| *n > 0).sum();
         let negative: i128 = numbers().filter(|n| *n < 0).sum();
         i64::try_from(positive).is_err() || i64::try_from(negative).is_err()
@@ -280,7 +280,7 @@ impl Condition {
 
     /// Whether it holds; `None` is NULL.
     fn holds(self, row: &Row) -> Option<bool> {
-        let number = self.number().map(|number| number.of(row));
+        let number = self.number().map(|number| number.value_of(row));
         let number = number.flatten();
         let above = |float: f64| row.f.map(|f| f.total_cmp(&float).is_gt());
         Some(match self {
@@ -391,7 +391,7 @@ impl Aggregation {
                 let rows = rows.iter().copied();
                 let rows: Vec<&Row> = rows.filter(|row| holds(*filter, row)).collect();
                 may_overflow |= fold.may_overflow(&rows);
-                cells.push(fold.of(&rows));
+                cells.push(fold.result_of(&rows));
             }
             let cells: Option<Vec<String>> = cells.into_iter().collect();
             lines = lines.zip(cells).map(|(mut lines, cells)| {

@@ -175,7 +175,7 @@ impl Ask {
 
 impl Sets {
     /// Of each set, whether each of so many keys is in it.
-    pub fn of(&self, keys: usize) -> Vec<Vec<bool>> {
+    pub fn sets_of(&self, keys: usize) -> Vec<Vec<bool>> {
         match self {
             Self::Rollup => {
                 let kept = |kept| (0..keys).map(|key| key < kept).collect();
@@ -432,7 +432,7 @@ impl Naive {
             }
             Self::GroupingSets(input, keys, sets, folds) => {
                 let rows = input.evaluate(tables);
-                let sets = sets.of(keys.len()).into_iter().flat_map(|set| {
+                let sets = sets.sets_of(keys.len()).into_iter().flat_map(|set| {
                     let kept = keys.iter().zip(&set).filter(|(_, is_in)| **is_in);
                     let kept: Vec<usize> = kept.map(|(key, _)| *key).collect();
                     let groups = aggregate(&rows, &kept, folds).into_iter();

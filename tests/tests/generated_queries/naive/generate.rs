@@ -88,7 +88,7 @@ impl Sets {
             0 => Self::Rollup,
             1 => Self::Cube,
             _ => {
-                let mut sets = Self::Cube.of(keys);
+                let mut sets = Self::Cube.sets_of(keys);
                 sets.retain(|_| random.random_range(0..2) == 0);
                 // A key that is in no set is none.
                 let all = vec![true; keys];

@@ -1,0 +1,49 @@
+//! Where a distributed plan is cut.
+
+use std::sync::Arc;
+
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion_distributed::{
+    BroadcastExec, DistributedExec, DistributedLeafExec, NetworkBoundaryExt,
+};
+use skewer_optimizer::instrument::{StageBoundaries, StageBoundary};
+
+/// The cuts that `datafusion-distributed` makes.
+///
+/// ```text
+/// DistributedExec                         Root
+///   SortPreservingMergeExec
+///     NetworkCoalesceExec                 Exchange
+///       SortExec                      ┐
+///         AggregateExec               │ stage 2, on every worker
+///           NetworkShuffleExec        ┘   Exchange
+///             RepartitionExec         ┐     its sender
+///               AggregateExec         │ stage 1
+///                 DistributedLeafExec ┘   Leaf
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct DistributedBoundaries;
+
+impl StageBoundaries for DistributedBoundaries {
+    fn boundary_of(&self, plan: &Arc<dyn ExecutionPlan>) -> Option<StageBoundary> {
+        if plan.is::<DistributedExec>() {
+            return Some(StageBoundary::Root);
+        }
+        if let Some(leaf) = plan.downcast_ref::<DistributedLeafExec>() {
+            return Some(StageBoundary::Leaf(Arc::clone(leaf.original())));
+        }
+        let stage = plan.as_network_boundary()?.input_stage();
+        let top = stage.local_plan();
+        let sender = top.filter(|top| top.is::<RepartitionExec>() || top.is::<BroadcastExec>());
+        Some(StageBoundary::Exchange {
+            tasks: stage.task_count(),
+            sender: sender.cloned(),
+        })
+    }
+}
+
+/// Whether rows come to `plan` from other workers: what is below it runs there.
+pub fn is_exchange_between_workers(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    plan.is_network_boundary()
+}
