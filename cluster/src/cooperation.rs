@@ -15,7 +15,7 @@ use skewer_exec::{TimedEvaluationExec, is_exchange};
 use skewer_net::TaskEnd;
 use skewer_optimizer::evaluates_costly;
 
-use crate::cuts::is_exchange_between_workers;
+use crate::stage_boundaries::is_exchange_between_workers;
 use crate::workers::PrepareTask;
 
 /// The same plan, whose tasks yield in time and use the processors as `query` may.

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 
-use crate::cuts::is_exchange_between_workers;
+use crate::stage_boundaries::is_exchange_between_workers;
 
 /// A leaf of the plan and how many rows it will read.
 #[derive(Debug)]

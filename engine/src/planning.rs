@@ -10,9 +10,7 @@ use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
 use skewer_cluster::write::SegmentDestination;
-use skewer_cluster::{
-    Distributed, PrepareTask, Workers, cooperative, is_exchange_between_workers,
-};
+use skewer_cluster::{Distributed, PrepareTask, Workers, cooperative, is_exchange_between_workers};
 use skewer_compat::functions::guarded::planning;
 use skewer_compat::operators::materialized::SharedRowsExec;
 use skewer_compat::operators::scheduling::RunningQuery;

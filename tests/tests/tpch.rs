@@ -188,7 +188,7 @@ const VALUES: [&[&str]; 22] = [
 ];
 
 /// The query's statements: what comes before it, the query, what comes after it.
-fn statements(session: &Session, number: i32) -> (Vec<String>, String, Vec<String>) {
+fn statements(number: i32) -> (Vec<String>, String, Vec<String>) {
     // The template's stream number.
     let text = queries::query(number)
         .unwrap()
@@ -197,10 +197,9 @@ fn statements(session: &Session, number: i32) -> (Vec<String>, String, Vec<Strin
     for (position, value) in VALUES[number as usize - 1].iter().enumerate().rev() {
         text = text.replace(&format!(":{}", position + 1), value);
     }
-    let mut statements: Vec<_> = session
-        .split(&text)
+    let mut statements: Vec<_> = skewer::split(&text)
         .into_iter()
-        .map(|piece| piece.sql)
+        .map(|statement| statement.sql)
         .collect();
     let query = statements.iter().position(|sql| {
         let sql = sql.trim_start();
@@ -363,7 +362,7 @@ async fn tpch_queries_give_the_same_at_every_level() {
     ];
     let mut empty = Vec::new();
     for number in 1..=22 {
-        let (before, query, after) = statements(&session, number);
+        let (before, query, after) = statements(number);
         for sql in before {
             run(&session, &sql).await;
         }
@@ -404,7 +403,7 @@ async fn tpch_queries_over_files_give_the_same_at_level_records() {
         run(&session, &sql).await;
     }
     for number in [1, 3, 6, 13, 18, 21] {
-        let (_, query, _) = statements(&session, number);
+        let (_, query, _) = statements(number);
         run(&session, "SET profile.level = 'off'").await;
         let plain = answer(&session, &query).await;
         run(&session, "SET profile.level = 'records'").await;
