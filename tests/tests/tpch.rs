@@ -257,7 +257,7 @@ async fn agree_when_distributed(one: Database, three: Database, workers: &str, s
     };
     run(one, "SET profile.level = 'off'").await;
     for number in 1..=22 {
-        let (before, query, after) = statements(one, number);
+        let (before, query, after) = statements(number);
         for sql in &before {
             run(one, sql).await;
             run(three, sql).await;
@@ -305,7 +305,7 @@ async fn tpch_queries_give_the_same_with_little_memory() {
     run(little, no_reserve).await;
     let (mut spilled, mut refused) = (Vec::new(), Vec::new());
     for number in 1..=22 {
-        let (before, query, after) = statements(much, number);
+        let (before, query, after) = statements(number);
         for sql in &before {
             run(much, sql).await;
             run(little, sql).await;
