@@ -1,7 +1,7 @@
 //! The registry of gaps: everything that DataFusion, sqlparser or datafusion-distributed lack or get wrong.
 //!
 //! Each gap has the module that closes it, and the smallest query that shows it. The canary test
-//! (`compat/tests/canaries.rs`) runs that query on plain DataFusion, and fails as soon as DataFusion is right: then
+//! (`compat/tests/it/canaries.rs`) runs that query on plain DataFusion, and fails as soon as DataFusion is right: then
 //! the module can go. Another test (`tests/tests/gaps.rs`) runs it on Skewer, which must be right.
 //!
 //! # The order of rewrites

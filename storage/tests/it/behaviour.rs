@@ -1,6 +1,5 @@
 //! What storage promises, one promise a test.
 
-mod support;
 
 use std::fs;
 use std::sync::Arc;
@@ -15,7 +14,8 @@ use skewer_storage::disk::RealDisk;
 use skewer_storage::{
     DEFAULT_SCHEMA, Object, ROW_ID, Storage, StorageError, StorageOptions, row_ids,
 };
-use support::{columns, dump, files, insert, open, referenced, rewrite, table, table_rows, write};
+use crate::support;
+use crate::support::{columns, dump, files, insert, open, referenced, rewrite, table, table_rows, write};
 
 fn create(storage: &Storage, name: &str) {
     let mut transaction = storage.begin();

@@ -1,5 +1,6 @@
 //! What the tests share: small tables of numbers, and all of a database as a plain value.
-#![allow(dead_code, reason = "each test binary uses a part")]
+
+pub mod nodes;
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,11 +1,10 @@
 //! Views conclude the right things from counters, and read only the queries they are asked for.
 
-mod support;
 
 use std::sync::Arc;
 
 use skewer_profiling::{OperatorStats, Retention, SysTables, TuplesSent, VIEWS};
-use support::*;
+use crate::support::*;
 
 const MS: i64 = 1_000_000;
 

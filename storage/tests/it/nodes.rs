@@ -1,9 +1,5 @@
 //! Segments that other nodes own: read, committed, given up and collected.
 
-#[path = "support/nodes.rs"]
-mod nodes;
-mod support;
-
 use std::path::Path;
 use std::sync::Arc;
 
@@ -16,8 +12,9 @@ use skewer_storage::{
     WorkerStoreDirectory,
 };
 
-use nodes::{Cluster, identity, options};
-use support::{columns, table, table_rows, write};
+use crate::support::nodes::{self, Cluster, identity, options};
+use crate::support;
+use crate::support::{columns, table, table_rows, write};
 
 fn create(storage: &Storage) -> Arc<TableMeta> {
     let mut transaction = storage.begin();

@@ -1,7 +1,6 @@
 //! Which records of a query stand out, by the rows that were made of them and by their latencies: over queries that
 //! are recorded by hand, of which every number is known.
 
-mod support;
 
 use std::sync::Arc;
 
@@ -13,7 +12,7 @@ use skewer_profiling::{
     Ids, Latencies, LatencyChunk, LatencyKind, Level, LineageMode, Method, Operator, OperatorStats,
     QueryRow, Recorder, RecorderLimits, Retention, SysTables,
 };
-use support::*;
+use crate::support::*;
 
 const MS: i64 = 1_000_000;
 

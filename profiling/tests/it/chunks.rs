@@ -1,6 +1,5 @@
 //! The record-level tables: chunks in memory and in files, rows for whoever asks.
 
-mod support;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -16,7 +15,7 @@ use datafusion::prelude::SessionContext;
 use skewer_profiling::{
     Ids, Latencies, LatencyChunk, LatencyKind, Method, OutputChunk, Retention, SysTables,
 };
-use support::*;
+use crate::support::*;
 
 const TABLES: [&str; 3] = ["lineage", "record_latency", "output_records"];
 

@@ -1,6 +1,5 @@
 //! Schema `sys` of a master, whose workers are processes of their own.
 
-mod support;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,8 +7,8 @@ use std::sync::atomic::Ordering;
 use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use skewer_profiling::{OperatorCall, Recorder, Retention, SysScan, SysTables, TuplesSent};
-use support::processes::Processes;
-use support::*;
+use crate::support::processes::Processes;
+use crate::support::*;
 
 fn in_memory() -> Arc<SysTables> {
     SysTables::open(None, Retention::default())

@@ -1,6 +1,5 @@
 //! Damaged files are errors that name them, and damage nothing else.
 
-mod support;
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +8,8 @@ use std::sync::Arc;
 use futures::executor::block_on;
 use skewer_storage::disk::RealDisk;
 use skewer_storage::{DEFAULT_SCHEMA, Storage, StorageError};
-use support::{columns, dump, insert, open, table, table_rows};
+use crate::support;
+use crate::support::{columns, dump, insert, open, table, table_rows};
 
 fn database(path: &Path) -> Storage {
     let storage = open(path, Arc::new(RealDisk)).unwrap();

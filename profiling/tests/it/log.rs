@@ -1,6 +1,5 @@
 //! The log of queries: readable at once, kept over restarts, never in the way.
 
-mod support;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,7 +9,7 @@ use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use skewer_profiling::{
     Level, Operator, OperatorStats, Recorder, RecorderLimits, Retention, SysTables,
 };
-use support::*;
+use crate::support::*;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 

@@ -1,7 +1,6 @@
 //! On generated lineage the views give what the definitions say, evaluated naively: record by
 //! record, without SQL.
 
-mod support;
 
 use std::collections::BTreeMap;
 
@@ -10,7 +9,7 @@ use proptest::prelude::*;
 use skewer_profiling::{
     Ids, Latencies, LatencyChunk, LatencyKind, Method, OutputChunk, Retention, SysTables,
 };
-use support::*;
+use crate::support::*;
 
 const QUERY: i64 = 7;
 
@@ -140,7 +139,7 @@ impl Log {
                     .filter(|edge| edge.output == (*operator, *id))
                     .collect();
                 let inputs = edges.iter().map(|edge| {
-                    let input = crate::record(edge.input_operator, edge.input);
+                    let input = crate::definitions::record(edge.input_operator, edge.input);
                     arrived(self.latency_of(&input), edge.latency)
                 });
                 let shuffle = self.shuffle(*operator, *id % 2, edges.len());
@@ -207,7 +206,7 @@ impl Log {
                     .iter()
                     .filter(|edge| edge.output == (*operator, *id))
                 {
-                    let input = crate::record(edge.input_operator, edge.input);
+                    let input = crate::definitions::record(edge.input_operator, edge.input);
                     self.follow(&input, latency + edge.latency, found);
                 }
             }

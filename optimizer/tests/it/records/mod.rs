@@ -11,8 +11,8 @@ use datafusion::arrow::array::{AsArray, RecordBatch};
 use datafusion::arrow::datatypes::Int64Type;
 use datafusion::physical_plan::displayable;
 
-use crate::queries::{REPLAYABLE, SAME_RESULT};
-use crate::running::{
+use crate::records::queries::{REPLAYABLE, SAME_RESULT};
+use crate::records::running::{
     Options, Profiled, context, only, run_plain, run_profiled, sorted, tables, try_profiled,
 };
 

@@ -1,11 +1,6 @@
 //! A database without an engine: schema `sys` in a DataFusion context, and queries that are
 //! recorded by hand.
 
-#![allow(
-    dead_code,
-    reason = "every test file is a crate of its own and uses a part of this"
-)]
-
 pub mod processes;
 
 use std::sync::Arc;

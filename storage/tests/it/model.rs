@@ -1,6 +1,5 @@
 //! Random sequences of statements, faults and restarts, against maps in memory.
 
-mod support;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +9,7 @@ use futures::executor::block_on;
 use proptest::prelude::*;
 use skewer_storage::fault::{Fault, FaultDisk};
 use skewer_storage::{DEFAULT_SCHEMA, Result, Storage};
-use support::{columns, dump, files, insert, open, referenced, rewrite, table};
+use crate::support::{columns, dump, files, insert, open, referenced, rewrite, table};
 
 /// Values by table; the first column only.
 type Model = BTreeMap<String, Vec<i64>>;

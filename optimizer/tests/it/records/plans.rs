@@ -1,7 +1,7 @@
 //! Golden files of what level `records` makes of each operator: the logical plan before the lineage rewrite, the
 //! plan after it, and the instrumented operators.
 //!
-//! `SKEWER_REGENERATE=1 cargo test -p skewer-optimizer --test records` writes the files in `tests/golden` anew.
+//! `SKEWER_REGENERATE=1 cargo test -p skewer-optimizer --test it records::plans` writes the files in `tests/golden` anew.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -11,7 +11,7 @@ use skewer_optimizer::lineage::LineageRewrite;
 use skewer_optimizer::plan_query;
 use skewer_profiling::{Level, Recorder, RecorderLimits};
 
-use crate::running::{Options, context, tables};
+use crate::records::running::{Options, context, tables};
 
 /// A query for each operator that the rewrite treats in its own way.
 const QUERIES: [(&str, &str); 11] = [

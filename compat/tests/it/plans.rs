@@ -1,6 +1,6 @@
 //! Golden files that show each rewrite: a statement or a plan before it, and after.
 //!
-//! `SKEWER_REGENERATE=1 cargo test -p skewer-compat --test plans` writes the files in `tests/golden` anew.
+//! `SKEWER_REGENERATE=1 cargo test -p skewer-compat --test it plans` writes the files in `tests/golden` anew.
 
 use std::fmt::Write;
 use std::path::Path;

@@ -1,6 +1,5 @@
 //! A fault at every write, sync, rename and removal of a workload, and what is left afterwards.
 
-mod support;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,7 +12,7 @@ use skewer_storage::fault::{Fault, FaultDisk};
 use skewer_storage::{DEFAULT_SCHEMA, Result, Storage};
 use tempfile::TempDir;
 
-use support::{Dump, columns, dump, files, insert, open, referenced, rewrite, table, write};
+use crate::support::{Dump, columns, dump, files, insert, open, referenced, rewrite, table, write};
 
 type Step = fn(&Storage) -> Result<()>;
 

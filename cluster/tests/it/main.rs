@@ -1,0 +1,4 @@
+//! Plans as bytes, and the queries of a worker.
+
+mod codec;
+mod queries;

@@ -1,0 +1,10 @@
+//! The engine as programs use it: statements, sessions, files, limits, workers, profiles.
+
+mod api;
+mod deep_statements;
+mod explain_profile;
+mod files;
+mod limits;
+mod sessions;
+mod workers;
+mod writes;

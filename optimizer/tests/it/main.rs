@@ -1,0 +1,4 @@
+//! Rewrites and instrumentation of plans.
+
+mod nesting;
+mod records;

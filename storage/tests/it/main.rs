@@ -1,0 +1,8 @@
+//! Storage: behaviour, faults of the disk, corruption, and segments on several nodes.
+
+mod behaviour;
+mod corruption;
+mod faults;
+mod model;
+mod nodes;
+mod support;
