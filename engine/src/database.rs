@@ -244,8 +244,6 @@ impl DatabaseBuilder {
             "cluster without path: a master keeps its catalog in a directory"
         } else if self.workers == Some(0) {
             "workers(0): a query needs a worker; 1 means no distribution"
-        } else if self.worker_threads == Some(0) {
-            "worker_threads(0): a query needs a thread"
         } else {
             return Ok(());
         };

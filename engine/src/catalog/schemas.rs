@@ -114,7 +114,11 @@ impl SchemaProvider for UserSchema {
         Ok(match self.schemas.catalog.relation(&name) {
             Ok(Some(Relation::View(_))) => Some(TableType::View),
             Ok(Some(_)) => Some(TableType::Base),
-            Ok(None) | Err(_) => None,
+            Ok(None) => {
+                let registered = self.schemas.catalog.registered(&name);
+                registered.map(|_| TableType::Temporary)
+            }
+            Err(_) => None,
         })
     }
 

@@ -452,7 +452,7 @@ impl StatementCatalog {
     }
 
     /// The table that the session registered under a name.
-    fn registered(&self, name: &Name) -> Option<&Arc<dyn TableProvider>> {
+    pub(super) fn registered(&self, name: &Name) -> Option<&Arc<dyn TableProvider>> {
         let is_main = name.schema == MAIN;
         self.registered.get(&name.table).filter(|_| is_main)
     }

@@ -166,7 +166,6 @@ fn options_that_contradict_each_other_are_refused() {
             "cluster without path",
         ),
         (Database::builder().workers(0), "workers(0)"),
-        (Database::builder().worker_threads(0), "worker_threads(0)"),
     ] {
         let error = builder.build().unwrap_err().to_string();
         assert!(error.contains("contradict each other"), "{error}");

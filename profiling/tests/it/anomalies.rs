@@ -1,9 +1,9 @@
 //! Which records of a query stand out, by the rows that were made of them and by their latencies: over queries that
 //! are recorded by hand, of which every number is known.
 
-
 use std::sync::Arc;
 
+use crate::support::*;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
@@ -12,7 +12,6 @@ use skewer_profiling::{
     Ids, Latencies, LatencyChunk, LatencyKind, Level, LineageMode, Method, Operator, OperatorStats,
     QueryRow, Recorder, RecorderLimits, Retention, SysTables,
 };
-use crate::support::*;
 
 const MS: i64 = 1_000_000;
 
@@ -264,11 +263,11 @@ async fn rows_are_missing_that_were_left_out_or_descend_from_records_that_were_n
     };
     assert_eq!(unknown(few(199, &[10], 1.0)).await, is("left out"));
     assert_eq!(unknown(few(200, &[10], 1.0)).await, None);
-    // An aggregate made few of them, of which there is no lineage.
+    // An aggregate made few rows; aggregates keep no lineage here.
     assert_eq!(unknown(few(199, &[], 1.0)).await, is("no lineage"));
     assert_eq!(unknown(few(0, &[], 1.0)).await, is("left out"));
     assert_eq!(unknown(few(199, &[], 0.1)).await, is("left out"));
-    // Of a query that failed, or of which there is no log, nothing else can be expected.
+    // A query that failed, or kept no log, tells nothing else.
     let failed = Unnesting {
         status: "failed",
         ..few(0, &[], 1.0)

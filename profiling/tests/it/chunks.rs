@@ -1,10 +1,10 @@
 //! The record-level tables: chunks in memory and in files, rows for whoever asks.
 
-
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::support::*;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, BinaryArray, RecordBatch};
 use datafusion::arrow::compute::concat_batches;
 use datafusion::arrow::datatypes::DataType;
@@ -15,7 +15,6 @@ use datafusion::prelude::SessionContext;
 use skewer_profiling::{
     Ids, Latencies, LatencyChunk, LatencyKind, Method, OutputChunk, Retention, SysTables,
 };
-use crate::support::*;
 
 const TABLES: [&str; 3] = ["lineage", "record_latency", "output_records"];
 

@@ -1,15 +1,14 @@
 //! On generated lineage the views give what the definitions say, evaluated naively: record by
 //! record, without SQL.
 
-
 use std::collections::BTreeMap;
 
+use crate::support::*;
 use datafusion::arrow::array::Int64Array;
 use proptest::prelude::*;
 use skewer_profiling::{
     Ids, Latencies, LatencyChunk, LatencyKind, Method, OutputChunk, Retention, SysTables,
 };
-use crate::support::*;
 
 const QUERY: i64 = 7;
 

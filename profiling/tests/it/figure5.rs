@@ -5,14 +5,13 @@
 //! source is the record that is removed. The views keep such an input with its own remediated
 //! latency, so o1 to o4 would take 528, 528, 669 and 538 ms without h2, not 304 to 324.
 
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use skewer_profiling::{Carried, Gathering, Impacts, LineageMode, Retention, Sources, SysTables};
 use crate::support::processes::Processes;
 use crate::support::*;
+use skewer_profiling::{Carried, Gathering, Impacts, LineageMode, Retention, Sources, SysTables};
 use tokio::runtime::Handle;
 
 const QUERY: i64 = 7;

@@ -1,15 +1,14 @@
 //! The log of queries: readable at once, kept over restarts, never in the way.
 
-
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::support::*;
 use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use skewer_profiling::{
     Level, Operator, OperatorStats, Recorder, RecorderLimits, Retention, SysTables,
 };
-use crate::support::*;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 

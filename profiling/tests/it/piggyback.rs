@@ -1,13 +1,12 @@
 //! What records carry in their rows is what the SQL over the log says of them: of generated
 //! lineages, of several aggregates, partitions, tables and ties.
 
-
 use std::collections::BTreeMap;
 
+use crate::support::*;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use skewer_profiling::{Carried, Gathering, Impacts, LineageMode, Retention, Sources, SysTables};
-use crate::support::*;
 
 const TABLES: [&str; 2] = ["main.t", "main.u"];
 

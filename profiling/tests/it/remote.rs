@@ -1,14 +1,13 @@
 //! Schema `sys` of a master, whose workers are processes of their own.
 
-
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use crate::support::processes::Processes;
+use crate::support::*;
 use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use skewer_profiling::{OperatorCall, Recorder, Retention, SysScan, SysTables, TuplesSent};
-use crate::support::processes::Processes;
-use crate::support::*;
 
 fn in_memory() -> Arc<SysTables> {
     SysTables::open(None, Retention::default())

@@ -1,10 +1,9 @@
 //! Views conclude the right things from counters, and read only the queries they are asked for.
 
-
 use std::sync::Arc;
 
-use skewer_profiling::{OperatorStats, Retention, SysTables, TuplesSent, VIEWS};
 use crate::support::*;
+use skewer_profiling::{OperatorStats, Retention, SysTables, TuplesSent, VIEWS};
 
 const MS: i64 = 1_000_000;
 

@@ -1,13 +1,13 @@
 //! Statements that nest deeply, as programs write them.
 //!
-//! Whoever walks over a tree recurses: the parser, DataFusion's planner and optimizer, expressions that are
-//! evaluated, even a tree that is dropped. A statement that nests too deeply would overflow a stack, which ends
-//! the process. So none is deeper than [`DEEPEST`], [`DEEPEST_CALLS`] and [`DEEPEST_SUBQUERIES`], for which [`STACK`] bytes of stack suffice:
+//! The parser, DataFusion's planner and optimizer, evaluation and even dropping a tree recurse. A
+//! statement that nests too deeply would overflow a stack, which ends the process. The limits that
+//! `skewer_compat::statement::balance` sets keep each statement within [`STACK`] bytes of stack.
 //!
-//! * [`nesting`]: what brackets and chains of operators would nest too deeply is refused before it is parsed
-//! * [`dialect`]: a text that the parser would read again and again is refused
-//! * [`balance`]: long chains of AND, OR and UNION become flat trees, and what is too deep all the same is
-//!   refused
+//! * `nesting`: refuses a text whose brackets or operators nest too deeply, before it is parsed
+//! * `skewer_compat::statement::dialect`: refuses a text that the parser would read again and again
+//! * `skewer_compat::statement::balance`: makes flat trees of long chains of AND, OR and UNION, and
+//!   refuses trees that are still too deep
 
 mod nesting;
 

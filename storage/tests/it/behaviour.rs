@@ -1,9 +1,12 @@
 //! What storage promises, one promise a test.
 
-
 use std::fs;
 use std::sync::Arc;
 
+use crate::support;
+use crate::support::{
+    columns, dump, files, insert, open, referenced, rewrite, table, table_rows, write,
+};
 use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray, StringViewArray};
 use datafusion::arrow::datatypes::{DataType, Field, Fields, IntervalUnit, Schema, TimeUnit};
 use datafusion::parquet::basic::Encoding;
@@ -14,8 +17,6 @@ use skewer_storage::disk::RealDisk;
 use skewer_storage::{
     DEFAULT_SCHEMA, Object, ROW_ID, Storage, StorageError, StorageOptions, row_ids,
 };
-use crate::support;
-use crate::support::{columns, dump, files, insert, open, referenced, rewrite, table, table_rows, write};
 
 fn create(storage: &Storage, name: &str) {
     let mut transaction = storage.begin();

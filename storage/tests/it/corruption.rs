@@ -1,15 +1,14 @@
 //! Damaged files are errors that name them, and damage nothing else.
 
-
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::support;
+use crate::support::{columns, dump, insert, open, table, table_rows};
 use futures::executor::block_on;
 use skewer_storage::disk::RealDisk;
 use skewer_storage::{DEFAULT_SCHEMA, Storage, StorageError};
-use crate::support;
-use crate::support::{columns, dump, insert, open, table, table_rows};
 
 fn database(path: &Path) -> Storage {
     let storage = open(path, Arc::new(RealDisk)).unwrap();

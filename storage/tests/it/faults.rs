@@ -1,6 +1,5 @@
 //! A fault at every write, sync, rename and removal of a workload, and what is left afterwards.
 
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;

@@ -1,15 +1,14 @@
 //! Random sequences of statements, faults and restarts, against maps in memory.
 
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::support::{columns, dump, files, insert, open, referenced, rewrite, table};
 use datafusion::arrow::datatypes::{DataType, Field};
 use futures::executor::block_on;
 use proptest::prelude::*;
 use skewer_storage::fault::{Fault, FaultDisk};
 use skewer_storage::{DEFAULT_SCHEMA, Result, Storage};
-use crate::support::{columns, dump, files, insert, open, referenced, rewrite, table};
 
 /// Values by table; the first column only.
 type Model = BTreeMap<String, Vec<i64>>;

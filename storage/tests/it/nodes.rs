@@ -12,8 +12,8 @@ use skewer_storage::{
     WorkerStoreDirectory,
 };
 
-use crate::support::nodes::{self, Cluster, identity, options};
 use crate::support;
+use crate::support::nodes::{self, Cluster, identity, options};
 use crate::support::{columns, table, table_rows, write};
 
 fn create(storage: &Storage) -> Arc<TableMeta> {

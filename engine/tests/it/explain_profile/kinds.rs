@@ -46,7 +46,7 @@ async fn filled(database: DatabaseBuilder) -> (Database, Session) {
     (database, session)
 }
 
-/// The operators of the last query: kind, name, and what else is said of their kind.
+/// The operators of the last query: kind, name, and the other columns that classify them.
 const OPERATORS: &str = "
     SELECT DISTINCT kind || ': ' || name || CASE WHEN is_internal THEN ', internal' ELSE '' END
       || coalesce(', ' || routing, '') || coalesce(', ' || captured_records, '')
