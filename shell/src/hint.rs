@@ -1,10 +1,10 @@
 //! One line after a statement whose diagnosis says something.
 
+use std::slice;
 use std::time::Duration;
 
-use datafusion::arrow::array::{Array, AsArray, RecordBatch};
-use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::{DataType, Int64Type};
+use datafusion::arrow::array::RecordBatch;
+use skewer::diagnosis::source::{Row, rows};
 
 use crate::units;
 
@@ -12,7 +12,7 @@ use crate::units;
 pub const LEAST: Duration = Duration::from_millis(100);
 
 /// The id of the session's last query, in words that leave no trace: it reads schema `sys`.
-pub const LAST_QUERY: &str = "SELECT last_query_id() FROM sys.queries LIMIT 1";
+pub const LAST_QUERY: &str = "SELECT last_query_id() AS query_id FROM sys.queries LIMIT 1";
 
 /// The worst of what is conspicuous about a query. It names a record only if `EXPLAIN PROFILE` does:
 /// both go by `sys.anomalies`.
@@ -26,10 +26,10 @@ pub fn sql(query_id: i64) -> String {
 
 /// The line about the answer's first row.
 pub fn line(answer: &RecordBatch) -> Option<String> {
-    let text = |column: &str| text(answer, column);
-    let (rule, subject) = (text("rule")?, text("subject")?);
-    let look = text("zoom_sql").or_else(|| text("evidence_sql"))?;
-    let costs = match number(answer, "wasted_ns") {
+    let row = first_row(answer)?;
+    let (rule, subject) = (row.text("rule")?, row.text("subject")?);
+    let look = row.text("zoom_sql").or_else(|| row.text("evidence_sql"))?;
+    let costs = match row.integer("wasted_ns") {
         Some(wasted) => format!(
             " costs {}",
             units::duration(Duration::from_nanos(wasted.unsigned_abs()))
@@ -39,39 +39,9 @@ pub fn line(answer: &RecordBatch) -> Option<String> {
     Some(format!("{rule} in {subject}{costs}: {look};  (.hints off)"))
 }
 
-/// The first value of a column of numbers.
-pub fn number(answer: &RecordBatch, column: &str) -> Option<i64> {
-    let cell = cell(
-        answer,
-        answer.schema().index_of(column).ok()?,
-        &DataType::Int64,
-    )?;
-    Some(cell.as_primitive::<Int64Type>().value(0))
-}
-
-/// The first number of an answer.
-pub fn first_number(answer: &RecordBatch) -> Option<i64> {
-    let cell = cell(answer, 0, &DataType::Int64)?;
-    Some(cell.as_primitive::<Int64Type>().value(0))
-}
-
-fn text(answer: &RecordBatch, column: &str) -> Option<String> {
-    let cell = cell(
-        answer,
-        answer.schema().index_of(column).ok()?,
-        &DataType::Utf8,
-    )?;
-    Some(cell.as_string::<i32>().value(0).to_owned())
-}
-
-fn cell(
-    answer: &RecordBatch,
-    column: usize,
-    data_type: &DataType,
-) -> Option<datafusion::arrow::array::ArrayRef> {
-    let column = answer.columns().get(column)?;
-    let cell = cast(&column.slice(0, column.len().min(1)), data_type).ok()?;
-    (cell.len() == 1 && cell.is_valid(0)).then_some(cell)
+/// The first row of an answer.
+pub fn first_row(answer: &RecordBatch) -> Option<Row<'_>> {
+    rows(slice::from_ref(answer)).next()
 }
 
 #[cfg(test)]

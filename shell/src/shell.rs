@@ -231,15 +231,16 @@ impl Shell {
         Ok(())
     }
 
-    /// Says in one line what is conspicuous about the session's last query. That it cannot be
-    /// asked for is no matter: nobody asked for it.
+    /// Prints one line with the worst diagnosis of the session's last query. An error is ignored:
+    /// the user did not ask for a hint.
     async fn hint(&mut self) {
         let query_id = match &self.session {
             Backend::Local(session) => session.last_query_id(),
             remote @ Backend::Remote(_) => {
                 let remote = remote.clone();
                 let answer = self.answer(&remote, hint::LAST_QUERY).await;
-                answer.as_ref().and_then(hint::first_number)
+                let row = answer.as_ref().and_then(hint::first_row);
+                row.and_then(|row| row.integer("query_id"))
             }
         };
         if query_id.is_none() || query_id == self.hinted {
@@ -255,7 +256,7 @@ impl Shell {
         }
     }
 
-    /// The first rows of the answer to a question of the shell's own.
+    /// Runs a query of the shell's own and returns its first batch.
     async fn answer(&mut self, backend: &Backend, sql: &str) -> Option<RecordBatch> {
         let mut found: Option<RecordBatch> = None;
         let receive = |event: Event<'_>| {

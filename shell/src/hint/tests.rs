@@ -245,7 +245,10 @@ async fn check(session: &Session, directory: &Path, profile: &Profile) {
     profile.export(session, directory).await;
     let import = format!("IMPORT PROFILE FROM '{}'", directory.display());
     let imported = answer(session, &import).await;
-    let query_id = super::first_number(&imported[0]).unwrap();
+    let query_id = super::first_row(&imported[0])
+        .unwrap()
+        .integer("query_id")
+        .unwrap();
 
     let mut expected = profile.expected();
     expected.sort_by_key(|(row_id, cost)| (-cost, *row_id));
