@@ -4,12 +4,12 @@ use std::path::Path;
 
 use clap::ValueEnum;
 use reedline::{Completer, CompletionResult, Span, Suggestion};
+use skewer_sql::lex::{self, Kind, Token};
 use skewer_sql::quote;
 
 use crate::completion_names::{Names, SharedNames};
 use crate::format::Format;
 use crate::keywords::{KEYWORDS, is_keyword};
-use crate::lex::{self, Kind, Token};
 use crate::meta_commands;
 
 /// Longer lists are not read by anybody.
@@ -74,7 +74,7 @@ fn candidates(line: &str, pos: usize, names: &Names) -> Found {
     if before.starts_with('.') {
         return dot_candidates(before, names);
     }
-    let tokens = lex::tokens(before);
+    let tokens: Vec<Token<'_>> = lex::tokens(before).collect();
     let none = |start| Found {
         start,
         items: Vec::new(),
@@ -238,7 +238,7 @@ struct Scope {
 impl Scope {
     /// Looks at the whole statement around the cursor: FROM may come after it.
     fn of_statement(line: &str, pos: usize, names: &Names) -> Scope {
-        let all = lex::tokens(line);
+        let all: Vec<Token<'_>> = lex::tokens(line).collect();
         let semicolon = |token: &&Token<'_>| token.text == ";";
         let from = all
             .iter()

@@ -2,9 +2,9 @@
 
 use nu_ansi_term::Style;
 use reedline::{Highlighter, StyledText};
+use skewer_sql::lex::{self, Kind, Token};
 
 use crate::keywords::is_keyword;
-use crate::lex::{self, Kind, Token};
 use crate::terminal::Palette;
 
 /// Colours the line that is being edited.
@@ -41,8 +41,7 @@ pub fn paint(sql: &str, palette: &Palette) -> String {
         return sql.to_owned();
     }
     lex::tokens(sql)
-        .iter()
-        .map(|token| style(token, palette).paint(token.text).to_string())
+        .map(|token| style(&token, palette).paint(token.text).to_string())
         .collect()
 }
 

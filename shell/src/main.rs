@@ -6,7 +6,7 @@
 //! * [`repl`], [`complete`], [`highlight`], [`completion_names`]: typing them
 //! * [`meta_commands`]: commands that stand for SQL
 //! * [`format`], [`progress`], [`terminal`], [`units`]: what is written, and where
-//! * [`lex`], [`keywords`], [`statement_kind`]: as much of SQL as the shell itself must understand
+//! * [`keywords`], [`statement_kind`]: as much of SQL as the shell itself must understand
 //! * [`demo`]: the case studies
 //! * [`serve`], [`user`]: a database for PostgreSQL clients, and who may connect
 //! * [`cluster`], [`worker`]: a database over several processes
@@ -25,7 +25,6 @@ mod format;
 mod highlight;
 mod hint;
 mod keywords;
-mod lex;
 mod log;
 mod meta_commands;
 mod progress;

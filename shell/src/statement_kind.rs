@@ -1,7 +1,5 @@
 //! What kind of statement a text begins with, as far as showing its result depends on it.
 
-use crate::lex::{self, Kind};
-
 /// The first word of a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StatementKind {
@@ -20,9 +18,7 @@ pub enum StatementKind {
 impl StatementKind {
     /// Of the statement `sql`.
     pub fn of_sql(sql: &str) -> StatementKind {
-        let tokens = lex::tokens(sql);
-        let mut words = tokens
-            .iter()
+        let mut words = lex::tokens(sql)
             .filter(|token| !matches!(token.kind, Kind::Space | Kind::Comment))
             .map(|token| token.text.to_ascii_lowercase());
         let first = words.next();
@@ -72,6 +68,7 @@ impl StatementKind {
 
 #[cfg(test)]
 mod tests {
+    use skewer_sql::lex::{self, Kind};
     use skewer_sql::traits::Returns;
 
     use super::*;

@@ -14,6 +14,7 @@
 //! * [`row_ids`]: `_row_id` made visible in the blocks that name it
 //! * [`fingerprint`](mod@fingerprint): what statements have in common that differ only in literals
 //! * [`error`]: syntax errors that show the line
+//! * [`lex`]: text cut into tokens
 //! * [`quote`]: literals and identifiers as SQL text
 //! * `source_location`: places in a statement's text
 //! * [`type_name`]: SQL names of Arrow types
@@ -24,6 +25,7 @@ pub mod error;
 pub mod explain_profile;
 pub mod export_profile;
 pub mod fingerprint;
+pub mod lex;
 pub mod parameters;
 pub mod parser;
 pub mod quote;

@@ -1,5 +1,7 @@
 //! A script cut at its semicolons.
 
+use crate::lex::{Kind, tokens};
+
 /// One statement of a script.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScriptStatement {
@@ -9,19 +11,6 @@ pub struct ScriptStatement {
     pub line: u64,
     /// Whether a semicolon ended it.
     pub terminated: bool,
-}
-
-/// What the cutter is inside of.
-#[derive(Debug, PartialEq, Eq)]
-enum Within {
-    Statement,
-    /// `'…'`, `"…"`, `` `…` ``: ends at the same character; a doubled one does not end it.
-    Quoted(char),
-    LineComment,
-    /// `/* … */`, which nests.
-    BlockComment(usize),
-    /// `$tag$ … $tag$`.
-    Dollar(String),
 }
 
 /// Cuts a script at the semicolons that end statements.
@@ -36,116 +25,47 @@ pub fn split(script: &str) -> Vec<ScriptStatement> {
 ///
 /// What an interactive shell asks before it runs what was typed.
 pub fn is_complete(text: &str) -> bool {
-    let (pieces, within) = cut(text);
-    matches!(within, Within::Statement | Within::LineComment)
-        && pieces.last().is_some_and(|piece| piece.terminated)
+    let (statements, is_closed) = cut(text);
+    is_closed && statements.last().is_some_and(|last| last.terminated)
 }
 
-fn cut(script: &str) -> (Vec<ScriptStatement>, Within) {
-    let mut pieces = Vec::new();
-    let mut within = Within::Statement;
-    let mut start = None; // byte and line of the first character that counts
-    let mut end = 0; // byte after the last character that counts
+/// The statements, and whether the last token is closed.
+fn cut(script: &str) -> (Vec<ScriptStatement>, bool) {
+    let mut statements = Vec::new();
+    let mut is_closed = true;
+    // The bytes and the first line of the statement so far.
+    let mut current: Option<(usize, usize, u64)> = None;
     let mut line = 1;
-    let mut chars = script.char_indices().peekable();
-    while let Some((at, c)) = chars.next() {
-        let next = chars.peek().map(|(_, c)| *c);
-        let mut counts = true;
-        match &mut within {
-            Within::Statement => match c {
-                ';' => {
-                    counts = false;
-                    if let Some((from, line)) = start.take() {
-                        pieces.push(piece(script, from, end, line, true));
-                    }
-                }
-                '\'' | '"' | '`' => within = Within::Quoted(c),
-                '-' if next == Some('-') => {
-                    counts = false;
-                    within = Within::LineComment;
-                }
-                '/' if next == Some('*') => {
-                    counts = false;
-                    chars.next();
-                    within = Within::BlockComment(1);
-                }
-                '$' => {
-                    if let Some(tag) = dollar_tag(&script[at..]) {
-                        for _ in 1..tag.len() {
-                            chars.next();
-                        }
-                        within = Within::Dollar(tag);
-                    }
-                }
-                c if c.is_whitespace() => counts = false,
-                _ => {}
-            },
-            Within::Quoted(quote) => {
-                if c == *quote {
-                    if next == Some(c) {
-                        chars.next();
-                    } else {
-                        within = Within::Statement;
-                    }
-                }
+    for token in tokens(script) {
+        is_closed = token.closed;
+        let end = token.start + token.text.len();
+        match token.kind {
+            Kind::Space | Kind::Comment => {}
+            Kind::Symbol if token.text == ";" => {
+                let ended = current.take();
+                statements.extend(ended.map(|current| statement(script, current, true)));
             }
-            Within::LineComment => {
-                counts = false;
-                if c == '\n' {
-                    within = Within::Statement;
-                }
-            }
-            Within::BlockComment(depth) => {
-                counts = false;
-                if c == '*' && next == Some('/') {
-                    chars.next();
-                    *depth -= 1;
-                    if *depth == 0 {
-                        within = Within::Statement;
-                    }
-                } else if c == '/' && next == Some('*') {
-                    chars.next();
-                    *depth += 1;
-                }
-            }
-            Within::Dollar(tag) => {
-                if c == '$' && script[at..].starts_with(tag.as_str()) {
-                    for _ in 1..tag.len() {
-                        chars.next();
-                    }
-                    within = Within::Statement;
-                }
+            _ => {
+                let (from, _, line) = current.unwrap_or((token.start, end, line));
+                current = Some((from, end, line));
             }
         }
-        if counts {
-            start.get_or_insert((at, line));
-            end = chars.peek().map_or(script.len(), |(next, _)| *next);
-        }
-        if c == '\n' {
-            line += 1;
-        }
+        line += token.text.matches('\n').count() as u64;
     }
-    if let Some((from, line)) = start {
-        pieces.push(piece(script, from, end, line, false));
-    }
-    (pieces, within)
+    statements.extend(current.map(|current| statement(script, current, false)));
+    (statements, is_closed)
 }
 
-fn piece(script: &str, from: usize, to: usize, line: u64, terminated: bool) -> ScriptStatement {
+fn statement(
+    script: &str,
+    (from, end, line): (usize, usize, u64),
+    terminated: bool,
+) -> ScriptStatement {
     ScriptStatement {
-        sql: script[from..to].to_owned(),
+        sql: script[from..end].to_owned(),
         line,
         terminated,
     }
-}
-
-/// `$$` or `$tag$` at the start of `text`; `$1` is a parameter.
-fn dollar_tag(text: &str) -> Option<String> {
-    let end = text[1..].find('$')? + 1;
-    let tag = &text[1..end];
-    let is_name = tag.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-        && !tag.starts_with(|c: char| c.is_ascii_digit());
-    is_name.then(|| text[..=end].to_owned())
 }
 
 #[cfg(test)]
@@ -166,6 +86,10 @@ mod tests {
             texts("SELECT $a$ ; $a$; SELECT $1"),
             ["SELECT $a$ ; $a$", "SELECT $1"]
         );
+        assert_eq!(
+            texts("SELECT E'it\\'s; one'; SELECT 2"),
+            ["SELECT E'it\\'s; one'", "SELECT 2"]
+        );
     }
 
     #[test]
@@ -182,6 +106,7 @@ mod tests {
         assert!(is_complete("SELECT 1; -- done"));
         assert!(!is_complete("SELECT 1"));
         assert!(!is_complete("SELECT ';"));
+        assert!(!is_complete("SELECT 1; /* more"));
         assert!(!is_complete("SELECT 1; SELECT"));
         assert!(!is_complete(""));
     }

@@ -1,6 +1,8 @@
-//! How deep a statement is, as far as its text says it.
+//! How deep a statement nests, as far as its text tells.
 
 use skewer_compat::statement::depth::DEEPEST;
+
+use crate::lex::{Kind, tokens};
 
 /// How many words and operators may stand in a row without a comma: the parser makes a tree of them which
 /// is as deep, and dropping that takes stack.
@@ -40,12 +42,10 @@ impl std::fmt::Display for TooDeep {
     }
 }
 
-/// Looks for what is too deep to be parsed; gives it and the byte at which it is.
+/// Looks for nesting that is too deep to be parsed; returns it and its byte.
 ///
-/// Quoted text and comments are passed over. What is open and never closed counts as the parser would take it:
-/// to the end of the text.
+/// Passes over quoted text and comments. One that is never closed ends with the text, as for the parser.
 pub(crate) fn too_deep(sql: &str) -> Option<(TooDeep, usize)> {
-    let bytes = sql.as_bytes();
     // For each open bracket how many words and operators stand in a row in it.
     let mut open: Vec<usize> = vec![0];
     // `ARRAY<` of types, which open without being closed by a parenthesis.
@@ -53,140 +53,66 @@ pub(crate) fn too_deep(sql: &str) -> Option<(TooDeep, usize)> {
     // `[]` of types in a row, without a comma between them.
     let mut dimensions = 0_usize;
     let mut explains = 0;
-    let mut word: &[u8] = b"";
-    let mut at = 0;
-    while let Some(&byte) = bytes.get(at) {
-        let start = at;
-        at += 1;
+    let mut word = "";
+    let mut tokens = tokens(sql).peekable();
+    while let Some(token) = tokens.next() {
         let mut links = 0;
-        match byte {
-            b'\'' | b'"' | b'`' => {
-                let escapes = byte == b'\'' && word.eq_ignore_ascii_case(b"e");
-                at = after_quote(bytes, at, byte, escapes);
-            }
-            b'-' if bytes.get(at) == Some(&b'-') => {
-                at = after(bytes, at, b"\n");
-                continue;
-            }
-            b'/' if bytes.get(at) == Some(&b'*') => {
-                at = after_comment(bytes, at + 1);
-                continue;
-            }
-            b'$' => {
-                if let Some(tag) = dollar_tag(&bytes[start..]) {
-                    at = after(bytes, start + tag.len(), tag);
-                }
-            }
-            b'(' | b'[' | b'{' => {
-                // The dimensions of a type nest: `INT[][]`.
-                if byte == b'[' && bytes.get(at) == Some(&b']') {
-                    at += 1;
-                    dimensions += 1;
-                } else {
-                    open.push(0);
-                }
-            }
-            b')' | b']' | b'}' => {
+        match (token.kind, token.text) {
+            (Kind::Space | Kind::Comment, _) => continue,
+            (Kind::Text | Kind::QuotedName, _) => {}
+            (Kind::Word | Kind::Number, _) => links = 1,
+            // The dimensions of a type nest: `INT[][]`.
+            (_, "[") if tokens.next_if(|next| next.text == "]").is_some() => dimensions += 1,
+            (_, "(" | "[" | "{") => open.push(0),
+            (_, ")" | "]" | "}") => {
                 if open.len() > 1 {
                     open.pop();
                 }
                 (types, dimensions) = (0, 0);
             }
-            b'<' if is(word, &[b"ARRAY", b"STRUCT", b"MAP"]) => types += 1,
-            b',' => {
+            (_, "<") if is(word, &["ARRAY", "STRUCT", "MAP"]) => types += 1,
+            (_, ",") => {
                 (explains, dimensions) = (0, 0);
                 if let Some(top) = open.last_mut() {
                     *top = 0;
                 }
             }
-            b';' => {
+            (_, ";") => {
                 open.clear();
                 open.push(0);
                 (types, dimensions, explains) = (0, 0, 0);
             }
-            byte if is_word(byte) => {
-                while bytes.get(at).is_some_and(|next| is_word(*next)) {
-                    at += 1;
-                }
-                links = 1;
-            }
-            byte if byte.is_ascii_whitespace() => continue,
-            _ => links = 1,
+            (_, "$") => {}
+            (Kind::Symbol, _) => links = 1,
         }
-        word = match is_word(byte) {
-            true => &bytes[start..at],
-            false => b"",
+        word = match token.kind {
+            Kind::Word => token.text,
+            _ => "",
         };
-        if is(word, &[b"EXPLAIN"]) {
+        if is(word, &["EXPLAIN"]) {
             explains += 1;
-        } else if is(word, &[b"SELECT", b"FROM", b"VALUES", b"INSERT"]) {
+        } else if is(word, &["SELECT", "FROM", "VALUES", "INSERT"]) {
             explains = 0;
         }
         if explains > MOST_EXPLAINS {
-            return Some((TooDeep::Explains, start));
+            return Some((TooDeep::Explains, token.start));
         }
         if let Some(top) = open.last_mut() {
             *top += links;
             if *top > LONGEST_CHAIN {
-                return Some((TooDeep::Chain, start));
+                return Some((TooDeep::Chain, token.start));
             }
         }
         if open.len() + types + dimensions > DEEPEST {
-            return Some((TooDeep::Brackets, start));
+            return Some((TooDeep::Brackets, token.start));
         }
     }
     None
 }
 
-fn is_word(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'_' || !byte.is_ascii()
-}
-
 /// Whether a word is one of these.
-fn is(word: &[u8], these: &[&[u8]]) -> bool {
+fn is(word: &str, these: &[&str]) -> bool {
     these.iter().any(|one| word.eq_ignore_ascii_case(one))
-}
-
-/// The byte after the next `end`, or the end of the text.
-fn after(bytes: &[u8], from: usize, end: &[u8]) -> usize {
-    let rest = &bytes[from..];
-    let found = rest.windows(end.len()).position(|window| window == end);
-    found.map_or(bytes.len(), |found| from + found + end.len())
-}
-
-/// The byte after a quoted text whose first byte is at `from`. A doubled quote ends one and begins another.
-fn after_quote(bytes: &[u8], from: usize, quote: u8, escapes: bool) -> usize {
-    let mut at = from;
-    while let Some(&byte) = bytes.get(at) {
-        at += 1;
-        if byte == quote {
-            return at;
-        }
-        if escapes && byte == b'\\' {
-            at += 1;
-        }
-    }
-    bytes.len()
-}
-
-/// The byte after a comment of `/*`, which nests.
-fn after_comment(bytes: &[u8], from: usize) -> usize {
-    let mut depth = 1;
-    let mut at = from;
-    while depth > 0 && at < bytes.len() {
-        match bytes.get(at..at + 2) {
-            Some(b"*/") => (depth, at) = (depth - 1, at + 2),
-            Some(b"/*") => (depth, at) = (depth + 1, at + 2),
-            _ => at += 1,
-        }
-    }
-    at
-}
-
-/// `$tag$` at the beginning of a text.
-fn dollar_tag(bytes: &[u8]) -> Option<&[u8]> {
-    let length = bytes[1..].iter().position(|byte| !is_word(*byte))?;
-    (bytes[length + 1] == b'$').then(|| &bytes[..length + 2])
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! SQL text cut into tokens, for highlighting and completion.
+//! SQL text cut into tokens: for scripts, limits of nesting, highlighting and completion.
 //!
-//! Unlike a parser's tokenizer this one accepts anything, since it looks at text that is still
-//! being typed: an unfinished string is a token like any other, marked as not closed.
+//! Unlike the parser's tokenizer this one accepts any text, also one that is still being typed: an
+//! unfinished string is a token that is not closed.
 
 /// What a token is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -10,7 +10,7 @@ pub enum Kind {
     Word,
     /// `"…"` or `` `…` ``.
     QuotedName,
-    /// `'…'` or `$tag$…$tag$`.
+    /// `'…'`, `E'…'` with escapes, or `$tag$…$tag$`.
     Text,
     /// Begins with a digit.
     Number,
@@ -36,20 +36,23 @@ pub struct Token<'a> {
 }
 
 /// The tokens of `sql`; together they are exactly `sql`.
-pub fn tokens(sql: &str) -> Vec<Token<'_>> {
-    let mut all = Vec::new();
+pub fn tokens(sql: &str) -> impl Iterator<Item = Token<'_>> {
     let mut start = 0;
-    while start < sql.len() {
-        let (kind, length, closed) = first(&sql[start..]);
-        all.push(Token {
+    std::iter::from_fn(move || {
+        let rest = &sql[start..];
+        if rest.is_empty() {
+            return None;
+        }
+        let (kind, length, closed) = first(rest);
+        let token = Token {
             kind,
-            text: &sql[start..start + length],
+            text: &rest[..length],
             start,
             closed,
-        });
+        };
         start += length;
-    }
-    all
+        Some(token)
+    })
 }
 
 /// Kind, bytes and whether closed of the first token of a text that is not empty.
@@ -58,8 +61,9 @@ fn first(rest: &str) -> (Kind, usize, bool) {
     let run = |belongs: fn(char) -> bool| rest.find(|c: char| !belongs(c)).unwrap_or(rest.len());
     match c {
         c if c.is_whitespace() => (Kind::Space, run(char::is_whitespace), true),
-        '\'' => quoted(rest, Kind::Text),
-        '"' | '`' => quoted(rest, Kind::QuotedName),
+        '\'' => quoted(rest, 0, Kind::Text, false),
+        'e' | 'E' if rest[1..].starts_with('\'') => quoted(rest, 1, Kind::Text, true),
+        '"' | '`' => quoted(rest, 0, Kind::QuotedName, false),
         '-' if rest.starts_with("--") => {
             (Kind::Comment, rest.find('\n').unwrap_or(rest.len()), true)
         }
@@ -80,12 +84,16 @@ pub fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-fn quoted(rest: &str, kind: Kind) -> (Kind, usize, bool) {
-    let quote = rest.as_bytes()[0];
+/// A token whose quote stands at byte `open`. With `escapes` a backslash takes the next character's
+/// meaning away.
+fn quoted(rest: &str, open: usize, kind: Kind, escapes: bool) -> (Kind, usize, bool) {
     let bytes = rest.as_bytes();
-    let mut at = 1;
+    let quote = bytes[open];
+    let mut at = open + 1;
     while at < bytes.len() {
-        if bytes[at] == quote {
+        if escapes && bytes[at] == b'\\' {
+            at += 1;
+        } else if bytes[at] == quote {
             if bytes.get(at + 1) == Some(&quote) {
                 at += 1;
             } else {
@@ -118,12 +126,13 @@ fn block_comment(rest: &str) -> (Kind, usize, bool) {
 }
 
 fn dollar_quoted(rest: &str) -> Option<(Kind, usize, bool)> {
-    let end = rest[1..].find('$')? + 2;
-    let tag = &rest[..end];
-    let name = &tag[1..end - 1];
-    if !name.chars().all(is_word) || name.starts_with(|c: char| c.is_ascii_digit()) {
+    let end = 1 + rest[1..].find(|c: char| !is_word(c))?;
+    let name = &rest[1..end];
+    if !rest[end..].starts_with('$') || name.starts_with(|c: char| c.is_ascii_digit()) {
         return None;
     }
+    let end = end + 1;
+    let tag = &rest[..end];
     match rest[end..].find(tag) {
         Some(close) => Some((Kind::Text, end + close + end, true)),
         None => Some((Kind::Text, rest.len(), false)),
@@ -136,7 +145,6 @@ mod tests {
 
     fn kinds(sql: &str) -> Vec<(Kind, &str)> {
         tokens(sql)
-            .into_iter()
             .filter(|token| token.kind != Kind::Space)
             .map(|token| (token.kind, token.text))
             .collect()
@@ -150,8 +158,9 @@ mod tests {
             "/* open /* */",
             "$a$ text $a$ $1 $ é→",
             "'é''→",
+            "E'it\\'s' e'\\",
         ] {
-            let joined: String = tokens(sql).iter().map(|token| token.text).collect();
+            let joined: String = tokens(sql).map(|token| token.text).collect();
             assert_eq!(joined, sql);
         }
     }
@@ -159,10 +168,11 @@ mod tests {
     #[test]
     fn quotes_and_comments_hide_what_is_in_them() {
         assert_eq!(
-            kinds("a 'b;''c' \"d\" /* e /* f */ */ -- g\n$x$ ' $x$ 12"),
+            kinds("a 'b;''c' E'd\\';' \"d\" /* e /* f */ */ -- g\n$x$ ' $x$ 12"),
             [
                 (Kind::Word, "a"),
                 (Kind::Text, "'b;''c'"),
+                (Kind::Text, "E'd\\';'"),
                 (Kind::QuotedName, "\"d\""),
                 (Kind::Comment, "/* e /* f */ */"),
                 (Kind::Comment, "-- g"),
