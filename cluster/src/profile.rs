@@ -33,7 +33,7 @@ pub enum ProfileError {
     Missing,
     #[error("how to record a query is not text: {0}")]
     NoText(#[from] ToStrError),
-    #[error("how to record a query is said by five values, not as in '{0}'")]
+    #[error("five values tell how to record a query, but this is '{0}'")]
     Values(String),
     #[error("how to record a query: {0}")]
     Integer(#[from] ParseIntError),

@@ -125,7 +125,7 @@ pub(crate) const OWN_SETTINGS: [(&str, &str); 12] = [
     ),
     (
         STALL_TIMEOUT,
-        "Time after which a query fails of which no operator does anything, as '5 minutes'; 0 for never",
+        "Time after which a query fails if none of its operators makes progress, as '5 minutes'; 0 for never",
     ),
 ];
 

@@ -98,7 +98,7 @@ impl TablesRead {
             };
             let Some(now) = now.table(schema, name).map(|table| TableRead::of_table(&table)) else {
                 return Some(format!(
-                    "There is no table {table} any more, which query {query_id} read."
+                    "Table {table}, which query {query_id} read, no longer exists."
                 ));
             };
             if now.version == then.version {

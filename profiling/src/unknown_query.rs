@@ -10,7 +10,7 @@ pub fn unknown_query(known: Option<(i64, i64)>, query_id: i64) -> String {
              than profile.retention_bytes, has expired"
         ),
         Some((_, last)) if query_id > last => format!("the newest is {last}"),
-        Some(_) => "SELECT query_id, sql FROM sys.queries lists those that it has".to_owned(),
+        Some(_) => "SELECT query_id, sql FROM sys.queries lists the queries that it has".to_owned(),
     };
     format!("sys.queries has no query {query_id}; {why}")
 }

@@ -15,7 +15,7 @@ const MOST: usize = 5;
 
 /// What BEGIN answers with.
 pub(crate) const WARNING: &str =
-    "each statement is committed on its own: ROLLBACK cannot undo those that have succeeded";
+    "each statement commits on its own: ROLLBACK cannot undo earlier statements";
 
 /// The block that a connection is in.
 #[derive(Debug, Default)]

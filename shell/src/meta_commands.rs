@@ -71,7 +71,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: ".hints",
         argument: "[on|off]",
-        about: "whether a slow statement's worst diagnosis is told after it",
+        about: "whether a slow statement's worst diagnosis is printed after it",
         sql: &[],
     },
     Command {

@@ -346,7 +346,7 @@ fn column_of(
                 let items = select.projection.iter();
                 let same = |known: &&Ident| fold(known) == fold(name);
                 if items.filter_map(name_of).filter(same).count() > 1 {
-                    let several = format!("column {name}, of which there are several");
+                    let several = format!("column {name}, which is ambiguous");
                     return Err(unnamed(&several, place));
                 }
                 return Ok(Some(name.clone()));

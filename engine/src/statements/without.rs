@@ -204,7 +204,7 @@ fn meant<'a>(
     };
     if tables.is_empty() {
         let error =
-            Error::Invalid("the query reads no table of which rows could be left out".into());
+            Error::Invalid("the query reads no table whose rows could be left out".into());
         return Err(placed(error, clause, clause.place));
     }
     let mut candidates: Vec<&Base> = tables.iter().collect();
