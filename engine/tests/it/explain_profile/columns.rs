@@ -213,7 +213,7 @@ async fn a_report_says_what_has_become_of_the_tables_since() {
     assert!(error.contains("documents"), "{error}");
     let all = lines(&session, &show).await.join("\n");
     assert!(
-        all.contains("! There is no table documents any more"),
+        all.contains("! Table documents, which query"),
         "{all}"
     );
     let error = session
