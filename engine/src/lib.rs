@@ -95,9 +95,6 @@ pub use skewer_profiling::{Level as ProfileLevel, LineageMode, Retention};
 pub use skewer_report as report;
 pub use skewer_sql::{ObjectKind, ScriptStatement, SyntaxError, is_complete, split};
 
-/// The key of a report column's metadata with the styles of its lines.
-const STYLES: &str = "skewer.styles";
-
 /// The README's program, compiled and run with the other examples.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use datafusion::arrow::array::{RecordBatch, StringArray};
+use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch, StringArray};
+use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::Result as DataFusionResult;
 use skewer_diagnosis::{BlameFunction, Profile, ProfileSource, RunContext};
@@ -17,8 +18,14 @@ use crate::statements::explain_profile;
 use crate::statements::untraced::untraced_query;
 use crate::tables_read::{TablesRead, changes_since};
 
-/// The name of the report's only column.
+/// The column with a report's text.
 const COLUMN: &str = "EXPLAIN PROFILE";
+
+/// The column with the styles of a report's lines.
+const STYLES: &str = "styles";
+
+/// The key of a text column's metadata with the styles of all lines.
+const STYLES_KEY: &str = "skewer.styles";
 
 #[async_trait]
 impl ProfileSource for Session {
@@ -121,27 +128,51 @@ pub(crate) async fn recorded_profile(session: &Session, query_id: i64) -> Result
     Ok(Profile::read(session, query_id, &context).await?)
 }
 
-/// The columns of a report: one of text.
-pub(crate) fn report_schema() -> SchemaRef {
-    Arc::new(Schema::new(vec![Field::new(COLUMN, DataType::Utf8, true)]))
+/// The columns of a report: its text and, if `profile.report_styles` is set, the lines' styles.
+pub(crate) fn report_schema(session: &Session) -> SchemaRef {
+    let with_styles = session.inner().profile.lock().report_styles;
+    let styles = with_styles.then(|| Field::new(STYLES, DataType::Utf8, true));
+    let text = Field::new(COLUMN, DataType::Utf8, true);
+    let fields: Vec<Field> = [text].into_iter().chain(styles).collect();
+    Arc::new(Schema::new(fields))
 }
 
-/// A report as rows, one for each line. The column's metadata carries the lines' styles.
-pub(crate) fn report_batch(document: &Document) -> Result<RecordBatch, Error> {
-    let styles = (crate::STYLES.to_owned(), document.styles_text());
-    let field = Field::new(COLUMN, DataType::Utf8, true);
-    let field = field.with_metadata(HashMap::from([styles]));
-    let lines = StringArray::from(document.texts());
-    let schema = Arc::new(Schema::new(vec![field]));
-    Ok(RecordBatch::try_new(schema, vec![Arc::new(lines)])?)
+/// A report as rows, one for each line. The metadata of the text's column carries the styles of all
+/// lines for programs that share the process.
+pub(crate) fn report_batch(session: &Session, document: &Document) -> Result<RecordBatch, Error> {
+    let schema = report_schema(session);
+    let mut fields: Vec<Field> = schema.fields().iter().map(|f| f.as_ref().clone()).collect();
+    let styles = (STYLES_KEY.to_owned(), document.styles_text());
+    fields[0].set_metadata(HashMap::from([styles]));
+    let mut columns: Vec<ArrayRef> = vec![Arc::new(StringArray::from(document.texts()))];
+    if fields.len() > 1 {
+        let styles = document.styles_text();
+        let styles: Vec<&str> = styles.split_terminator(';').collect();
+        columns.push(Arc::new(StringArray::from(styles)));
+    }
+    Ok(RecordBatch::try_new(
+        Arc::new(Schema::new(fields)),
+        columns,
+    )?)
 }
 
-/// The document behind the rows of a report, with the styles of its lines; `None` for any other
-/// result.
+/// Returns the document behind the rows of a report, with the styles of its lines; `None` for any
+/// other result, and for a report from a server without `profile.report_styles`.
 pub fn report_document(batch: &RecordBatch) -> Option<Document> {
+    let lines = cast(batch.columns().first()?, &DataType::Utf8).ok()?;
+    let lines: &StringArray = lines.as_string();
+    let texts = || lines.iter().map(Option::unwrap_or_default);
     let schema = batch.schema();
-    let field = schema.fields().first()?;
-    let styles = field.metadata().get(crate::STYLES)?;
-    let lines = batch.column(0).as_any().downcast_ref::<StringArray>()?;
-    Document::from_styles(lines.iter().flatten(), styles)
+    if let Some(styles) = schema.fields().first()?.metadata().get(STYLES_KEY) {
+        return Document::from_styles(texts(), styles);
+    }
+    let is_report = schema.field(0).name() == COLUMN;
+    let styles = batch.column_by_name(STYLES).filter(|_| is_report)?;
+    let styles = cast(styles, &DataType::Utf8).ok()?;
+    let styles: &StringArray = styles.as_string();
+    let styles: String = styles
+        .iter()
+        .flat_map(|styles| [styles.unwrap_or_default(), ";"])
+        .collect();
+    Document::from_styles(texts(), &styles)
 }

@@ -25,6 +25,9 @@ pub struct ProfileSettings {
     /// Bytes of records' log that a query keeps in memory, on each worker (`profile.memory_bytes`):
     /// what is more is written while it runs.
     pub spill_bytes: usize,
+    /// Whether reports have a second column with the styles of their lines
+    /// (`profile.report_styles`).
+    pub report_styles: bool,
 }
 
 impl Default for ProfileSettings {
@@ -36,7 +39,19 @@ impl Default for ProfileSettings {
             sample_rate: 1.0,
             budget: None,
             spill_bytes: 64 << 20,
+            report_styles: false,
         }
+    }
+}
+
+/// The value of a setting that is on or off.
+pub(crate) fn parse_switch(name: &str, value: &str) -> Result<bool, Error> {
+    match value.to_ascii_lowercase().as_str() {
+        "true" | "on" | "1" => Ok(true),
+        "false" | "off" | "0" => Ok(false),
+        _ => Err(Error::Invalid(format!(
+            "{name} is true or false, not '{value}'"
+        ))),
     }
 }
 
@@ -71,7 +86,7 @@ pub(crate) const UNLIMITED: &str = "unlimited";
 pub(crate) const RUNTIME: &str = "datafusion.runtime.";
 
 /// Our settings and what they are about; DataFusion's are beside them.
-pub(crate) const OWN_SETTINGS: [(&str, &str); 12] = [
+pub(crate) const OWN_SETTINGS: [(&str, &str); 13] = [
     (
         MAX_RUNNING_QUERIES,
         "How many statements run queries at once, or unlimited: the others wait for their turn; of \
@@ -105,6 +120,10 @@ pub(crate) const OWN_SETTINGS: [(&str, &str); 12] = [
         "profile.memory_bytes",
         "Bytes of the log of records that a query keeps in memory, on each worker, as '64 MB': what is \
          more is written while it runs",
+    ),
+    (
+        "profile.report_styles",
+        "Whether reports have a second column, styles, from which a terminal colours their lines",
     ),
     (
         "profile.retention_age",

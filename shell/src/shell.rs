@@ -319,8 +319,7 @@ impl Shell {
         Ok(out.flush()?)
     }
 
-    /// Runs a statement and shows its result as that of one that has `kind`; gives its
-    /// time.
+    /// Runs a statement, shows its result as its kind wants it, and returns its time.
     async fn show(
         &mut self,
         session: &Backend,
@@ -346,7 +345,18 @@ impl Shell {
             }
             Ok(())
         };
-        let finished = self.runner.run(session, sql, receive).await?;
+        let is_styled = matches!(session, Backend::Remote(_))
+            && kind == StatementKind::Explain
+            && format == Format::Table
+            && layout.palette.enabled;
+        if is_styled {
+            self.set_report_styles(session, true).await;
+        }
+        let finished = self.runner.run(session, sql, receive).await;
+        if is_styled {
+            self.set_report_styles(session, false).await;
+        }
+        let finished = finished?;
         let shown = match &mut writer {
             Some(writer) => Some(writer.finish(&mut out)?),
             None => None,
@@ -355,6 +365,13 @@ impl Shell {
         drop(out);
         self.footer(kind, shown, changed, finished.time);
         Ok(finished.time)
+    }
+
+    /// Has a server send the styles of a report's lines beside their text, or no longer. A server
+    /// that refuses sends reports without colour.
+    async fn set_report_styles(&mut self, session: &Backend, with_styles: bool) {
+        let set = format!("SET profile.report_styles = {with_styles}");
+        self.answer(session, &set).await;
     }
 
     fn layout(&self) -> Layout {

@@ -44,10 +44,10 @@ pub(crate) async fn execute(
                 "EXPLAIN PROFILE (FORMAT graphviz) DIFF; text and json".to_owned(),
             ));
         };
-        return Ok(QueryStream::ready(report_batch(&document)?, None));
+        return Ok(QueryStream::ready(report_batch(session, &document)?, None));
     }
     let profile = profile(session, explain).await?;
-    let batch = report_batch(&skewer_report::render(&profile, options))?;
+    let batch = report_batch(session, &skewer_report::render(&profile, options))?;
     Ok(QueryStream::ready(batch, Some(profile.summary.query_id)))
 }
 

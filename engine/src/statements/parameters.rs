@@ -182,7 +182,9 @@ async fn columns(
             let plan = session.catalog().plan(as_statement(query)).await?;
             Some(result_columns(session, plan))
         }
-        Statement::ExplainProfile(_) | Statement::ShowProfile { .. } => Some(report_schema()),
+        Statement::ExplainProfile(_) | Statement::ShowProfile { .. } => {
+            Some(report_schema(session))
+        }
         Statement::Explain(_) => text(&["plan_type", "plan"]),
         Statement::Rebalance { .. } => Some(super::rebalance::columns()),
         Statement::ExportProfile { format, .. } => {

@@ -42,6 +42,10 @@ pub(crate) async fn set(session: &Session, name: &str, value: &str) -> Result<Ou
             let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
             session.inner().profile.lock().spill_bytes = bytes;
         }
+        "profile.report_styles" => {
+            let styles = settings::parse_switch(name, value)?;
+            session.inner().profile.lock().report_styles = styles;
+        }
         "profile.retention_bytes" => {
             let bytes = settings::parse_bytes(name, value)?;
             let mut retention = database.retention.lock();
@@ -141,6 +145,9 @@ fn reset_own(session: &Session, name: &str) -> Result<bool, Error> {
         "profile.lineage" => session.inner().profile.lock().lineage = default.lineage,
         "profile.sample_rate" => session.inner().profile.lock().sample_rate = default.sample_rate,
         "profile.budget" => session.inner().profile.lock().budget = default.budget,
+        "profile.report_styles" => {
+            session.inner().profile.lock().report_styles = default.report_styles;
+        }
         "profile.memory_bytes" => session.inner().profile.lock().spill_bytes = default.spill_bytes,
         "profile.retention_bytes" | "profile.retention_age" => {
             let mut retention = database.retention.lock();

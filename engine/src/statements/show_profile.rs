@@ -21,6 +21,6 @@ pub(crate) async fn execute(
         ));
     };
     let profile = recorded_profile(session, query_id).await?;
-    let batch = report_batch(&skewer_report::render(&profile, options))?;
+    let batch = report_batch(session, &skewer_report::render(&profile, options))?;
     Ok(QueryStream::ready(batch, None))
 }

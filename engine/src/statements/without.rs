@@ -203,8 +203,7 @@ fn meant<'a>(
         names.collect::<Vec<_>>().join(", ")
     };
     if tables.is_empty() {
-        let error =
-            Error::Invalid("the query reads no table whose rows could be left out".into());
+        let error = Error::Invalid("the query reads no table whose rows could be left out".into());
         return Err(placed(error, clause, clause.place));
     }
     let mut candidates: Vec<&Base> = tables.iter().collect();

@@ -322,7 +322,10 @@ async fn execute(
     let mut stream = match start(worker, task).await {
         Ok(mut streams) if streams.len() == 1 => streams.remove(0),
         Ok(streams) => {
-            let text = format!("a peer requested {} partitions on one stream", streams.len());
+            let text = format!(
+                "a peer requested {} partitions on one stream",
+                streams.len()
+            );
             return fail(out, node, internal_datafusion_err!("{text}")).await;
         }
         Err(error) => return fail(out, node, error).await,

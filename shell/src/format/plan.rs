@@ -47,7 +47,7 @@ impl PlanWriter {
 impl ResultWriter for PlanWriter {
     fn batch(&mut self, batch: &RecordBatch, out: &mut dyn Write) -> Result<(), WriteError> {
         if let Some(document) = report_document(batch) {
-            self.columns = batch.num_columns();
+            self.columns = 1;
             self.rows += batch.num_rows() as u64;
             return self.document(&document, out);
         }

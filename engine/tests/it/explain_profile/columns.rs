@@ -212,10 +212,7 @@ async fn a_report_says_what_has_become_of_the_tables_since() {
     let error = session.sql(&again_sql).await.err().unwrap().to_string();
     assert!(error.contains("documents"), "{error}");
     let all = lines(&session, &show).await.join("\n");
-    assert!(
-        all.contains("! Table documents, which query"),
-        "{all}"
-    );
+    assert!(all.contains("! Table documents, which query"), "{all}");
     let error = session
         .sql("SHOW PROFILE 4711")
         .await
