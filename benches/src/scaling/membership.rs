@@ -409,13 +409,11 @@ impl Cluster {
         let Some(known) = self.workers[&number].waits else {
             return Ok(());
         };
-        let answer =
-            self.logic(
-                |members| match members.delta_since(known, || Ok(Vec::new()))? {
-                    Answer::News(delta) => encode(&delta).map(Ok),
-                    other => Ok(Err(other)),
-                },
-            )?;
+        let nobody = || -> Result<Vec<String>> { Ok(Vec::new()) };
+        let answer = self.logic(|members| match members.delta_since(known, nobody)? {
+            Answer::News(delta) => encode(&delta).map(Ok),
+            other => Ok(Err(other)),
+        })?;
         let Some(worker) = self.workers.get_mut(&number) else {
             return Ok(());
         };
