@@ -10,6 +10,17 @@
 //!    └─ NodeTasks ═══ plans and rows ═══════════▶ └─ NodeTasks ◀═ rows ═▶ of other workers
 //! ```
 //!
+//! A worker's life, with the file for each step:
+//!
+//! 1. [`Worker::start`] joins with a token, locks its directory and listens ([`worker`]).
+//! 2. It opens its lifeline and registers; the master says who the others are (`registration`).
+//! 3. The master answers from [`membership`], and notices who is gone (`failure_detector`).
+//! 4. A query asks [`Master::workers_of`] who runs it ([`master`]). Its tasks run in `skewer-cluster`.
+//! 5. [`Worker::run`] tells the master before it ends, and waits for the queries that run on it.
+//!
+//! The crate knows no statements and no sessions of users: the engine (`skewer`) starts a [`Master`] next to its
+//! storage, and the binary starts a [`Worker`].
+//!
 //! * [`options`]: how a master is found
 //! * [`master`]: the process that has the catalog
 //! * [`membership`]: who takes part, without I/O: as the master sees it, and as workers are told

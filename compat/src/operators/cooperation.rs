@@ -377,3 +377,93 @@ impl RecordBatchStream for PacedStream {
         self.inner.schema()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+    use datafusion::physical_plan::collect;
+    use datafusion::prelude::SessionContext;
+
+    use super::super::scheduling::{Cancellation, Scheduler, inherit_queries};
+    use super::*;
+
+    /// Knows no operators but DataFusion's.
+    #[derive(Debug)]
+    struct Plain;
+
+    impl OperatorFacts for Plain {
+        fn runs_elsewhere(&self, _plan: &Arc<dyn ExecutionPlan>) -> bool {
+            false
+        }
+
+        fn is_exchange(&self, plan: &dyn ExecutionPlan) -> bool {
+            plan.is::<RepartitionExec>() || plan.is::<CoalescePartitionsExec>()
+        }
+
+        fn slices(&self, _plan: &dyn ExecutionPlan, _input: &Schema) -> Option<Target> {
+            None
+        }
+
+        fn replace(
+            &self,
+            plan: Arc<dyn ExecutionPlan>,
+            replacement: Replacement<'_>,
+        ) -> Result<Arc<dyn ExecutionPlan>> {
+            replacement(plan)
+        }
+
+        fn end_of_task(&self, _context: &TaskContext) -> Option<IsOver> {
+            None
+        }
+    }
+
+    async fn plan(context: &SessionContext, sql: &str) -> Arc<dyn ExecutionPlan> {
+        let frame = context.sql(sql).await.unwrap();
+        frame.create_physical_plan().await.unwrap()
+    }
+
+    /// A join of so many pairs that it takes minutes, and finds none.
+    const NO_PAIRS: &str = "SELECT count(*) FROM generate_series(1, 10000000) AS a(x) \
+                            JOIN generate_series(1, 100000) AS b(y) ON a.x + b.y < 0";
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_join_that_returns_nothing_ends_when_its_query_is_cancelled() {
+        inherit_queries();
+        let context = SessionContext::new();
+        let cancellation = Cancellation::default();
+        let query = Scheduler::new(2).query(cancellation.clone());
+        let plan = plan(&context, NO_PAIRS).await;
+        let plan = cooperative(plan, &query, &Plain).unwrap();
+        let running = tokio::spawn(collect(plan, context.task_ctx()));
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        assert!(!running.is_finished());
+        let cancelled = Instant::now();
+        cancellation.cancel();
+        assert!(running.await.unwrap().is_err());
+        assert!(cancelled.elapsed() < Duration::from_secs(10));
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_plan_that_yields_looks_and_computes_as_before() {
+        inherit_queries();
+        let context = SessionContext::new();
+        let query = Scheduler::new(2).query(Cancellation::default());
+        let plan = plan(
+            &context,
+            "SELECT a.x FROM generate_series(1, 9) AS a(x) CROSS JOIN generate_series(1, 3) AS b(y)",
+        )
+        .await;
+        let shown = |plan: &Arc<dyn ExecutionPlan>| {
+            datafusion::physical_plan::displayable(plan.as_ref())
+                .indent(false)
+                .to_string()
+        };
+        let yielding = cooperative(Arc::clone(&plan), &query, &Plain).unwrap();
+        assert_eq!(shown(&plan), shown(&yielding));
+        let batches = collect(yielding, context.task_ctx()).await.unwrap();
+        let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
+        assert_eq!(rows, 27);
+    }
+}

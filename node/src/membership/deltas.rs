@@ -80,15 +80,15 @@ impl Members {
                 return Ok(Answer::Later(pause));
             }
         }
-        let mut list = MembershipDelta {
+        let mut delta = MembershipDelta {
             version,
             present: Vec::new(),
             lost: Vec::new(),
             revoked: (entries.revoked > since).then(revoked).transpose()?,
         };
         let mut tell = |member: &Member| match (&member.state, member.address) {
-            (MemberState::Lost(reason), _) => list.lost.push((member.number, reason.to_string())),
-            (_, Some(address)) => list.present.push(PresentMember {
+            (MemberState::Lost(reason), _) => delta.lost.push((member.number, reason.to_string())),
+            (_, Some(address)) => delta.present.push(PresentMember {
                 number: member.number,
                 name: member.title(),
                 address,
@@ -103,7 +103,7 @@ impl Members {
                 .for_each(|entry| tell(&entry.member)),
             false => news.for_each(|entry| tell(&entry.member)),
         }
-        Ok(Answer::News(list))
+        Ok(Answer::News(delta))
     }
 
     /// How long news that are as old as this may still wait for others.
