@@ -2,7 +2,7 @@
 //!
 //! Every instrumented stream enters its [`Position`] while it is polled. Operators nest on one
 //! thread exactly as they call each other, so the innermost position is the operator whose code
-//! runs, and the time of the positions inside it is not its own. An exchange polls its input from
+//! runs, and the time of the positions inside it is not its self time. An exchange polls its input from
 //! a task of its own: there the nesting starts anew, and so does the fragment.
 
 use std::cell::RefCell;
@@ -22,7 +22,7 @@ pub struct Position {
     pub partition: i64,
 }
 
-/// What the calls inside a call added up to.
+/// What the nested calls of a call added up to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct NestedTime {
     /// Ticks in the operators that were called.
@@ -34,7 +34,7 @@ pub struct NestedTime {
     pub rows: u64,
 }
 
-/// Learns of the calls inside a call while that is under way.
+/// Learns of the nested calls of a call while that is under way.
 pub trait NestedCalls: Send + Sync {
     /// One begins.
     fn nested_began(&self, at: Ticks);
@@ -56,7 +56,7 @@ struct Call {
 pub struct StreamClock {
     /// Tells it from all other streams of the process.
     pub number: u64,
-    /// The operator's own ticks in the calls before.
+    /// The operator's self time in the calls before, in ticks.
     pub self_before: u64,
 }
 
@@ -113,7 +113,7 @@ pub fn enter(position: Position, began: Ticks, stream: StreamClock) -> CallGuard
     enter_call(position, began, stream, None)
 }
 
-/// The same; `observer` learns of the calls inside the call.
+/// The same; `observer` learns of the nested calls of the call.
 pub fn enter_observed(
     position: Position,
     began: Ticks,
@@ -147,7 +147,7 @@ fn enter_call(
 
 impl CallGuard {
     /// Leaves the position and tells its caller that the call took `ticks` and returned `rows`.
-    /// Returns what the calls inside it added up to.
+    /// Returns what its nested calls added up to.
     pub fn leave(self, ticks: u64, rows: u64) -> NestedTime {
         STACK.with_borrow_mut(|stack| {
             let Some(call) = stack.get(self.depth - 1) else {
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operator_s_own_ticks_are_those_of_all_its_calls_without_the_calls_inside() {
+    fn the_self_time_of_an_operator_is_that_of_all_its_calls_without_nested_calls() {
         let began = Ticks::now();
         let stream = StreamClock {
             self_before: 1_000,

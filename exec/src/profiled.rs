@@ -343,7 +343,7 @@ struct ProfiledStream {
     recorder: Arc<Recorder>,
     keys: Option<Arc<KeySample>>,
     position: Position,
-    /// The operator's own ticks in it, but those of the call under way.
+    /// The operator's self time in it, but those of the call under way.
     time: StreamClock,
     /// The number of the partition in its own task.
     own_partition: i64,

@@ -25,7 +25,7 @@ pub(crate) struct Totals {
 }
 
 impl Totals {
-    /// Adds a call that took from `began` to `ended`, with the calls inside it.
+    /// Adds a call that took from `began` to `ended`, with its nested calls.
     pub(crate) fn add_call(&mut self, began: Ticks, ended: Ticks, nested: NestedTime) {
         let elapsed = ended.since(began);
         self.calls += 1;
@@ -41,9 +41,9 @@ impl Totals {
 #[derive(Debug, Clone, Copy)]
 struct Running {
     began: Ticks,
-    /// The calls inside it that have ended.
+    /// Its nested calls that have ended.
     nested: NestedTime,
-    /// When the call inside it began that has not ended.
+    /// When the nested call began that has not ended.
     nested_began: Option<Ticks>,
 }
 
@@ -74,7 +74,7 @@ impl StreamTotals {
         }
     }
 
-    /// A call begins, after waits of so many ticks for input and for the consumer. Returns the operator's own
+    /// A call begins, after waits of so many ticks for input and for the consumer. Returns the operator's self
     /// ticks in the calls before.
     pub(crate) fn begin(&self, began: Ticks, input_wait: u64, output_wait: u64) -> u64 {
         let mut state = self.state.lock();
