@@ -1,5 +1,7 @@
 //! What kind of statement a text begins with, as far as showing its result depends on it.
 
+use skewer_sql::lex::{self, Kind};
+
 /// The first word of a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StatementKind {
@@ -68,7 +70,6 @@ impl StatementKind {
 
 #[cfg(test)]
 mod tests {
-    use skewer_sql::lex::{self, Kind};
     use skewer_sql::traits::Returns;
 
     use super::*;
