@@ -72,3 +72,31 @@ fn the_page_on_explain_profile_shows_the_report_of_figure_5() {
         "docs/explain-profile.md does not show report/tests/golden/figure_5.txt:\n{golden}"
     );
 }
+
+/// Files and folders in backticks that begin with the folder of a crate.
+fn files(text: &str) -> Vec<&str> {
+    let is_path = |piece: &&str| {
+        let in_crate = piece.split_once('/').is_some_and(|(folder, rest)| {
+            rest.starts_with("src/") || rest.starts_with("tests/") || folder == "docs"
+        });
+        in_crate
+            && piece
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || "/_-.".contains(c))
+    };
+    text.split('`').filter(is_path).collect()
+}
+
+#[test]
+fn files_that_pages_name_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let mut checked = 0;
+    for page in pages() {
+        let text = std::fs::read_to_string(&page).unwrap();
+        for file in files(&text) {
+            assert!(root.join(file).exists(), "{}: {file}", page.display());
+            checked += 1;
+        }
+    }
+    assert!(checked > 20, "{checked}");
+}
