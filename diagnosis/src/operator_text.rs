@@ -23,7 +23,7 @@ impl Description {
 
 /// Describes an operator by its name and details in `sys.operators`, and the table it scans.
 pub fn describe(name: &str, details: &str, table: Option<&str>) -> Description {
-    let fields = Fields::of(details);
+    let fields = Fields::parse(details);
     let list = |key: &str| expressions(fields.get(key));
     let (title, subject) = match name {
         "DataSourceExec" => return scan(&fields, table),
@@ -228,7 +228,7 @@ fn words(name: &str) -> String {
 struct Fields<'a>(Vec<(&'a str, &'a str)>);
 
 impl<'a> Fields<'a> {
-    fn of(details: &'a str) -> Self {
+    fn parse(details: &'a str) -> Self {
         let mut fields: Vec<(&str, &str)> = Vec::new();
         for item in split(details) {
             let key = item.split_once('=').filter(|(key, _)| {

@@ -126,7 +126,7 @@ impl Unfinished {
     }
 
     pub(super) fn finish(mut self) -> Result<(), Error> {
-        std::fs::rename(&self.temporary, &self.target).map_err(|e| at(&self.target, &e))?;
+        std::fs::rename(&self.temporary, &self.target).map_err(|e| io_error(&self.target, &e))?;
         self.finished = true;
         Ok(())
     }
@@ -142,7 +142,7 @@ impl Drop for Unfinished {
     }
 }
 
-pub(super) fn at(path: &Path, error: &std::io::Error) -> Error {
+pub(super) fn io_error(path: &Path, error: &std::io::Error) -> Error {
     file_error(path, error.to_string())
 }
 
@@ -173,7 +173,7 @@ async fn write_directory(
     }
     let unfinished = Unfinished::beside(target);
     let directory = unfinished.path().to_owned();
-    std::fs::create_dir_all(&directory).map_err(|e| at(&directory, &e))?;
+    std::fs::create_dir_all(&directory).map_err(|e| io_error(&directory, &e))?;
     let mut manifest = Manifest {
         format_version: FORMAT_VERSION,
         skewer: env!("CARGO_PKG_VERSION").to_owned(),
@@ -187,7 +187,7 @@ async fn write_directory(
         let path = directory.join(file_name(name));
         let rows = write_parquet(&path, untraced_stream(session, &sql).await?).await?;
         if rows == 0 {
-            std::fs::remove_file(&path).map_err(|e| at(&path, &e))?;
+            std::fs::remove_file(&path).map_err(|e| io_error(&path, &e))?;
             continue;
         }
         manifest.tables.insert(name.to_owned(), rows);
@@ -195,7 +195,7 @@ async fn write_directory(
     let text = serde_json::to_string_pretty(&manifest);
     let text = text.map_err(|error| Error::Internal(error.to_string()))?;
     let path = directory.join(MANIFEST);
-    std::fs::write(&path, text + "\n").map_err(|e| at(&path, &e))?;
+    std::fs::write(&path, text + "\n").map_err(|e| io_error(&path, &e))?;
     unfinished.finish()?;
     Ok(manifest.tables.values().sum())
 }
@@ -214,7 +214,7 @@ fn text_of(batches: &[RecordBatch], column: &str) -> Option<String> {
 /// Writes the rows; gives their number.
 async fn write_parquet(path: &Path, mut rows: SendableRecordBatchStream) -> Result<u64, Error> {
     let file = tokio::fs::File::create(path).await;
-    let file = file.map_err(|e| at(path, &e))?;
+    let file = file.map_err(|e| io_error(path, &e))?;
     let failed =
         |error: datafusion::parquet::errors::ParquetError| file_error(path, error.to_string());
     let mut writer = AsyncArrowWriter::try_new(file, rows.schema(), None).map_err(failed)?;
@@ -226,7 +226,7 @@ async fn write_parquet(path: &Path, mut rows: SendableRecordBatchStream) -> Resu
     }
     writer.finish().await.map_err(failed)?;
     let synced = writer.into_inner().sync_all().await;
-    synced.map_err(|e| at(path, &e))?;
+    synced.map_err(|e| io_error(path, &e))?;
     Ok(written)
 }
 
@@ -319,7 +319,7 @@ fn manifest(directory: &Path) -> Result<Manifest, Error> {
             directory,
             format!("it is no exported profile: there is no {MANIFEST}"),
         ),
-        _ => at(&path, &error),
+        _ => io_error(&path, &error),
     })?;
     let manifest: Manifest =
         serde_json::from_str(&text).map_err(|error| file_error(&path, error.to_string()))?;
@@ -336,7 +336,7 @@ fn manifest(directory: &Path) -> Result<Manifest, Error> {
 }
 
 fn read_parquet(path: &Path) -> Result<Vec<RecordBatch>, Error> {
-    let file = File::open(path).map_err(|e| at(path, &e))?;
+    let file = File::open(path).map_err(|e| io_error(path, &e))?;
     let unreadable =
         |error: String| file_error(path, format!("it is not a readable Parquet file: {error}"));
     let reader = ParquetRecordBatchReaderBuilder::try_new(file)

@@ -9,7 +9,7 @@ use skewer_diagnosis::operator_calls::{calls_sql, read_calls};
 use skewer_report::trace_events::TraceEvents;
 use tokio::io::AsyncWriteExt;
 
-use super::export_profile::{Unfinished, at};
+use super::export_profile::{Unfinished, io_error};
 use super::untraced::{untraced_query, untraced_stream};
 use crate::error::Error;
 use crate::session::Session;
@@ -33,7 +33,7 @@ pub(super) async fn write(session: &Session, query_id: i64, target: &Path) -> Re
     let mut batches = untraced_stream(session, &calls_sql(query_id)).await?;
     let unfinished = Unfinished::beside(target);
     let path = unfinished.path();
-    let failed = |error: std::io::Error| at(path, &error);
+    let failed = |error: std::io::Error| io_error(path, &error);
     let mut file = tokio::fs::File::create(path).await.map_err(failed)?;
     let mut events = TraceEvents::new(query_id, origin);
     while let Some(batch) = batches.try_next().await? {

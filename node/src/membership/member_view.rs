@@ -101,7 +101,7 @@ mod tests {
 
     use super::*;
 
-    fn at(number: u32, incarnation: u64) -> PresentMember {
+    fn member(number: u32, incarnation: u64) -> PresentMember {
         PresentMember {
             number,
             name: format!("worker {number}"),
@@ -126,10 +126,10 @@ mod tests {
     #[test]
     fn changes_add_up_and_a_node_is_not_told_of_itself() {
         let mut view = MemberView::new(1);
-        let first = view.learn(list(3, vec![at(1, 10), at(2, 20)], vec![]));
-        assert_eq!(first, [Change::Here(at(2, 20))]);
-        let second = view.learn(list(4, vec![at(3, 30)], vec![]));
-        assert_eq!(second, [Change::Here(at(3, 30))]);
+        let first = view.learn(list(3, vec![member(1, 10), member(2, 20)], vec![]));
+        assert_eq!(first, [Change::Here(member(2, 20))]);
+        let second = view.learn(list(4, vec![member(3, 30)], vec![]));
+        assert_eq!(second, [Change::Here(member(3, 30))]);
         assert_eq!((view.known(), view.others()), (4, 2));
         let gone = view.learn(list(5, vec![], vec![(2, "it ended".to_owned())]));
         let reason = "it ended".to_owned();
@@ -140,25 +140,25 @@ mod tests {
     #[test]
     fn another_process_under_the_same_number_is_told_from_the_one_before() {
         let mut view = MemberView::new(1);
-        view.learn(list(3, vec![at(2, 20)], vec![]));
-        let again = view.learn(list(4, vec![at(2, 20)], vec![]));
-        assert_eq!(again, [Change::Here(at(2, 20))]);
-        let other = view.learn(list(5, vec![at(2, 21)], vec![]));
-        assert_eq!(other, [Change::Restarted(at(2, 21))]);
+        view.learn(list(3, vec![member(2, 20)], vec![]));
+        let again = view.learn(list(4, vec![member(2, 20)], vec![]));
+        assert_eq!(again, [Change::Here(member(2, 20))]);
+        let other = view.learn(list(5, vec![member(2, 21)], vec![]));
+        assert_eq!(other, [Change::Restarted(member(2, 21))]);
     }
 
     #[test]
     fn whom_another_master_does_not_know_is_gone() {
         let mut view = MemberView::new(1);
-        view.learn(list(30, vec![at(2, 20), at(3, 30)], vec![]));
+        view.learn(list(30, vec![member(2, 20), member(3, 30)], vec![]));
         view.begin();
         assert_eq!(view.known(), 0);
-        let changes = view.learn(list(2, vec![at(3, 30)], vec![]));
+        let changes = view.learn(list(2, vec![member(3, 30)], vec![]));
         assert!(
             matches!(changes[0], Change::Gone { number: 2, .. }),
             "{changes:?}"
         );
-        assert_eq!(changes[1], Change::Here(at(3, 30)));
+        assert_eq!(changes[1], Change::Here(member(3, 30)));
         assert_eq!((view.known(), view.others()), (2, 1));
     }
 }
