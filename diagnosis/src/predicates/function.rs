@@ -15,7 +15,8 @@ use skewer_profiling::LineageMode;
 use skewer_profiling::documentation::blame_schema;
 use skewer_sql::Statement;
 
-use super::{NAMED, Predicate, find, measured_tables, missing_rows, unreadable};
+use super::missing_rows::{missing_rows, unreadable};
+use super::{NAMED, Predicate, find, measured_tables};
 use crate::error::Error;
 use crate::operator_text::table_name;
 use crate::source::{ProfileSource, Statements};

@@ -13,6 +13,8 @@
 
 mod features;
 mod function;
+mod missing_rows;
+mod predicate;
 mod round_thresholds;
 mod search;
 
@@ -23,15 +25,14 @@ use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Float64Type};
 
 pub use function::BlameFunction;
+pub use predicate::Predicate;
 
 use skewer_sql::quote::literal;
 
 use crate::error::Error;
-use crate::operator_text::table_name;
 use crate::record::table_sql;
 use crate::source::{Statements, rows};
 use crate::summary::QuerySummary;
-use crate::units::{self, counted, duration, percent};
 use crate::what_if::{Records, query_without};
 use features::Feature;
 use search::{Condition, FINALISTS, PredicateForm, Sample};
@@ -48,10 +49,6 @@ const OTHERS: i64 = 20_000;
 /// The condition under which `records` of a table that took `ns` are separated from all records.
 const RULE: &str = include_str!("../sql/blame_rule.sql");
 
-/// A wider predicate adds expensive rows if its further rows took this many times an even share of
-/// the time.
-const DEAR: f64 = 4.0;
-
 /// A predicate adds something to a better one with fewer rows if its rows took this many times the
 /// time.
 const ADDS: f64 = 1.05;
@@ -61,82 +58,6 @@ const NAMED: usize = 5;
 
 /// Predicates that a report shows.
 const SHOWN: usize = 3;
-
-/// A predicate over a table's columns and what its rows cost.
-#[derive(Debug, Clone)]
-pub struct Predicate {
-    /// The table as the log names it.
-    pub table: String,
-    /// SQL that stands as it is in a WHERE.
-    pub predicate: String,
-    /// Rows of the table that fulfil it.
-    pub matched: i64,
-    /// All rows of the table.
-    pub table_rows: i64,
-    /// Share of the time of the table's records, 0 to 1.
-    pub time_share: f64,
-    /// Estimated nanoseconds of the query without these rows.
-    pub without_ns: Option<i64>,
-    /// Whether the query saves so much that a report shows the predicate.
-    saves_much: bool,
-    /// The statement that runs the query without these rows; `None` if the query cannot run again.
-    pub verify: Option<String>,
-    form: PredicateForm,
-}
-
-impl Predicate {
-    /// Share of the table's rows, 0 to 1.
-    pub fn row_share(&self) -> f64 {
-        self.matched as f64 / self.table_rows.max(1) as f64
-    }
-
-    /// Share of time beyond the share that the rows would have if all cost alike.
-    fn excess(&self) -> f64 {
-        self.time_share - self.row_share()
-    }
-
-    /// Whether it holds for rows that took half of a narrower predicate's time or more, and else for
-    /// rows that took about what any row does. (Two shares that add up to more than all of the time
-    /// overlap: the excess belongs to rows that fulfil both.)
-    fn only_widens(&self, narrower: &Self) -> bool {
-        let rows = self.row_share() - narrower.row_share();
-        let shared = self.time_share + narrower.time_share - 1.0;
-        self.table == narrower.table
-            && rows > 0.0
-            && shared >= narrower.time_share / 2.0
-            && self.time_share - narrower.time_share < DEAR * rows
-    }
-
-    /// The order in which the report and `sys.blame` name predicates: disproportionate share of time,
-    /// in steps of 2 %; then form; then fewer rows; then shorter text.
-    fn rank(&self) -> (i64, PredicateForm, i64, usize) {
-        let excess = (self.excess() * 50.0).round() as i64;
-        (-excess, self.form, self.matched, self.predicate.len())
-    }
-
-    /// The finding in one sentence.
-    pub fn sentence(&self, summary: &QuerySummary) -> String {
-        let mut sentence = format!(
-            "{}: {} of {} of {} ({}), {} of the time",
-            self.predicate,
-            counted(self.matched, "row"),
-            units::count(self.table_rows),
-            table_name(&self.table),
-            percent(self.row_share()),
-            percent(self.time_share)
-        );
-        if let Some(without) = self.without_ns {
-            sentence.push_str(&format!(
-                "; without {} the query takes about {} instead of {}",
-                if self.matched == 1 { "it" } else { "them" },
-                duration(without),
-                duration(summary.query_ns())
-            ));
-        }
-        sentence.push('.');
-        sentence
-    }
-}
 
 /// The predicates that separate a query's expensive records.
 #[derive(Debug, Clone, Default)]
@@ -156,7 +77,7 @@ impl Predicates {
         summary: &QuerySummary,
     ) -> Result<Self, Error> {
         let tables = measured_tables(statements, summary).await?;
-        let mut found = find(statements, summary, &tables, Measured::is_much, SHOWN).await?;
+        let mut found = find(statements, summary, &tables, MeasuredTable::is_much, SHOWN).await?;
         found.retain(|one| one.saves_much);
         // Only `sys.blame` names further predicates with the same rows.
         let mut named = HashSet::new();
@@ -185,8 +106,8 @@ fn without_wider(found: Vec<Predicate>) -> Vec<Predicate> {
 async fn find(
     statements: &mut Statements<'_>,
     summary: &QuerySummary,
-    tables: &[Measured],
-    looks_at: fn(&Measured) -> bool,
+    tables: &[MeasuredTable],
+    looks_at: fn(&MeasuredTable) -> bool,
     at_most: usize,
 ) -> Result<Vec<Predicate>, Error> {
     let mut found = Vec::new();
@@ -222,7 +143,7 @@ async fn find(
 }
 
 /// A table and the time of its records.
-struct Measured {
+struct MeasuredTable {
     /// As the log names it.
     name: String,
     records: i64,
@@ -230,7 +151,7 @@ struct Measured {
     is_much: bool,
 }
 
-impl Measured {
+impl MeasuredTable {
     /// Whether a report looks for predicates over the table.
     fn is_much(&self) -> bool {
         self.is_much
@@ -247,7 +168,7 @@ impl Measured {
 async fn measured_tables(
     statements: &mut Statements<'_>,
     summary: &QuerySummary,
-) -> Result<Vec<Measured>, Error> {
+) -> Result<Vec<MeasuredTable>, Error> {
     if !summary.has_log() || summary.imported_from.is_some() {
         return Ok(Vec::new());
     }
@@ -255,7 +176,7 @@ async fn measured_tables(
         .replace("$query_id", &summary.query_id.to_string());
     let answer = statements.query(SECTION, sql).await?;
     let tables = rows(&answer).filter_map(|row| {
-        Some(Measured {
+        Some(MeasuredTable {
             name: row.text("table_name")?,
             records: row.sum("records"),
             total_ns: row.sum("total_ns"),
@@ -263,60 +184,6 @@ async fn measured_tables(
         })
     });
     Ok(tables.collect())
-}
-
-/// The first of the [`measured_tables`] that cannot be read any more.
-async fn unreadable<'a>(
-    statements: &mut Statements<'_>,
-    tables: &'a [Measured],
-) -> Option<&'a str> {
-    for table in tables {
-        let sql = format!("SELECT * FROM {} LIMIT 0", table_sql(&table.name));
-        if statements.try_query(SECTION, sql).await.is_none() {
-            return Some(&table.name);
-        }
-    }
-    None
-}
-
-/// Expensive records whose rows are no longer in their table.
-struct MissingRows<'a> {
-    /// As the log names it.
-    table: &'a str,
-    records: i64,
-    /// Share of the time of the table's records.
-    time_share: f64,
-}
-
-/// The missing rows of the first of the [`measured_tables`] that has any which took much time.
-async fn missing_rows<'a>(
-    statements: &mut Statements<'_>,
-    summary: &QuerySummary,
-    tables: &'a [Measured],
-) -> Result<Option<MissingRows<'a>>, Error> {
-    let all_ns: i64 = tables.iter().map(|table| table.total_ns).sum();
-    for table in tables {
-        if summary.is_replaced(&table.name) {
-            continue;
-        }
-        let sql = include_str!("../sql/blame_gone.sql")
-            .replace("$query_id", &summary.query_id.to_string())
-            .replace("$table_name", &literal(&table.name))
-            .replace("$table", &table_sql(&table.name))
-            .replace("$measured_ns", &all_ns.to_string())
-            .replace("$rule", RULE.trim_end());
-        let Some(answer) = statements.try_query(SECTION, sql).await else {
-            continue;
-        };
-        if let Some(row) = rows(&answer).next() {
-            return Ok(Some(MissingRows {
-                table: &table.name,
-                records: row.sum("records"),
-                time_share: table.share(row.sum("ns")),
-            }));
-        }
-    }
-    Ok(None)
 }
 
 async fn scanned_tables(
@@ -366,7 +233,7 @@ fn column_of(predicate: &str) -> String {
 async fn predicates_of_table(
     statements: &mut Statements<'_>,
     summary: &QuerySummary,
-    table: &Measured,
+    table: &MeasuredTable,
 ) -> Result<Vec<Predicate>, Error> {
     let from = table_sql(&table.name);
     let one = format!("SELECT * FROM {from} LIMIT 1");
@@ -448,7 +315,7 @@ fn sample(answer: &[RecordBatch], records: i64) -> Result<Sample, Error> {
 async fn count(
     statements: &mut Statements<'_>,
     about: &(dyn Fn(&str) -> String + Sync),
-    table: &Measured,
+    table: &MeasuredTable,
     conditions: Vec<Condition>,
 ) -> Result<Vec<Predicate>, Error> {
     let counts = conditions.iter().enumerate().map(|(index, condition)| {
