@@ -10,8 +10,8 @@
 //! * [`profiled`]: counting and timing the calls of any operator
 //! * `stream_totals`: what these add up to, also while a call is under way
 //! * [`operator_kind`]: which kind an operator is, as `sys.operators` says it
-//! * `operator_memory`: what operators tell of their memory
-//! * [`numbered`]: the same in plans that are sent to workers
+//! * `operator_memory`: memory that operators report
+//! * [`numbered`]: operators with their numbers, in plans that are sent to workers
 //! * [`key_sample`]: which keys an exchange hashes most
 //! * [`capture`]: the aggregate function that logs which records went into which group
 //! * [`frames`]: the window function that makes a record of the rows in each row's frame

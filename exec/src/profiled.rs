@@ -343,7 +343,7 @@ struct ProfiledStream {
     recorder: Arc<Recorder>,
     keys: Option<Arc<KeySample>>,
     position: Position,
-    /// The operator's self time in it, but those of the call under way.
+    /// The clock of the stream's calls: busy, waiting, and between calls.
     time: StreamClock,
     /// The number of the partition in its own task.
     own_partition: i64,

@@ -161,7 +161,8 @@ impl Events {
         lineage.chain(latencies).chain(outputs).sum()
     }
 
-    /// Sets all times back by `offset_ns`.
+    /// Sets all times back by `offset_ns`, from the worker's clock to the master's. Each time column of
+    /// `tables.rs` must be listed here.
     pub(crate) fn correct_times(&mut self, offset_ns: i64) {
         if offset_ns == 0 {
             return;

@@ -1,4 +1,8 @@
 //! The tables of schema `sys`, each defined once.
+//!
+//! A new column must have an `Opt…` kind: files that were written before lack it, and a NOT NULL
+//! column makes them unreadable. A new time must be added to `Events::correct_times`
+//! (`recorder.rs`), or it keeps the clock of its worker. docs/architecture.md lists the steps.
 
 use crate::definition::{SysRow, TableDefinition, array, column, heap, sys_table, value};
 use crate::operator_kind::{CapturedRecords, OperatorKind, Routing};

@@ -14,8 +14,8 @@ pub const LEAST: Duration = Duration::from_millis(100);
 /// The id of the session's last query, in words that leave no trace: it reads schema `sys`.
 pub const LAST_QUERY: &str = "SELECT last_query_id() AS query_id FROM sys.queries LIMIT 1";
 
-/// The worst of what is conspicuous about a query. It names a record only if `EXPLAIN PROFILE` does:
-/// both go by `sys.anomalies`.
+/// The query's worst diagnosis. It names a record only if `EXPLAIN PROFILE` does: both read the
+/// decisions of `sys.anomaly_candidates`.
 pub fn sql(query_id: i64) -> String {
     format!(
         "SELECT rule, subject, wasted_ns, zoom_sql, evidence_sql FROM sys.diagnoses \

@@ -126,7 +126,6 @@ impl StatementTraits {
             recording: Recording::Always,
             is_queued: true,
             is_profilable: true,
-            returns: Returns::Count,
             changes: Changes::Data,
             ..Self::look(Returns::Count, CommandTag::RowsCounted(tag, Changes::Data))
         }

@@ -1,8 +1,12 @@
-//! The SQL of `sys.anomaly_candidates`: which records of a query stand out. Unlike that of the other
-//! views here it is the same for every query, but for the query's id.
+//! The SQL of `sys.anomaly_candidates`: which records of a query stand out. It is the same for every
+//! query, but for the query's id.
 //!
-//! It is one statement (`anomaly_candidates.sql`), so that it can be read, copied and run. For the view
-//! it is taken apart into its common table expressions, of which some are computed once.
+//! It is one statement (`anomaly_candidates.sql`), so that it can be read, copied and run. The common
+//! table expression `judged` has the thresholds of impact and self time, `fan_outs` has those of
+//! fan-outs. The view runs the expressions as steps, and computes some only once.
+//!
+//! Readers: `sys.anomalies` (the rows with a reason), through it `sys.diagnoses` and the shell's hint;
+//! and `skewer_diagnosis::ExpensiveInputs`, which also shows the candidates without a reason.
 
 use datafusion::common::{Result, internal_err};
 

@@ -1,5 +1,5 @@
--- The records of a query that stand out. This is the only definition: `EXPLAIN PROFILE`, `sys.diagnoses` and the
--- shell's hint name exactly these. `reason` says why a record stands out. `cost_ns` is what it costs, which is at
+-- The records of a query that stand out. `sys.anomaly_candidates` defines them: `EXPLAIN PROFILE`, `sys.diagnoses`
+-- and the shell's hint name exactly these. `reason` says why a record stands out. `cost_ns` is what it costs, which is at
 -- least `threshold_ns`: its impact (`critical path`), its self time (`self time`), or the time that operators
 -- took for the rows that were made of it (`fan-out`). The columns from `rank` to `error_ns` are as in
 -- `sys.expensive_inputs`. `median_ns` is the median self time of the records of its table, `even_ns` the self time
