@@ -343,7 +343,7 @@ struct ProfiledStream {
     recorder: Arc<Recorder>,
     keys: Option<Arc<KeySample>>,
     position: Position,
-    /// The clock of the stream's calls: busy, waiting, and between calls.
+    /// What the stream has taken before the call under way.
     time: StreamClock,
     /// The number of the partition in its own task.
     own_partition: i64,
