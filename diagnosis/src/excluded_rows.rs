@@ -80,13 +80,13 @@ impl ExcludedRows {
             .all(|excluded| matches!(excluded.matched, Some((0, _))));
         let verdict = match factor {
             // Two runs of one query differ, too.
-            _ if nothing => "no row was left out, so the difference is chance".to_owned(),
+            _ if nothing => "no row was left out, so the difference is noise".to_owned(),
             _ if factor >= NO_DIFFERENCE => format!("{} as fast", times(factor)),
             _ if factor * NO_DIFFERENCE <= 1.0 => "slower".to_owned(),
             _ => "no difference".to_owned(),
         };
         let mut sentence = format!(
-            "The query took {} without, and {} with them (query {}): {verdict}.",
+            "The query took {} without these rows and {} with them (query {}): {verdict}.",
             duration(own),
             duration(other),
             baseline.query_id

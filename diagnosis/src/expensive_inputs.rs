@@ -161,7 +161,7 @@ impl ExpensiveInput {
         };
         match self.anomaly {
             Some(Anomaly::SelfTime) => format!(
-                "R{named} took {} of work in sum, {} of all; {without}",
+                "R{named} took {} of work in total, {} of all; {without}",
                 duration(self.self_ns),
                 percent(self.self_ns as f64 / summary.busy_ns.max(1) as f64)
             ),
@@ -169,7 +169,7 @@ impl ExpensiveInput {
                 // A result row waits for the slowest of the tuples that it is made of; what was done
                 // for all that the record became adds up.
                 let in_sum = match self.self_ns > 2 * self.impact_ns {
-                    true => format!(", and took {} of work in sum", duration(self.self_ns)),
+                    true => format!(", and took {} of work in total", duration(self.self_ns)),
                     false => String::new(),
                 };
                 format!(
@@ -302,7 +302,9 @@ impl ExpensiveInputs {
                     .to_owned()
             }
             None => {
-                format!("No {traced}input record stands out: no result row waits for a single one.")
+                format!(
+                    "No {traced}input record stands out: no result row waits for one record alone."
+                )
             }
         })
     }

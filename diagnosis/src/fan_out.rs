@@ -62,25 +62,25 @@ impl UnattributedReason {
     pub fn sentence(self, summary: &QuerySummary) -> String {
         let runs_again = summary.imported_from.is_none() && summary.is_query();
         let why = match self {
-            Self::NoLog => "is unknown without a log: SET profile.lineage = 'log'".to_owned(),
+            Self::NoLog => "there is no log; SET profile.lineage = 'log' and run it again".to_owned(),
             Self::Sampled if runs_again => format!(
-                "is unknown, since only some records were traced: EXPLAIN PROFILE (SAMPLE 1) QUERY {}",
+                "only some records were traced; EXPLAIN PROFILE (SAMPLE 1) QUERY {} traces all",
                 summary.query_id
             ),
-            Self::Sampled => "is unknown, since only some records were traced".to_owned(),
-            Self::Uncounted => "is unknown: they could not be counted".to_owned(),
+            Self::Sampled => "only some records were traced".to_owned(),
+            Self::Uncounted => "they could not be counted".to_owned(),
             Self::NoLineage => {
-                "is unknown: rows without ids have no lineage, nor do the values that a correlated \
-                 subquery runs over"
+                "rows without ids have no lineage, nor do the values that a correlated subquery runs \
+                 over"
                     .to_owned()
             }
             Self::LeftOut => {
-                "is unknown: most of them were dropped before lineage was kept".to_owned()
+                "most of them were dropped before lineage was kept".to_owned()
             }
         };
         format!(
-            "An unnest or a join made many rows, which took much of the time. Whether one record \
-             became most of them {why}."
+            "An unnest, a join or a recursion made many rows, which took much of the time. It is \
+             unknown whether most of them came from one record: {why}."
         )
     }
 }

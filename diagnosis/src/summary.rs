@@ -22,7 +22,7 @@ pub struct QuerySummary {
     pub status: String,
     /// Why it failed.
     pub error: Option<String>,
-    /// The profile level: `off`, `counters`, `calls`, `samples` or `records`.
+    /// The profile level: `off`, `counters`, `calls` or `records`.
     pub level: String,
     /// How level `records` kept lineage: `log` or `piggyback`.
     pub lineage: Option<String>,
@@ -151,8 +151,8 @@ impl QuerySummary {
         }
         if self.events_dropped > 0 && self.has_carried() {
             caveats.push(format!(
-                "{} dropped: of more than 4,096 sources the least, or what did not fit into the \
-                 profiler's memory.",
+                "{} dropped: the profiler keeps the 4,096 sources with the greatest impact, as far as \
+                 its memory goes.",
                 match self.events_dropped {
                     1 => "1 event was".to_owned(),
                     more => format!("{} events were", count(more)),
@@ -176,19 +176,19 @@ impl QuerySummary {
         }
         if let Some(shortcuts) = &self.disabled_optimizations {
             caveats.push(format!(
-                "Level records disables {shortcuts}, to see every row: at lower levels the query is \
-                 faster."
+                "Level records disables {shortcuts}, since it must see every row: the query is faster \
+                 at lower levels."
             ));
         }
         if let Some(lost) = &self.lost_workers {
             caveats.push(match lost.contains(',') {
-                false => format!("Worker {lost} is lost: what it recorded is missing."),
-                true => format!("Workers {lost} are lost: what they recorded is missing."),
+                false => format!("Worker {lost} is lost: its records are missing."),
+                true => format!("Workers {lost} are lost: their records are missing."),
             });
         }
         if let Some(directory) = &self.imported_from {
             caveats.push(format!(
-                "It was imported from '{directory}': the tables that it read are not here."
+                "The query was imported from '{directory}': its tables are not in this database."
             ));
         }
         caveats.extend(self.run_caveats.iter().cloned());

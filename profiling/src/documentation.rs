@@ -26,16 +26,16 @@ the oldest queries go first. `WHERE query_id = …` is fast however many queries
 In a cluster every process keeps what it recorded in its own directory, up to
 `profile.retention_bytes` each, and the tables have the rows of all of them. A query over them is
 distributed as others are: each node reads what it recorded, in memory and in files, filters and
-aggregates it, and only results travel; `EXPLAIN` shows it. What is asked of at most 16 queries by
-their `query_id` is fetched instead, if no worker has more than 4 MiB of it, and kept by the master:
-views and `EXPLAIN PROFILE` ask for it again and again. The views that follow a query's plan are
-computed by the master, of what it fetches.
+aggregates it, and only results travel; `EXPLAIN` shows it. If a statement reads at most 16 queries
+by their `query_id`, and no worker has more than 4 MiB of their rows, the master fetches and keeps
+these rows: views and `EXPLAIN PROFILE` read them often. The master computes the views that follow a
+query's plan.
 
-When a query ends, its workers are waited for, up to a second. What a lost worker recorded is
-missing; `sys.workers`, `EXPLAIN PROFILE` and the master's log say so. A query over schema `sys`
-that loses a worker while it runs is run once more without it, or fails with its name if it has
-returned rows already. Workers set the times that they recorded back by what their clocks are ahead
-of the master's: `clock_error_ns` says by how much that may be wrong.
+When a query ends, the master waits for its workers, up to a second. Records of a lost worker are
+missing; `sys.workers`, `EXPLAIN PROFILE` and the master's log name the worker. A query over schema
+`sys` that loses a worker runs once more without it, or fails with its name if it has returned rows
+already. Workers correct recorded times by the offset of their clocks from the master's;
+`clock_error_ns` bounds the error of the correction.
 
 Times are `TIMESTAMP(ns, UTC)`, durations `BIGINT` nanoseconds.
 
@@ -65,10 +65,10 @@ only that share of the base records was traced; with `events_dropped` above 0 in
 
 ## Views that follow a query's plan
 
-How deep the recursion of these definitions goes depends on the plan, so the SQL of these views is
-written for each query that is asked for: `WHERE query_id = …` or `IN (…)`. Without such a filter
-they show the 16 newest queries of level `records`. (That of `sys.anomaly_candidates` differs only in the
-query's id.)
+The depth of the recursion in these definitions depends on the plan. So the SQL of these views is
+written for each query that a filter names: `WHERE query_id = …` or `IN (…)`. Without such a filter
+they show the 16 newest queries of level `records`. (The SQL of `sys.anomaly_candidates` is the same
+for all queries, but for the query's id.)
 ";
 
 const BLAME: &str = "\
@@ -106,11 +106,11 @@ const OTHERS: &str = "
 Whether a record is traced at sample rate `rate`, 0 to 1. The records of a lower rate are among those
 of a higher one, on every worker and in every run.
 
-## Tables of what is now
+## Tables of the present
 
-`sys.running` has the statements that run queries and those that wait for their turn
-([server.md](server.md)), `sys.cluster` on the master of a cluster its nodes
-([cluster.md](cluster.md)). Nothing of them is kept.
+`sys.running` has the statements that run queries, and the ones that wait for admission
+([server.md](server.md)). On the master of a cluster, `sys.cluster` has its nodes
+([cluster.md](cluster.md)). These rows are not stored.
 ";
 
 /// The page `docs/sys-tables.md`.

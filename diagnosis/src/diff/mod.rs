@@ -222,7 +222,7 @@ impl ProfileDiff {
             ));
         } else if !self.same_plan {
             caveats.push(
-                "The plans differ: operators are paired by kind and order, tasks by number."
+                "The plans differ: operators are paired by name, table and order, tasks by number."
                     .to_owned(),
             );
         }

@@ -146,15 +146,14 @@ async fn read(
     }
     if let Some(table) = summary.replaced_tables.first() {
         return Err(Error::Invalid(format!(
-            "table {} is another than the one that query {query_id} read, so its rows tell nothing \
-             about that query: EXPLAIN PROFILE QUERY {query_id} runs it on the tables of now",
+            "table {} has been replaced since query {query_id} read it: EXPLAIN PROFILE QUERY \
+             {query_id} runs the query on the current tables",
             table_name(table)
         )));
     }
     if let Some(table) = unreadable(&mut statements, &tables).await {
         return Err(Error::Invalid(format!(
-            "table {} of query {query_id} cannot be read any more, so nothing can be said of its rows: \
-             dropped, or renamed",
+            "table {} of query {query_id} was dropped or renamed, so sys.blame cannot read its rows",
             table_name(table)
         )));
     }

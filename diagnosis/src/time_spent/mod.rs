@@ -195,8 +195,8 @@ impl TimeSpent {
             self.add(
                 Subject::Waiting,
                 format!(
-                    "O{}, waited {} for rows ({} of the query's time): the operators below it set the \
-                     pace.",
+                    "O{}, waited {} for rows ({} of the query's time): the operators below it are the \
+                     bottleneck.",
                     exchange.reference(OPERATOR_WIDTH).trim_start_matches('o'),
                     duration(exchange.wait_ns()),
                     percent(exchange.wait_ns() as f64 / summary.query_ns().max(1) as f64)
@@ -239,7 +239,7 @@ impl TimeSpent {
             self.add(
                 Subject::Spilling,
                 format!(
-                    "Spilling: {} to temporary files by {}; more memory would keep it in memory.",
+                    "Spilling: {} to temporary files by {}; a higher memory limit would avoid this.",
                     bytes(operator.spilled_bytes),
                     operator.reference(OPERATOR_WIDTH)
                 ),

@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::plan::Plan;
 use crate::source::{Statements, rows};
 use crate::summary::QuerySummary;
-use crate::units::{count, counted, duration, times};
+use crate::units::{counted, duration, times};
 
 /// Tasks are uneven if the longest works this many times the mean, and even work would save at
 /// least this share of the query's time and this many nanoseconds.
@@ -88,8 +88,8 @@ impl UnevenTasks {
             return None;
         }
         let mut sentence = format!(
-            "Uneven tasks: the longest of {} in fragment {} worked {}, {} the mean of {}; even work \
-             would save {}.",
+            "Uneven tasks: the longest of {} tasks in fragment {} worked {}, {} the mean of {}; an \
+             even distribution would save {}.",
             self.tasks,
             self.fragment_id,
             duration(self.max_ns),
@@ -103,12 +103,12 @@ impl UnevenTasks {
                 |operator| operator.reference(OPERATOR_WIDTH),
             );
             sentence.push_str(&format!(
-                " Partition {} of {operator}, took {} for {}; the others {} for {}.",
+                " Partition {} of {operator}, took {} for {}; the other partitions took {} for {}.",
                 straggler.partition,
                 duration(straggler.self_ns),
                 counted(straggler.rows_in, "row"),
                 duration(straggler.others_ns),
-                count(straggler.others_rows),
+                counted(straggler.others_rows, "row"),
             ));
         }
         Some(sentence)

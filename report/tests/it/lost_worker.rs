@@ -76,10 +76,10 @@ async fn report_of(workers: i64) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_lost_workers_recorded_is_said_to_be_missing() {
     let text = report_of(2).await;
-    let says = "! Worker 2 is lost: what it recorded is missing.";
+    let says = "! Worker 2 is lost: its records are missing.";
     assert!(text.contains(says), "{text}");
     let text = report_of(3).await;
-    let says = "! Workers 2, 3 are lost: what they recorded is missing.";
+    let says = "! Workers 2, 3 are lost: their records are missing.";
     assert!(text.contains(says), "{text}");
     let text = report_of(1).await;
     assert!(!text.contains("lost"), "{text}");

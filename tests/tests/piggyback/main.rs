@@ -311,7 +311,7 @@ async fn the_report_tells_what_a_row_waited_for_from_the_work_in_sum() {
     let session = session(&database, "log").await;
     table_with_a_slow_row(&session).await;
     for (elements, in_sum) in [
-        ("[n, n, n]", ", and took 2 min 30 s of work in sum"),
+        ("[n, n, n]", ", and took 2 min 30 s of work in total"),
         ("[n]", ""),
     ] {
         let sql = format!(

@@ -199,7 +199,7 @@ async fn a_report_says_what_has_become_of_the_tables_since() {
     assert!(all.contains(said), "{all}");
     assert!(!all.contains("SELECT _row_id, * FROM documents"), "{all}");
     let error = session.sql(&blame).await.err().unwrap().to_string();
-    let said = "table documents is another than the one that query";
+    let said = "table documents has been replaced since query";
     assert!(error.contains(said), "{error}");
     run("DROP TABLE documents").await;
     let again = lines(&session, &again_sql).await.join("\n");

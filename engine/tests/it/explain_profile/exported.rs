@@ -74,7 +74,10 @@ async fn an_exported_profile_is_read_by_another_database() {
     );
     let report = lines(&other, &format!("SHOW PROFILE {new}")).await;
     let all = report.join("\n");
-    let said = format!("  ! It was imported from '{}': the tables", path.display());
+    let said = format!(
+        "  ! The query was imported from '{}': its tables",
+        path.display()
+    );
     assert!(all.contains(&said[..40]), "{all}");
     // Another machine has other cores.
     assert!(shown.concat().contains("cores on average"), "{shown:?}");
