@@ -1,6 +1,6 @@
 //! The options of a database, and how it is opened.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use parking_lot::Mutex;

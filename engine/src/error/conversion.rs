@@ -10,10 +10,10 @@ use skewer_cluster::write::WriteError;
 use skewer_compat::operators::memory_pool::LIMIT_REACHED;
 use skewer_compat::suggest::suggest;
 use skewer_exec::waits::Stalled;
-use skewer_files::{FilesError, file_and_line};
+use skewer_files::FilesError;
 use skewer_net::{FailureClass, LostWorker, NetError, Panic, RemoteFailure};
 use skewer_node::Error as NodeError;
-use skewer_sql::{ObjectKind, SyntaxError};
+use skewer_sql::ObjectKind;
 use skewer_storage::{Object, StorageError};
 use tokio::task::JoinError;
 

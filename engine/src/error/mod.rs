@@ -4,6 +4,8 @@
 mod conversion;
 
 use skewer_compat::suggest::did_you_mean;
+use skewer_files::file_and_line;
+use skewer_net::NetError;
 use skewer_sql::{ObjectKind, SyntaxError};
 use thiserror::Error as ThisError;
 
