@@ -31,8 +31,8 @@ pub(crate) const NONE: u64 = u64::MAX;
 /// before, too.
 #[derive(Debug)]
 pub(crate) struct TracedGroups {
-    /// Of each group, the least number that one of its traced records was chosen by: its [`mixed`]
-    /// id, or 0 if it is not of a base table.
+    /// Of each group, the least number that one of its traced records was chosen by: its
+    /// [`mixed`](skewer_profiling::sampling::mixed) id, or 0 if it is not of a base table.
     least: Vec<u64>,
     /// Rows of these groups, traced or not.
     rows: usize,

@@ -8,7 +8,7 @@ use crate::record::table_sql;
 use crate::source::{Statements, rows};
 use crate::summary::QuerySummary;
 
-/// The first of the [`measured_tables`] that cannot be read any more.
+/// The first of the [`measured_tables`](super::measured_tables) that cannot be read any more.
 pub(super) async fn unreadable<'a>(
     statements: &mut Statements<'_>,
     tables: &'a [MeasuredTable],
@@ -31,7 +31,7 @@ pub(super) struct MissingRows<'a> {
     pub(super) time_share: f64,
 }
 
-/// The missing rows of the first of the [`measured_tables`] that has any which took much time.
+/// The missing rows of the first of the [`measured_tables`](super::measured_tables) that has any which took much time.
 pub(super) async fn missing_rows<'a>(
     statements: &mut Statements<'_>,
     summary: &QuerySummary,

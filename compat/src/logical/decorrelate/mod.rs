@@ -20,7 +20,7 @@
 //! That costs a second look at the rows of the query around a subquery, so it is done where DataFusion
 //! refuses. Rows that might be others by then, as with `random()`, are [made once](Shared) for both; those of
 //! an iteration of a recursive query, which DataFusion reads at one place alone, once in each. Where a subquery
-//! makes many rows of one value, as of a list, these carry [a number](numbers) in its place. Record lineage is
+//! makes many rows of one value, as of a list, these carry [a number](domain_surrogate_keys) in its place. Record lineage is
 //! that of the join: a domain has no records of its own.
 
 mod aggregates;
