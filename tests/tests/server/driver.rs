@@ -317,7 +317,7 @@ async fn blocks_commit_each_statement_and_rollback_says_so() {
             .recv()
             .await
             .unwrap()
-            .contains("committed on its own")
+            .contains("commits on its own")
     );
     client
         .batch_execute("BEGIN; INSERT INTO t VALUES (2)")
