@@ -312,13 +312,7 @@ async fn blocks_commit_each_statement_and_rollback_says_so() {
         .batch_execute("CREATE TABLE t (a INT); BEGIN; INSERT INTO t VALUES (1); COMMIT")
         .await
         .unwrap();
-    assert!(
-        notices
-            .recv()
-            .await
-            .unwrap()
-            .contains("commits on its own")
-    );
+    assert!(notices.recv().await.unwrap().contains("commits on its own"));
     client
         .batch_execute("BEGIN; INSERT INTO t VALUES (2)")
         .await
