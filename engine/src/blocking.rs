@@ -113,7 +113,8 @@ impl Session {
         block_on(self.0.query_as_with(sql, values))
     }
 
-    /// Runs a statement and returns the number of rows that it changed; 0 for other statements.
+    /// Runs a statement and returns the number of rows that it changed: the column `count` of a result
+    /// of one row. Other statements return 0; run queries with [`query`](Self::query).
     ///
     /// # Errors
     /// The errors of [`Session::sql`](crate::Session::sql).

@@ -24,7 +24,7 @@ pub struct Predicate {
     pub time_share: f64,
     /// Estimated nanoseconds of the query without these rows.
     pub without_ns: Option<i64>,
-    /// Whether the query saves so much that a report shows the predicate.
+    /// Whether a report shows the predicate: the query is much faster without its rows.
     pub(super) saves_much: bool,
     /// The statement that runs the query without these rows; `None` if the query cannot run again.
     pub verify: Option<String>,

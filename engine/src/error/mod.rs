@@ -185,7 +185,7 @@ pub enum Error {
         name: String,
         /// What became of it, as far as one knows.
         reason: String,
-        /// The tables of which it has rows that the statement reads; empty where it was lost
+        /// Tables of the statement that have rows on this worker; empty where it was lost
         /// while it ran.
         tables: Vec<String>,
     },

@@ -115,7 +115,7 @@ impl Members {
         (PAUSE * workers).saturating_sub(age)
     }
 
-    /// Notes that what is told of a worker has changed.
+    /// Marks a worker as changed, so that the other workers learn its new state.
     pub(super) fn changed(&self, entries: &mut Entries, number: u32, is_urgent: bool) {
         let now = self.clocks.now().steady;
         let version = entries.next_version(is_urgent);
