@@ -1,0 +1,104 @@
+// What all views of one query need to know of it: its row, its plan, its workers.
+import { createContext } from 'preact';
+import { useContext } from 'preact/hooks';
+import type { Int } from './data';
+
+/** A row of the view `query`. */
+export interface QueryInfo {
+  query_id: number;
+  sql: string;
+  fingerprint: string;
+  status: 'finished' | 'failed' | 'cancelled';
+  error: string | null;
+  profile_level: 'off' | 'counters' | 'calls' | 'records';
+  sample_rate: number | null;
+  lineage: string | null;
+  started_at: string;
+  planning_ns: number | null;
+  execution_ns: number | null;
+  rows_returned: number | null;
+  imported_from: string | null;
+  events_dropped: number;
+  given_up: string | null;
+  overhead_ns: number | null;
+  lost_workers: string | null;
+  crossed_rows: number | null;
+  crossed_bytes: number | null;
+  /** When execution began, in nanoseconds since the statement arrived. */
+  execution_start_ns: number;
+  /** The last moment that anything was recorded, in nanoseconds since the statement arrived. */
+  end_ns: number;
+  /** The run of the same statement before this one. */
+  previous_query_id: number | null;
+}
+
+/** A row of the view `plan`. */
+export interface PlanRow {
+  operator_id: number;
+  parent_operator_id: number | null;
+  fragment_id: number;
+  name: string;
+  kind: string;
+  is_internal: boolean;
+  details: string;
+  table_name: string | null;
+  sql_span: string | null;
+  rows_in: number;
+  rows_out: number;
+  estimated_rows: number | null;
+  bytes_out: number | null;
+  self_ns: number;
+  /** Part of the self time of all operators, 0 to 1. */
+  share: number;
+  input_wait_ns: number | null;
+  peak_memory_bytes: number | null;
+  spilled_bytes: number | null;
+  tasks: number;
+  /** The greatest task's rows or time by the mean of all tasks: 1 is even. */
+  row_skew: number | null;
+  time_skew: number | null;
+  /** Rows and bytes that went through an exchange, and the rows that went to another worker. */
+  sent_rows: Int | null;
+  sent_bytes: Int | null;
+  crossed_rows: Int | null;
+}
+
+export interface Query {
+  id: number;
+  info: QueryInfo;
+  plan: PlanRow[];
+  byId: ReadonlyMap<number, PlanRow>;
+  childrenOf: (operator: number) => PlanRow[];
+}
+
+export function makeQuery(info: QueryInfo, plan: PlanRow[]): Query {
+  const byId = new Map(plan.map((row) => [row.operator_id, row]));
+  const children = new Map<number, PlanRow[]>();
+  for (const row of plan) {
+    if (row.parent_operator_id === null) continue;
+    const list = children.get(row.parent_operator_id) ?? [];
+    list.push(row);
+    children.set(row.parent_operator_id, list);
+  }
+  return { id: info.query_id, info, plan, byId, childrenOf: (operator) => children.get(operator) ?? [] };
+}
+
+export const QueryContext = createContext<Query | undefined>(undefined);
+
+export function useQuery(): Query {
+  const query = useContext(QueryContext);
+  if (!query) throw new Error('this view belongs into a query page');
+  return query;
+}
+
+/** An operator in a few words: `Join`, `Scan ratings`, `Exchange`. */
+export function title(row: PlanRow): string {
+  const name = row.name.replace(/Exec$/, '');
+  const words: Record<string, string> = {
+    scan: 'Scan', filter: 'Filter', projection: 'Projection', evaluation: 'Evaluate', unnest: 'Unnest', join: 'Join', aggregate: 'Aggregate',
+    window: 'Window', sort: 'Sort', limit: 'Limit', union: 'Union', exchange: 'Exchange', recursive: 'Recursive query', write: 'Write',
+    values: 'Values',
+  };
+  const word = words[row.kind] ?? (row.kind === 'other' || !row.kind ? name : row.kind.charAt(0).toUpperCase() + row.kind.slice(1));
+  return row.table_name ? `${word} ${row.table_name.replace(/^main\./, '')}` : word;
+}
