@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use parking_lot::Mutex;
+use skewer_compat::operators::scheduling::Cancellation;
 use tokio::sync::Notify;
 
 use crate::progress::ProgressHandle;
@@ -51,6 +52,7 @@ pub(crate) struct QueuedStatement {
     /// When it came.
     pub(crate) since: SystemTime,
     pub(crate) progress: ProgressHandle,
+    pub(crate) cancellation: Cancellation,
 }
 
 /// A statement may run queries until this is dropped; then the next one is admitted.
@@ -119,6 +121,17 @@ impl AdmissionQueue {
         admission
     }
 
+    /// Cancels a statement that runs or waits; `false` if there is none of the id.
+    pub(crate) fn cancel(&self, query_id: i64) -> bool {
+        let state = self.state.lock();
+        let mut statements = state.statements.values();
+        let found = statements.find(|entry| entry.statement.query_id == query_id);
+        if let Some(entry) = found {
+            entry.statement.cancellation.cancel();
+        }
+        found.is_some()
+    }
+
     /// All of them, each with whether it is admitted.
     pub(crate) fn list(&self) -> Vec<(QueuedStatement, bool)> {
         let state = self.state.lock();
@@ -180,6 +193,7 @@ mod tests {
             sql: String::new(),
             since: SystemTime::UNIX_EPOCH,
             progress: ProgressHandle::default(),
+            cancellation: Cancellation::default(),
         }
     }
 

@@ -84,7 +84,7 @@ pub use profile::report_document;
 pub use progress::{Progress, ProgressHandle};
 pub use query_stream::QueryStream;
 pub use rows::{FromRow, FromValue};
-pub use session::Session;
+pub use session::{ReadOnly, Session};
 pub use settings::parse_memory_limit;
 pub use skewer_compat::functions::read_array::{Item, read_array};
 pub use skewer_compat::functions::zones::read_time;

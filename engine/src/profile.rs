@@ -14,8 +14,8 @@ use skewer_sql::{ExplainProfile, ProfileFormat, Statement};
 
 use crate::error::Error;
 use crate::session::{Session, WeakSession};
-use crate::statements::explain_profile;
 use crate::statements::untraced::untraced_query;
+use crate::statements::{explain_profile, export_page};
 use crate::tables_read::{TablesRead, changes_since};
 
 /// The column with a report's text.
@@ -116,6 +116,17 @@ impl Session {
         let session = self.clone();
         let profile = async move { recorded_profile(&session, query_id).await };
         self.database().run(profile).await
+    }
+
+    /// The profiler's page about a query that has ended, as one HTML file that needs no server: what
+    /// `EXPORT PROFILE n TO 'x.html' (FORMAT html)` writes.
+    ///
+    /// # Errors
+    /// If `sys.queries` does not have the query, or schema `sys` cannot be read.
+    pub async fn profile_page(&self, query_id: i64) -> Result<String, Error> {
+        let session = self.clone();
+        let page = async move { export_page::page(&session, query_id).await };
+        self.database().run(page).await
     }
 }
 

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::task::{Poll, ready};
+use std::time::Duration;
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
@@ -15,6 +16,7 @@ use parking_lot::Mutex;
 use skewer_compat::operators::scheduling::{Cancellation, RunningQuery};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
 
 use crate::admission::Admission;
 use crate::catalog::StatementCatalog;
@@ -154,8 +156,13 @@ impl QueryStream {
         let counted = Arc::clone(&session.database_inner().running);
         let cancellation = query.cancellation().clone();
         let record = Arc::new(Mutex::new(Some(record)));
+        let deadline = session
+            .inner()
+            .read_only
+            .map(|limits| (Instant::now() + limits.timeout, limits.timeout));
         let running = Running {
             stream,
+            deadline,
             query,
             record: Arc::clone(&record),
             progress: progress.clone(),
@@ -191,6 +198,8 @@ impl QueryStream {
 /// whose operators then hand over what they recorded, and the record last, if nobody has ended it.
 struct Running {
     stream: SendableRecordBatchStream,
+    /// When a statement of a read-only session ends, and how long it then took.
+    deadline: Option<(Instant, Duration)>,
     query: Arc<RunningQuery>,
     progress: ProgressHandle,
     catalog: Arc<StatementCatalog>,
@@ -263,6 +272,7 @@ async fn drive(mut running: Running, sender: mpsc::Sender<Result<Part, Error>>) 
     };
     let Running {
         stream,
+        deadline: _,
         query: _,
         progress,
         catalog,
@@ -282,13 +292,31 @@ async fn drive(mut running: Running, sender: mpsc::Sender<Result<Part, Error>>) 
     let _ = sender.send(outcome.map(|()| Part::End)).await;
 }
 
+/// Waits until a statement has taken as long as it may.
+async fn too_late(deadline: Option<(Instant, Duration)>) -> Error {
+    match deadline {
+        Some((deadline, timeout)) => {
+            tokio::time::sleep_until(deadline).await;
+            Error::TimedOut(timeout)
+        }
+        None => std::future::pending().await,
+    }
+}
+
 /// Hands over batches until the end, an error, or a reader that is gone.
 async fn hand_over(
     running: &mut Running,
     sender: &mpsc::Sender<Result<Part, Error>>,
 ) -> Result<(), Error> {
     loop {
-        match running.stream.next().await {
+        let next = running.stream.next();
+        let next = tokio::select! {
+            biased;
+            next = next => next,
+            () = running.query.cancellation().cancelled() => return Err(Error::Cancelled),
+            error = too_late(running.deadline) => return Err(error),
+        };
+        match next {
             Some(Ok(batch)) => {
                 let rows = batch.num_rows() as u64;
                 running.again = None;
@@ -296,7 +324,12 @@ async fn hand_over(
                     record.add_rows(rows);
                 }
                 running.progress.add_rows(rows);
-                if sender.send(Ok(Part::Batch(batch))).await.is_err() {
+                let sent = tokio::select! {
+                    biased;
+                    sent = sender.send(Ok(Part::Batch(batch))) => sent.is_ok(),
+                    () = running.query.cancellation().cancelled() => false,
+                };
+                if !sent {
                     return Err(Error::Cancelled);
                 }
             }

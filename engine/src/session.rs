@@ -10,10 +10,12 @@ use datafusion::arrow::datatypes::DataType;
 use datafusion::catalog::{EmptyCatalogProviderList, MemTable, SchemaProvider, TableProvider};
 use datafusion::common::ScalarValue;
 use datafusion::execution::SessionStateBuilder;
+use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::logical_expr::{ScalarUDF, Volatility};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use parking_lot::Mutex;
 use skewer_compat::functions::zones::UTC;
+use skewer_compat::operators::memory_pool::{MemoryBudget, RaisedBy};
 use skewer_compat::session::repaired;
 use skewer_sql::ObjectKind;
 use skewer_storage::Snapshot;
@@ -73,6 +75,41 @@ pub(crate) struct SessionInner {
     pub(crate) schemas: Mutex<BTreeMap<String, Arc<dyn SchemaProvider>>>,
     /// Of the statement that began last.
     progress: Mutex<ProgressHandle>,
+    /// What statements of a read-only session may take.
+    pub(crate) read_only: Option<ReadOnly>,
+}
+
+/// What statements of a read-only session may take.
+///
+/// Such a session runs SELECT, EXPLAIN and SHOW and refuses the rest with [`Error::ReadOnlySession`]. Its
+/// statements leave no row in schema `sys`, and do not wait for admission.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), skewer::Error> {
+/// use skewer::{Database, Error, ReadOnly};
+///
+/// let session = Database::in_memory()?.read_only_session(ReadOnly::default());
+/// session.sql("SELECT 1").await?;
+/// let refused = session.sql("CREATE TABLE t (a INT)").await;
+/// assert!(matches!(refused, Err(Error::ReadOnlySession)));
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReadOnly {
+    /// A statement that takes longer ends with [`Error::TimedOut`].
+    pub timeout: Duration,
+    /// Bytes that operators of all its statements may hold together in this process.
+    pub memory: usize,
+}
+
+impl Default for ReadOnly {
+    /// Five seconds and 64 MiB.
+    fn default() -> Self {
+        Self {
+            timeout: Duration::from_secs(5),
+            memory: 64 << 20,
+        }
+    }
 }
 
 impl std::fmt::Debug for SessionInner {
@@ -95,7 +132,7 @@ impl WeakSession {
 }
 
 impl Session {
-    pub(crate) fn new(database: Database) -> Self {
+    pub(crate) fn new(database: Database, read_only: Option<ReadOnly>) -> Self {
         let last_query_id = Arc::new(AtomicI64::new(0));
         let inner = database.inner();
         let mut config = SessionConfig::new()
@@ -112,7 +149,7 @@ impl Session {
         execution.skip_physical_aggregate_schema_check = true;
         let state = SessionStateBuilder::new()
             .with_config(config)
-            .with_runtime_env(Arc::clone(&inner.runtime_env))
+            .with_runtime_env(runtime_env(inner, read_only))
             .with_catalog_list(Arc::new(EmptyCatalogProviderList));
         let context = repaired(state);
         for function in inner.functions.iter() {
@@ -135,6 +172,7 @@ impl Session {
                 registered: Mutex::default(),
                 schemas: Mutex::default(),
                 progress: Mutex::default(),
+                read_only,
             }
         });
         Self { inner, then: None }
@@ -180,9 +218,17 @@ impl Session {
         self.forget_progress();
         let session = self.clone();
         let sql = sql.to_owned();
+        let read_only = self.inner.read_only;
         self.inner
             .database
-            .run(async move { statements::execute(&session, &sql).await })
+            .run(async move {
+                let statement = statements::execute(&session, &sql);
+                let Some(ReadOnly { timeout, .. }) = read_only else {
+                    return statement.await;
+                };
+                let in_time = tokio::time::timeout(timeout, statement).await;
+                in_time.unwrap_or(Err(Error::TimedOut(timeout)))
+            })
             .await
     }
 
@@ -370,6 +416,14 @@ impl Session {
         self.inner.schemas.lock().insert(name.to_owned(), schema);
     }
 
+    /// An error if the session is read-only.
+    pub(crate) fn refuse_if_read_only(&self) -> Result<(), Error> {
+        match self.inner.read_only {
+            Some(_) => Err(Error::ReadOnlySession),
+            None => Ok(()),
+        }
+    }
+
     pub(crate) fn inner(&self) -> &SessionInner {
         &self.inner
     }
@@ -416,4 +470,18 @@ impl Session {
         *self.inner.progress.lock() = progress.clone();
         progress
     }
+}
+
+/// The memory and files of a session's statements: the database's, or for a read-only session with memory of
+/// its own.
+fn runtime_env(database: &DatabaseInner, read_only: Option<ReadOnly>) -> Arc<RuntimeEnv> {
+    let shared = &database.runtime_env;
+    let Some(ReadOnly { memory, .. }) = read_only else {
+        return Arc::clone(shared);
+    };
+    let pool = MemoryBudget::new(Some(memory), RaisedBy::Nothing);
+    Arc::new(RuntimeEnv {
+        memory_pool: Arc::new(pool),
+        ..shared.as_ref().clone()
+    })
 }

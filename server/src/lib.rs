@@ -15,7 +15,7 @@
 //! * `copy`: COPY FROM STDIN and TO STDOUT
 //! * `catalog`: `pg_catalog` as far as psql and drivers ask
 //! * `cancel`: stopping statements from outside
-//! * [`users`], [`tls`]: who may connect, and how that stays secret
+//! * [`users`], [`tls`]: who may connect, and how that stays secret; `login_limiter`: who guesses passwords
 //! * [`client`]: the other direction, for the shell
 //! * [`error`]: why the server does not start; SQLSTATEs
 
@@ -30,6 +30,7 @@ mod encode;
 pub mod error;
 mod execution;
 mod extended;
+mod login_limiter;
 pub mod server;
 mod settings;
 mod simple;
@@ -40,6 +41,7 @@ mod transaction;
 pub mod users;
 
 pub use error::ServerError;
+pub use login_limiter::LoginLimiter;
 pub use server::{Server, ServerOptions};
 pub use tls::Identity;
 pub use users::Users;

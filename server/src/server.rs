@@ -14,11 +14,16 @@ use tokio::task::JoinSet;
 use crate::cancel::Connections;
 use crate::connection;
 use crate::error::ServerError;
+use crate::login_limiter::LoginLimiter;
 use crate::tls::{Identity, Tls};
 use crate::users::Users;
 
 /// How long running statements may go on after the server was told to end.
 const DRAIN: Duration = Duration::from_secs(10);
+/// Each connection costs some 100 kB and no thread.
+pub const MAX_CONNECTIONS: usize = 500;
+/// So many more connections may be about to say who they are, or to cancel something.
+const BEGINNING: usize = 100;
 /// How long cancelled statements may take to end.
 const CANCELLING: Duration = Duration::from_secs(2);
 /// Before a peer that does not answer is given up: the network may be gone without a word.
@@ -37,6 +42,10 @@ pub struct ServerOptions {
     pub identity: Option<Identity>,
     /// How long running statements may go on after the server was told to end.
     pub drain: Duration,
+    /// So many clients may be connected at once.
+    pub max_connections: usize,
+    /// Counts failed logins; other ports may share it.
+    pub limiter: Arc<LoginLimiter>,
 }
 
 impl ServerOptions {
@@ -47,6 +56,8 @@ impl ServerOptions {
             listen: "127.0.0.1:5432".to_owned(),
             identity: None,
             drain: DRAIN,
+            max_connections: MAX_CONNECTIONS,
+            limiter: Arc::default(),
         }
     }
 }
@@ -69,6 +80,8 @@ pub(crate) struct Shared {
     /// users, and TLS is not required.
     pub(crate) loopback: bool,
     pub(crate) connections: Arc<Connections>,
+    pub(crate) max_connections: usize,
+    pub(crate) limiter: Arc<LoginLimiter>,
     /// Becomes `true` when the server ends.
     pub(crate) draining: watch::Receiver<bool>,
     drain: watch::Sender<bool>,
@@ -108,6 +121,8 @@ impl Server {
                 tls: identity.load()?,
                 loopback,
                 connections: Arc::default(),
+                max_connections: options.max_connections,
+                limiter: options.limiter,
                 draining,
                 drain,
             }),
@@ -133,6 +148,9 @@ impl Server {
                 biased;
                 () = &mut shutdown => break,
                 accepted = self.listener.accept() => match accepted {
+                    Ok((_, peer)) if clients.len() >= self.shared.max_connections + BEGINNING => {
+                        tracing::warn!(%peer, "a connection is dropped: there are too many");
+                    }
                     Ok((stream, peer)) => {
                         let shared = Arc::clone(&self.shared);
                         clients.spawn(serve(stream, peer, shared));

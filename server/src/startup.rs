@@ -78,7 +78,14 @@ async fn begin(socket: &mut Socket, shared: &Shared) -> Result<Option<Admitted>,
     }
     protocol_negotiation(socket, &startup).await?;
     let user = startup.parameters.get("user").cloned().unwrap_or_default();
-    authenticate(socket, shared, &user).await?;
+    if shared.connections.count() >= shared.max_connections {
+        let text = format!(
+            "too many clients: {} are connected, and --max-connections allows no more",
+            shared.max_connections
+        );
+        return Err(SqlError::new("53300", text).into());
+    }
+    authenticate_in_turn(socket, shared, &user).await?;
     let session = shared.database.session();
     let mut settings = Settings::default();
     settings.set_user(&user);
@@ -97,6 +104,28 @@ async fn begin(socket: &mut Socket, shared: &Shared) -> Result<Option<Admitted>,
     socket.send(Backend::ReadyForQuery(ready)).await?;
     socket.set_state(PgWireConnectionState::ReadyForQuery);
     Ok(Some((user, session, settings, registered)))
+}
+
+/// Lets an address try that has not failed too often, and counts its failures.
+async fn authenticate_in_turn(
+    socket: &mut Socket,
+    shared: &Shared,
+    user: &str,
+) -> Result<(), Failure> {
+    let address = socket.socket_addr().ip();
+    if let Err(wait) = shared.limiter.may_try(address) {
+        let seconds = wait.as_secs() + 1;
+        let text = "too many failed logins from this address";
+        let error = SqlError::new("28P01", text);
+        return Err(error.hint(format!("try again in {seconds} s")).into());
+    }
+    let outcome = authenticate(socket, shared, user).await;
+    match &outcome {
+        Ok(()) => shared.limiter.succeeded(address),
+        Err(Failure::Sql(error)) if error.code == "28P01" => shared.limiter.failed(address),
+        Err(_) => {}
+    }
+    outcome
 }
 
 /// Makes sure that the client is who it says. Whoever reaches a server that only listens to its

@@ -75,15 +75,12 @@ impl Identity {
         Ok(own)
     }
 
-    pub(crate) fn load(&self) -> Result<Tls, ServerError> {
-        let unfit = |path: &Path, reason: String| ServerError::Certificate {
-            path: path.to_owned(),
-            reason,
-        };
-        let pem = std::fs::read(&self.certificate).map_err(|source| ServerError::File {
-            path: self.certificate.clone(),
-            source,
-        })?;
+    /// What to encrypt with, for protocols that clients name by ALPN.
+    ///
+    /// # Errors
+    /// If certificate or key cannot be read, or do not fit.
+    pub fn tls_config(&self, protocols: &[&[u8]]) -> Result<Arc<ServerConfig>, ServerError> {
+        let pem = self.pem()?;
         let chain: Vec<_> = CertificateDer::pem_slice_iter(&pem)
             .collect::<Result<_, _>>()
             .map_err(|error| unfit(&self.certificate, error.to_string()))?;
@@ -100,15 +97,35 @@ impl Identity {
             .with_safe_default_protocol_versions()
             .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key))
             .map_err(|error| unfit(&self.certificate, error.to_string()))?;
+        config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+        Ok(Arc::new(config))
+    }
+
+    fn pem(&self) -> Result<Vec<u8>, ServerError> {
+        std::fs::read(&self.certificate).map_err(|source| ServerError::File {
+            path: self.certificate.clone(),
+            source,
+        })
+    }
+
+    pub(crate) fn load(&self) -> Result<Tls, ServerError> {
         // How clients that begin with TLS at once say what they want to speak in it.
-        config.alpn_protocols = vec![b"postgresql".to_vec()];
+        let config = self.tls_config(&[b"postgresql"])?;
+        let pem = self.pem()?;
         let mut scram = ScramServerAuth::new();
         scram
             .configure_certificate(&pem)
             .map_err(|error| unfit(&self.certificate, error.to_string()))?;
         Ok(Tls {
-            acceptor: TlsAcceptor::from(Arc::new(config)),
+            acceptor: TlsAcceptor::from(config),
             scram,
         })
+    }
+}
+
+fn unfit(path: &Path, reason: String) -> ServerError {
+    ServerError::Certificate {
+        path: path.to_owned(),
+        reason,
     }
 }

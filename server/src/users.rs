@@ -117,6 +117,21 @@ impl Users {
         self.verifiers.keys().map(String::as_str)
     }
 
+    /// Whether `password` is the one of user `name`. Takes as long for names that are not there.
+    pub fn accepts(&self, name: &str, password: &str) -> bool {
+        let known = self.verifiers.get(name).cloned();
+        let verifier = known.clone().unwrap_or_else(|| Verifier::nobody(name));
+        let salted = gen_salted_password(password, &verifier.salt, verifier.iterations);
+        let salt = verifier.salt.clone();
+        let given = ScramSecret::verifier_from_salted_password(salt, salted, verifier.iterations);
+        let ScramSecret::Verifier { stored_key, .. } = given else {
+            return false;
+        };
+        let pairs = stored_key.iter().zip(&verifier.stored_key);
+        let differ = pairs.fold(0, |differ, (a, b)| differ | (a ^ b));
+        known.is_some() && stored_key.len() == verifier.stored_key.len() && differ == 0
+    }
+
     /// What to check a password against. For names that are not there it is one that no password
     /// fits, so that strangers do not learn which names exist.
     pub(crate) fn secret(&self, name: &str) -> ScramSecret {

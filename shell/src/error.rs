@@ -26,6 +26,9 @@ pub enum ShellError {
     /// A database could not be served, or its users not be changed.
     #[error(transparent)]
     Server(#[from] skewer_server::ServerError),
+    /// The profiler's page could not be served.
+    #[error(transparent)]
+    Web(#[from] skewer_web::WebError),
     /// A cluster's certificates or tokens.
     #[error(transparent)]
     Identity(#[from] skewer::cluster::IdentityError),

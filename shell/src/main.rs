@@ -10,6 +10,7 @@
 //! * [`demo`]: the case studies
 //! * [`serve`], [`user`]: a database for PostgreSQL clients, and who may connect
 //! * [`cluster`], [`worker`]: a database over several processes
+//! * [`web`]: the profiler's page for the open database
 //! * [`log`]: what processes that serve say
 //! * [`allocator`]: who keeps freed memory
 
@@ -39,6 +40,7 @@ mod statement_kind;
 mod terminal;
 mod units;
 mod user;
+mod web;
 mod worker;
 
 use std::io;

@@ -11,6 +11,7 @@ use crate::error::ShellError;
 use crate::format::Format;
 use crate::highlight;
 use crate::shell::{Flow, Shell};
+use crate::web::open_in_browser;
 
 /// A dot command.
 pub struct Command {
@@ -49,6 +50,12 @@ pub const COMMANDS: &[Command] = &[
         argument: "[QUERY_ID]",
         about: "EXPLAIN PROFILE's report on the last query, or on this one",
         sql: &["-- all of it is SQL over sys, which EXPLAIN PROFILE (AS SQL) <query> prints"],
+    },
+    Command {
+        name: ".web",
+        argument: "[QUERY_ID]",
+        about: "open the profiler's page, on the last query or on this one",
+        sql: &[],
     },
     Command {
         name: ".mode",
@@ -130,6 +137,7 @@ pub async fn run(shell: &mut Shell, line: &str) -> Result<Flow, ShellError> {
         ".timer" => timer(shell, argument)?,
         ".hints" => hints(shell, argument)?,
         ".profile" => profile(shell, command, argument).await?,
+        ".web" => web(shell, command, argument)?,
         ".read" if argument.is_empty() => return Err(usage(command)),
         ".read" => return Box::pin(shell.run_file(Path::new(argument))).await,
         ".open" => {
@@ -172,6 +180,23 @@ async fn profile(shell: &mut Shell, command: &Command, argument: &str) -> Result
         number => Some(number.parse().map_err(|_| usage(command))?),
     };
     shell.report(query).await
+}
+
+/// Prints the address of the profiler's page, and opens it for a person.
+fn web(shell: &mut Shell, command: &Command, argument: &str) -> Result<(), ShellError> {
+    use std::io::Write as _;
+    let query_id = match argument {
+        "" => shell.last_query_id(),
+        number => Some(number.parse().map_err(|_| usage(command))?),
+    };
+    let address = shell.page_address(query_id)?;
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{address}")?;
+    if shell.interactive {
+        writeln!(out, "The address opens once; .web gives another one. The page is served until you leave.")?;
+        open_in_browser(&address);
+    }
+    Ok(())
 }
 
 fn help(shell: &Shell) -> Result<(), ShellError> {

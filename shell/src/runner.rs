@@ -55,6 +55,11 @@ impl Runner {
         {}
     }
 
+    /// Waits for Ctrl-C.
+    pub async fn interrupted(&mut self) {
+        self.interrupts.recv().await;
+    }
+
     /// Runs `sql` and hands what it gives to `receive`, until the end, an error or Ctrl-C.
     ///
     /// Leaving early, for whatever reason, drops the statement's stream, which cancels it.

@@ -1,11 +1,14 @@
 //! `skewer serve`: a database for PostgreSQL clients.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use skewer::ClusterOptions;
-use skewer_server::{Identity, Server, ServerOptions};
+use skewer::{ClusterOptions, Database};
+use skewer_server::server::MAX_CONNECTIONS;
+use skewer_server::{Identity, LoginLimiter, Server, ServerOptions};
+use skewer_web::{WebOptions, WebServer};
 use tokio::sync::oneshot;
 
 use crate::error::ShellError;
@@ -22,6 +25,19 @@ pub struct ServeArguments {
     /// Where to listen; beyond this machine, users and TLS are required
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:5432")]
     listen: String,
+
+    /// Where to serve the profiler's page to browsers, as 127.0.0.1:8432 [default: nowhere]; beyond this machine,
+    /// users are required and connections are encrypted
+    #[arg(long, value_name = "ADDR")]
+    http_listen: Option<String>,
+
+    /// A name that browsers may call this machine by, beside localhost; may be repeated
+    #[arg(long, value_name = "NAME", requires = "http_listen")]
+    http_host: Vec<String>,
+
+    /// How many SQL clients may be connected at once
+    #[arg(long, value_name = "N", default_value_t = MAX_CONNECTIONS)]
+    max_connections: usize,
 
     /// Where workers reach the master of the cluster that `skewer cluster init` has made, over UDP
     /// and TCP
@@ -67,18 +83,34 @@ fn serve(arguments: &ServeArguments) -> Result<(), ShellError> {
     let mut options = ServerOptions::new(&arguments.data);
     options.listen.clone_from(&arguments.listen);
     options.drain = Duration::from_secs(arguments.drain);
+    options.max_connections = arguments.max_connections;
     if let (Some(certificate), Some(key)) = (&arguments.tls_cert, &arguments.tls_key) {
         options.identity = Some(Identity {
             certificate: certificate.clone(),
             key: key.clone(),
         });
     }
+    let (identity, limiter) = (options.identity.clone(), Arc::clone(&options.limiter));
     runtime.block_on(async {
         let mut signals = Signals::new().map_err(ShellError::Start)?;
         let server = Server::bind(database.clone(), options).await?;
+        let web = match &arguments.http_listen {
+            Some(listen) => Some(web_server(&database, arguments, listen, identity, limiter).await?),
+            None => None,
+        };
         let address = server.local_addr().map_err(ShellError::Start)?;
         tracing::info!(%address, data = %arguments.data.display(), "listening");
         let (stop, stopped) = oneshot::channel();
+        let (stop_web, web_stopped) = oneshot::channel();
+        let serving_web = async {
+            if let Some(web) = web {
+                web.run(async {
+                    let _ = web_stopped.await;
+                })
+                .await;
+            }
+        };
+        let serving_web = tokio::spawn(serving_web);
         let serving = server.run(async {
             // Without a sender the process is ending.
             let _ = stopped.await;
@@ -89,18 +121,47 @@ fn serve(arguments: &ServeArguments) -> Result<(), ShellError> {
             () = signals.next() => {
                 // The receiver lives in `serving`.
                 let _ = stop.send(());
+                let _ = stop_web.send(());
                 tokio::select! {
                     () = &mut serving => {}
                     () = signals.next() => tracing::warn!("asked again: nothing is waited for"),
                 }
             }
         }
+        // It has ended, or nobody waits for browsers any longer.
+        serving_web.abort();
+        let _ = serving_web.await;
         Ok::<_, ShellError>(())
     })?;
     drop(runtime);
     let closed = skewer::blocking::Database::from(database).close();
     tracing::info!("stopped");
     Ok(closed?)
+}
+
+/// Listens for browsers, and logs the address to open.
+async fn web_server(
+    database: &Database,
+    arguments: &ServeArguments,
+    listen: &str,
+    identity: Option<Identity>,
+    limiter: Arc<LoginLimiter>,
+) -> Result<WebServer, ShellError> {
+    let options = WebOptions {
+        listen: listen.to_owned(),
+        data: Some(arguments.data.clone()),
+        identity,
+        hosts: arguments.http_host.clone(),
+        limiter,
+    };
+    let web = WebServer::bind(database.clone(), options).await?;
+    // Users have passwords. Without users, whoever reads this log may look.
+    let address = match web.has_users() {
+        true => web.address(),
+        false => web.tickets().lasting("/"),
+    };
+    tracing::info!(%address, "the profiler's page is served");
+    Ok(web)
 }
 
 fn cluster(data: &Path, address: &str) -> Result<ClusterOptions, ShellError> {

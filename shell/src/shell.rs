@@ -23,6 +23,7 @@ use crate::script::{Script, Step};
 use crate::statement_kind::StatementKind;
 use crate::terminal::Terminal;
 use crate::units;
+use crate::web::Page;
 
 /// Rows of a result that a terminal shows.
 const DEFAULT_MAX_ROWS: usize = 40;
@@ -60,6 +61,8 @@ pub struct Shell {
     /// The query that a hint was looked for last.
     hinted: Option<i64>,
     names: SharedNames,
+    /// The profiler's page, once `.web` has asked for it.
+    page: Option<Page>,
 }
 
 impl Shell {
@@ -107,12 +110,15 @@ impl Shell {
             hints: true,
             hinted: None,
             names: SharedNames::default(),
+            page: None,
         }
     }
 
     /// Turns to another database; the old one stays open if that fails.
     pub async fn reopen(&mut self, path: Option<PathBuf>) -> Result<(), ShellError> {
         let (database, session, questions) = sessions(path.as_deref(), &self.resources)?;
+        // It shows the old one.
+        self.page = None;
         let old = std::mem::replace(&mut self.database, database);
         self.session = session;
         self.questions = questions;
@@ -123,8 +129,33 @@ impl Shell {
         }
     }
 
+    /// The address of the profiler's page for this database, on a query or on all.
+    pub fn page_address(&mut self, query_id: Option<i64>) -> Result<String, ShellError> {
+        let Some(database) = &self.database else {
+            return Err(ShellError::Usage(
+                "this shell is connected to a server: start the server with --http-listen, and open the \
+                 address that it prints"
+                    .to_owned(),
+            ));
+        };
+        let page = match &mut self.page {
+            Some(page) => page,
+            none => none.insert(Page::serve(database)?),
+        };
+        Ok(page.address(query_id))
+    }
+
+    /// The session's last query, if it is of this process.
+    pub fn last_query_id(&self) -> Option<i64> {
+        match &self.session {
+            Backend::Local(session) => session.last_query_id(),
+            Backend::Remote(_) => None,
+        }
+    }
+
     /// Writes what is still in memory of schema `sys`.
     pub async fn close(self) -> Result<(), ShellError> {
+        drop(self.page);
         match self.database {
             Some(database) => Ok(database.close().await?),
             None => Ok(()),

@@ -1,4 +1,4 @@
-//! `EXPORT PROFILE n TO 'path' [(FORMAT parquet | perfetto)]` and `IMPORT PROFILE FROM 'path'`.
+//! `EXPORT PROFILE n TO 'path' [(FORMAT parquet | perfetto | html)]` and `IMPORT PROFILE FROM 'path'`.
 
 use datafusion::sql::parser::DFParser;
 use datafusion::sql::sqlparser::keywords::Keyword;
@@ -16,6 +16,8 @@ pub enum ExportFormat {
     Parquet,
     /// Calls of operators over time, in one file of Chrome's trace format.
     Perfetto,
+    /// The profiler's page, in one file that needs no server.
+    Html,
 }
 
 /// What follows EXPORT.
@@ -38,7 +40,8 @@ pub(crate) fn parse_export(parser: &mut DFParser<'_>) -> Result<Statement, Parse
         format = match name.as_str() {
             "parquet" => ExportFormat::Parquet,
             "perfetto" | "chrome" => ExportFormat::Perfetto,
-            _ => return parser.parser.expected("parquet or perfetto", token),
+            "html" => ExportFormat::Html,
+            _ => return parser.parser.expected("parquet, perfetto or html", token),
         };
         parser.parser.expect_token(&Token::RParen)?;
     }

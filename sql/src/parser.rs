@@ -551,6 +551,13 @@ mod tests {
             })
         ));
         assert!(matches!(
+            parse("EXPORT PROFILE 7 TO 'a.html' (FORMAT html)"),
+            Ok(Statement::ExportProfile {
+                format: crate::ExportFormat::Html,
+                ..
+            })
+        ));
+        assert!(matches!(
             parse("IMPORT PROFILE FROM 'a'"),
             Ok(Statement::ImportProfile { path }) if path == "a"
         ));
@@ -560,7 +567,7 @@ mod tests {
             ("EXPORT PROFILE x TO 'a'", "the id of a query"),
             (
                 "EXPORT PROFILE 1 TO 'a' (FORMAT csv)",
-                "parquet or perfetto",
+                "parquet, perfetto or html",
             ),
             ("EXPORT TABLE t", "Expected: PROFILE"),
         ] {

@@ -18,6 +18,8 @@ pub struct StatementTraits {
     pub is_profilable: bool,
     /// Whether PREPARE takes it.
     pub is_preparable: bool,
+    /// Whether a read-only session runs it: it neither changes nor writes anything, and records nothing.
+    pub is_read_only: bool,
     /// What it returns.
     pub returns: Returns,
     /// What it changes.
@@ -114,6 +116,7 @@ impl StatementTraits {
             is_queued: false,
             is_profilable: false,
             is_preparable: false,
+            is_read_only: true,
             returns,
             changes: Changes::Nothing,
             tag,
@@ -126,6 +129,7 @@ impl StatementTraits {
             recording: Recording::Always,
             is_queued: true,
             is_profilable: true,
+            is_read_only: false,
             changes: Changes::Data,
             ..Self::look(Returns::Count, CommandTag::RowsCounted(tag, Changes::Data))
         }
@@ -135,6 +139,7 @@ impl StatementTraits {
     fn definition(tag: &'static str) -> Self {
         Self {
             recording: Recording::Always,
+            is_read_only: false,
             changes: Changes::Definitions,
             ..Self::look(
                 Returns::Nothing,
@@ -146,6 +151,7 @@ impl StatementTraits {
     /// A statement about the session.
     fn session(tag: &'static str) -> Self {
         Self {
+            is_read_only: false,
             changes: Changes::Session,
             ..Self::look(Returns::Nothing, CommandTag::Done(tag, Changes::Session))
         }
@@ -183,21 +189,25 @@ impl Statement {
             },
             Self::ExplainProfile(_) => StatementTraits {
                 recording: Recording::Inner,
+                is_read_only: false,
                 changes: Changes::Inner,
                 ..report("EXPLAIN")
             },
             // They stand only within EXPLAIN PROFILE.
             Self::Recorded { .. } | Self::Diff { .. } => StatementTraits {
                 recording: Recording::Inner,
+                is_read_only: false,
                 ..report("EXPLAIN")
             },
             Self::ShowProfile { .. } => report("SHOW"),
-            Self::ExportProfile { .. } => {
-                StatementTraits::look(Returns::Rows, CommandTag::Rows("EXPORT"))
-            }
-            Self::ImportProfile { .. } => {
-                StatementTraits::look(Returns::Rows, CommandTag::Rows("IMPORT"))
-            }
+            Self::ExportProfile { .. } => StatementTraits {
+                is_read_only: false,
+                ..StatementTraits::look(Returns::Rows, CommandTag::Rows("EXPORT"))
+            },
+            Self::ImportProfile { .. } => StatementTraits {
+                is_read_only: false,
+                ..StatementTraits::look(Returns::Rows, CommandTag::Rows("IMPORT"))
+            },
             Self::CreateTable(table) => StatementTraits {
                 is_queued: true,
                 is_profilable: true,
@@ -219,12 +229,19 @@ impl Statement {
                 ObjectKind::Schema => "DROP SCHEMA",
             }),
             // There are no indexes: nothing changes.
-            Self::CreateIndex(_) => StatementTraits::look(Returns::Nothing, CREATE_INDEX),
-            Self::DropIndex => StatementTraits::look(Returns::Nothing, DROP_INDEX),
+            Self::CreateIndex(_) => StatementTraits {
+                is_read_only: false,
+                ..StatementTraits::look(Returns::Nothing, CREATE_INDEX)
+            },
+            Self::DropIndex => StatementTraits {
+                is_read_only: false,
+                ..StatementTraits::look(Returns::Nothing, DROP_INDEX)
+            },
             Self::AlterTable(_) => StatementTraits::definition("ALTER TABLE"),
             Self::Truncate { .. } => StatementTraits::definition("TRUNCATE TABLE"),
             Self::Rebalance { .. } => StatementTraits {
                 recording: Recording::Always,
+                is_read_only: false,
                 changes: Changes::Data,
                 ..StatementTraits::look(Returns::Rows, CommandTag::Rows("REBALANCE"))
             },
@@ -256,6 +273,7 @@ impl Statement {
             }
             Self::Execute { name, .. } => StatementTraits {
                 recording: Recording::Inner,
+                is_read_only: false,
                 changes: Changes::Inner,
                 ..StatementTraits::look(Returns::OfPrepared, CommandTag::Execute(name.clone()))
             },
@@ -365,6 +383,33 @@ mod tests {
             prepare.tag,
             CommandTag::Prepare("p".to_owned(), Box::new(delete))
         );
+    }
+
+    #[test]
+    fn only_statements_that_look_are_read_only() {
+        for (sql, expected) in [
+            ("SELECT 1", true),
+            ("EXPLAIN SELECT 1", true),
+            ("EXPLAIN ANALYZE SELECT 1", true),
+            ("SHOW TABLES", true),
+            ("SHOW PROFILE 3", true),
+            ("DESCRIBE t", true),
+            ("EXPLAIN PROFILE SELECT 1", false),
+            ("INSERT INTO t VALUES (1)", false),
+            ("CREATE TABLE t AS SELECT 1", false),
+            ("CREATE INDEX i ON t (a)", false),
+            ("DROP TABLE t", false),
+            ("COPY t TO 'x.csv'", false),
+            ("EXPORT PROFILE 3 TO 'x'", false),
+            ("IMPORT PROFILE FROM 'x'", false),
+            ("SET x = 1", false),
+            ("PREPARE p AS SELECT 1", false),
+            ("EXECUTE p", false),
+            ("REBALANCE", false),
+        ] {
+            let statement = parse(sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
+            assert_eq!(statement.traits().is_read_only, expected, "{sql}");
+        }
     }
 
     #[test]

@@ -42,6 +42,8 @@ pub enum RaisedBy {
     Setting,
     /// The option with which a worker is started: settings are those of the master.
     Option,
+    /// Nothing: a read-only session has it.
+    Nothing,
 }
 
 /// A memory pool whose limit can be changed while queries run.
@@ -232,6 +234,7 @@ impl State {
             RaisedBy::Option => {
                 format!("; start the worker with --memory-limit '{enough}' to raise it")
             }
+            RaisedBy::Nothing => "; a read-only session has no more, so ask for less".to_owned(),
         });
         if name.starts_with(SORT) {
             text.push_str(

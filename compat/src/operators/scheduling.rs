@@ -27,7 +27,7 @@ use datafusion::common::runtime::{JoinSetTracer, set_join_set_tracer};
 use datafusion::common::{Result, exec_err};
 use futures::FutureExt;
 use futures::future::{BoxFuture, poll_fn, select};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::coop::unconstrained;
 use tokio::time::timeout;
 
@@ -73,17 +73,34 @@ impl Scheduler {
 
 /// Whether a statement has been cancelled. Clones are about the same statement.
 #[derive(Debug, Clone, Default)]
-pub struct Cancellation(Arc<AtomicBool>);
+pub struct Cancellation(Arc<Cancelled>);
+
+#[derive(Debug, Default)]
+struct Cancelled {
+    is_cancelled: AtomicBool,
+    told: Notify,
+}
 
 impl Cancellation {
-    /// Cancels the statement: what computes for it ends as soon as it looks.
+    /// Cancels the statement: what computes for it ends as soon as it looks, and what waits is woken.
     pub fn cancel(&self) {
-        self.0.store(true, Ordering::Release);
+        self.0.is_cancelled.store(true, Ordering::Release);
+        self.0.told.notify_waiters();
     }
 
     /// Whether it has been cancelled.
     pub fn is_cancelled(&self) -> bool {
-        self.0.load(Ordering::Acquire)
+        self.0.is_cancelled.load(Ordering::Acquire)
+    }
+
+    /// Waits until the statement is cancelled.
+    pub async fn cancelled(&self) {
+        let mut told = std::pin::pin!(self.0.told.notified());
+        // From here on a call of `notify_waiters` is not missed.
+        told.as_mut().enable();
+        if !self.is_cancelled() {
+            told.await;
+        }
     }
 }
 

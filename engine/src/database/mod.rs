@@ -34,7 +34,7 @@ use crate::compaction::Grown;
 use crate::error::Error;
 use crate::progress::Elsewhere;
 use crate::running_table::with_running;
-use crate::session::Session;
+use crate::session::{ReadOnly, Session};
 use skewer_compat::operators::memory_pool::MemoryBudget;
 use skewer_profiling::budget::Budgets;
 use skewer_storage::kept_snapshots::KeptSnapshots;
@@ -159,7 +159,18 @@ impl Database {
 
     /// A new session, with default settings and nothing prepared.
     pub fn session(&self) -> Session {
-        Session::new(self.clone())
+        Session::new(self.clone(), None)
+    }
+
+    /// A new session that can only look: for programs that show what is there to people.
+    pub fn read_only_session(&self, read_only: ReadOnly) -> Session {
+        Session::new(self.clone(), Some(read_only))
+    }
+
+    /// Cancels the statement with this `query_id`, whatever session it is of; `false` if none of the statements in
+    /// `sys.running` has it. The statement fails with [`Error::Cancelled`].
+    pub fn cancel(&self, query_id: i64) -> bool {
+        self.inner.admission.cancel(query_id)
     }
 
     /// The directory, unless the database is in memory.
@@ -226,9 +237,14 @@ impl Database {
         let running = Arc::clone(&self.inner.running);
         let cancellation = Cancellation::default();
         let future = cancellation::scope(cancellation.clone(), future);
+        let cancelled = cancellation.clone();
         let task = self.inner.handle.spawn(async move {
             let _running = running;
-            future.await
+            tokio::select! {
+                biased;
+                ended = future => ended,
+                () = cancelled.cancelled() => Err(Error::Cancelled),
+            }
         });
         let mut guard = AbortOnDrop(task.abort_handle(), Some(cancellation));
         let ended = task.await;

@@ -3,6 +3,8 @@
 
 mod conversion;
 
+use std::time::Duration;
+
 use skewer_compat::suggest::did_you_mean;
 use skewer_files::file_and_line;
 use skewer_net::NetError;
@@ -177,6 +179,14 @@ pub enum Error {
     /// The query was cancelled, as by dropping its stream.
     #[error("the query was cancelled")]
     Cancelled,
+
+    /// A statement of a read-only session took longer than the session allows.
+    #[error("the statement took longer than {0:?}, the limit of this read-only session")]
+    TimedOut(Duration),
+
+    /// A read-only session was asked to change something.
+    #[error("this session is read-only: it runs SELECT, EXPLAIN and SHOW")]
+    ReadOnlySession,
 
     /// A worker that the statement needs, or ran on, is gone. Nothing was changed.
     #[error("{name} was lost: {reason}{}", rows_of(tables))]

@@ -44,6 +44,7 @@ pub(crate) async fn execute(
     columns: &[String],
     rows: Rows,
 ) -> Result<u64, Error> {
+    session.refuse_if_read_only()?;
     let tracing = Tracing::At(*session.inner().profile.lock());
     let mut context = Context::begin(session, session.catalog(), sql, tracing);
     context.admit().await;

@@ -127,6 +127,7 @@ impl Context {
             sql: self.record.sql().to_owned(),
             since: self.record.started_at(),
             progress: self.progress.clone(),
+            cancellation: self.running.cancellation().clone(),
         };
         let admission = self
             .session

@@ -183,6 +183,7 @@ async fn profiled(
     if !work.without.is_empty() {
         must_be_query(&work.statement)?;
     }
+    session.refuse_if_read_only()?;
     let sql = work.recorded_sql();
     let context = Context::begin(session, session.catalog(), &sql, Tracing::At(settings));
     let query_id = context.record.recorder().query_id();

@@ -20,8 +20,8 @@ use skewer_diagnosis::unknown_query;
 use skewer_profiling::{ImportError, Table};
 use skewer_sql::ExportFormat;
 
-use super::export_trace;
 use super::untraced::{untraced_query, untraced_stream};
+use super::{export_page, export_trace};
 use crate::error::Error;
 use crate::query_stream::QueryStream;
 use crate::session::Session;
@@ -62,6 +62,7 @@ pub(crate) async fn export(
     let written = match format {
         ExportFormat::Parquet => write_directory(session, query_id, &known, &target).await?,
         ExportFormat::Perfetto => export_trace::write(session, query_id, &target).await?,
+        ExportFormat::Html => export_page::write(session, query_id, &target).await?,
     };
     let written = i64::try_from(written).unwrap_or(i64::MAX);
     answer(
@@ -78,6 +79,7 @@ pub(crate) fn exported_columns(format: ExportFormat) -> SchemaRef {
     let counted = match format {
         ExportFormat::Parquet => "rows",
         ExportFormat::Perfetto => "events",
+        ExportFormat::Html => "views",
     };
     Arc::new(Schema::new(vec![
         Field::new("path", DataType::Utf8, false),

@@ -27,6 +27,7 @@ pub(crate) mod describe;
 pub(crate) mod drop;
 pub(crate) mod explain;
 pub(crate) mod explain_profile;
+pub(crate) mod export_page;
 pub(crate) mod export_profile;
 pub(crate) mod export_trace;
 pub(crate) mod insert;
@@ -81,6 +82,9 @@ pub(crate) async fn execute_parsed(
         true => prepare::with_values(sql, &mut statement),
         false => Cow::Borrowed(sql),
     };
+    if !statement.traits().is_read_only {
+        session.refuse_if_read_only()?;
+    }
     match statement {
         Statement::ExplainProfile(explain) => {
             return explain_profile::execute(session, explain).boxed().await;
@@ -222,6 +226,9 @@ async fn other(context: &mut Context, statement: DFStatement) -> Result<Outcome,
 /// How a statement is recorded. Queries that read only schema `sys` leave no trace, so that looking at the last
 /// query does not replace it.
 fn tracing_of(session: &Session, catalog: &StatementCatalog, statement: &Statement) -> Tracing {
+    if session.inner().read_only.is_some() {
+        return Tracing::None;
+    }
     let settings = *session.inner().profile.lock();
     match statement.traits().recording {
         Recording::Never => Tracing::None,

@@ -107,7 +107,7 @@ pub(crate) async fn reset(session: &Session, name: Option<&str>) -> Result<Outco
         for (name, _) in OWN_SETTINGS {
             reset_own(session, name)?;
         }
-        let fresh = Session::new(session.database().clone());
+        let fresh = Session::new(session.database().clone(), None);
         let defaults = fresh.context().copied_config().options().entries();
         let current = session.context().copied_config().options().entries();
         for (default, current) in defaults.into_iter().zip(current) {
@@ -122,7 +122,7 @@ pub(crate) async fn reset(session: &Session, name: Option<&str>) -> Result<Outco
         return Ok(Outcome::Done);
     }
     // Our defaults are not all DataFusion's: a fresh session knows them.
-    let fresh = Session::new(session.database().clone());
+    let fresh = Session::new(session.database().clone(), None);
     let options = fresh.context().copied_config();
     let default = options
         .options()

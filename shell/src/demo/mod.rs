@@ -81,6 +81,7 @@ pub async fn run(
     } else {
         stage.hint(&name)?;
     }
+    stage.show_page(&database).await?;
     drop(stage);
     database.close().await?;
     Ok(())

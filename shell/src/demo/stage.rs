@@ -1,6 +1,6 @@
 //! What the case studies are told with: headings, statements with their times, a verdict.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,7 @@ use crate::highlight;
 use crate::runner::{Event, Runner};
 use crate::terminal::{Palette, Terminal};
 use crate::units;
+use crate::web::{Page, open_in_browser};
 
 /// The narrative's width, also on wider terminals: longer lines are hard to read.
 const WIDTH: usize = 100;
@@ -230,6 +231,25 @@ impl Stage {
                 .paint("no faster: at this size the cause does not weigh".to_owned())
         };
         Ok(writeln!(self.out, "\n{INDENT}{verdict}")?)
+    }
+
+    /// Serves the profiler's page about the slowest query until the person at the terminal has seen it. Elsewhere
+    /// nobody could open it.
+    pub async fn show_page(&mut self, database: &Database) -> Result<(), ShellError> {
+        if !self.boxes || !io::stdin().is_terminal() {
+            return Ok(());
+        }
+        let sql = "SELECT query_id FROM sys.queries WHERE profile_level = 'records' ORDER BY execution_ns DESC LIMIT 1";
+        let slowest: Vec<(i64,)> = self.session.query_as(sql).await?;
+        let page = Page::serve(database)?;
+        let address = page.address(slowest.first().map(|(query_id,)| *query_id));
+        writeln!(self.out)?;
+        self.say("See it: the profiler's page about the slow query is at")?;
+        writeln!(self.out, "{INDENT}{}", self.palette.strong.paint(&address))?;
+        self.say("Press Ctrl-C to end.")?;
+        open_in_browser(&address);
+        self.runner.interrupted().await;
+        Ok(())
     }
 
     /// Where everything was kept.

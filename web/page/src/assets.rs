@@ -1,0 +1,119 @@
+//! The page, its script and its style sheet. `npm run build` in `web/ui` makes them; they are committed, so
+//! that building Skewer needs no Node.
+
+use sha2::{Digest, Sha256};
+
+/// A file of the page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Asset {
+    /// Where the page asks for it.
+    pub path: &'static str,
+    /// Its media type.
+    pub media_type: &'static str,
+    /// Its text.
+    pub text: &'static str,
+}
+
+impl Asset {
+    /// Another one for another text: half of its SHA-256, in hexadecimal.
+    pub fn digest(&self) -> String {
+        let hash = Sha256::digest(self.text.as_bytes());
+        hash[..16]
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect()
+    }
+}
+
+/// The page. It is the answer to every path of the page's own.
+pub const INDEX: Asset = Asset {
+    path: "/",
+    media_type: "text/html; charset=utf-8",
+    text: include_str!("../../dist/index.html"),
+};
+
+/// The script.
+pub const SCRIPT: Asset = Asset {
+    path: "/app.js",
+    media_type: "text/javascript; charset=utf-8",
+    text: include_str!("../../dist/app.js"),
+};
+
+/// The style sheet.
+pub const STYLE: Asset = Asset {
+    path: "/app.css",
+    media_type: "text/css; charset=utf-8",
+    text: include_str!("../../dist/app.css"),
+};
+
+/// All files.
+pub const ASSETS: [Asset; 3] = [INDEX, SCRIPT, STYLE];
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Path, PathBuf};
+
+    use sha2::{Digest, Sha256};
+
+    fn files(folder: &Path, found: &mut Vec<PathBuf>) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => files(&path, found),
+                false => found.push(path),
+            }
+        }
+    }
+
+    /// The hash that `build.mjs` writes, computed without Node.
+    #[test]
+    fn the_committed_page_is_built_from_the_committed_sources() {
+        let web = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let ui = web.join("ui");
+        let mut sources = Vec::new();
+        files(&ui.join("src"), &mut sources);
+        let others = [
+            "build.mjs",
+            "package.json",
+            "package-lock.json",
+            "tsconfig.json",
+        ];
+        sources.extend(others.map(|name| ui.join(name)));
+        let relative = |path: &PathBuf| {
+            let path = path.strip_prefix(&ui).unwrap();
+            path.to_str().unwrap().replace('\\', "/")
+        };
+        sources.sort_by_key(relative);
+        assert!(sources.len() > 20, "{sources:?}");
+        let mut hash = Sha256::new();
+        for path in &sources {
+            let bytes = std::fs::read(path).unwrap();
+            hash.update(format!("{}\n{}\n", relative(path), bytes.len()));
+            hash.update(&bytes);
+        }
+        let now: String = hash
+            .finalize()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        let built = std::fs::read_to_string(web.join("dist/SOURCES.sha256")).unwrap();
+        assert_eq!(
+            built.trim(),
+            now,
+            "web/dist is stale: run `npm ci --ignore-scripts && npm run build` in web/ui"
+        );
+    }
+
+    #[test]
+    fn the_page_is_small_and_loads_nothing_from_elsewhere() {
+        let bytes: usize = super::ASSETS.iter().map(|asset| asset.text.len()).sum();
+        assert!(bytes < 250_000, "the page has {bytes} bytes");
+        let index = super::INDEX.text;
+        assert!(
+            !index.contains("http:") && !index.contains("https:"),
+            "{index}"
+        );
+        assert!(index.contains("<script src=\"/app.js\" defer></script>"));
+        assert!(index.contains("<link rel=\"stylesheet\" href=\"/app.css\">"));
+    }
+}

@@ -1,0 +1,23 @@
+//! The visual profiler over HTTP. Serves the page of `skewer-page` and the rows of its views to browsers.
+//!
+//! Views are read with GET and have no effects; they run in read-only sessions of the engine. What has effects
+//! (cancel, verify) is a POST that only the page itself can send.
+//!
+//! * [`server`]: listening, TLS, draining, how many connections
+//! * `routes`: which path does what
+//! * `guard`: headers of every answer; which hosts and origins are served
+//! * `login`: tokens, passwords and cookies
+//! * `view`: rows and SQL of a view
+//! * `action`: cancelling a statement; verifying a what-if
+//! * [`error`]: why the server does not start; answers that are errors
+
+mod action;
+pub mod error;
+mod guard;
+mod login;
+mod routes;
+pub mod server;
+mod view;
+
+pub use error::WebError;
+pub use server::{WebOptions, WebServer};

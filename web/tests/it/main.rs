@@ -1,0 +1,7 @@
+//! The web server as a browser meets it: bytes over TCP.
+
+mod actions;
+mod client;
+mod logins;
+mod pages;
+mod views;
