@@ -271,7 +271,7 @@ function Runs({ statement, runs, findings, tab, focus }: {
             <span role="gridcell" class="number">{run.rows_returned === null ? '–' : plural(run.rows_returned, 'row')}</span>
             <span role="gridcell" class="about">{changes.has(run.query_id) && <span class="badge warn">◆ other plan</span>} {finding && <Worst finding={finding} judged />} {run.error && <span class="bad">{run.error}</span>}</span>
             <span role="gridcell" class="number faint">{ago(run.ago_ns)}</span>
-            <span role="gridcell">{against !== undefined && <Quiet to={`/q/${last}?cmp=${against}`}>{run.query_id === last ? 'Compare with the run before' : 'Compare with the last run'}</Quiet>}</span>
+            <span role="gridcell">{against !== undefined && <Quiet to={`/q/${last}?cmp=${against}`}>{run.query_id === last ? 'Compare with the run before' : 'Compare with the last'}</Quiet>}</span>
           </div>
         );
       })}

@@ -18,7 +18,7 @@ export interface Run {
 }
 
 const SLOTS = 40;
-const WIDTH = 200;
+const WIDTH = 160;
 const HEIGHT = 30;
 const TOP = 7;
 const STEP = WIDTH / SLOTS;

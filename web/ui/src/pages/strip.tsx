@@ -19,7 +19,7 @@ export interface Worker {
 }
 
 export function nameOf(worker: { worker_id: number }, all: number): string {
-  return worker.worker_id > 0 ? `Worker ${worker.worker_id}` : all > 1 ? 'Master' : 'This process';
+  return worker.worker_id > 0 ? `Worker ${worker.worker_id}` : all > 1 ? 'Master' : 'Process';
 }
 
 export function useWorkers(): View<Worker> {
