@@ -1,5 +1,6 @@
 -- How far each worker differs from the others over the newest queries: the median of its ratios to the median of the
--- workers, and z, that median's distance from 1 in scaled median absolute deviations of all ratios (of at least 10 %).
+-- workers, and z, how far the ln of that is from 0: in scaled median absolute deviations of all ratios (of at least
+-- 0.1), times the square root of the number of queries.
 -- $queries BIGINT = 30: the newest so many queries
 WITH parts AS (
   SELECT

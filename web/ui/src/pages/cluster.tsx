@@ -3,7 +3,7 @@ import { useSignal } from '@preact/signals';
 import type { JSX } from 'preact';
 import { Canvas, fitted, hatch, timeTicks, useWidth, type Surface } from '../canvas';
 import { useRows, useView, type View } from '../data';
-import { bytes, count, duration, plural, share, short, times } from '../format';
+import { bytes, duration, plural, share, short, times } from '../format';
 import { Choice, Panel, Tip } from '../panel';
 import { hovered, search, select, selection, setSearch } from '../state';
 import { State } from './progress';
@@ -88,6 +88,7 @@ export function Cluster(): JSX.Element {
   const lost = all.filter((worker) => worker.state === 'lost');
   return (
     <>
+      <h1 class="visually-hidden">Cluster</h1>
       <Panel
         id="workers" class="workers" title={isCluster ? 'Workers' : 'Process'} views={isCluster ? [workers, nodes, scores, parts] : [workers]}
         tools={<Choice label="Newest queries" value={String(queries) as '30'} options={COUNTS.map(([n]) => [n, `${n} queries`] as const) as never} onChange={(n) => setSearch({ n: n === '30' ? undefined : n })} />}
@@ -106,18 +107,18 @@ const WORST = 3;
 function judge(score: Score): { z: number; text: string; odd: boolean } {
   const far = (z: number, ratio: number) => Math.abs(z) >= WORST && (ratio >= 1.2 || ratio <= 1 / 1.2);
   const texts: string[] = [];
-  if (far(score.row_time_z, score.row_time_ratio)) texts.push(score.row_time_ratio > 1 ? `takes ${times(score.row_time_ratio)} the time per row: its machine is slower or busy, or its rows are dearer` : `takes ${times(score.row_time_ratio)} the time per row of the others`);
-  if (far(score.rows_z, score.rows_ratio)) texts.push(score.rows_ratio > 1 ? `gets ${times(score.rows_ratio)} the rows: the data is uneven` : `gets ${times(score.rows_ratio)} the rows of the others`);
+  if (far(score.row_time_z, score.row_time_ratio)) texts.push(score.row_time_ratio > 1 ? `takes ${times(score.row_time_ratio)} the time per row (a slower or busier machine, or dearer rows)` : `takes ${times(score.row_time_ratio)} the time per row`);
+  if (far(score.rows_z, score.rows_ratio)) texts.push(score.rows_ratio > 1 ? `gets ${times(score.rows_ratio)} the rows (the data is uneven)` : `gets ${times(score.rows_ratio)} the rows`);
   if (!texts.length && far(score.work_z, score.work_ratio)) texts.push(`works ${times(score.work_ratio)} as long as the others`);
   const z = [score.row_time_z, score.rows_z, score.work_z].reduce((most, one) => (Math.abs(one) > Math.abs(most) ? one : most), 0);
   if (score.queries < 3) return { z, text: 'too few queries to compare', odd: false };
-  return { z, text: texts.join('; ') || 'as the others', odd: texts.length > 0 };
+  return { z, text: texts.join(' and ') || 'as the others', odd: texts.length > 0 };
 }
 
 function verdict(scores: Score[], queries: number): string {
   const judged = scores.map((score) => ({ score, ...judge(score) })).filter((one) => one.odd).sort((a, b) => Math.abs(b.z) - Math.abs(a.z));
   const worst = judged[0];
-  if (worst) return `Worker ${worst.score.worker_id} ${worst.text}. It is the median of ${plural(worst.score.queries, 'query', 'queries')}.`;
+  if (worst) return `Worker ${worst.score.worker_id} ${worst.text}, in the median of ${plural(worst.score.queries, 'query', 'queries')}.`;
   const used = scores[0]?.queries ?? 0;
   return used ? `No worker differs from the others, over ${plural(used, 'query', 'queries')} of the newest ${queries}.` : 'No query of several workers is among the newest: nothing can be compared.';
 }
@@ -128,9 +129,8 @@ function WorkerTable({ workers, nodes, scores, parts, isCluster }: { workers: Wo
     <div class="scroll">
       <table class="plain">
         <thead><tr>
-          <th scope="col">Worker</th><th scope="col">State</th><th scope="col">Address</th><th scope="col" class="number">Clock ahead</th><th scope="col" class="number">Cores busy</th>
-          <th scope="col" class="number">Memory</th><th scope="col" class="number">Read</th>
-          {isCluster && <><th scope="col" class="number">Rows stored</th><th scope="col" class="number">Bytes</th><th scope="col">Share of the work</th><th scope="col">Time per row against the others</th><th scope="col">Judgement</th></>}
+          <th scope="col">Worker</th><th scope="col">State</th><th scope="col" class="number">Clock ahead</th><th scope="col" class="number">Cores busy</th><th scope="col" class="number">Memory</th>
+          {isCluster && <><th scope="col" class="number">Stored</th><th scope="col">Share of the work</th><th scope="col">Time per row</th><th scope="col">Against the others</th></>}
         </tr></thead>
         <tbody>
           {workers.map((worker) => {
@@ -141,19 +141,16 @@ function WorkerTable({ workers, nodes, scores, parts, isCluster }: { workers: Wo
             const dim = selection.value.workers.size > 0 && !selection.value.workers.has(id);
             return (
               <tr key={id} class={dim ? 'dim' : ''} onPointerEnter={() => (hovered.value = { worker: id })} onPointerLeave={() => (hovered.value = {})}>
-                <th scope="row"><button type="button" aria-pressed={selection.value.workers.has(id)} onClick={(event) => select('workers', id, event.shiftKey || event.ctrlKey)}>{nameOf(worker, workers.length)}</button></th>
+                <th scope="row"><button type="button" aria-pressed={selection.value.workers.has(id)} onClick={(event) => select('workers', id, event.shiftKey || event.ctrlKey)}>{nameOf(worker, workers.length)}</button><small title={node && `${node.name}, version ${node.version}, ${node.state} for ${duration(node.since_ns)}`}>{worker.address}</small></th>
                 <td class="text"><State state={node?.state ?? worker.state} />{node?.reason && <span class="bad"> {node.reason}</span>}</td>
-                <td class="text" title={node && `${node.name}, version ${node.version}, ${node.state} for ${duration(node.since_ns)}`}>{worker.address}</td>
-                <td>{id === 0 ? '0' : <>{duration(worker.clock_offset_ns)} <span class="faint">± {duration(worker.clock_error_ns)}</span></>}</td>
-                <td>{worker.cpu_share === null ? '–' : worker.cpu_share.toFixed(2)}</td>
-                <td>{bytes(worker.rss_bytes)}</td>
-                <td class="faint">{ago(worker.read_ago_ns)}</td>
+                <td>{id === 0 ? '0' : <>{duration(worker.clock_offset_ns)}<small>± {duration(worker.clock_error_ns)}</small></>}</td>
+                <td>{worker.cpu_share === null ? '–' : worker.cpu_share.toFixed(2)}<small>{ago(worker.read_ago_ns)}</small></td>
+                <td>{bytes(worker.rss_bytes)}<small>{ago(worker.read_ago_ns)}</small></td>
                 {isCluster && <>
-                  <td>{node ? count(node.rows) : '–'}</td>
-                  <td>{node ? bytes(node.bytes) : '–'}</td>
-                  <td class="text">{score ? <span class="part"><span class="track"><span style={{ width: `${((score.share / most) * 100).toFixed(1)}%` }} /></span>{share(score.share)}</span> : <span class="faint">{id === 0 ? 'gathers results' : '–'}</span>}</td>
+                  <td>{node ? <>{plural(node.rows, 'row')}<small>{bytes(node.bytes)}</small></> : '–'}</td>
+                  <td class="text">{score ? <span class="part"><span class="track"><span style={{ width: `${((score.share / most) * 100).toFixed(1)}%` }} /></span>{share(score.share)}</span> : <span class="faint">{id === 0 ? 'not compared' : '–'}</span>}</td>
                   <td class="text">{score && <Strips of={parts.filter((part) => part.worker_id === id)} middle={score.row_time_ratio} />}</td>
-                  <td class="text judged">{judged ? <><span class={judged.odd ? 'badge bad' : 'badge'}><span aria-hidden="true">{judged.odd ? '▲ ' : '✓ '}</span>z {judged.z.toFixed(1)}</span> {judged.text}</> : ''}</td>
+                  <td class="text judged">{judged ? <><span class={judged.odd ? 'badge bad' : 'badge'}><span aria-hidden="true">{judged.odd ? '▲ ' : '✓ '}</span>z {Math.abs(judged.z).toFixed(1)}</span> {judged.text}</> : ''}</td>
                 </>}
               </tr>
             );
@@ -164,7 +161,7 @@ function WorkerTable({ workers, nodes, scores, parts, isCluster }: { workers: Wo
   );
 }
 
-const PLOT = 150;
+const PLOT = 132;
 
 /** One mark per query on a log axis from a quarter to four times; the long mark is the median. */
 function Strips({ of, middle }: { of: Part[]; middle: number }): JSX.Element {
@@ -179,11 +176,11 @@ function Strips({ of, middle }: { of: Part[]; middle: number }): JSX.Element {
   );
 }
 
-const GUTTER = 118;
+const GUTTER = 138;
 const SPAN = 15;
 const CPU = 30;
 const RSS = 26;
-const ROW = CPU + RSS + 16;
+const ROW = CPU + RSS + 18;
 const AXIS = 22;
 const STACK = 8;
 
@@ -272,7 +269,13 @@ function Lanes({ spans: rows, readings, ids, total, folds, label, cores: mostCor
       context.font = '11px system-ui, sans-serif';
       context.fillStyle = ink.faint;
       context.fillText(`cores, 0 to ${cores}`, 0, y + 30);
-      context.fillText(`memory, 0 to ${bytes(memory)}`, 0, y + CPU + RSS, GUTTER - 6);
+      context.fillText(`memory, 0 to ${bytes(memory)}`, 0, y + CPU + 24);
+      for (const zero of [y + 6 + CPU, y + CPU + 12 + RSS]) {
+        context.beginPath();
+        context.moveTo(GUTTER, zero + 0.5);
+        context.lineTo(right, zero + 0.5);
+        context.stroke();
+      }
       lane(context, of.get(`${id} cpu_share`) ?? [], axis, y + 6, CPU, cores, ink.accent, true);
       lane(context, of.get(`${id} rss_bytes`) ?? [], axis, y + CPU + 12, RSS, memory, ink.warn, false);
       context.globalAlpha = 1;

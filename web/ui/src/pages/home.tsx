@@ -1,5 +1,5 @@
 // All statements: what ran, what got slower, what runs now.
-import type { JSX } from 'preact';
+import type { ComponentChildren, JSX } from 'preact';
 import { useMemo, useRef } from 'preact/hooks';
 import { useSignal } from '@preact/signals';
 import { refresh, useRows, useView } from '../data';
@@ -82,6 +82,7 @@ export function Home(): JSX.Element {
   return (
     <>
       <Strip />
+      <h1 class="visually-hidden">Statements</h1>
       <Panel
         id="statements" class="statements" title={group === 'statements' ? 'Statements' : 'Runs'} views={group === 'statements' ? [statements] : [recent]}
         tools={<>
@@ -116,7 +117,15 @@ function noteOf(slower: Statement[], total: number, shown: number): string {
 }
 
 /** Moves the focus between rows, opens and unfolds them. */
-function useGrid(unfold?: (key: string, open: boolean) => void): { ref: { current: HTMLDivElement | null }; onKeyDown: (event: KeyboardEvent) => void; tab: (key: string, first: boolean) => number; focus: (key: string) => void } {
+interface Grid {
+  ref: { current: HTMLDivElement | null };
+  onKeyDown: (event: KeyboardEvent) => void;
+  /** One row is a stop of Tab: the one that had the focus last. */
+  tab: (key: string, first: boolean) => number;
+  focus: (key: string) => void;
+}
+
+function useGrid(unfold?: (key: string, open: boolean) => void): Grid {
   const ref = useRef<HTMLDivElement>(null);
   const current = useSignal('');
   const rows = () => [...(ref.current?.querySelectorAll<HTMLElement>('[data-row]') ?? [])];
@@ -221,16 +230,15 @@ function Statements({ rows, hours }: { rows: Statement[]; hours: string }): JSX.
                 <Quiet to={`/q/${row.last_query_id}`} title={row.sql}><code>{oneLine(row.sql)}</code></Quiet>
                 {tables && <span class="tables faint">{tables}</span>}
               </span>
-              <span role="gridcell" class="spark-cell"><Sparkline runs={mine} median={row.median_ns} change={row.change} /></span>
-              <span role="gridcell" class="number runs" data-name="runs">{count(row.runs)}{row.failed > 0 && <span class="bad"> ({row.failed} ✕)</span>}</span>
-              <span role="gridcell" class="number median" data-name="median">{duration(row.median_ns)}</span>
-              <span role="gridcell" class="number last" data-name="last">{duration(row.last_ns)}</span>
-              <span role="gridcell" class="change"><Change row={row} /></span>
-              <span role="gridcell" class="number total" data-name="total">{duration(row.total_ns)}</span>
-              <span role="gridcell" class="worst">{findings ? <Worst finding={findings.get(row.last_query_id)} judged={row.last_query_id >= from} /> : <span class="faint">…</span>}</span>
-              <span role="gridcell" class="number faint when">{ago(row.ago_ns)}</span>
+              {[
+                <Sparkline runs={mine} median={row.median_ns} change={row.change} />,
+                <>{count(row.runs)}{row.failed > 0 && <span class="bad"> ({row.failed} ✕)</span>}</>,
+                duration(row.median_ns), duration(row.last_ns), <Change row={row} />, duration(row.total_ns),
+                findings ? <Worst finding={findings.get(row.last_query_id)} judged={row.last_query_id >= from} /> : <span class="faint">…</span>,
+                ago(row.ago_ns),
+              ].map((content, k) => <span role="gridcell" key={k} class={HEADS[k + 1]}>{content}</span>)}
             </div>,
-            is && <Runs key={`${row.fingerprint} runs`} statement={row} runs={mine} findings={findings} tab={grid.tab} focus={grid.focus} />,
+            is && <Runs key={`${row.fingerprint} runs`} statement={row} runs={mine} findings={findings} grid={grid} />,
           ];
         })}
       </div>
@@ -247,32 +255,45 @@ function Statements({ rows, hours }: { rows: Statement[]; hours: string }): JSX.
 
 const HEADS = ['sql', 'spark-cell', 'number runs', 'number median', 'number last', 'change', 'number total', 'worst', 'number when'];
 
-function Runs({ statement, runs, findings, tab, focus }: {
-  statement: Statement; runs: Run[]; findings: Map<number, Finding> | undefined; tab: (key: string, first: boolean) => number; focus: (key: string) => void;
+/** One run, on one line. */
+function RunLine({ run, most, grid, first, level, about, more }: {
+  run: Run; most: number; grid: Pick<Grid, 'tab' | 'focus'>; first: boolean; level?: number; about: ComponentChildren; more?: ComponentChildren;
 }): JSX.Element {
-  const most = Math.max(...runs.map((run) => run.elapsed_ns), 1);
+  const [key, page] = [`q${run.query_id}`, `/q/${run.query_id}`];
+  return (
+    <div class={level ? 'run-line' : 'run-line single'} role="row" aria-level={level} data-row={key} data-open={page} tabIndex={grid.tab(key, first)} onFocus={() => grid.focus(key)} title={run.error ?? oneLine(run.sql)}>
+      {[
+        ['', <Quiet to={page}>{`Query ${run.query_id}`}</Quiet>],
+        ['', <State state={run.status} />],
+        ['', <span class="badge">{run.profile_level}</span>],
+        ['length', <span class={run.status === 'finished' ? 'bar' : 'bar not'} style={{ width: `${((run.elapsed_ns / most) * 100).toFixed(1)}%` }} />],
+        ['number', duration(run.elapsed_ns)],
+        ['number', run.rows_returned === null ? '–' : plural(run.rows_returned, 'row')],
+        ['about', about],
+        ['number faint', ago(run.ago_ns)],
+        ['more', more],
+      ].map(([name, content], i) => (i < 8 || level) && <span role="gridcell" key={i} class={name as string}>{content}</span>)}
+    </div>
+  );
+}
+
+const longest = (runs: readonly Run[]): number => Math.max(...runs.map((run) => run.elapsed_ns), 1);
+
+function Runs({ statement, runs, findings, grid }: { statement: Statement; runs: Run[]; findings: Map<number, Finding> | undefined; grid: Grid }): JSX.Element {
   const changes = planChanges(runs);
   const last = statement.last_query_id;
+  const most = longest(runs);
   return (
     <div role="rowgroup" class="unfolded">
       {[...runs].reverse().map((run, i, all) => {
         const against = run.query_id === last ? all[i + 1]?.query_id : run.query_id;
         const finding = findings?.get(run.query_id);
         return (
-          <div
-            key={run.query_id} class="run-line" role="row" aria-level={2} data-row={`q${run.query_id}`} data-open={`/q/${run.query_id}`} tabIndex={tab(`q${run.query_id}`, false)}
-            onFocus={() => focus(`q${run.query_id}`)} title={run.error ?? oneLine(run.sql)}
-          >
-            <span role="gridcell"><Quiet to={`/q/${run.query_id}`}>{`Query ${run.query_id}`}</Quiet></span>
-            <span role="gridcell"><State state={run.status} /></span>
-            <span role="gridcell"><span class="badge">{run.profile_level}</span></span>
-            <span role="gridcell" class="length"><span class={run.status === 'finished' ? 'bar' : 'bar not'} style={{ width: `${((run.elapsed_ns / most) * 100).toFixed(1)}%` }} /></span>
-            <span role="gridcell" class="number">{duration(run.elapsed_ns)}</span>
-            <span role="gridcell" class="number">{run.rows_returned === null ? '–' : plural(run.rows_returned, 'row')}</span>
-            <span role="gridcell" class="about">{changes.has(run.query_id) && <span class="badge warn">◆ other plan</span>} {finding && <Worst finding={finding} judged />} {run.error && <span class="bad">{run.error}</span>}</span>
-            <span role="gridcell" class="number faint">{ago(run.ago_ns)}</span>
-            <span role="gridcell">{against !== undefined && <Quiet to={`/q/${last}?cmp=${against}`}>{run.query_id === last ? 'Compare with the run before' : 'Compare with the last'}</Quiet>}</span>
-          </div>
+          <RunLine
+            key={run.query_id} run={run} most={most} grid={grid} first={false} level={2}
+            about={<>{changes.has(run.query_id) && <span class="badge warn">◆ other plan</span>} {finding && <Worst finding={finding} judged />} {run.error && <span class="bad">{run.error}</span>}</>}
+            more={against !== undefined && <Quiet to={`/q/${last}?cmp=${against}`}>{run.query_id === last ? 'Compare with the run before' : 'Compare with the last'}</Quiet>}
+          />
         );
       })}
       {statement.runs > runs.length && runs.length > 0 && <p class="faint" role="presentation">The newest {runs.length} of {statement.runs} runs.</p>}
@@ -280,22 +301,13 @@ function Runs({ statement, runs, findings, tab, focus }: {
   );
 }
 
-function Recent({ rows }: { rows: (Run & { tables_read: string | null })[] }): JSX.Element {
+function Recent({ rows }: { rows: Run[] }): JSX.Element {
   const grid = useGrid();
-  const most = Math.max(...rows.map((row) => row.elapsed_ns), 1);
+  const most = longest(rows);
   return (
     <div class="grid" role="grid" aria-label="Runs" ref={grid.ref} onKeyDown={grid.onKeyDown}>
       {rows.map((run, i) => (
-        <div key={run.query_id} class="run-line single" role="row" data-row={`q${run.query_id}`} data-open={`/q/${run.query_id}`} tabIndex={grid.tab(`q${run.query_id}`, i === 0)} onFocus={() => grid.focus(`q${run.query_id}`)} title={run.error ?? undefined}>
-          <span role="gridcell"><Quiet to={`/q/${run.query_id}`}>{`Query ${run.query_id}`}</Quiet></span>
-          <span role="gridcell"><State state={run.status} /></span>
-          <span role="gridcell"><span class="badge">{run.profile_level}</span></span>
-          <span role="gridcell" class="length"><span class={run.status === 'finished' ? 'bar' : 'bar not'} style={{ width: `${((run.elapsed_ns / most) * 100).toFixed(1)}%` }} /></span>
-          <span role="gridcell" class="number">{duration(run.elapsed_ns)}</span>
-          <span role="gridcell" class="number">{run.rows_returned === null ? '–' : plural(run.rows_returned, 'row')}</span>
-          <span role="gridcell" class="about"><Quiet to={`/q/${run.query_id}`} title={run.sql}><code>{oneLine(run.sql)}</code></Quiet></span>
-          <span role="gridcell" class="number faint">{ago(run.ago_ns)}</span>
-        </div>
+        <RunLine key={run.query_id} run={run} most={most} grid={grid} first={i === 0} about={<Quiet to={`/q/${run.query_id}`}><code>{oneLine(run.sql)}</code></Quiet>} />
       ))}
     </div>
   );

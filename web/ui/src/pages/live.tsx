@@ -45,7 +45,8 @@ export function Live(): JSX.Element {
   const ended = useView<Ended>('recent', gone.length ? { limit: 200 } : undefined, 1000);
   const results = new Map((ended.rows ?? []).map((row) => [row.query_id, row]));
   const running = rows.filter((row) => row.state === 'running').length;
-  return (
+  return <>
+    <h1 class="visually-hidden">What runs now</h1>
     <Panel
       id="live" class="live" title="Running statements" views={[view, usual]}
       tools={<button type="button" class={gone.length ? '' : 'none'} disabled={!gone.length} onClick={() => {
@@ -61,7 +62,7 @@ export function Live(): JSX.Element {
           </div>
         : <ul class="lives">{[...seen.current.values()].map((one) => <One key={one.row.query_id} seen={one} ended={results.get(one.row.query_id)} />)}</ul>}
     </Panel>
-  );
+  </>;
 }
 
 function One({ seen, ended }: { seen: Seen; ended: Ended | undefined }): JSX.Element {
