@@ -1,6 +1,6 @@
 -- How far each worker differs from the others over the newest queries: the median of its ratios to the median of the
--- workers, and z, how far the ln of that is from 0: in scaled median absolute deviations of all ratios (of at least
--- 0.1), times the square root of the number of queries.
+-- workers, and z, how far the ln of that is from 0, in standard errors: 1.25 scaled median absolute deviations of the
+-- worker's own ratios (of at least 0.1), divided by the square root of the number of queries.
 -- $queries BIGINT = 30: the newest so many queries
 WITH parts AS (
   SELECT
@@ -26,20 +26,25 @@ ratios AS (
   FROM parts
   JOIN middle ON middle.query_id = parts.query_id
 ),
-spread AS (
+typical AS (
   SELECT
-    greatest(1.4826 * median(abs(work)), 0.1) AS work, greatest(1.4826 * median(abs(rows)), 0.1) AS rows,
-    greatest(1.4826 * median(abs(row_time)), 0.1) AS row_time
+    *, median(work) OVER (PARTITION BY worker_id) AS typical_work,
+    median(rows) OVER (PARTITION BY worker_id) AS typical_rows,
+    median(row_time) OVER (PARTITION BY worker_id) AS typical_row_time
   FROM ratios
+),
+scores AS (
+  SELECT
+    worker_id, count(*) AS queries, CAST(sum(self_ns) AS BIGINT) AS self_ns, sum(self_ns) / sum(all_ns) AS share,
+    max(typical_work) AS work, max(typical_rows) AS rows, max(typical_row_time) AS row_time,
+    1.2533 * greatest(1.4826 * median(abs(work - typical_work)), 0.1) / sqrt(count(*)) AS work_error,
+    1.2533 * greatest(1.4826 * median(abs(rows - typical_rows)), 0.1) / sqrt(count(*)) AS rows_error,
+    1.2533 * greatest(1.4826 * median(abs(row_time - typical_row_time)), 0.1) / sqrt(count(*)) AS row_time_error
+  FROM typical
+  GROUP BY worker_id
 )
 SELECT
-  ratios.worker_id, count(*) AS queries, CAST(sum(ratios.self_ns) AS BIGINT) AS self_ns,
-  sum(ratios.self_ns) / sum(ratios.all_ns) AS share, exp(median(ratios.work)) AS work_ratio,
-  exp(median(ratios.rows)) AS rows_ratio, exp(median(ratios.row_time)) AS row_time_ratio,
-  median(ratios.work) / max(spread.work) * sqrt(count(*)) AS work_z,
-  median(ratios.rows) / max(spread.rows) * sqrt(count(*)) AS rows_z,
-  median(ratios.row_time) / max(spread.row_time) * sqrt(count(*)) AS row_time_z
-FROM ratios
-CROSS JOIN spread
-GROUP BY ratios.worker_id
-ORDER BY ratios.worker_id
+  worker_id, queries, self_ns, share, exp(work) AS work_ratio, exp(rows) AS rows_ratio, exp(row_time) AS row_time_ratio,
+  work / work_error AS work_z, rows / rows_error AS rows_z, row_time / row_time_error AS row_time_z
+FROM scores
+ORDER BY worker_id

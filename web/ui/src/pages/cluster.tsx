@@ -70,7 +70,7 @@ interface Score {
   row_time_z: number;
 }
 
-const COUNTS = [['10', '10'], ['30', '30'], ['100', '100']] as const;
+const COUNTS = [['10', '10 queries'], ['30', '30 queries'], ['100', '100 queries']] as const;
 
 export function Cluster(): JSX.Element {
   const queries = Number(search.value['n'] ?? 30);
@@ -91,7 +91,7 @@ export function Cluster(): JSX.Element {
       <h1 class="visually-hidden">Cluster</h1>
       <Panel
         id="workers" class="workers" title={isCluster ? 'Workers' : 'Process'} views={isCluster ? [workers, nodes, scores, parts] : [workers]}
-        tools={<Choice label="Newest queries" value={String(queries) as '30'} options={COUNTS.map(([n]) => [n, `${n} queries`] as const) as never} onChange={(n) => setSearch({ n: n === '30' ? undefined : n })} />}
+        tools={<Choice label="Newest queries" value={String(queries)} options={COUNTS as readonly (readonly [string, string])[]} onChange={(n) => setSearch({ n: n === '30' ? undefined : n })} />}
         note={lost.length ? <span class="bad">{lost.map((worker) => nameOf(worker, all.length)).join(', ')}: lost. What it recorded is missing.</span> : isCluster ? verdict(scores.rows ?? [], queries) : 'There are no workers: this process runs all queries by itself.'}
       >
         <WorkerTable workers={all} nodes={nodes.rows ?? []} scores={scores.rows ?? []} parts={parts.rows ?? []} isCluster={isCluster} />
@@ -112,7 +112,7 @@ function judge(score: Score): { z: number; text: string; odd: boolean } {
   if (!texts.length && far(score.work_z, score.work_ratio)) texts.push(`works ${times(score.work_ratio)} as long as the others`);
   const z = [score.row_time_z, score.rows_z, score.work_z].reduce((most, one) => (Math.abs(one) > Math.abs(most) ? one : most), 0);
   if (score.queries < 3) return { z, text: 'too few queries to compare', odd: false };
-  return { z, text: texts.join(' and ') || 'as the others', odd: texts.length > 0 };
+  return { z: texts.length ? z : 0, text: texts.join(' and ') || 'as the others', odd: texts.length > 0 };
 }
 
 function verdict(scores: Score[], queries: number): string {
@@ -150,7 +150,7 @@ function WorkerTable({ workers, nodes, scores, parts, isCluster }: { workers: Wo
                   <td>{node ? <>{plural(node.rows, 'row')}<small>{bytes(node.bytes)}</small></> : '–'}</td>
                   <td class="text">{score ? <span class="part"><span class="track"><span style={{ width: `${((score.share / most) * 100).toFixed(1)}%` }} /></span>{share(score.share)}</span> : <span class="faint">{id === 0 ? 'not compared' : '–'}</span>}</td>
                   <td class="text">{score && <Strips of={parts.filter((part) => part.worker_id === id)} middle={score.row_time_ratio} />}</td>
-                  <td class="text judged">{judged ? <><span class={judged.odd ? 'badge bad' : 'badge'}><span aria-hidden="true">{judged.odd ? '▲ ' : '✓ '}</span>z {Math.abs(judged.z).toFixed(1)}</span> {judged.text}</> : ''}</td>
+                  <td class="text judged">{judged ? <><span class={judged.odd ? 'badge bad' : 'badge'}><span aria-hidden="true">{!judged.odd ? '✓ ' : judged.z > 0 ? '▲ ' : '▼ '}</span>{judged.odd ? `z ${Math.abs(judged.z).toFixed(1)}` : 'usual'}</span> {judged.text}</> : ''}</td>
                 </>}
               </tr>
             );
@@ -333,6 +333,9 @@ function Lanes({ spans: rows, readings, ids, total, folds, label, cores: mostCor
   );
 }
 
+/** Readings are taken each second while a query runs: what is further apart has no line between. */
+const TOGETHER_NS = 2.5e9;
+
 /** Extremes as a band, the mean as a line, each reading as a dot: between queries nothing is known. */
 function lane(context: CanvasRenderingContext2D, readings: Reading[], axis: Piece[], y: number, height: number, most: number, colour: string, filled: boolean): void {
   const up = (value: number) => y + height - (value / most) * height;
@@ -340,12 +343,12 @@ function lane(context: CanvasRenderingContext2D, readings: Reading[], axis: Piec
   context.fillStyle = colour;
   context.lineWidth = 1.3;
   let piece: Piece | undefined;
-  let before: { x: number; y: number } | undefined;
+  let before: { x: number; y: number; at: number } | undefined;
   for (const reading of readings) {
     const x = toX(axis, reading.at_ns);
     const here = axis.find((one) => reading.at_ns <= one.to) ?? axis[axis.length - 1];
-    const point = { x, y: up(reading.mean) };
-    if (before && piece === here && !here?.folded) {
+    const point = { x, y: up(reading.mean), at: reading.at_ns };
+    if (before && piece === here && !here?.folded && reading.at_ns - before.at <= Math.max(TOGETHER_NS, 3 * reading.width_ns)) {
       if (filled) {
         // A share of cores is that of the time since the reading before.
         const alpha = context.globalAlpha;

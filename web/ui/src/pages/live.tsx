@@ -14,6 +14,7 @@ import './live.css';
 /** `sys.running_operators` does not exist yet: partial counters are asked for when it does. */
 const HAS_OPERATORS = false;
 const KEPT = 100;
+const PATIENCE_MS = 10000;
 
 interface Ended {
   query_id: number;
@@ -29,21 +30,26 @@ interface Seen {
   estimate: Estimate;
   usual: Usual | undefined;
   runs: boolean;
+  /** When it was first missing, by the page's clock. */
+  goneAt: number | undefined;
 }
 
 export function Live(): JSX.Element {
   const { view, usual, of } = useRunning(500);
   const seen = useRef(new Map<number, Seen>());
-  const hidden = useSignal(0);
+  const results = useRef(new Map<number, Ended>());
+  const cleared = useSignal(0);
   const rows = view.rows ?? [];
   // A statement keeps its place when it ends: the list only grows at its end.
   for (const one of seen.current.values()) one.runs = false;
-  for (const row of rows) seen.current.set(row.query_id, { row, estimate: of(row), usual: usual.rows?.find((other) => other.query_id === row.query_id), runs: true });
+  for (const row of rows) seen.current.set(row.query_id, { row, estimate: of(row), usual: usual.rows?.find((other) => other.query_id === row.query_id), runs: true, goneAt: undefined });
   const gone = [...seen.current.values()].filter((one) => !one.runs);
   for (const one of gone.slice(0, Math.max(gone.length - KEPT, 0))) seen.current.delete(one.row.query_id);
-  // What became of them: asked for again while the answer lacks one.
-  const ended = useView<Ended>('recent', gone.length ? { limit: 200 } : undefined, 1000);
-  const results = new Map((ended.rows ?? []).map((row) => [row.query_id, row]));
+  for (const one of gone) one.goneAt ??= performance.now();
+  // What became of them: asked for until it is known. A statement that is not recorded is given up.
+  const lacks = gone.some((one) => !results.current.has(one.row.query_id) && performance.now() - one.goneAt! < PATIENCE_MS);
+  const ended = useView<Ended>('recent', lacks ? { limit: 200 } : undefined, 1000);
+  for (const row of ended.rows ?? []) if (seen.current.has(row.query_id)) results.current.set(row.query_id, row);
   const running = rows.filter((row) => row.state === 'running').length;
   return <>
     <h1 class="visually-hidden">What runs now</h1>
@@ -51,7 +57,7 @@ export function Live(): JSX.Element {
       id="live" class="live" title="Running statements" views={[view, usual]}
       tools={<button type="button" class={gone.length ? '' : 'none'} disabled={!gone.length} onClick={() => {
         for (const one of gone) seen.current.delete(one.row.query_id);
-        hidden.value++;
+        cleared.value++;
       }}>Clear what has ended</button>}
       note={<span role="status">{rows.length ? `${plural(running, 'statement')} running, ${rows.length - running} waiting.` : 'No statement runs now.'} Updated twice a second.</span>}
     >
@@ -60,7 +66,7 @@ export function Live(): JSX.Element {
             <p>Statements appear here as soon as they start. Queries that read only schema sys do not.</p>
             <p><Link to="/?sort=last">Statements that ran</Link></p>
           </div>
-        : <ul class="lives">{[...seen.current.values()].map((one) => <One key={one.row.query_id} seen={one} ended={results.get(one.row.query_id)} />)}</ul>}
+        : <ul class="lives">{[...seen.current.values()].map((one) => <One key={one.row.query_id} seen={one} ended={results.current.get(one.row.query_id)} />)}</ul>}
     </Panel>
   </>;
 }
@@ -97,9 +103,12 @@ function One({ seen, ended }: { seen: Seen; ended: Ended | undefined }): JSX.Ele
 function Cancel({ id }: { id: number }): JSX.Element {
   const step = useSignal<'idle' | 'asks' | 'sent'>('idle');
   const error = useSignal('');
-  const yes = useRef<HTMLButtonElement>(null);
+  const button = useRef<HTMLButtonElement>(null);
+  const before = useRef(step.value);
+  // The focus stays with the question and its answer.
   useEffect(() => {
-    if (step.value === 'asks') yes.current?.focus();
+    if (before.current !== step.value) button.current?.focus();
+    before.current = step.value;
   }, [step.value]);
   const cancel = () => {
     step.value = 'sent';
@@ -114,10 +123,10 @@ function Cancel({ id }: { id: number }): JSX.Element {
       {error.value && <span class="bad" role="alert">Not cancelled: {error.value}</span>}
       {step.value === 'asks'
         ? <>
-            <button type="button" ref={yes} class="stop" onClick={cancel}>Cancel query {id}</button>
+            <button type="button" ref={button} class="stop" onClick={cancel}>Cancel query {id}</button>
             <button type="button" onClick={() => (step.value = 'idle')}>Let it run</button>
           </>
-        : <button type="button" disabled={step.value === 'sent'} onClick={() => (step.value = 'asks')} aria-label={`Cancel query ${id}`}>{step.value === 'sent' ? 'Cancelling…' : 'Cancel'}</button>}
+        : <button type="button" ref={button} disabled={step.value === 'sent'} onClick={() => (step.value = 'asks')} aria-label={`Cancel query ${id}`}>{step.value === 'sent' ? 'Cancelling…' : 'Cancel'}</button>}
     </span>
   );
 }
