@@ -73,9 +73,15 @@ export function Home(): JSX.Element {
   const recent = useView<Run & { tables_read: string | null }>('recent', group === 'runs' ? { ...params, limit: 200 } : undefined, ON_OPENING);
   const newest = useView<{ query_id: number }>('recent', { limit: 1 }, 3000);
   const typing = useRef(0);
-  const seen = group === 'runs' ? recent.rows?.[0]?.query_id : statements.rows && Math.max(...statements.rows.map((row) => row.last_query_id));
+  // The newest query when the list was loaded: later ones are offered, not pushed in.
+  const listed = group === 'runs' ? recent.rows : statements.rows;
   const ran = newest.rows?.[0]?.query_id ?? 0;
-  const newer = find || seen === undefined ? 0 : Math.max(ran - Math.max(seen, 0), 0);
+  const loaded = useRef<{ rows: unknown; id: number }>({ rows: undefined, id: 0 });
+  if (loaded.current.rows !== listed || !loaded.current.id) {
+    const ids = group === 'runs' ? recent.rows?.map((row) => row.query_id) : statements.rows?.map((row) => row.last_query_id);
+    loaded.current = { rows: listed, id: Math.max(ran, ...(ids ?? [])) };
+  }
+  const newer = Math.max(ran - loaded.current.id, 0);
   if (newest.rows?.length === 0) return <><Strip /><Beginning /></>;
   const total = statements.rows?.[0]?.statements ?? 0;
   const slower = statements.rows?.filter((row) => row.change === 'slower') ?? [];

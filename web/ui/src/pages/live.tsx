@@ -8,11 +8,8 @@ import { Link, Panel } from '../panel';
 import { source } from '../source';
 import { Progress, State } from './progress';
 import { oneLine, useRunning, type Estimate, type Running, type Usual } from './running';
-import { Operators } from './running_operators';
 import './live.css';
 
-/** `sys.running_operators` does not exist yet: partial counters are asked for when it does. */
-const HAS_OPERATORS = false;
 const KEPT = 100;
 const PATIENCE_MS = 10000;
 
@@ -94,7 +91,7 @@ function One({ seen, ended }: { seen: Seen; ended: Ended | undefined }): JSX.Ele
           {runs && usual && <> <Link to={`/q/${usual.last_query_id}`}>Profile of the last run</Link></>}
         </span>
       </div>
-      {HAS_OPERATORS && runs && <Operators query={row.query_id} />}
+      {/* When sys.running_operators exists: {runs && <Operators query={row.query_id} />} of running_operators.tsx. */}
     </li>
   );
 }

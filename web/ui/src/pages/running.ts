@@ -58,7 +58,9 @@ export function estimate(row: Running, usual: Usual | undefined, samples: Sample
   }
   const read = f === null ? 'size of the input unknown' : f >= 1 ? 'all input read' : `${share(f)} of the input read`;
   if (usual && seconds < usual.longest_ns) {
-    return { low: seconds / usual.longest_ns, high: Math.min(seconds / usual.shortest_ns, 1), text: `${read}, ${before}` };
+    // One or two runs say little: this one may take twice as long.
+    const longest = usual.longest_ns * (usual.runs < 3 ? 2 : 1);
+    return { low: seconds / longest, high: Math.min(seconds / usual.shortest_ns, 1), text: `${read}, ${before}` };
   }
   return { low: undefined, high: undefined, text: before ? `${read}, longer than before: ${before}` : `${read}, no earlier run to compare with` };
 }

@@ -2,6 +2,7 @@
 import type { JSX } from 'preact';
 import { useView } from '../data';
 import { count, duration } from '../format';
+import './running_operators.css';
 
 interface OperatorNow {
   operator_id: number;
