@@ -1,6 +1,6 @@
 -- Statements: runs whose SQL differs only in literals. The last run is compared with the earlier finished runs at
 -- its level: z is its distance from their median, in median absolute deviations that are scaled to a normal
--- distribution, of at least 3 % of the median and 0.5 ms.
+-- distribution, of at least 3 % of the median and 1 ms.
 -- $hours BIGINT = NULL: only runs of the last so many hours; NULL is all
 -- $find VARCHAR = NULL: only statements with this text in the SQL, tables, status or error of a run
 -- $sort VARCHAR = slower: what comes first: slower, total, last or runs
@@ -46,7 +46,7 @@ compared AS (
     CAST(usual.median_ns AS BIGINT) AS earlier_median_ns,
     CASE WHEN last.status = 'finished' AND usual.runs >= 3 THEN
       (last.elapsed_ns - usual.median_ns)
-        / greatest(1.4826 * usual.deviation_ns, 0.03 * usual.median_ns, 500000.0)
+        / greatest(1.4826 * usual.deviation_ns, 0.03 * usual.median_ns, 1000000.0)
     END AS z
   FROM statements
   JOIN runs AS last ON last.fingerprint = statements.fingerprint AND last.place = 1
@@ -58,8 +58,8 @@ SELECT
   CASE
     WHEN status <> 'finished' THEN status
     WHEN z IS NULL THEN 'too few runs'
-    WHEN z >= 3 AND last_ns >= 1.1 * earlier_median_ns THEN 'slower'
-    WHEN z <= -3 AND last_ns <= 0.9 * earlier_median_ns THEN 'faster'
+    WHEN z >= 3.5 AND last_ns >= 1.1 * earlier_median_ns THEN 'slower'
+    WHEN z <= -3.5 AND last_ns <= 0.9 * earlier_median_ns THEN 'faster'
     ELSE 'as usual'
   END AS change,
   count(*) OVER () AS statements

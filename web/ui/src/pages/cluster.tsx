@@ -3,7 +3,7 @@ import { useSignal } from '@preact/signals';
 import type { JSX } from 'preact';
 import { Canvas, fitted, hatch, timeTicks, useWidth, type Surface } from '../canvas';
 import { useRows, useView, type View } from '../data';
-import { bytes, duration, plural, share, short, times } from '../format';
+import { bytes, duration, plural, share, times } from '../format';
 import { Choice, Panel, Tip } from '../panel';
 import { hovered, search, select, selection, setSearch } from '../state';
 import { State } from './progress';
@@ -101,7 +101,7 @@ export function Cluster(): JSX.Element {
   );
 }
 
-const WORST = 3;
+const WORST = 3.5;
 
 /** What is odd about a worker, and how odd: rows and time per row tell the data from the machine. */
 function judge(score: Score): { z: number; text: string; odd: boolean } {
@@ -206,7 +206,7 @@ function Metrics({ spans, readings, ids, total }: { spans: View<Span>; readings:
     : 'No reading was taken while these queries ran.';
   return (
     <Panel
-      id="metrics" title="Readings while queries ran" views={[readings, spans]} note={`${label} Bars at the top are queries; click one to open it. All workers share the axes.`}
+      id="metrics" title="Readings while queries ran" views={[readings, spans]} note={`${label} Bars at the top are queries; click one to open it.${total > 1 ? ' All workers share the axes.' : ''}`}
       tools={<Choice label="Idle time" value={folds ? 'folded' : 'shown'} options={[['folded', 'Idle time folded'], ['shown', 'Idle time shown']]} onChange={(next) => setSearch({ idle: next === 'shown' ? next : undefined })} />}
       empty={<p>No reading was taken while the newest queries ran: their level was off, or no query ran. Run SET profile.level = 'counters', then a query.</p>}
     >
@@ -398,7 +398,7 @@ function Spans({ placed, onHover }: { placed: ReturnType<typeof stacked>; onHove
           style={{ left: `${left}px`, width: `${width}px`, top: `${AXIS - 4 + row * SPAN}px` }}
           onPointerMove={(event) => onHover(span, event)} onPointerLeave={() => onHover(undefined)}
           onFocus={(event) => onHover(span, { clientY: event.currentTarget.getBoundingClientRect().bottom })} onBlur={() => onHover(undefined)}
-        >{width > 8 * String(span.query_id).length + 2 ? short(span.query_id) : ''}</a>
+        >{width > 8 * String(span.query_id).length + 2 ? span.query_id : ''}</a>
       ))}
     </div>
   );
