@@ -1,0 +1,27 @@
+-- The workers as they are now, and the process itself where there are none, each with its newest readings. Readings
+-- are taken while queries run: read_ago_ns says how old they are.
+SELECT
+  workers.worker_id, workers.state, workers.address, workers.clock_offset_ns, workers.clock_error_ns,
+  memory.value AS rss_bytes, processor.value AS cpu_share,
+  CAST(now() AS BIGINT) - CAST(memory.at AS BIGINT) AS read_ago_ns
+FROM (
+  SELECT worker_id, state, address, clock_offset_ns, clock_error_ns
+  FROM sys.workers WHERE query_id IS NULL
+  UNION ALL
+  SELECT 0, 'alive', 'in process', 0, 0
+  FROM (SELECT count(*) AS workers FROM sys.workers WHERE query_id IS NULL) AS known
+  WHERE known.workers = 0
+) AS workers
+LEFT JOIN (
+  SELECT worker_id, max(at) AS at, first_value(value ORDER BY at DESC) AS value
+  FROM sys.worker_metrics
+  WHERE metric = 'rss_bytes' AND query_id > (SELECT max(query_id) - 20 FROM sys.queries)
+  GROUP BY worker_id
+) AS memory ON memory.worker_id = workers.worker_id
+LEFT JOIN (
+  SELECT worker_id, first_value(value ORDER BY at DESC) AS value
+  FROM sys.worker_metrics
+  WHERE metric = 'cpu_share' AND query_id > (SELECT max(query_id) - 20 FROM sys.queries)
+  GROUP BY worker_id
+) AS processor ON processor.worker_id = workers.worker_id
+ORDER BY workers.worker_id
