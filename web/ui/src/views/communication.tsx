@@ -109,8 +109,8 @@ export function Communication(): JSX.Element {
         <div class="scrolls" tabIndex={0} role="region" aria-label="List of exchanges">
           <table class="plain exchanges">
             <thead>
-              <tr><th class="text">Exchange</th><th class="text">From → to</th><th class="number">Rows</th><th class="number">Bytes</th>
-                {crosses ? <th class="number">Crossed workers</th> : null}<th class="number">Receivers</th><th class="number">Skew</th></tr>
+              <tr><th class="text">Exchange</th><th class="text">From → to</th><th class="number">Rows</th><th class="number">Skew</th>
+                {crosses ? <th class="number">Crossed workers</th> : null}<th class="number">Bytes</th><th class="number">Receivers</th></tr>
             </thead>
             <tbody>
               {view.rows?.map((row) => (
@@ -128,11 +128,11 @@ export function Communication(): JSX.Element {
                   </td>
                   <td class="text">{ends(query, row)}</td>
                   <td>{count(row.rows)}</td>
-                  <td>{bytes(row.bytes)}</td>
-                  {crosses ? <td>{row.rows ? <Meter part={row.crossed_rows / row.rows} /> : '–'}</td> : null}
-                  <td>{row.routing === 'gather' ? plural(row.receiving_workers, 'worker') : plural(row.receivers, 'partition')}</td>
                   <td>{row.routing === 'broadcast' || row.receivers < 2 || row.skew === null ? '–'
                     : <span class={row.skew >= 2 && matters(row) ? 'badge warn' : ''}>{times(row.skew)}</span>}</td>
+                  {crosses ? <td>{row.rows ? <Meter part={row.crossed_rows / row.rows} /> : '–'}</td> : null}
+                  <td>{bytes(row.bytes)}</td>
+                  <td>{row.routing === 'gather' ? plural(row.receiving_workers, 'worker') : plural(row.receivers, 'partition')}</td>
                 </tr>
               ))}
             </tbody>
@@ -208,7 +208,8 @@ function ExchangePanel({ query, exchange, window }: { query: Query; exchange: Ex
   );
 }
 
-const called = (end: End) => (end.partition === null ? `worker ${end.worker}` : `partition ${end.partition} on worker ${end.worker}`);
+/** A process of its own is worker 0: its partitions need no worker's name. */
+const called = (end: End) => (end.partition === null ? `worker ${end.worker}` : `partition ${end.partition}${end.worker === 0 ? '' : ` on worker ${end.worker}`}`);
 const upper = (text: string) => text.charAt(0).toUpperCase() + text.slice(1);
 
 /** Keys that a receiver is known to have got. */
@@ -233,7 +234,7 @@ function finding(matrix: Matrix, keys: readonly HeavyKey[], exchange: Exchange, 
         part >= 0.05 ? `; key ${key!.key} is about ${share(part)} of its rows.` : key ? `; it has the key ${key.key}.` : '.'}`);
     } else {
       const least = Math.min(...receivers.map((end) => end[by]));
-      text.push(`Even: each of ${receivers.length} ${receivers[0]!.partition === null ? 'workers' : 'partitions'} got ${share(least / total[by])} to ${share(most[by] / total[by])} of the ${by}.`);
+      text.push(`The ${receivers.length} ${receivers[0]!.partition === null ? 'workers' : 'partitions'} are even: each got ${share(least / total[by])} to ${share(most[by] / total[by])} of the ${by}.`);
     }
   } else if (senders.length > 1) {
     const most = senders.reduce((a, b) => (b[by] > a[by] ? b : a));
@@ -241,7 +242,7 @@ function finding(matrix: Matrix, keys: readonly HeavyKey[], exchange: Exchange, 
   } else {
     text.push(`${upper(called(senders[0]!))} sent all ${amount(total, by)} to ${called(receivers[0]!)}.`);
   }
-  if (crossed > 0) text.push(`${share(crossed / total[by])} crossed workers.`);
+  if (crossed > 0) text.push(`${share(crossed / total[by])} of the ${by} crossed workers.`);
   return text.join(' ');
 }
 
@@ -310,10 +311,11 @@ function Drawing({ matrix, keys, exchange, by, sentence }: { matrix: Matrix; key
   const ended = bars ? matrix[bars] : [];
   const told = useMemo(() => receivers.map((end) => keysOf(keys, end)), [receivers, keys]);
   const partitions = receivers.some((end) => end.partition !== null);
+  const manyWorkers = new Set(ended.map((end) => end.worker)).size > 1;
   const sendsPartitions = senders.some((end) => end.partition !== null);
   const tall = bars ? clamp(380 / ended.length, 7, 26) : clamp(340 / senders.length, 7, 40);
   const left = bars ? 104 : sendsPartitions ? 104 : 74;
-  const right = bars ? 128 : width < 480 ? 66 : 104;
+  const right = (bars ? 128 : width < 480 ? 66 : 104) + (by === 'bytes' ? 16 : 0);
   const head = bars ? 20 : 66 + (partitions ? 32 : 18);
   const keyLines = bars ? 0 : Math.min(2, Math.max(0, ...told.map((list) => list.length)));
   const body = tall * (bars ? ended.length : senders.length);
@@ -352,45 +354,53 @@ function Drawing({ matrix, keys, exchange, by, sentence }: { matrix: Matrix; key
       const side = bars === 'receivers' ? 'to' : 'from';
       const max = bars === 'receivers' ? most.receiver : most.sender;
       const space = width - left - right;
+      const drawMean = () => {
+        const mean = bars === 'receivers' ? matrix.mean.receiver : matrix.mean.sender;
+        if (ended.length > 1 && max) {
+          const x = left + (mean / max) * space;
+          dashed(context, x, head - 2, x, head + body + 2, ink.text);
+          context.fillStyle = ink.faint;
+          context.textAlign = x > width - 120 ? 'right' : 'left';
+          context.fillText(`mean ${by === 'rows' ? short(mean) : bytes(mean)}`, x, 9);
+        }
+      };
+      const lengthOf = (end: End) => (max ? (end[by] / max) * space : 0);
       ended.forEach((end, i) => {
         const y = head + i * tall;
-        context.globalAlpha = isOn(side === 'from' ? end : undefined, side === 'to' ? end : undefined) ? 1 : 0.3;
         if (lit(end, side)) {
           context.fillStyle = ink.line;
           context.fillRect(0, y, width, tall);
         }
-        const long = max ? (end[by] / max) * space : 0;
-        bar(left, y + 1, long, tall - 2, total.localRows < total.rows ? local(end, by) / end[by] : 0, false);
-        if (tall >= 12) {
-          context.fillStyle = ink.text;
-          context.textAlign = 'right';
-          context.fillText(fitted(context, end.partition === null ? `worker ${end.worker}` : `partition ${end.partition}`, left - 8), left - 6, y + tall / 2);
-          context.textAlign = 'left';
-          const heavy = bars === 'receivers' ? told[i]!.slice(0, 2).map((key) => `key ${key.key}`).join(', ') : '';
-          context.fillText(`${by === 'rows' ? short(end.rows) : bytes(end.bytes)} · ${share(end[by] / total[by])}`, left + long + 6, y + tall / 2);
-          if (heavy) {
-            context.fillStyle = '#fff';
-            const fits = context.measureText(heavy).width + 12 < long;
-            if (fits) {
-              const w = context.measureText(heavy).width + 8;
-              context.fillStyle = ink.panel;
-              context.fillRect(left + 4, y + 3, w, tall - 6);
-              context.fillStyle = ink.warn;
-              context.fillText(heavy, left + 8, y + tall / 2);
-            }
-          }
-        }
+        context.globalAlpha = isOn(side === 'from' ? end : undefined, side === 'to' ? end : undefined) ? 1 : 0.3;
+        bar(left, y + 1, lengthOf(end), tall - 2, total.localRows < total.rows ? local(end, by) / end[by] : 0, false);
         context.globalAlpha = 1;
-        if (cursor.value && (bars === 'receivers' ? cursor.value.column : cursor.value.row) === i) outline(context, 1, y, width - 2, tall, ink.accent);
       });
-      const mean = bars === 'receivers' ? matrix.mean.receiver : matrix.mean.sender;
-      if (ended.length > 1 && max) {
-        const x = left + (mean / max) * space;
-        dashed(context, x, head - 2, x, head + body + 2, ink.text);
-        context.fillStyle = ink.faint;
-        context.textAlign = x > width - 120 ? 'right' : 'left';
-        context.fillText(`mean ${by === 'rows' ? short(mean) : bytes(mean)}`, x, 9);
-      }
+      drawMean();
+      ended.forEach((end, i) => {
+        const y = head + i * tall;
+        if ((bars === 'receivers' ? cursor.value?.column : cursor.value?.row) === i) outline(context, 1, y, width - 2, tall, ink.accent);
+        if (tall < 12) return;
+        const long = lengthOf(end);
+        const middle = y + tall / 2;
+        const name = end.partition === null ? `worker ${end.worker}` : manyWorkers ? `worker ${end.worker} · ${end.partition}` : `partition ${end.partition}`;
+        context.fillStyle = ink.text;
+        context.textAlign = 'right';
+        context.fillText(fitted(context, name, left - 8), left - 6, middle);
+        context.textAlign = 'left';
+        const text = `${by === 'rows' ? short(end.rows) : bytes(end.bytes)} · ${share(end[by] / total[by])}`;
+        context.fillStyle = lit(end, side) ? ink.line : ink.panel;
+        context.fillRect(left + long + 4, y + 1, context.measureText(text).width + 4, tall - 2);
+        context.fillStyle = ink.text;
+        context.fillText(text, left + long + 6, middle);
+        const heavy = bars === 'receivers' ? told[i]!.slice(0, 2).map((key) => `key ${key.key}`).join(', ') : '';
+        const w = context.measureText(heavy).width + 8;
+        if (heavy && w + 8 < long) {
+          context.fillStyle = ink.panel;
+          context.fillRect(left + 4, y + 3, w, tall - 6);
+          context.fillStyle = ink.warn;
+          context.fillText(heavy, left + 8, middle);
+        }
+      });
       context.strokeStyle = ink.line;
       context.strokeRect(left - 0.5, head, 0, body);
       context.textAlign = 'left';
@@ -409,10 +419,6 @@ function Drawing({ matrix, keys, exchange, by, sentence }: { matrix: Matrix; key
       const high = most.receiver ? (end[by] / most.receiver) * barHigh : 0;
       context.globalAlpha = isOn(undefined, end) ? 1 : 0.3;
       bar(x + GAP, base - high, Math.max(wide - 2 * GAP, 1), high, end[by] ? local(end, by) / end[by] : 0, true);
-      context.fillStyle = ink.text;
-      context.textAlign = 'center';
-      const text = by === 'rows' ? short(end.rows) : short(end.bytes);
-      if (context.measureText(text).width + 4 <= wide) context.fillText(text, x + wide / 2, base - high - 8);
       context.globalAlpha = 1;
     });
     if (most.receiver) {
@@ -422,6 +428,19 @@ function Drawing({ matrix, keys, exchange, by, sentence }: { matrix: Matrix; key
       context.textAlign = 'left';
       context.fillText(fitted(context, `mean ${by === 'rows' ? short(matrix.mean.receiver) : bytes(matrix.mean.receiver)}`, right - 4), left + wide * receivers.length + 4, y);
     }
+    context.textAlign = 'center';
+    receivers.forEach((end, c) => {
+      const text = by === 'rows' ? short(end.rows) : bytes(end.bytes);
+      const w = context.measureText(text).width + 6;
+      if (w > wide) return;
+      const [x, y] = [left + (c + 0.5) * wide, base - (most.receiver ? (end[by] / most.receiver) * barHigh : 0) - 8];
+      context.fillStyle = ink.panel;
+      context.fillRect(x - w / 2, y - 7, w, 14);
+      context.fillStyle = ink.text;
+      context.globalAlpha = isOn(undefined, end) ? 1 : 0.4;
+      context.fillText(text, x, y);
+      context.globalAlpha = 1;
+    });
     // Names of receivers: partitions, and workers over neighbours.
     context.textAlign = 'center';
     if (partitions) {
@@ -454,7 +473,7 @@ function Drawing({ matrix, keys, exchange, by, sentence }: { matrix: Matrix; key
       if (tall >= 12) {
         context.textAlign = 'right';
         context.fillStyle = lit(from, 'from') ? ink.accent : ink.text;
-        context.fillText(fitted(context, from.partition === null ? `worker ${from.worker}` : `w${from.worker} · part. ${from.partition}`, left - 8), left - 6, y + tall / 2);
+        context.fillText(fitted(context, from.partition === null ? `worker ${from.worker}` : `worker ${from.worker} · ${from.partition}`, left - 8), left - 6, y + tall / 2);
       }
       receivers.forEach((to, c) => {
         const x = left + c * wide;
@@ -482,22 +501,24 @@ function Drawing({ matrix, keys, exchange, by, sentence }: { matrix: Matrix; key
           context.lineTo(x + 2, y + h - 2 - size);
           context.fill();
         }
-        const text = by === 'rows' ? short(cell.rows) : short(cell.bytes);
+        const text = by === 'rows' ? short(cell.rows) : bytes(cell.bytes);
         if (tall >= 15 && context.measureText(text).width + 6 <= wide) {
-          context.fillStyle = over;
+          const on = context.globalAlpha === 1;
+          context.globalAlpha = 1;
+          context.fillStyle = on ? over : ink.faint;
           context.textAlign = 'center';
           context.fillText(text, x + wide / 2, y + tall / 2);
         }
         context.globalAlpha = 1;
       });
-      const space = Math.max(right - 52, 14);
+      const space = Math.max(right - (by === 'bytes' ? 68 : 52), 14);
       const long = most.sender ? (from[by] / most.sender) * space : 0;
       context.globalAlpha = isOn(from, undefined) ? 1 : 0.3;
       bar(edge + 6, y + 1, long, Math.max(tall - 3, 1), from[by] ? local(from, by) / from[by] : 0, false);
       if (tall >= 12) {
         context.fillStyle = ink.text;
         context.textAlign = 'left';
-        context.fillText(by === 'rows' ? short(from.rows) : short(from.bytes), edge + 10 + long, y + tall / 2);
+        context.fillText(by === 'rows' ? short(from.rows) : bytes(from.bytes), edge + 10 + long, y + tall / 2);
       }
       context.globalAlpha = 1;
     });
