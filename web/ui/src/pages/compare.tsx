@@ -100,6 +100,8 @@ const FEWEST = 3;
 const MOST = 9;
 const total = (run: Run) => run.planning_ns + run.execution_ns;
 const isNoise = (part: Part) => part.noise !== undefined && Math.abs(part.delta) <= part.noise;
+/** Less than 1 % of the longer run does not matter, as in EXPLAIN PROFILE DIFF. */
+const isSmall = (part: Part, before: Run, after: Run) => Math.abs(part.delta) < 0.01 * Math.max(total(before), total(after));
 const signed = (ns: number) => `${ns > 0 ? '+' : ns < 0 ? '−' : '±'}${duration(Math.abs(ns))}`;
 const isOperator = (part: Part) => part.kind === 'operator';
 
@@ -159,6 +161,8 @@ const ratio = (by: number) => (by >= 1 ? `${times(by)} as long` : `${share(by)} 
 
 function verdict(before: Run, after: Run, parts: readonly Part[], noise: readonly Noise[] | undefined): string {
   const [old, now] = [total(before), total(after)];
+  const ends = (run: Run) => `query ${run.query_id} ${run.status === 'finished' ? 'took' : run.status === 'failed' ? 'failed after' : 'was cancelled after'} ${duration(total(run))}`;
+  if (before.status !== 'finished' || after.status !== 'finished') return `Q${ends(after).slice(1)}, ${ends(before)}: their times do not compare.`;
   const by = old ? now / old : 1;
   const head = by >= 1.05 ? `Query ${after.query_id} took ${times(by)} as long as query ${before.query_id}`
     : by <= 0.95 ? `Query ${after.query_id} took ${share(by)} of the time of query ${before.query_id}`
@@ -338,7 +342,7 @@ function History({ history, before, after }: { history: ReturnType<typeof useVie
   const plans = [...new Set(rows.map((row) => row.plan_fingerprint))];
   const label = (row: Past) => `${row.query_id} · ${duration(row.total_ns)} · ${row.profile_level}${row.plan_fingerprint === after.plan_fingerprint ? '' : ' · another plan'}${row.status === 'finished' ? '' : ` · ${row.status}`}`;
   return (
-    <Panel id="history" title="Runs of this statement" views={[history]} note={`${plural(rows.length, 'run')}${rows.length === 100 ? ', the newest' : ''}. Click one to compare with it. ${plans.length > 1 ? 'Shapes are plans; hollow is another level than the newer one’s.' : 'Hollow is another level.'}`}
+    <Panel id="history" title="Runs of this statement" views={[history]} note={`${plural(rows.length, 'run')}${rows.length === 100 ? ', the newest' : ''}. Click one to compare with it. ${plans.length > 1 ? `Shapes are plans; hollow is another level than that of query ${after.query_id}.` : `Hollow is another level than that of query ${after.query_id}.`}`}
       tools={<label class="picker">Compare query {after.query_id} with <select value={String(before.query_id)} onChange={(event) => go(`/q/${after.query_id}?cmp=${event.currentTarget.value}`)}>
         {!rows.some((row) => row.query_id === before.query_id) && <option value={String(before.query_id)}>{before.query_id}</option>}
         {[...rows].reverse().filter((row) => row.query_id !== after.query_id).map((row) => <option key={row.query_id} value={String(row.query_id)}>{label(row)}</option>)}
@@ -450,19 +454,20 @@ function Waterfall({ views, parts, before, after, noise, similar, waits }: {
   const steps = useMemo(() => {
     const operators = parts.filter(isOperator);
     const ranked = [...operators].sort((a, b) => Math.abs(b.delta) - Math.abs(a.delta));
-    const kept = new Set(ranked.slice(0, SHOWN));
+    const large = ranked.filter((part) => !isSmall(part, before, after)).slice(0, SHOWN);
+    const kept = new Set(large);
     const rest = operators.filter((part) => !kept.has(part));
     const sum = (of: (part: Part) => number) => rest.reduce((all, part) => all + of(part), 0);
     return [
       ...parts.filter((part) => part.kind === 'planning'),
-      ...(byPlan ? operators.filter((part) => kept.has(part)) : ranked.slice(0, SHOWN)),
+      ...(byPlan ? operators.filter((part) => kept.has(part)) : large),
       ...(rest.length ? [{
-        kind: 'others' as const, name: plural(rest.length, 'other operator'), before: undefined, after: undefined, depth: 0,
+        kind: 'others' as const, name: plural(rest.length, kept.size ? 'other operator' : 'operator'), before: undefined, after: undefined, depth: 0,
         old: sum((part) => part.old), now: sum((part) => part.now), delta: sum((part) => part.delta), byRows: sum((part) => part.byRows), byCost: sum((part) => part.byCost), noise: undefined,
       }] : []),
       ...parts.filter((part) => part.kind === 'waiting'),
     ];
-  }, [parts, byPlan]);
+  }, [parts, byPlan, before, after]);
   const tall = 26;
   const head = 22;
   const height = head + (steps.length + 2) * tall + 8;
@@ -472,7 +477,7 @@ function Waterfall({ views, parts, before, after, noise, similar, waits }: {
     const right = 82;
     let [running, most] = [total(before), Math.max(total(before), total(after))];
     for (const step of steps) {
-      most = Math.max(most, running + Math.max(step.byRows, step.delta, 0));
+      most = Math.max(most, running + Math.max(step.delta, 0));
       running += step.delta;
     }
     const x = (ns: number) => left + (ns / most) * (width - left - right);
@@ -501,7 +506,7 @@ function Waterfall({ views, parts, before, after, noise, similar, waits }: {
     running = total(before);
     steps.forEach((step, i) => {
       const y = head + (i + 1) * tall;
-      const grey = isNoise(step);
+      const grey = isNoise(step) || isSmall(step, before, after);
       const chosen = [step.after?.operator_id].some((id) => id !== undefined && (selection.value.operators.has(id) || hovered.value.operator === id));
       if (pointed.value === i || chosen) {
         context.fillStyle = ink.line;
@@ -533,22 +538,31 @@ function Waterfall({ views, parts, before, after, noise, similar, waits }: {
           context.fillRect(from, top, w, high);
         }
       };
-      const isSplit = step.before && step.after && Math.abs(step.byRows) > 0.02 * Math.abs(step.delta) && Math.abs(step.byCost) > 0.02 * Math.abs(step.delta);
-      if (isSplit) {
+      // More rows and less time per row, or the reverse: one bar of what is left, in the look of the part that wins.
+      const opposed = step.byRows * step.byCost < 0 && Math.min(Math.abs(step.byRows), Math.abs(step.byCost)) > 0.02 * Math.abs(step.delta);
+      const both = !!step.before && !!step.after && !opposed && Math.min(Math.abs(step.byRows), Math.abs(step.byCost)) > 0.02 * Math.abs(step.delta);
+      if (both) {
         bar(running, running + step.byRows, y + 4, (tall - 8) / 2, false);
         bar(running + step.byRows, running + step.delta, y + tall / 2, (tall - 8) / 2, true);
-      } else bar(running, running + step.delta, y + 4, tall - 8, !!(step.before && step.after) && Math.abs(step.byRows) <= Math.abs(step.byCost));
-      const after = running + step.delta;
+      } else bar(running, running + step.delta, y + 4, tall - 8, !!step.before && !!step.after && (opposed ? step.byCost * step.delta > 0 : Math.abs(step.byRows) <= Math.abs(step.byCost)));
+      const next = running + step.delta;
       context.strokeStyle = ink.faint;
       context.setLineDash([2, 2]);
       context.beginPath();
-      context.moveTo(x(after), y + tall - 4);
-      context.lineTo(x(after), y + tall + 4);
+      context.moveTo(x(next), y + tall - 4);
+      context.lineTo(x(next), y + tall + 4);
       context.stroke();
       context.setLineDash([]);
       context.fillStyle = grey ? ink.faint : ink.text;
-      context.fillText(signed(step.delta), x(Math.max(running, after, running + step.byRows)) + 6, y + tall / 2);
-      running = after;
+      const text = signed(step.delta);
+      const end = x(Math.max(running, next)) + 6;
+      context.fillText(text, end, y + tall / 2);
+      const more = opposed && step.before && step.after && !grey ? `rows ${signed(step.byRows)}, per row ${signed(step.byCost)}` : '';
+      context.fillStyle = ink.faint;
+      const [wide, from] = [context.measureText(more).width, end + context.measureText(text).width + 10];
+      if (more && from + wide <= width) context.fillText(more, from, y + tall / 2);
+      else if (more && x(Math.min(running, next)) - wide - 8 > left) context.fillText(more, x(Math.min(running, next)) - wide - 8, y + tall / 2);
+      running = next;
     });
     whole(steps.length + 1, after, `Query ${after.query_id}, after`);
   };
@@ -564,7 +578,7 @@ function Waterfall({ views, parts, before, after, noise, similar, waits }: {
       note={<>
         A query takes about as long as the longest task of each fragment; the steps are these tasks, waiting is the rest.{' '}
         <span class="key"><i class="solid" aria-hidden="true" />more or fewer rows</span> <span class="key"><i class="lines" aria-hidden="true" />another time per row</span>{' '}
-        {runs >= FEWEST ? <span class="key"><i class="band" aria-hidden="true" />grey: within what {runs} earlier runs vary (3 scaled median deviations)</span>
+        {runs >= FEWEST ? <span class="key"><i class="band" aria-hidden="true" />grey: within what {runs} earlier runs vary (3 scaled median deviations), or under 1 %</span>
           : waits ? '' : `${similar ? `Only ${plural(similar, 'earlier run')} with this plan and level: too few` : 'No earlier runs with this plan and level'} to tell what is noise.`}
       </>}
     >
@@ -624,7 +638,7 @@ function Plans({ view, parts, before, after }: { view: ReturnType<typeof useView
           <tbody>
             {operators.map((part) => {
               const shown = (part.after ?? part.before)!;
-              const state = !part.before ? 'added' : !part.after ? 'gone' : isNoise(part) ? 'noise' : '';
+              const state = !part.before ? 'added' : !part.after ? 'gone' : isNoise(part) || isSmall(part, before, after) ? 'noise' : '';
               const chosen = part.after && selection.value.operators.has(part.after.operator_id);
               const changed = part.before && part.after && part.before.details !== part.after.details && shown.kind !== 'scan';
               return (
@@ -643,7 +657,7 @@ function Plans({ view, parts, before, after }: { view: ReturnType<typeof useView
                   <td>{signed(part.delta)}</td>
                   <td>{part.before && part.after ? signed(part.byRows) : ''}</td>
                   <td>{part.before && part.after ? signed(part.byCost) : ''}</td>
-                  <td class="text">{part.noise === undefined ? '' : isNoise(part) ? `within ± ${duration(part.noise)}` : `beyond ± ${duration(part.noise)}`}</td>
+                  <td class="text">{isSmall(part, before, after) ? 'under 1 % of the query' : part.noise === undefined ? '' : isNoise(part) ? `within ± ${duration(part.noise)}` : `beyond ± ${duration(part.noise)}`}</td>
                 </tr>
               );
             })}
