@@ -307,7 +307,7 @@ function Totals({ runs, before, after }: { runs: ReturnType<typeof useView<Run>>
     <Panel id="totals" title="Totals" views={[runs]}>
       <div class="scrolls" tabIndex={0} role="region" aria-label="Totals of both runs">
         <table class="plain">
-          <thead><tr><th /><th class="number">Query {before.query_id}</th><th class="number">Query {after.query_id}</th><th class="number">Change</th></tr></thead>
+          <thead><tr><th class="text">Total</th><th class="number">Query {before.query_id}</th><th class="number">Query {after.query_id}</th><th class="number">Change</th></tr></thead>
           <tbody>
             {rows.filter(([, value]) => value(before) || value(after)).map(([name, value, text]) => {
               const [old, now] = [value(before), value(after)];

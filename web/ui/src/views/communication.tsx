@@ -282,7 +282,7 @@ function Keys({ keys, exchange, received, timed }: { keys: readonly HeavyKey[]; 
                 <td>{count(key.rows)} ± {count(key.error)}</td>
                 <td class="text">{key.partition === null ? 'not known: several partitions may have it'
                   : <>
-                    <button type="button" onClick={(event) => select('partitions', key.partition!, event.shiftKey || event.ctrlKey)}>partition {key.partition}</button> on worker {key.worker_id}
+                    <button type="button" onClick={(event) => select('partitions', key.partition!, event.shiftKey || event.ctrlKey)}>partition {key.partition}</button>{key.worker_id === 0 ? '' : ` on worker ${key.worker_id}`}
                     {!timed && all ? `, ${share(Math.min(key.rows / all, 1))} of its rows` : ''}
                   </>}</td>
               </tr>
@@ -298,7 +298,8 @@ function Keys({ keys, exchange, received, timed }: { keys: readonly HeavyKey[]; 
 /** A place that can be pointed at: a cell, a sender's sum (column −1), a receiver's sum (row −1). */
 interface Place { row: number; column: number }
 
-const GAP = 1;
+/** Cells below this size have no gaps, no marks of their own and no numbers. */
+const SMALL = 10;
 
 function Drawing({ matrix, keys, exchange, by, sentence }: { matrix: Matrix; keys: readonly HeavyKey[]; exchange: Exchange; by: Amount; sentence: string }): JSX.Element {
   const { senders, receivers, total, most } = matrix;
@@ -313,13 +314,14 @@ function Drawing({ matrix, keys, exchange, by, sentence }: { matrix: Matrix; key
   const partitions = receivers.some((end) => end.partition !== null);
   const manyWorkers = new Set(ended.map((end) => end.worker)).size > 1;
   const sendsPartitions = senders.some((end) => end.partition !== null);
-  const tall = bars ? clamp(380 / ended.length, 7, 26) : clamp(340 / senders.length, 7, 40);
+  const tall = bars ? clamp(380 / ended.length, 3, 26) : clamp(340 / senders.length, 7, 40);
   const left = bars ? 104 : sendsPartitions ? 104 : 74;
   const right = (bars ? 128 : width < 480 ? 66 : 104) + (by === 'bytes' ? 16 : 0);
   const head = bars ? 20 : 66 + (partitions ? 32 : 18);
   const keyLines = bars ? 0 : Math.min(2, Math.max(0, ...told.map((list) => list.length)));
   const body = tall * (bars ? ended.length : senders.length);
   const height = Math.ceil(head + body + (bars ? 24 : 8 + keyLines * 16 + 34));
+  const gap = tall < SMALL ? 0 : 1;
   const wide = bars ? 0 : Math.min(96, (Math.max(width, 200) - left - right) / receivers.length);
 
   const isOn = (from: End | undefined, to: End | undefined): boolean => {
@@ -372,14 +374,25 @@ function Drawing({ matrix, keys, exchange, by, sentence }: { matrix: Matrix; key
           context.fillRect(0, y, width, tall);
         }
         context.globalAlpha = isOn(side === 'from' ? end : undefined, side === 'to' ? end : undefined) ? 1 : 0.3;
-        bar(left, y + 1, lengthOf(end), tall - 2, total.localRows < total.rows ? local(end, by) / end[by] : 0, false);
+        bar(left, tall < 8 ? y : y + 1, lengthOf(end), tall < 8 ? Math.max(tall - 0.6, 1) : tall - 2, total.localRows < total.rows ? local(end, by) / end[by] : 0, false);
         context.globalAlpha = 1;
       });
       drawMean();
+      // Thin bars: only the longest have names, as far as these do not meet.
+      const named = new Set<End>();
+      if (tall < 12) {
+        const places: number[] = [];
+        for (const end of [...ended].sort((a, b) => b[by] - a[by]).slice(0, 8)) {
+          const i = ended.indexOf(end);
+          if (end[by] < 1.25 * matrix.mean[bars === 'receivers' ? 'receiver' : 'sender'] || places.some((other) => Math.abs(other - i) * tall < 14)) continue;
+          places.push(i);
+          named.add(end);
+        }
+      }
       ended.forEach((end, i) => {
         const y = head + i * tall;
         if ((bars === 'receivers' ? cursor.value?.column : cursor.value?.row) === i) outline(context, 1, y, width - 2, tall, ink.accent);
-        if (tall < 12) return;
+        if (tall < 12 && !named.has(end)) return;
         const long = lengthOf(end);
         const middle = y + tall / 2;
         const name = end.partition === null ? `worker ${end.worker}` : manyWorkers ? `worker ${end.worker} · ${end.partition}` : `partition ${end.partition}`;
@@ -389,12 +402,12 @@ function Drawing({ matrix, keys, exchange, by, sentence }: { matrix: Matrix; key
         context.textAlign = 'left';
         const text = `${by === 'rows' ? short(end.rows) : bytes(end.bytes)} · ${share(end[by] / total[by])}`;
         context.fillStyle = lit(end, side) ? ink.line : ink.panel;
-        context.fillRect(left + long + 4, y + 1, context.measureText(text).width + 4, tall - 2);
+        context.fillRect(left + long + 4, middle - 7, context.measureText(text).width + 4, 14);
         context.fillStyle = ink.text;
         context.fillText(text, left + long + 6, middle);
         const heavy = bars === 'receivers' ? told[i]!.slice(0, 2).map((key) => `key ${key.key}`).join(', ') : '';
         const w = context.measureText(heavy).width + 8;
-        if (heavy && w + 8 < long) {
+        if (heavy && w + 8 < long && tall >= 18) {
           context.fillStyle = ink.panel;
           context.fillRect(left + 4, y + 3, w, tall - 6);
           context.fillStyle = ink.warn;
@@ -418,7 +431,7 @@ function Drawing({ matrix, keys, exchange, by, sentence }: { matrix: Matrix; key
       const x = left + c * wide;
       const high = most.receiver ? (end[by] / most.receiver) * barHigh : 0;
       context.globalAlpha = isOn(undefined, end) ? 1 : 0.3;
-      bar(x + GAP, base - high, Math.max(wide - 2 * GAP, 1), high, end[by] ? local(end, by) / end[by] : 0, true);
+      bar(x + gap, base - high, Math.max(wide - 2 * gap, 1), high, end[by] ? local(end, by) / end[by] : 0, true);
       context.globalAlpha = 1;
     });
     if (most.receiver) {
@@ -470,7 +483,15 @@ function Drawing({ matrix, keys, exchange, by, sentence }: { matrix: Matrix; key
     const edge = left + wide * receivers.length;
     senders.forEach((from, r) => {
       const y = head + r * tall;
-      if (tall >= 12) {
+      if (tall < 12) {
+        let next = r;
+        while (next < senders.length && senders[next]!.worker === from.worker) next++;
+        if ((next - r) * tall >= 12 && senders[r - 1]?.worker !== from.worker) {
+          context.textAlign = 'right';
+          context.fillStyle = senders.slice(r, next).some((end) => lit(end, 'from')) ? ink.accent : ink.text;
+          context.fillText(`worker ${from.worker}`, left - 6, y + ((next - r) * tall) / 2);
+        }
+      } else {
         context.textAlign = 'right';
         context.fillStyle = lit(from, 'from') ? ink.accent : ink.text;
         context.fillText(fitted(context, from.partition === null ? `worker ${from.worker}` : `worker ${from.worker} · ${from.partition}`, left - 8), left - 6, y + tall / 2);
@@ -478,13 +499,13 @@ function Drawing({ matrix, keys, exchange, by, sentence }: { matrix: Matrix; key
       receivers.forEach((to, c) => {
         const x = left + c * wide;
         const cell = matrix.cells[r]![c];
-        const [w, h] = [Math.max(wide - GAP, 1), Math.max(tall - GAP, 1)];
+        const [w, h] = [Math.max(wide - gap, 1), Math.max(tall - gap, 1)];
         context.globalAlpha = isOn(from, to) ? 1 : 0.25;
         if (!cell || !cell[by]) {
           // Nothing was sent: an empty box, so that none is not taken for few.
           context.strokeStyle = ink.line;
-          context.lineWidth = 1;
-          context.strokeRect(x + 0.5, y + 0.5, Math.max(w - 1, 1), Math.max(h - 1, 1));
+          context.lineWidth = gap;
+          if (gap) context.strokeRect(x + 0.5, y + 0.5, Math.max(w - 1, 1), Math.max(h - 1, 1));
           context.globalAlpha = 1;
           return;
         }
@@ -492,7 +513,7 @@ function Drawing({ matrix, keys, exchange, by, sentence }: { matrix: Matrix; key
         context.fillStyle = cividis(part);
         context.fillRect(x, y, w, h);
         const over = part > 0.52 ? '#000' : '#fff';
-        if (from.worker === to.worker && w >= 5 && h >= 5) {
+        if (from.worker === to.worker && w >= SMALL && h >= SMALL) {
           const size = Math.min(9, w * 0.5, h * 0.5);
           context.fillStyle = over;
           context.beginPath();
@@ -522,6 +543,26 @@ function Drawing({ matrix, keys, exchange, by, sentence }: { matrix: Matrix; key
       }
       context.globalAlpha = 1;
     });
+    // In small cells a line around all that stay on their worker stands for the mark.
+    if (tall < SMALL || wide < SMALL) {
+      const same = (r: number, c: number) => senders[r] !== undefined && senders[r]!.worker === receivers[c]?.worker;
+      context.beginPath();
+      senders.forEach((_, r) => receivers.forEach((_, c) => {
+        if (!same(r, c)) return;
+        const [x1, y1, x2, y2] = [left + c * wide, head + r * tall, left + (c + 1) * wide, head + (r + 1) * tall];
+        for (const [dr, dc, ax, ay, bx, by] of [[-1, 0, x1, y1, x2, y1], [1, 0, x1, y2, x2, y2], [0, -1, x1, y1, x1, y2], [0, 1, x2, y1, x2, y2]] as const) {
+          if (same(r + dr, c + dc)) continue;
+          context.moveTo(ax, ay);
+          context.lineTo(bx, by);
+        }
+      }));
+      for (const [colour, size] of [['#000', 3], ['#fff', 1.2]] as const) {
+        context.strokeStyle = colour;
+        context.lineWidth = size;
+        context.stroke();
+      }
+      context.lineWidth = 1;
+    }
     const foot = head + body;
     context.fillStyle = ink.faint;
     context.textAlign = 'left';
@@ -548,12 +589,12 @@ function Drawing({ matrix, keys, exchange, by, sentence }: { matrix: Matrix; key
     context.textAlign = 'right';
     context.fillText('cell: 0', left - 6, y + 5);
     context.textAlign = 'left';
-    context.fillText(`${by === 'rows' ? count(most.cell) : bytes(most.cell)}${width > 460 ? '  ◣ stays on its worker  □ nothing' : ''}`, left + long + 6, y + 5);
+    context.fillText(`${by === 'rows' ? count(most.cell) : bytes(most.cell)}${width > 460 ? (tall < SMALL || wide < SMALL ? '  framed: stays on its worker' : '  ◣ stays on its worker  □ nothing') : ''}`, left + long + 6, y + 5);
     for (const place of [cursor.value, pointed.value]) {
       if (!place || (place.row < 0 && place.column < 0)) continue;
       const x = place.column < 0 ? edge + 3 : left + place.column * wide;
       const top = place.row < 0 ? 2 : head + place.row * tall;
-      outline(context, x, top, place.column < 0 ? right - 4 : wide - GAP, place.row < 0 ? base - 2 : tall - GAP, place === cursor.value ? ink.accent : ink.text);
+      outline(context, x, top, place.column < 0 ? right - 4 : wide - gap, place.row < 0 ? base - 2 : tall - gap, place === cursor.value ? ink.accent : ink.text);
     }
   };
 
