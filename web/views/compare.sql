@@ -1,5 +1,6 @@
--- The operators of two runs. A query takes about as long as the longest task of each of its fragments: elapsed_ns is the
--- operator's time in that task, scaled down where fragments overlapped so much that their sum exceeds the execution time.
+-- The operators of two runs. A query takes about as long as the longest task of each of its fragments: elapsed_ns is
+-- the operator's time in that task, scaled down where fragments overlapped so much that their sum exceeds the
+-- execution time.
 -- $query_id BIGINT: the query
 -- $other_id BIGINT: the query that it is compared with
 WITH longest AS (

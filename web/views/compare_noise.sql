@@ -1,6 +1,6 @@
 -- How much a statement varies: of up to nine runs (those of compare_history at one level and with one plan), the median
--- and the median absolute deviation (MAD) of each operator's elapsed time (as in compare). The row −1 is execution, −2
--- the part of it in which the longest tasks did not work, −3 planning.
+-- and the median absolute deviation (MAD) of each operator's elapsed time (as in compare). The row −1 is execution,
+-- −2 the part of it in which the longest tasks did not work, −3 planning.
 -- $run_a BIGINT = 0: a run; 0 is none
 -- $run_b BIGINT = 0: another run
 -- $run_c BIGINT = 0: another run

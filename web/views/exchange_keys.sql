@@ -27,7 +27,8 @@ receiver AS (
 )
 SELECT
   keys.key, CAST(keys.tuples AS BIGINT) AS rows, CAST(keys.error AS BIGINT) AS error,
-  CAST(keys.tuples AS DOUBLE) / nullif(total.tuples, 0) AS share, CAST(keys.error AS DOUBLE) / nullif(total.tuples, 0) AS share_error,
+  CAST(keys.tuples AS DOUBLE) / nullif(total.tuples, 0) AS share,
+  CAST(keys.error AS DOUBLE) / nullif(total.tuples, 0) AS share_error,
   keys.senders, receiver.worker_id, receiver.partition
 FROM (
   SELECT key, sum(tuples) AS tuples, sqrt(sum(error * error)) AS error, count(*) AS senders FROM seen GROUP BY key

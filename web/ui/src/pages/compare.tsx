@@ -79,7 +79,7 @@ interface Noise {
 
 /** A part of the elapsed time, before and after. */
 interface Part {
-  kind: 'planning' | 'operator' | 'waiting' | 'others';
+  kind: 'planning' | 'operator' | 'waiting' | 'execution' | 'others';
   name: string;
   before: Operator | undefined;
   after: Operator | undefined;
@@ -120,6 +120,13 @@ function partsOf(before: Run, after: Run, operators: readonly Operator[], noise:
   const simple = (kind: Part['kind'], name: string, from: number, to: number, varies: number | undefined): Part => ({
     kind, name, before: undefined, after: undefined, depth: 0, old: from, now: to, delta: to - from, byRows: 0, byCost: to - from, noise: varies,
   });
+  // Without operators in both there is only one step.
+  if (!old.length || !now.length) {
+    return [
+      simple('planning', 'Planning', before.planning_ns, after.planning_ns, varies.get(-3)),
+      simple('execution', 'Execution', before.execution_ns, after.execution_ns, varies.get(-1)),
+    ];
+  }
   const same = before.plan_fingerprint !== null && before.plan_fingerprint === after.plan_fingerprint;
   const parts = align(old, now, same).map(({ before, after, depth }): Part => {
     const [byRows, byCost] = split(before, after);
@@ -144,6 +151,7 @@ function reason(part: Part): string {
   const who = part.kind === 'operator' ? `operator ${(after ?? before)!.operator_id}, ${title((after ?? before) as unknown as PlanRow)},` : '';
   const change = `(${signed(delta)})`;
   if (part.kind === 'planning') return part.old ? `planning took ${ratio(part.now / part.old)} ${change}` : `planning took ${duration(part.now)}`;
+  if (part.kind === 'execution') return `execution took ${ratio(part.now / (part.old || 1))} ${change}`;
   if (part.kind !== 'operator') return `the longest tasks waited ${duration(Math.abs(delta))} ${delta > 0 ? 'more' : 'less'}`;
   if (!before) return `${who} is new ${change}`;
   if (!after) return `${who} is gone ${change}`;
@@ -213,7 +221,7 @@ function remarks(before: Run, after: Run, parts: readonly Part[], history: reado
     warn(`The plan changed: ${plural(added, 'operator')} new, ${gone} gone. Operators are paired by name, table and place.`);
   }
   if (before.workers !== after.workers) warn(`Other workers: ${before.workers ?? 'none'}, then ${after.workers ?? 'none'}.`);
-  else if (before.slots !== after.slots) say(`Fragments had up to ${plural(before.slots, 'task')}, then ${after.slots}.`);
+  else if (before.slots !== after.slots && before.plan_fingerprint && after.plan_fingerprint) say(`Fragments had up to ${plural(before.slots, 'task')}, then ${after.slots}.`);
   const older = before.query_id < after.query_id ? before : after;
   if ((older.earlier_runs ?? 0) === 0 && before.fingerprint === after.fingerprint) {
     const next = [...history].reverse().find((run) => run.query_id > older.query_id && run.query_id !== before.query_id && run.query_id !== after.query_id);
@@ -465,7 +473,7 @@ function Waterfall({ views, parts, before, after, noise, similar, waits }: {
         kind: 'others' as const, name: plural(rest.length, kept.size ? 'other operator' : 'operator'), before: undefined, after: undefined, depth: 0,
         old: sum((part) => part.old), now: sum((part) => part.now), delta: sum((part) => part.delta), byRows: sum((part) => part.byRows), byCost: sum((part) => part.byCost), noise: undefined,
       }] : []),
-      ...parts.filter((part) => part.kind === 'waiting'),
+      ...parts.filter((part) => part.kind === 'waiting' || part.kind === 'execution'),
     ];
   }, [parts, byPlan, before, after]);
   const tall = 26;
@@ -626,6 +634,10 @@ function Plans({ view, parts, before, after }: { view: ReturnType<typeof useView
   const operators = parts.filter(isOperator);
   const most = Math.max(1, ...operators.map((part) => Math.max(part.old, part.now)));
   const same = before.plan_fingerprint === after.plan_fingerprint;
+  if (!operators.length) {
+    const missing = [before, after].filter((run) => !run.plan_fingerprint).map((run) => `Query ${run.query_id}`);
+    return <Panel id="plans" title="Operators side by side" views={[view]}><p class="message">{missing.join(' and ')} recorded no operators. SET profile.level = 'counters' and run it again.</p></Panel>;
+  }
   return (
     <Panel
       id="plans" title="Operators side by side" views={[view]} empty="Neither run recorded operators. SET profile.level = 'counters' for the next one."
