@@ -1,6 +1,5 @@
--- What each sender of an exchange sent to each of its receivers. Senders and receivers are partitions where that is
--- recorded (destination_partition; where rows are gathered, source_partition). If there are more than 64 × 64 cells,
--- partitions are summed to workers.
+-- What each sender of an exchange sent to each of its receivers. Senders and receivers are partitions where these are
+-- recorded. Of more than 64 senders or receivers (4,096 if the other side is one), partitions are summed to workers.
 -- $query_id BIGINT: the query
 -- $exchange_id BIGINT: the operator id of the exchange
 -- $lo BIGINT = NULL: sent not before, in nanoseconds since the start; NULL is no bound
@@ -26,9 +25,13 @@ WITH cells AS (
 ),
 size AS (
   SELECT
-    count(DISTINCT source_worker || ' ' || coalesce(source_partition, -1)) <= 64
-      AND count(DISTINCT destination_worker || ' ' || coalesce(destination_partition, -1)) <= 64 AS fits
-  FROM cells
+    senders * receivers <= 64 * 64 AND (least(senders, receivers) = 1 OR greatest(senders, receivers) <= 64) AS fits
+  FROM (
+    SELECT
+      count(DISTINCT source_worker || ' ' || coalesce(source_partition, -1)) AS senders,
+      count(DISTINCT destination_worker || ' ' || coalesce(destination_partition, -1)) AS receivers
+    FROM cells
+  ) AS ends
 )
 SELECT
   source_worker, CASE WHEN size.fits THEN source_partition END AS source_partition,

@@ -171,9 +171,8 @@ function ExchangePanel({ query, exchange, window }: { query: Query; exchange: Ex
   const { by, order, level: wished, set } = useSwitches();
   const hasPartitions = sent.rows?.some((row) => row.destination_partition !== null || row.source_partition !== null) ?? false;
   const manyWorkers = new Set(received.rows?.map((row) => row.worker_id)).size > 1;
-  const single = new Set(sent.rows?.map((row) => `${row.source_worker}/${row.source_partition}`)).size === 1;
-  // Partitions beyond 64 × 64 cells are workers already; bars of one sender have room for more.
-  const level: Level = !hasPartitions && !single ? 'workers' : wished ?? 'partitions';
+  // The view has summed more than 64 × 64 cells to workers already. In a single process there are only partitions.
+  const level: Level = !hasPartitions ? 'workers' : manyWorkers ? wished ?? 'partitions' : 'partitions';
   const matrix = useRows(sent, (rows) => makeMatrix(rows, received.rows ?? [], level, by, order), received.rows, level, by, order);
   const keys = keysView.rows ?? [];
   const orders: [Order, string][] = [['number', 'Number'], ['amount', 'Amount'], ['similarity', 'Similarity']];
@@ -182,8 +181,8 @@ function ExchangePanel({ query, exchange, window }: { query: Query; exchange: Ex
     set({ order: next[0] });
     announcement.value = `Ordered by ${next[1].toLowerCase()}`;
   } }], order, by, wished);
-  const sentence = matrix && finding(matrix, keys, exchange, by);
   const time = window['lo'] === undefined ? '' : `Between ${duration(Number(window['lo']))} and ${duration(Number(window['hi']))}: `;
+  const sentence = matrix && finding(matrix, keys, exchange, by, time !== '');
   return (
     <Panel
       id="matrix" title={`Exchange ${exchange.exchange_id}, ${routing(exchange)}: who sent how much to whom`} views={[sent, received, keysView]}
@@ -217,7 +216,7 @@ function keysOf(keys: readonly HeavyKey[], end: End): HeavyKey[] {
   return keys.filter((key) => key.partition !== null && key.worker_id === end.worker && (end.partition === null || key.partition === end.partition));
 }
 
-function finding(matrix: Matrix, keys: readonly HeavyKey[], exchange: Exchange, by: Amount): string {
+function finding(matrix: Matrix, keys: readonly HeavyKey[], exchange: Exchange, by: Amount, timed: boolean): string {
   const { receivers, senders, total } = matrix;
   const crossed = total[by] - local(total, by);
   const text: string[] = [];
@@ -229,7 +228,8 @@ function finding(matrix: Matrix, keys: readonly HeavyKey[], exchange: Exchange, 
     const skew = most[by] / matrix.mean.receiver;
     if (skew >= UNEVEN) {
       const key = keysOf(keys, most)[0];
-      const part = key && by === 'rows' && most.rows ? Math.min(key.rows / most.rows, 1) : 0;
+      // Keys are known of the whole query only.
+      const part = key && by === 'rows' && most.rows && !timed ? Math.min(key.rows / most.rows, 1) : 0;
       text.push(`${upper(called(most))} got ${share(most[by] / total[by])} of the ${by}, ${times(skew)} the mean${
         part >= 0.05 ? `; key ${key!.key} is about ${share(part)} of its rows.` : key ? `; it has the key ${key.key}.` : '.'}`);
     } else {
