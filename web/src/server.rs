@@ -183,7 +183,7 @@ impl WebServer {
         }
         drop(stopped);
         // Completes when no connection has a receiver.
-        drop(stop.send(()));
+        let _ = stop.send(());
         let _ = tokio::time::timeout(DRAIN, stop.closed()).await;
     }
 }

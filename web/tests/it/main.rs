@@ -4,4 +4,5 @@ mod actions;
 mod client;
 mod logins;
 mod pages;
+mod truth;
 mod views;
