@@ -2,10 +2,9 @@
 import { useComputed, useSignal } from '@preact/signals';
 import type { JSX } from 'preact';
 import { useEffect, useLayoutEffect, useMemo, useRef } from 'preact/hooks';
-import { useWidth } from '../canvas';
 import { cividis } from '../colour';
 import { useView } from '../data';
-import { clipped, tableName } from '../describe';
+import { clipped } from '../describe';
 import { bytes, count, duration, plural, share, short, times } from '../format';
 import { useKeys } from '../keys';
 import { Choice, Panel, Tip } from '../panel';
@@ -22,7 +21,8 @@ const MINIMAP_FROM = 40;
 
 /** The share of an exchange's rows that went to another worker. */
 function crossing(row: PlanRow): number | undefined {
-  return row.kind === 'exchange' && row.sent_rows !== null && Number(row.sent_rows) > 0 ? Number(row.crossed_rows ?? 0) / Number(row.sent_rows) : undefined;
+  const between = row.name.startsWith('Network') || Number(row.crossed_rows ?? 0) > 0;
+  return between && row.sent_rows !== null && Number(row.sent_rows) > 0 ? Number(row.crossed_rows ?? 0) / Number(row.sent_rows) : undefined;
 }
 
 function width(rows: number, most: number, linear: boolean): number {
@@ -69,7 +69,18 @@ export function Plan(): JSX.Element {
   const focused = useSignal('');
   const tip = useSignal<{ x: number; y: number; node: PlanNode } | undefined>(undefined);
   const view_y = useSignal<readonly [number, number]>([0, 1]);
-  const [frame, frameWidth] = useWidth();
+  const measured = useSignal(0);
+  const frame = useRef<HTMLDivElement | null>(null);
+  // The frame comes and goes with the panel's content.
+  const framed = useMemo(() => {
+    const observer = new ResizeObserver(([entry]) => (measured.value = Math.floor(entry!.contentRect.width)));
+    return (element: HTMLDivElement | null) => {
+      observer.disconnect();
+      frame.current = element;
+      if (element) observer.observe(element);
+    };
+  }, []);
+  const frameWidth = measured.value;
   const tree = useRef<HTMLDivElement>(null);
   const typed = useRef({ text: '', at: 0 });
 
@@ -96,7 +107,7 @@ export function Plan(): JSX.Element {
   }, [query, internal, fold, unfolded.value, collapsed.value, wanted.value, text, keys]);
   const hits = useMemo(() => (text ? shown.nodes.filter((node) => matches(node, text, keys)) : []), [shown, text, keys]);
 
-  const { nodes, boxes, columns, nodeHeight, height, dense } = shown;
+  const { nodes, columns, nodeHeight, height, dense } = shown;
   const mapped = nodes.length > MINIMAP_FROM;
   const inner = Math.max(frameWidth - (mapped ? 58 : 0), columns * INDENT + 250);
   const most = Math.max(1, ...query.plan.map((row) => Math.max(row.rows_out, row.estimated_rows ?? 0)));
@@ -215,7 +226,7 @@ export function Plan(): JSX.Element {
     >
       <div class={`plan-outer${mapped ? ' mapped' : ''}`}>
         <div
-          class="plan-frame" ref={frame} onScroll={scrolled}
+          class="plan-frame" ref={framed} onScroll={scrolled}
         >
           <div
             ref={tree} role="tree" aria-multiselectable="true" class={`tree${dense ? ' dense' : ''}`} onKeyDown={onKey}
@@ -302,7 +313,7 @@ function Drawing({ shown, width: inner, most, linear }: { shown: Layout; width: 
       {boxes.map((box) => (
         <g key={box.fragment}>
           <rect class="fragment" x={boxX(box)} y={box.top - gap / 2 - 3} width={inner - boxX(box) - 4} height={box.bottom - box.top + gap - 4} rx={8} />
-          <text class="fragment" x={inner - 10} y={box.top - 5} text-anchor="end">fragment {box.fragment}{box.tasks > 1 ? ` · ${box.tasks} tasks` : ''}</text>
+          <text class="fragment" x={inner - 10} y={box.top - 5} text-anchor="end">{box.first === box.fragment ? 'fragment' : 'fragments'} {box.first === box.fragment ? '' : `${box.first} – `}{box.fragment}{box.tasks > 1 ? ` · ${box.tasks} tasks` : ''}</text>
         </g>
       ))}
       {nodes.map((node) => {
@@ -363,5 +374,3 @@ function Minimap({ shown, lit, hits, range, to }: {
     </svg>
   );
 }
-
-export { tableName };

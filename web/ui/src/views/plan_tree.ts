@@ -29,7 +29,15 @@ export interface PlanNode {
   role: string;
 }
 
-export interface Box { fragment: number; column: number; top: number; bottom: number; tasks: number }
+export interface Box {
+  fragment: number;
+  /** The uppermost fragment of a folded chain that passes through several. */
+  first: number;
+  column: number;
+  top: number;
+  bottom: number;
+  tasks: number;
+}
 
 export interface Layout {
   nodes: PlanNode[];
@@ -142,7 +150,7 @@ export function layout(query: Query, options: Options): Layout {
   for (const node of nodes) {
     const fragment = node.rows[node.rows.length - 1]!.fragment_id;
     const box = boxes.get(fragment);
-    if (!box) boxes.set(fragment, { fragment, column: node.column, top: node.y, bottom: node.y + nodeHeight, tasks: node.rows[node.rows.length - 1]!.tasks });
+    if (!box) boxes.set(fragment, { fragment, first: node.rows[0]!.fragment_id, column: node.column, top: node.y, bottom: node.y + nodeHeight, tasks: node.rows[node.rows.length - 1]!.tasks });
     else {
       box.bottom = Math.max(box.bottom, node.y + nodeHeight);
       box.column = Math.min(box.column, node.column);
