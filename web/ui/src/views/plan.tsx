@@ -1,5 +1,5 @@
 // The plan as a tree: operators with their own time, edges with their rows, fragments as boxes.
-import { useComputed, useSignal } from '@preact/signals';
+import { useComputed, useSignal, type Signal } from '@preact/signals';
 import type { JSX } from 'preact';
 import { useEffect, useLayoutEffect, useMemo, useRef } from 'preact/hooks';
 import { cividis } from '../colour';
@@ -10,7 +10,7 @@ import { useKeys } from '../keys';
 import { Choice, Panel, Tip } from '../panel';
 import { useQuery, type PlanRow } from '../query';
 import { hovered, search, select, selection, setSearch } from '../state';
-import { INDENT, layout, misjudged, type Box, type Layout, type PlanNode } from './plan_tree';
+import { layout, misjudged, type Box, type Layout, type PlanNode } from './plan_tree';
 import './plan.css';
 
 interface HeavyKey { operator_id: number; key: string }
@@ -30,24 +30,25 @@ function width(rows: number, most: number, linear: boolean): number {
   return Math.max(1.5, WIDEST * (linear ? rows / most : Math.log10(1 + rows) / Math.log10(1 + most)));
 }
 
-function badges(node: PlanNode): [string, string][] {
+function badges(node: PlanNode, finished: boolean): [string, string][] {
   const found: [string, string][] = [];
   for (const row of node.rows) {
     if (row.time_skew !== null && row.time_skew >= 1.2 && row.share >= 0.05) found.push(['warn', `skew ${times(row.time_skew)}`]);
     else if (row.row_skew !== null && row.row_skew >= 2 && row.rows_out >= 10_000 && row.share >= 0.01) found.push(['warn', `rows skewed ${times(row.row_skew)}`]);
     if (row.spilled_bytes) found.push(['warn', `spilled ${bytes(row.spilled_bytes)}`]);
-    const wrong = misjudged(row);
-    if (wrong >= 4) found.push([wrong >= 10 ? 'warn' : '', `expected ${short(row.estimated_rows)}`]);
+    // What was expected of all rows says nothing of a part of them.
+    const wrong = finished ? misjudged(row) : 1;
+    if (wrong >= 4) found.push([wrong >= 10 && row.kind === 'join' ? 'warn' : '', `expected ${short(row.estimated_rows)}`]);
   }
   if (node.row.kind === 'recursive') found.push(['', 'in rounds']);
   return found;
 }
 
-function nodeLabel(node: PlanNode): string {
+function nodeLabel(node: PlanNode, finished: boolean): string {
   const own = node.rows.reduce((sum, row) => sum + row.self_ns, 0);
   const part = node.rows.reduce((sum, row) => sum + row.share, 0);
   const what = node.folded ? `${node.rows.length} operators, folded: ${node.rows.map((row) => row.operator_id).join(', ')}` : `${node.line}, operator ${node.row.operator_id}`;
-  return [what, node.role && `${node.role} input`, `own time ${duration(own)}, ${share(part)}`, plural(node.row.rows_out, 'row'), ...badges(node).map(([, text]) => text),
+  return [what, node.role && `${node.role} input`, `own time ${duration(own)}, ${share(part)}`, plural(node.row.rows_out, 'row'), ...badges(node, finished).map(([, text]) => text),
     node.hidden.length ? `${node.hidden.length} operators below are hidden` : ''].filter(Boolean).join('; ');
 }
 
@@ -67,7 +68,7 @@ export function Plan(): JSX.Element {
   const collapsed = useSignal<ReadonlySet<string>>(new Set());
   const needle = useSignal('');
   const focused = useSignal('');
-  const tip = useSignal<{ x: number; y: number; node: PlanNode } | undefined>(undefined);
+  const tip = useSignal<At | undefined>(undefined);
   const view_y = useSignal<readonly [number, number]>([0, 1]);
   const measured = useSignal(0);
   const frame = useRef<HTMLDivElement | null>(null);
@@ -107,9 +108,9 @@ export function Plan(): JSX.Element {
   }, [query, internal, fold, unfolded.value, collapsed.value, wanted.value, text, keys]);
   const hits = useMemo(() => (text ? shown.nodes.filter((node) => matches(node, text, keys)) : []), [shown, text, keys]);
 
-  const { nodes, columns, nodeHeight, height, dense } = shown;
+  const { nodes, columns, nodeHeight, height, indent, dense } = shown;
   const mapped = nodes.length > MINIMAP_FROM;
-  const inner = Math.max(frameWidth - (mapped ? 58 : 0), columns * INDENT + 250);
+  const inner = Math.max(frameWidth, columns * indent + (dense ? 300 : 250));
   const most = Math.max(1, ...query.plan.map((row) => Math.max(row.rows_out, row.estimated_rows ?? 0)));
   const current = nodes.find((node) => node.key === focused.value) ?? nodes[0];
   const hasInternal = query.plan.some((row) => row.is_internal);
@@ -177,6 +178,7 @@ export function Plan(): JSX.Element {
   useKeys([
     { key: 'f', does: 'Fold or unfold internal operators of the plan', run: () => setSearch({ internal: internal ? undefined : '1' }) },
     { key: 'z', does: 'Fold or unfold small operators of the plan', run: () => { unfolded.value = new Set(); setSearch({ fold: fold ? '0' : undefined }); } },
+    { key: 'A–Z', does: 'In the plan: go to the next operator whose name begins so', run: () => undefined },
   ], internal, fold);
 
   // Brings what was selected elsewhere into view.
@@ -200,7 +202,6 @@ export function Plan(): JSX.Element {
   const heaviest = nodes.reduce<PlanNode | undefined>((best, node) => (!node.folded && (!best || node.row.share > best.row.share) ? node : best), undefined);
   const lit = (node: PlanNode) => node.rows.some((row) => chosen.has(row.operator_id));
   const dim = (node: PlanNode) => (text ? !hits.includes(node) : chosen.size > 0 && !lit(node));
-  const x = (node: PlanNode) => PAD + node.column * INDENT;
   return (
     <Panel
       id="plan" class="plan" title="Plan" views={[view, heavy].filter((one) => !one.error)}
@@ -234,56 +235,77 @@ export function Plan(): JSX.Element {
             style={{ height: `${height}px`, width: `${inner}px` }}
           >
             {frameWidth > 0 && <Drawing shown={shown} width={inner} most={most} linear={linear} />}
-            {frameWidth > 0 && nodes.map((node) => {
-              const part = node.rows.reduce((sum, row) => sum + row.share, 0);
-              const own = node.rows.reduce((sum, row) => sum + row.self_ns, 0);
-              const siblings = node.parent?.children ?? [node];
-              return (
-                <div
-                  key={node.key} role="treeitem" data-key={node.key} aria-level={node.level} aria-setsize={siblings.length} aria-posinset={siblings.indexOf(node) + 1}
-                  aria-selected={lit(node)} aria-expanded={node.folded || node.hidden.length ? false : node.children.length ? true : undefined}
-                  aria-label={nodeLabel(node)} tabIndex={node === current ? 0 : -1}
-                  class={`op fade${node.folded ? ' chain' : ''}${lit(node) ? ' lit' : ''}${dim(node) ? ' dim' : ''}${text && hits.includes(node) ? ' hit' : ''}${node.rows.some((row) => row.operator_id === hovered.value.operator) ? ' over' : ''}`}
-                  style={{ left: `${x(node)}px`, top: `${node.y}px`, width: `${inner - x(node) - PAD}px`, height: `${node.folded && !dense ? nodeHeight - 16 : nodeHeight}px` }}
-                  onClick={(event) => press(node, event.shiftKey || event.ctrlKey || event.metaKey)}
-                  onDblClick={() => !node.folded && setSearch({ tab: 'operator' })}
-                  onFocus={() => (focused.value = node.key)}
-                  onPointerEnter={(event) => {
-                    if (!node.folded) hovered.value = { operator: node.row.operator_id };
-                    tip.value = { x: event.clientX, y: event.clientY, node };
-                  }}
-                  onPointerMove={(event) => (tip.value = { x: event.clientX, y: event.clientY, node })}
-                  onPointerLeave={() => {
-                    hovered.value = {};
-                    tip.value = undefined;
-                  }}
-                >
-                  {node.folded
-                    ? <div class="first"><span class="name">… {plural(node.rows.length, 'operator')}, {share(part)}</span><span class="what">{node.rows.map((row) => row.operator_id).join(', ')}</span></div>
-                    : <>
-                      <div class="first">
-                        <span class="id">{node.row.operator_id}</span>
-                        {node.role && <span class="badge">{node.role}</span>}
-                        <span class="name">{node.text.title}</span>
-                        {dense && <span class="what">{node.text.subject}</span>}
-                        <span class="marks">{badges(node).map(([look, words]) => <span key={words} class={`badge ${look}`}>{words}</span>)}</span>
-                        <span class="time">{duration(own)} <b>{share(part)}</b></span>
-                      </div>
-                      {!dense && <div class="what">{node.text.subject || '\u00a0'}</div>}
-                      <div class="meter"><i style={{ width: `${100 * part}%` }} /></div>
-                      {node.hidden.length > 0 && <span class="more">+ {plural(node.hidden.length, 'operator')}, {share(node.hidden.reduce((sum, row) => sum + row.share, 0))}</span>}
-                    </>}
-                </div>
-              );
-            })}
+            {frameWidth > 0 && nodes.map((node) => (
+              <Item
+                key={node.key} node={node} shown={shown} left={PAD + node.column * indent} width={inner - 2 * PAD - node.column * indent} tip={tip}
+                look={`${lit(node) ? ' lit' : ''}${dim(node) ? ' dim' : ''}${text && hits.includes(node) ? ' hit' : ''}`} selected={lit(node)} focusable={node === current}
+                press={press} focused={() => (focused.value = node.key)}
+              />
+            ))}
           </div>
         </div>
-        {mapped && <Minimap shown={shown} lit={lit} hits={hits} range={view_y.value} to={(part) => frame.current?.scrollTo({ top: part * height - frame.current.clientHeight / 2 })} />}
+        {mapped && <Minimap shown={shown} lit={lit} hits={hits} range={view_y} to={(part) => frame.current?.scrollTo({ top: part * height - frame.current.clientHeight / 2 })} />}
       </div>
       <p class="how">Rows flow up. Edge: width = rows, outline = rows expected, colour = share that crosses workers <span class="ramp" aria-hidden="true" /> 0 to 100 %. Bar: own time.</p>
-      <Tip at={tip.value}>{tip.value && <Facts node={tip.value.node} />}</Tip>
+      <Hover tip={tip} />
     </Panel>
   );
+}
+
+interface At { x: number; y: number; node: PlanNode }
+
+function Item({ node, shown, left, width, tip, look, selected, focusable, press, focused }: {
+  node: PlanNode; shown: Layout; left: number; width: number; tip: Signal<At | undefined>; look: string; selected: boolean; focusable: boolean;
+  press: (node: PlanNode, more: boolean) => void; focused: () => void;
+}): JSX.Element {
+  const { info } = useQuery();
+  const finished = info.status === 'finished';
+  const { nodeHeight, dense } = shown;
+  const over = useComputed(() => node.rows.some((row) => row.operator_id === hovered.value.operator));
+  const part = node.rows.reduce((sum, row) => sum + row.share, 0);
+  const own = node.rows.reduce((sum, row) => sum + row.self_ns, 0);
+  const siblings = node.parent?.children ?? [node];
+  const point = (event: PointerEvent) => (tip.value = { x: event.clientX, y: event.clientY, node });
+  return (
+    <div
+      role="treeitem" data-key={node.key} aria-level={node.level} aria-setsize={siblings.length} aria-posinset={siblings.indexOf(node) + 1}
+      aria-selected={selected} aria-expanded={node.folded || node.hidden.length ? false : node.children.length ? true : undefined}
+      aria-label={nodeLabel(node, finished)} tabIndex={focusable ? 0 : -1} class={`op fade${node.folded ? ' chain' : ''}${look}${over.value ? ' over' : ''}`}
+      style={{ left: `${left}px`, top: `${node.y}px`, width: `${width}px`, height: `${node.folded && !dense ? nodeHeight - 16 : nodeHeight}px` }}
+      onClick={(event) => press(node, event.shiftKey || event.ctrlKey || event.metaKey)}
+      onDblClick={() => !node.folded && setSearch({ tab: 'operator' })}
+      onFocus={focused}
+      onPointerEnter={(event) => {
+        if (!node.folded) hovered.value = { operator: node.row.operator_id };
+        point(event);
+      }}
+      onPointerMove={point}
+      onPointerLeave={() => {
+        hovered.value = {};
+        tip.value = undefined;
+      }}
+    >
+      {node.folded
+        ? <div class="first"><span class="name">… {plural(node.rows.length, 'operator')}, {share(part)}</span><span class="what">{node.rows.map((row) => row.operator_id).join(', ')}</span></div>
+        : <>
+          <div class="first">
+            <span class="id">{node.row.operator_id}</span>
+            {node.role && <span class="badge">{node.role}</span>}
+            <span class="name">{node.text.title}</span>
+            {dense && <span class="what">{node.text.subject}</span>}
+            <span class="marks">{badges(node, finished).map(([look, words]) => <span key={words} class={`badge ${look}`}>{words}</span>)}</span>
+            <span class="time">{duration(own)} <b>{share(part)}</b></span>
+          </div>
+          {!dense && <div class="what">{node.text.subject || '\u00a0'}</div>}
+          <div class="meter"><i style={{ width: `${100 * part}%` }} /></div>
+          {node.hidden.length > 0 && <span class="more">+ {plural(node.hidden.length, 'operator')}, {share(node.hidden.reduce((sum, row) => sum + row.share, 0))}</span>}
+        </>}
+    </div>
+  );
+}
+
+function Hover({ tip }: { tip: Signal<At | undefined> }): JSX.Element {
+  return <Tip at={tip.value}>{tip.value && <Facts node={tip.value.node} />}</Tip>;
 }
 
 function Facts({ node }: { node: PlanNode }): JSX.Element {
@@ -306,8 +328,9 @@ function Facts({ node }: { node: PlanNode }): JSX.Element {
 
 /** Boxes of fragments and edges, below the nodes. */
 function Drawing({ shown, width: inner, most, linear }: { shown: Layout; width: number; most: number; linear: boolean }): JSX.Element {
-  const { nodes, boxes, nodeHeight, height, gap, dense } = shown;
-  const boxX = (box: Box) => PAD + box.column * INDENT - 7;
+  const { nodes, boxes, nodeHeight, height, gap, indent, dense } = shown;
+  const scale = dense ? 0.6 : 1;
+  const boxX = (box: Box) => PAD + box.column * indent - 7;
   return (
     <svg class="edges" width={inner} height={height} aria-hidden="true">
       {boxes.map((box) => (
@@ -323,18 +346,17 @@ function Drawing({ shown, width: inner, most, linear }: { shown: Layout; width: 
         const rows = source.rows_out;
         const target = parent.rows[parent.rows.length - 1]!;
         const crosses = crossing(target);
-        const w = width(rows, most, linear);
+        const w = scale * width(rows, most, linear);
         const expected = source.estimated_rows === null || dense ? undefined : width(source.estimated_rows, most, linear);
         const straight = node.column === parent.column;
-        const px = PAD + parent.column * INDENT + (straight ? 16 : 36);
+        const px = PAD + parent.column * indent + scale * (straight ? 16 : 36);
         const from = parent.y + (parent.folded && !dense ? nodeHeight - 16 : nodeHeight);
         const to = straight ? node.y : node.y + nodeHeight / 2;
-        const path = straight ? `M${px} ${from}V${to}` : `M${px} ${from}V${to}H${PAD + node.column * INDENT}`;
+        const path = straight ? `M${px} ${from}V${to}` : `M${px} ${from}V${to}H${PAD + node.column * indent}`;
         const colour = crosses === undefined ? 'var(--faint)' : cividis(crosses);
-        const labelX = PAD + node.column * INDENT + 16 + WIDEST;
-        const on = node.rows.some((row) => row.operator_id === hovered.value.operator) || parent.rows.some((row) => row.operator_id === hovered.value.operator);
+        const labelX = PAD + node.column * indent + 16 + WIDEST;
         return (
-          <g key={node.key} class={on ? 'edge over' : 'edge'}>
+          <g key={node.key}>
             {expected !== undefined && <path d={path} stroke="var(--text)" stroke-width={expected + 3} class="expected" />}
             {expected !== undefined && <path d={path} stroke="var(--panel)" stroke-width={expected + 1} />}
             <path d={path} stroke={colour} stroke-width={w} class={crosses === undefined ? 'flow' : 'flow crosses'} />
@@ -348,7 +370,7 @@ function Drawing({ shown, width: inner, most, linear }: { shown: Layout; width: 
 
 /** The whole plan in a column; a press or drag scrolls there. */
 function Minimap({ shown, lit, hits, range, to }: {
-  shown: Layout; lit: (node: PlanNode) => boolean; hits: PlanNode[]; range: readonly [number, number]; to: (part: number) => void;
+  shown: Layout; lit: (node: PlanNode) => boolean; hits: PlanNode[]; range: Signal<readonly [number, number]>; to: (part: number) => void;
 }): JSX.Element {
   const at = (event: PointerEvent) => {
     const box = (event.currentTarget as SVGElement).getBoundingClientRect();
@@ -370,7 +392,7 @@ function Minimap({ shown, lit, hits, range, to }: {
         const x = 2 + node.column * step;
         return <rect key={node.key} x={x} y={node.y} width={Math.max(3, (42 - x) * Math.max(0.3, Math.min(1, part * 4)))} height={nodeHeight} class={lit(node) || hits.includes(node) ? 'lit' : part >= 0.05 ? 'hot' : ''} />;
       })}
-      <rect class="range" x={0.5} y={range[0] * height} width={45} height={Math.max(range[1] - range[0], 0) * height} />
+      <rect class="range" x={0.5} y={range.value[0] * height} width={45} height={Math.max(range.value[1] - range.value[0], 0) * height} />
     </svg>
   );
 }

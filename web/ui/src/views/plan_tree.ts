@@ -46,6 +46,8 @@ export interface Layout {
   height: number;
   nodeHeight: number;
   gap: number;
+  /** How far an input is indented. */
+  indent: number;
   dense: boolean;
 }
 
@@ -59,12 +61,10 @@ export interface Options {
   wanted: ReadonlySet<number>;
 }
 
-export const INDENT = 44;
-
 /** Whether hiding an operator would hide something to look at. */
 function isQuiet(row: PlanRow, most: number): boolean {
   return row.share < SMALL && !row.spilled_bytes && row.kind !== 'recursive' && row.kind !== 'scan'
-    && Number(row.crossed_rows ?? 0) < 0.02 * most && misjudged(row) < 10;
+    && Number(row.crossed_rows ?? 0) < 0.02 * most && !(row.kind === 'join' && misjudged(row) >= 10);
 }
 
 /** By which factor the estimate of rows is wrong; 1 if it is right or not known. */
@@ -140,7 +140,7 @@ export function layout(query: Query, options: Options): Layout {
   }
 
   const dense = nodes.length > DENSE_FROM;
-  const [nodeHeight, gap] = dense ? [26, 14] : [47, 25];
+  const [nodeHeight, gap, indent] = dense ? [26, 14, 28] : [47, 25, 44];
   let y = 22;
   for (const node of nodes) {
     node.y = y;
@@ -158,6 +158,6 @@ export function layout(query: Query, options: Options): Layout {
   }
   return {
     nodes, boxes: [...boxes.values()].sort((a, b) => a.column - b.column), columns: Math.max(0, ...nodes.map((node) => node.column)) + 1,
-    height: y, nodeHeight, gap, dense,
+    height: y, nodeHeight, gap, indent, dense,
   };
 }
