@@ -97,7 +97,10 @@ export function NextFinding(): JSX.Element | null {
   const at = useRef(-1);
   useKeys([{ key: '.', does: 'Show the next diagnosis', run: () => {
     const rows = view.rows ?? [];
-    if (!rows.length) return;
+    if (!rows.length) {
+      setSearch({ tab: 'diagnoses' });
+      return;
+    }
     at.current = (at.current + 1) % rows.length;
     const found = rows[at.current]!;
     show(query, found);

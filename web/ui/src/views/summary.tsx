@@ -1,11 +1,11 @@
 // The head of a query's page: one sentence that says why it took so long, five numbers, and how its time splits.
 import type { ComponentChildren, JSX } from 'preact';
-import { useRows, useView } from '../data';
+import { useRows, useView, type View } from '../data';
 import { clipped, describe, line, tableName } from '../describe';
 import { bytes, count, duration, plural, share } from '../format';
 import { Panel } from '../panel';
 import { pathOf, show, type Place } from '../place';
-import { useQuery, type Query } from '../query';
+import { useQuery, type PlanRow, type Query } from '../query';
 import { source } from '../source';
 import { hovered, selection } from '../state';
 import { isNamed, type Finding } from './diagnoses';
@@ -82,6 +82,11 @@ function slices(parts: Part[]): Slice[] {
   }).filter((slice) => slice.ns > 0);
 }
 
+/** An operator and all below it. */
+function below(query: Query, operator: number): PlanRow[] {
+  return [query.byId.get(operator)!, ...query.childrenOf(operator).flatMap((row) => below(query, row.operator_id))];
+}
+
 /** What an operator is called in a sentence. */
 function named(query: Query, id: number | null): string {
   const row = id === null ? undefined : query.byId.get(id);
@@ -106,13 +111,14 @@ function Headline({ place, children }: { place?: Place | undefined; children: Co
 }
 
 /** The sentence of a diagnosis. */
-function cause(query: Query, found: Finding, without: Without | undefined, elapsed: string): ComponentChildren {
+function reason(query: Query, found: Finding, without: Without | undefined, estimating: boolean, elapsed: string): ComponentChildren {
   const cost = found.wasted_ns === null ? '' : duration(found.wasted_ns);
   const where = `partition ${found.partition} on worker ${found.worker_id}`;
   switch (found.rule) {
     case 'expensive input':
       return <>Row {String(found.row_id)} of {tableName(found.table_name ?? '')} cost {cost} of {elapsed}{
-        without?.saves_much ? <>; without it the query takes about {duration(without.without_ns)}</> : null}.</>;
+        without?.saves_much ? <>; without it the query takes about {duration(without.without_ns)}</> : null}.{
+        estimating && <span class="faint"> Estimating the time without it…</span>}</>;
     case 'slow rows':
       return <>Rows of {where} were slow in {named(query, found.operator_id)}: they cost {cost} of {elapsed}.</>;
     case 'task imbalance':
@@ -128,17 +134,26 @@ function cause(query: Query, found: Finding, without: Without | undefined, elaps
   }
 }
 
-function sentence(query: Query, findings: Finding[], verdict: Verdict | undefined, split: Slice[], without: Without | undefined): [ComponentChildren, Place | undefined] {
+function sentence(query: Query, findings: Finding[], verdict: Verdict | undefined, split: Slice[], without: View<Without>): [ComponentChildren, Place | undefined] {
   const { info } = query;
   const elapsed = duration((info.planning_ns ?? 0) + (info.execution_ns ?? 0));
   const found = findings[0];
-  if (found && isNamed(found)) return [cause(query, found, without, elapsed), found];
+  if (found && isNamed(found)) return [reason(query, found, without.rows?.[0], without.loading && !without.rows, elapsed), found];
   if (info.profile_level === 'off') return [`The query took ${elapsed}. Level off recorded nothing else.`, undefined];
   const most = split.reduce<Slice | undefined>((best, slice) => (!best || slice.ns > best.ns ? slice : best), undefined);
   if (most && most.share >= 0.35 && (most.waits || most.look === 'planning')) {
     return [`${most.waits ?? most.name} took ${duration(most.ns)} of ${elapsed}, more than any work.`, undefined];
   }
   if (verdict?.operator_id === null || verdict?.operator_id === undefined) return [`The query took ${elapsed}. No operator recorded any work.`, undefined];
+  const rounds = query.plan.find((row) => row.kind === 'recursive');
+  const inRounds = rounds ? below(query, rounds.operator_id) : [];
+  const of = inRounds.reduce((sum, row) => sum + row.share, 0);
+  if (rounds && of >= 0.5) {
+    return [
+      <>{describe(rounds).title} did {share(of)} of the work, round by round, for {plural(rounds.rows_out, 'row')}: {duration(inRounds.reduce((sum, row) => sum + row.self_ns, 0))} of {duration(verdict.busy_ns)}. The query took {elapsed}.</>,
+      { operator_id: rounds.operator_id, fragment_id: null, partition: null, worker_id: null },
+    ];
+  }
   const tasks = Number(verdict.tasks) > 1 ? ` in ${verdict.tasks} tasks` : '';
   const row = query.byId.get(verdict.operator_id);
   const what = row ? describe(row) : { title: `Operator ${verdict.operator_id}`, subject: '' };
@@ -179,7 +194,7 @@ export function Summary(): JSX.Element {
   const busy = verdict.rows?.[0]?.busy_ns ?? null;
   // The estimate without the record comes later, at the end of the sentence. Diagnoses may fail alone, as in an exported file without them: the operator then has the word.
   const ready = (diagnoses.rows || diagnoses.error) && (verdict.rows || verdict.error) && (split.rows || split.error);
-  const [text, place] = ready ? sentence(query, diagnoses.rows ?? [], verdict.rows?.[0], parts, without.rows?.[0]) : [undefined, undefined];
+  const [text, place] = ready ? sentence(query, diagnoses.rows ?? [], verdict.rows?.[0], parts, without) : [undefined, undefined];
   const others = (diagnoses.rows?.length ?? 0) - (diagnoses.rows?.[0] && isNamed(diagnoses.rows[0]) ? 1 : 0);
   const queued = (info as { queued_ns?: number | null }).queued_ns;
   const numbers: [string, string, string?][] = [
@@ -190,14 +205,17 @@ export function Summary(): JSX.Element {
     ['Between workers', bytes(info.crossed_bytes ?? 0), info.crossed_rows ? plural(info.crossed_rows, 'row') : 'no rows'],
     ['Level', info.profile_level, info.overhead_ns ? `recording took ${duration(info.overhead_ns)}${busy ? `, ${share(info.overhead_ns / busy)} of the work` : ''}` : undefined],
   ];
+  const elapsed = duration((info.planning_ns ?? 0) + (info.execution_ns ?? 0));
+  const cause = ready ? <Headline place={place}>{text}</Headline> : <span class="faint">Looking for the cause…</span>;
   const hint = advice(info.profile_level, query.id);
   return (
     <Panel id="summary" class="summary" title={`Query ${query.id}`} views={[verdict, diagnoses, split, ...(record ? [without] : [])].filter((view) => !view.error && view.rows)} tools={<Badges />}>
-      {info.status === 'failed' && <p class="ended bad">Failed after {duration((info.planning_ns ?? 0) + (info.execution_ns ?? 0))}: {info.error}</p>}
-      {info.status === 'cancelled' && <p class="ended warn">Cancelled after {duration((info.planning_ns ?? 0) + (info.execution_ns ?? 0))}.</p>}
-      <h1 class="verdict" aria-busy={!ready}>
-        {!ready ? <span class="faint">Looking for the cause…</span> : <>{info.status !== 'finished' && 'Until then: '}<Headline place={place}>{text}</Headline></>}
-      </h1>
+      {info.status === 'finished'
+        ? <h1 class="verdict" aria-busy={!ready}>{cause}</h1>
+        : <>
+          <h1 class="verdict"><span class={info.status === 'failed' ? 'bad' : 'warn'}>{info.status === 'failed' ? `Failed after ${elapsed}: ${info.error}` : `Cancelled after ${elapsed}`}.</span></h1>
+          <p class="until" aria-busy={!ready}>Until then: {cause}</p>
+        </>}
       <p class="more">
         {others > 0 && <a href={`/q/${query.id}?tab=diagnoses`} data-to={`/q/${query.id}?tab=diagnoses`}>{plural(others, others === diagnoses.rows?.length ? 'finding' : 'more finding')}</a>}
         {others <= 0 && <span class="faint">{ready ? 'No other findings.' : '\u00a0'}</span>}
