@@ -1,30 +1,48 @@
 -- How the elapsed time splits along the critical path: from the end of the result down to the task of each input
--- fragment that ended last. Each has the time from the end of its input on, split by its operators' self time;
--- while it is idle, tasks further up the path work. The parts add up.
+-- fragment that ended last; from a task without input to what had ended when it began. Each has the time from the end
+-- of the next on, split by its operators' self time; while it is idle, others of the path work. The parts add up.
 -- $query_id BIGINT: the query
 WITH RECURSIVE
--- The task of each fragment that ended last; of the inputs of a fragment, place 1 has the one that ended last.
+-- The task of each fragment that ended last.
 last_tasks AS (
+  SELECT * FROM (
+    SELECT
+      tasks.*, fragments.parent_fragment_id, inputs.parent_fragment_id IS NULL AS is_leaf,
+      row_number() OVER (PARTITION BY tasks.fragment_id ORDER BY ended DESC, worker_id, partition) AS place
+    FROM (
+      SELECT
+        fragment_id, worker_id, partition, min(CAST(first_call_at AS BIGINT)) AS began,
+        max(CAST(last_call_at AS BIGINT)) AS ended
+      FROM sys.operator_stats WHERE query_id = $query_id
+      GROUP BY fragment_id, worker_id, partition
+    ) AS tasks
+    JOIN sys.fragments AS fragments ON fragments.fragment_id = tasks.fragment_id
+    LEFT JOIN (
+      SELECT DISTINCT parent_fragment_id FROM sys.fragments WHERE query_id = $query_id
+    ) AS inputs ON inputs.parent_fragment_id = tasks.fragment_id
+    WHERE fragments.query_id = $query_id
+  ) AS ordered
+  WHERE place = 1
+),
+-- What comes after each on the path: the input that ended last, or what ended last before it began.
+next_tasks AS (
   SELECT
-    tasks.*, fragments.parent_fragment_id,
-    row_number() OVER (
-      PARTITION BY fragments.parent_fragment_id ORDER BY ended DESC, tasks.fragment_id, worker_id, partition
-    ) = 1 AS is_last
-  FROM (
-    SELECT fragment_id, worker_id, partition, max(CAST(last_call_at AS BIGINT)) AS ended
-    FROM sys.operator_stats WHERE query_id = $query_id
-    GROUP BY fragment_id, worker_id, partition
-  ) AS tasks
-  JOIN sys.fragments AS fragments ON fragments.fragment_id = tasks.fragment_id
-  WHERE fragments.query_id = $query_id
+    below.*, task.fragment_id AS after,
+    row_number() OVER (PARTITION BY task.fragment_id ORDER BY below.ended DESC, below.fragment_id) AS rank
+  FROM last_tasks AS task
+  JOIN last_tasks AS below
+    ON below.parent_fragment_id = task.fragment_id OR task.is_leaf AND below.ended <= task.began
 ),
 path AS (
-  SELECT CAST(0 AS BIGINT) AS step, fragment_id, worker_id, partition, ended
-  FROM last_tasks WHERE parent_fragment_id IS NULL AND is_last
+  SELECT CAST(0 AS BIGINT) AS step, fragment_id, worker_id, partition, is_leaf, ended
+  FROM last_tasks WHERE parent_fragment_id IS NULL
   UNION ALL
-  SELECT path.step + 1, below.fragment_id, below.worker_id, below.partition, least(below.ended, path.ended)
+  SELECT
+    path.step + 1, below.fragment_id, below.worker_id, below.partition, below.is_leaf,
+    least(below.ended, path.ended)
   FROM path
-  JOIN last_tasks AS below ON below.parent_fragment_id = path.fragment_id AND below.is_last
+  JOIN next_tasks AS below ON below.after = path.fragment_id AND below.rank = 1
+  WHERE NOT path.is_leaf OR below.ended < path.ended
 ),
 -- The operators of these tasks, with times of the task beside their own.
 work AS (
@@ -39,9 +57,13 @@ work AS (
       ) AS DOUBLE) AS window_ns
     FROM (
       SELECT
-        query.*, path.step, path.fragment_id, path.worker_id, path.partition, stats.operator_id, stats.self_ns,
+        query.*, path.step, path.fragment_id, path.worker_id, path.partition, path.is_leaf,
+        stats.operator_id, stats.self_ns,
         CASE WHEN stats.spilled_bytes > 0 THEN 'spilling' ELSE operators.kind END AS category,
-        least(greatest(path.ended - query.started, query.planning_ns), query.elapsed_ns) AS until_ns,
+        CASE
+          WHEN path.step IS NOT NULL
+            THEN least(greatest(path.ended - query.started, query.planning_ns), query.elapsed_ns)
+        END AS until_ns,
         min(CAST(stats.first_call_at AS BIGINT)) OVER task - query.started AS began_ns,
         CAST(sum(stats.self_ns) OVER task AS DOUBLE) AS busy_ns,
         max(stats.input_wait_ns) OVER task AS input_wait_ns,
@@ -90,7 +112,7 @@ parts AS (
       WHEN 'work' THEN category
       WHEN 'starting' THEN CASE WHEN from_ns IS NULL THEN 'not recorded' ELSE 'starting' END
       WHEN 'last' THEN CASE WHEN status = 'finished' THEN 'returning rows' ELSE 'stopping' END
-      WHEN 'exchange wait' THEN CASE WHEN step = last_step THEN 'reading' ELSE 'exchange wait' END
+      WHEN 'exchange wait' THEN CASE WHEN is_leaf THEN 'reading' ELSE 'exchange wait' END
       ELSE part
     END AS category,
     CASE WHEN part = 'work' THEN operator_id END AS operator_id,

@@ -329,6 +329,7 @@ function Facts({ node }: { node: PlanNode }): JSX.Element {
 /** Boxes of fragments and edges, below the nodes. */
 function Drawing({ shown, width: inner, most, linear }: { shown: Layout; width: number; most: number; linear: boolean }): JSX.Element {
   const { nodes, boxes, nodeHeight, height, gap, indent, dense } = shown;
+  const finished = useQuery().info.status === 'finished';
   const scale = dense ? 0.6 : 1;
   const boxX = (box: Box) => PAD + box.column * indent - 7;
   return (
@@ -347,7 +348,7 @@ function Drawing({ shown, width: inner, most, linear }: { shown: Layout; width: 
         const target = parent.rows[parent.rows.length - 1]!;
         const crosses = crossing(target);
         const w = scale * width(rows, most, linear);
-        const expected = source.estimated_rows === null || dense ? undefined : width(source.estimated_rows, most, linear);
+        const expected = source.estimated_rows === null || dense || !finished ? undefined : width(source.estimated_rows, most, linear);
         const straight = node.column === parent.column;
         const px = PAD + parent.column * indent + scale * (straight ? 16 : 36);
         const from = parent.y + (parent.folded && !dense ? nodeHeight - 16 : nodeHeight);

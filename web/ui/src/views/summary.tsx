@@ -3,7 +3,7 @@ import type { ComponentChildren, JSX } from 'preact';
 import { useRows, useView, type View } from '../data';
 import { clipped, describe, line, tableName } from '../describe';
 import { bytes, count, duration, plural, share } from '../format';
-import { Panel } from '../panel';
+import { Link, Panel } from '../panel';
 import { pathOf, show, type Place } from '../place';
 import { useQuery, type PlanRow, type Query } from '../query';
 import { source } from '../source';
@@ -54,7 +54,7 @@ const GROUPS: readonly { name: string; of: readonly string[]; look: string; wait
   { name: 'Operators that spilled', of: ['spilling'], look: 'spilling' },
   { name: 'Other work', of: [], look: 'other' },
   { name: 'Waiting for rows', of: ['exchange wait'], look: 'wait', waits: 'Waiting for rows of other tasks' },
-  { name: 'Off processor', of: ['off processor'], look: 'off', waits: 'Waiting for a processor' },
+  { name: 'Off processor', of: ['off processor'], look: 'off', waits: 'Waiting for a processor or a disk' },
   { name: 'Returning rows', of: ['returning rows'], look: 'returning', waits: 'Returning rows' },
   { name: 'Stopping', of: ['stopping'], look: 'returning' },
   { name: 'Not recorded', of: ['not recorded'], look: 'starting' },
@@ -217,7 +217,7 @@ export function Summary(): JSX.Element {
           <p class="until" aria-busy={!ready}>Until then: {cause}</p>
         </>}
       <p class="more">
-        {others > 0 && <a href={`/q/${query.id}?tab=diagnoses`} data-to={`/q/${query.id}?tab=diagnoses`}>{plural(others, others === diagnoses.rows?.length ? 'finding' : 'more finding')}</a>}
+        {others > 0 && <Link to={`/q/${query.id}?tab=diagnoses`}>{plural(others, others === diagnoses.rows?.length ? 'finding' : 'more finding')}</Link>}
         {others <= 0 && <span class="faint">{ready ? 'No other findings.' : '\u00a0'}</span>}
         {hint && <span class="faint"> {hint}</span>}
         {diagnoses.error && <span class="warn"> Findings could not be read: {diagnoses.error}</span>}
