@@ -16,12 +16,16 @@ WITH sent AS (
 )
 SELECT
   source_worker, destination_worker, sent.partition, sent_ns - start_ns AS sent_ns,
-  min(CAST(calls.ended_at AS BIGINT)) - start_ns AS used_ns, tuples, bytes, total
+  min(CAST(calls.ended_at AS BIGINT)) - start_ns AS used_ns,
+  first_value(calls.partition ORDER BY calls.ended_at) AS used_partition, tuples, bytes, total
 FROM sent
+CROSS JOIN (
+  SELECT routing FROM sys.operators WHERE query_id = $query_id AND operator_id = $exchange_id
+) AS exchange
 LEFT JOIN sys.operator_calls AS calls
   ON calls.query_id = $query_id AND calls.operator_id = $exchange_id AND calls.worker_id = destination_worker
-  AND calls.rows > 0 AND CAST(calls.ended_at AS BIGINT) BETWEEN sent_ns AND sent_ns + 100000000
-  AND total <= 200
+  AND (routing = 'gather' OR calls.partition = sent.partition) AND calls.rows > 0
+  AND CAST(calls.ended_at AS BIGINT) BETWEEN sent_ns AND sent_ns + 100000000 AND total <= 200
 WHERE place <= 1000
 GROUP BY source_worker, destination_worker, sent.partition, sent_ns, start_ns, tuples, bytes, total, place
 ORDER BY place

@@ -4,13 +4,13 @@
 SELECT
   fragment_id, worker_id, partition, first_ns, last_ns, work_ns, output_wait_ns,
   greatest(least(input_wait_ns, last_ns - first_ns - work_ns - output_wait_ns), 0) AS input_wait_ns,
-  rows_out, clock_error_ns
+  rows_out, calls, clock_error_ns
 FROM (
   SELECT
     stats.fragment_id, stats.worker_id, stats.partition,
     min(CAST(stats.first_call_at AS BIGINT) - CAST(queries.started_at AS BIGINT)) AS first_ns,
     max(CAST(stats.last_call_at AS BIGINT) - CAST(queries.started_at AS BIGINT)) AS last_ns,
-    CAST(sum(stats.self_ns) AS BIGINT) AS work_ns,
+    CAST(sum(stats.self_ns) AS BIGINT) AS work_ns, CAST(sum(stats.calls) AS BIGINT) AS calls,
     max(CASE WHEN roots.operator_id IS NOT NULL THEN stats.output_wait_ns END) AS output_wait_ns,
     max(CASE WHEN roots.operator_id IS NOT NULL THEN stats.input_wait_ns END) AS input_wait_ns,
     max(CASE WHEN roots.operator_id IS NOT NULL THEN stats.rows_out END) AS rows_out,

@@ -4,7 +4,7 @@ import type { ComponentChildren, JSX } from 'preact';
 import { useMemo } from 'preact/hooks';
 import { Canvas, hatch, useAnimatedRange, useWidth, type Surface } from '../canvas';
 import { category } from '../colour';
-import { useView, type Row } from '../data';
+import { useView, type Row, type View } from '../data';
 import { bytes, count, duration, plural, share, times } from '../format';
 import { Choice, Panel, Tip } from '../panel';
 import { title, useQuery, type PlanRow, type Query } from '../query';
@@ -30,7 +30,7 @@ interface Spread extends Row { panel: number; layer: number; at_ns: number; widt
 interface Reading extends Row { metric: string; worker_id: number; at_ns: number; width_ns: number; low: number; mean: number; high: number; last_at_ns: number; readings: number }
 export interface Task extends Row {
   fragment_id: number; worker_id: number; partition: number; first_ns: number; last_ns: number;
-  work_ns: number; output_wait_ns: number | null; input_wait_ns: number | null; rows_out: number | null; clock_error_ns: number | null;
+  work_ns: number; output_wait_ns: number | null; input_wait_ns: number | null; rows_out: number | null; calls: number; clock_error_ns: number | null;
 }
 
 function sumUp(bins: Omit<Bins, 'sums'>): Bins {
@@ -142,6 +142,17 @@ export function Overview(): JSX.Element {
   const { whole, focus, view } = useBins(query, by, time.asked, width);
   const order = useMemo(() => [...fragments(query).values()].flat().map(({ row }) => row.operator_id), [query]);
   const tasks = useView<Task>('tasks', { query_id: query.id });
+  const finding = useMemo(() => {
+    if (!focus) return undefined;
+    let [all, most, which] = [0, -1, 0];
+    for (const [id, layers] of focus.panels) {
+      let work = 0;
+      for (const line of layers.values()) work += line.reduce((a, b) => a + b, 0);
+      all += work;
+      if (work > most) [most, which] = [work, id];
+    }
+    return all > 0 && focus.panels.size > 1 ? `${nameOf(query, by, which)} did ${share(most / all)} of the work: ${duration(most)} of ${duration(all)}` : undefined;
+  }, [focus]);
   const none = query.info.profile_level === 'off' || query.plan.length === 0;
   return (
     <div ref={element}>
@@ -153,7 +164,7 @@ export function Overview(): JSX.Element {
           <TimeTools time={time} />
         </>}
         note={none ? undefined : <>
-          Tasks that work at the same time, by {by === 'operator' ? 'worker' : 'operator'}; all panels have the same scales. <Caveats query={query} calls="At level counters, the time of each call is not known: each task's work is spread evenly between its first and its last call." />
+          {finding && <><b>{finding}.</b> </>}Tasks that work at the same time, by {by === 'operator' ? 'worker' : 'operator'}; all panels have the same scales. <Caveats query={query} calls="At level counters, the time of each call is not known: each task's work is spread evenly between its first and its last call." />
         </>}
         empty="No operator was called."
       >
@@ -165,9 +176,15 @@ export function Overview(): JSX.Element {
             <Metrics query={query} time={time} width={width} />
           </>}
       </Panel>
-      {!none && <Stragglers query={query} time={time} view={tasks} width={width} />}
+      {!none && <Stragglers query={query} time={time} view={tasks} />}
     </div>
   );
+}
+
+/** What a panel is. */
+function nameOf(query: Query, by: By, id: number): string {
+  const row = query.byId.get(id);
+  return by === 'fragment' ? `Fragment ${id}` : by === 'worker' ? workerName(id) : row ? title(row) : '';
 }
 
 function nice(most: number): number {
@@ -203,7 +220,7 @@ function Multiples({ query, time, by, whole, focus, order, width, tasks }: {
         <Multiple key={`${by}${id}`} query={query} time={time} by={by} id={id} whole={whole} focus={focus} top={top} order={layerOrder} rows={parts.get(id) ?? []}
           width={width} tasks={by === 'fragment' ? tasks.filter((task) => task.fragment_id === id).length : by === 'worker' ? tasks.filter((task) => task.worker_id === id).length : query.byId.get(id)?.tasks ?? 0} />
       ))}
-      <TimeAxis time={time} />
+      <TimeAxis range={time.shown} />
     </>
   );
 }
@@ -270,7 +287,7 @@ function Multiple({ query, time, by, id, whole, focus, top, order, rows, width, 
     }
     return { work, peak, at };
   }, [focus, layers]);
-  const name = by === 'fragment' ? `Fragment ${id}` : by === 'worker' ? workerName(id) : title(query.byId.get(id)!);
+  const name = nameOf(query, by, id);
   const pressed = by === 'operator' ? selection.value.operators.has(id) : by === 'worker' ? selection.value.workers.has(id) : undefined;
   const sentence = `${name}: ${duration(summary.work)} of work in ${plural(tasks, 'task')}; at most ${summary.peak.toFixed(1)} work at once, at ${duration(summary.at)}`;
   return (
@@ -522,7 +539,7 @@ function median(values: number[]): number {
   return sorted.length % 2 ? sorted[middle]! : (sorted[middle - 1]! + sorted[middle]!) / 2;
 }
 
-function Stragglers({ query, time, view, width }: { query: Query; time: Time; view: ReturnType<typeof useView<Task>>; width: number }): JSX.Element {
+function Stragglers({ query, time, view }: { query: Query; time: Time; view: View<Task> }): JSX.Element {
   const tip = useSignal<{ x: number; y: number; task: Task } | undefined>(undefined);
   const parts = useMemo(() => fragments(query), [query]);
   const rows = view.rows ?? [];
@@ -557,13 +574,6 @@ function Stragglers({ query, time, view, width }: { query: Query; time: Time; vi
     return (workers.size === 0 || workers.has(task.worker_id)) && (partitions.size === 0 || partitions.has(task.partition));
   };
   const taskAt = (y: number) => tasks[Math.floor(y / BAR)];
-  const pointer = usePointer(time, () => width, (_, y, event) => {
-    const task = taskAt(y);
-    if (!task) return;
-    const more = event.shiftKey || event.ctrlKey || event.metaKey;
-    select('workers', task.worker_id, more);
-    select('partitions', task.partition, more);
-  });
   return (
     <Panel
       id="stragglers" title="Tasks of a fragment" views={[view]} empty="No task was recorded."
@@ -572,20 +582,25 @@ function Stragglers({ query, time, view, width }: { query: Query; time: Time; vi
       </select>}
       note={<><b>{sentence}.</b> The latest is on top. The parts of a bar are sums, not in the order of time.</>}
     >
-      <div onDblClick={time.reset}>
-        <ScrollCanvas
-          total={Math.max(tasks.length, 1) * BAR} most={BAR * 24} name="Tasks" label={sentence} cursor="crosshair"
-          onPress={pointer.onPress} onRelease={pointer.onRelease} onWheel={pointer.onWheel}
-          onMove={(x, y, event) => {
-            const task = pointer.move(x) ? undefined : taskAt(y);
+      <ScrollCanvas
+          total={Math.max(tasks.length, 1) * BAR} most={BAR * 24} name="Tasks" label={sentence} cursor="pointer"
+          onPress={(_, y, event) => {
+            const task = taskAt(y);
+            if (!task) return;
+            const more = event.shiftKey || event.ctrlKey || event.metaKey;
+            select('workers', task.worker_id, more);
+            select('partitions', task.partition, more);
+          }}
+          onMove={(_, y, event) => {
+            const task = taskAt(y);
             tip.value = task && { x: event.clientX, y: event.clientY, task };
           }}
           onLeave={() => (tip.value = undefined)}
           draw={(surface, top) => {
             const { context, height, ink } = surface;
-            const { x } = scale(time.shown, surface.width);
+            const { x } = scale(time.whole, surface.width);
             const right = surface.width - RIGHT;
-            drawTicks(surface, time.shown);
+            drawTicks(surface, time.whole);
             context.font = '11px system-ui, sans-serif';
             for (let i = Math.floor(top / BAR); i < Math.min(Math.ceil((top + height) / BAR), tasks.length); i++) {
               const task = tasks[i]!;
@@ -616,11 +631,10 @@ function Stragglers({ query, time, view, width }: { query: Query; time: Time; vi
               context.restore();
             }
             context.globalAlpha = 1;
-            drawBrush(surface, time.shown, pointer.brush);
+            drawBrush(surface, time.whole, time.isWhole ? undefined : time.shown);
           }}
         />
-      </div>
-      <TimeAxis time={time} />
+      <TimeAxis range={time.whole} />
       <div class="key">
         {PARTS.map(([key, name, n]) => <span key={key}><span class={`box part-${key}`} style={{ '--colour': category(n) }} aria-hidden="true" />{name}</span>)}
       </div>

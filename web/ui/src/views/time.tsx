@@ -77,8 +77,8 @@ export function useTime(query: Query): Time {
     } else {
       cancelAnimationFrame(own.frame);
       shown.value = target;
-      // Four times a second is enough for data, and more often the browser refuses to change the URL.
-      own.timer ||= window.setTimeout(() => tell(shown.peek()), 250);
+      // That is often enough for data; if the URL changes much more often, the browser refuses.
+      own.timer ||= window.setTimeout(() => tell(shown.peek()), 500);
     }
   };
   const moved = ([from, till]: Range, share: number): Range => [from + (till - from) * share, till + (till - from) * share];
@@ -278,10 +278,10 @@ export function clock(ns: number, step: number): string {
   return `${(ns / Number(size)).toFixed(digits)} ${unit}`;
 }
 
-export function TimeAxis({ time }: { time: Time }): JSX.Element {
+export function TimeAxis({ range }: { range: Range }): JSX.Element {
   return (
-    <Canvas height={20} label={`Time from ${duration(time.shown[0])} to ${duration(time.shown[1])} since the statement arrived`}
-      draw={(surface) => drawTicks(surface, time.shown, true)} />
+    <Canvas height={20} label={`Time from ${duration(range[0])} to ${duration(range[1])} since the statement arrived`}
+      draw={(surface) => drawTicks(surface, range, true)} />
   );
 }
 
@@ -357,10 +357,15 @@ function drawStrip(surface: Surface, time: Time, values: { from: number; width: 
   if (values) {
     const most = values.sums.reduce((a, b) => Math.max(a, b), 1e-9);
     context.fillStyle = ink.faint;
-    for (let i = 0; i < values.sums.length; i++) {
-      const tall = (values.sums[i]! / most) * (floor - 4);
-      if (tall > 0) context.fillRect(x(values.from + i * values.width), floor - tall, Math.max(x(values.width) - x(0), 1), tall);
-    }
+    context.beginPath();
+    context.moveTo(LEFT, floor);
+    values.sums.forEach((sum, i) => {
+      const y = floor - (sum / most) * (floor - 4);
+      context.lineTo(x(values.from + i * values.width), y);
+      context.lineTo(x(values.from + (i + 1) * values.width), y);
+    });
+    context.lineTo(width - RIGHT, floor);
+    context.fill();
   }
   context.fillStyle = ink.line;
   context.fillRect(LEFT, floor, width - LEFT - RIGHT, 1);

@@ -16,11 +16,13 @@ import {
 } from './time';
 
 interface Call extends Row { worker_id: number; partition: number; operator_id: number; at_ns: number; width_ns: number; busy_ns: number; calls: number; rows: number; whole: boolean }
-interface Arrow extends Row { source_worker: number; destination_worker: number; partition: number; sent_ns: number; used_ns: number | null; tuples: number; bytes: number; total: number }
+interface Arrow extends Row { source_worker: number; destination_worker: number; partition: number; sent_ns: number; used_ns: number | null; used_partition: number | null; tuples: number; bytes: number; total: number }
 
 const ROW = 15;
 const GAP = 7;
 const HEAD = 22;
+/** About so many rows are asked for at most. */
+const MOST = 20_000;
 
 /** A task: its place, and the calls of each depth in order of time. */
 interface Lane {
@@ -106,7 +108,8 @@ function WithCalls({ query }: { query: Query }): JSX.Element {
 
   // Half a picture more on both sides, so that moving shows calls at once. Many lanes get fewer, wider bins.
   const lines = useMemo(() => (tasks.rows ?? []).reduce((sum, task) => sum + (parts.get(task.fragment_id)?.length ?? 1), 0), [tasks.rows, parts]);
-  const px = Math.max(Math.min(binsFor(width), Math.floor(20_000 / Math.max(lines, 1) / 64) * 64), 128);
+  const few = (tasks.rows ?? []).reduce((sum, task) => sum + task.calls, 0) <= MOST;
+  const px = few ? binsFor(width) : Math.max(Math.min(binsFor(width), Math.floor(MOST / Math.max(lines, 1) / 64) * 64), 128);
   const span = time.asked[1] - time.asked[0];
   const lo = Math.round(Math.max(time.asked[0] - span / 2, 0));
   const hi = Math.round(Math.min(time.asked[1] + span / 2, query.info.end_ns));
@@ -129,11 +132,15 @@ function WithCalls({ query }: { query: Query }): JSX.Element {
       const group = by === 'fragment' ? task.fragment_id : task.worker_id;
       groups.set(group, [...(groups.get(group) ?? []), task]);
     }
+    // The busiest fragment first: nobody should have to scroll for it.
+    const work = new Map<number, number>();
+    for (const task of kept) work.set(task.fragment_id, (work.get(task.fragment_id) ?? 0) + task.work_ns);
+    const busiest = (a: number, b: number) => work.get(b)! - work.get(a)! || a - b;
     let y = 0;
-    const laid: Group[] = [...groups].sort((a, b) => a[0] - b[0]).map(([id, tasks]) => {
+    const laid: Group[] = [...groups].sort((a, b) => (by === 'fragment' ? busiest(a[0], b[0]) : a[0] - b[0])).map(([id, tasks]) => {
       const group: Group = { name: by === 'fragment' ? `Fragment ${id}: ${fragmentTitle(parts.get(id) ?? [])}` : workerName(id), y, lanes: [] };
       y += HEAD;
-      tasks.sort((a, b) => a.fragment_id - b.fragment_id || a.worker_id - b.worker_id || a.partition - b.partition);
+      tasks.sort((a, b) => busiest(a.fragment_id, b.fragment_id) || a.worker_id - b.worker_id || a.partition - b.partition);
       for (const task of tasks) {
         const depth = Math.max(...(parts.get(task.fragment_id) ?? []).map((part) => part.depth), 0) + 1;
         group.lanes.push({ task, y, depth, key: keyOf(task.fragment_id, task.worker_id, task.partition) });
@@ -198,7 +205,7 @@ function WithCalls({ query }: { query: Query }): JSX.Element {
           <button type="button" aria-pressed={only} title="Show only tasks of the selected operators, workers and partitions" onClick={() => setSearch({ only: only ? undefined : '1' })}>Only selected</button>
           <TimeTools time={time} />
         </>}
-        note={<><b>{sentence}.</b> Each lane is a task; a call stands on the calls that it made. <Caveats query={query} calls="" /></>}
+        note={<><b>{sentence}.</b> Each lane is a task, those of the busiest fragment first; below a call are the calls that it made. <Caveats query={query} calls="" /></>}
       >
         <Strip time={time} values={bins} what="Active tasks of the whole run" planning={query.info.execution_start_ns} />
         {layout.lanes.length === 0 && <p class="message">No task is selected. <button type="button" onClick={() => setSearch({ only: undefined })}>Show all tasks</button></p>}
@@ -226,7 +233,7 @@ function WithCalls({ query }: { query: Query }): JSX.Element {
             }}
           />
         </div>
-        <TimeAxis time={time} />
+        <TimeAxis range={time.shown} />
         <div class="key">
           <span><span class="box" style={{ background: category(0) }} aria-hidden="true" />a call</span>
           <span><span class="ramp" style={{ background: `linear-gradient(90deg, ${category(0)}20, ${category(0)})` }} aria-hidden="true" />calls shorter than {bin ? duration(bin) : 'a pixel'}: the share of time that they take, 0 to 100 %</span>
@@ -291,7 +298,7 @@ function draw(surface: Surface, top: number, scene: Scene): void {
   const { context, width, height, ink } = surface;
   const { query, shown, groups } = scene;
   const right = width - RIGHT;
-  const { x, ns } = scale(shown, width);
+  const { x } = scale(shown, width);
   drawTicks(surface, shown);
   drawPlanning(surface, shown, scene.planning, height);
   const { operators, workers, partitions } = selection.value;
@@ -344,7 +351,6 @@ function draw(surface: Surface, top: number, scene: Scene): void {
   }
   if (scene.arrows) drawArrows(surface, top, scene, x);
   context.restore();
-  void ns;
 
   for (const group of groups) {
     const y = group.y - top;
@@ -425,14 +431,16 @@ function drawArrows({ context, ink }: Surface, top: number, { query, groups, arr
   const receiver = query.byId.get(exchange!);
   const senders = new Set(query.childrenOf(exchange!).map((row) => row.fragment_id));
   const lanes = groups.flatMap((group) => group.lanes);
+  const gathers = /Coalesce|Merge/.test(receiver?.name ?? '');
   context.strokeStyle = context.fillStyle = ink.text;
   context.lineWidth = 1;
   for (const arrow of arrows!) {
     const targets = lanes.filter((lane) => lane.task.fragment_id === receiver?.fragment_id && lane.task.worker_id === arrow.destination_worker);
-    const target = targets.find((lane) => lane.task.partition === arrow.partition) ?? targets[0];
+    const target = targets.find((lane) => lane.task.partition === (arrow.used_partition ?? arrow.partition)) ?? targets[0];
     const sources = lanes.filter((lane) => senders.has(lane.task.fragment_id) && lane.task.worker_id === arrow.source_worker);
     if (!target || !sources.length) continue;
-    const source = sources.find((lane) => lane.task.partition === arrow.partition) ?? sources[0]!;
+    // Which task of the worker sent it is known only where rows are gathered: there `partition` counts its tasks.
+    const source = (gathers ? sources[arrow.partition] : undefined) ?? sources[target.y > sources[0]!.y ? sources.length - 1 : 0]!;
     const down = target.y > source.y;
     const [x1, x2] = [x(arrow.sent_ns), x(arrow.used_ns ?? arrow.sent_ns)];
     const y1 = source.y - top + (down ? source.depth * ROW : 0);
