@@ -26,8 +26,8 @@ WITH span AS (
     CASE WHEN $by = 'operator' THEN worker_id ELSE operator_id END AS layer,
     greatest(CAST(started_at AS BIGINT), lo) - lo AS from_ns, least(CAST(ended_at AS BIGINT), hi) - lo AS to_ns,
     width_ns
-  FROM sys.operator_calls
-  CROSS JOIN span
+  FROM span
+  CROSS JOIN sys.operator_calls
   WHERE query_id = $query_id AND CAST(ended_at AS BIGINT) > lo AND CAST(started_at AS BIGINT) < hi
 ), counted AS (
   SELECT
@@ -40,15 +40,15 @@ WITH span AS (
     panel, layer, CASE WHEN is_end THEN last_bin ELSE first_bin END AS bin,
     CAST(sum(CASE WHEN is_end THEN -calls ELSE calls END) AS BIGINT) AS opened,
     CAST(sum(CASE WHEN is_end THEN until_ns ELSE -before_ns END) AS BIGINT) AS part_ns
-  FROM counted
-  CROSS JOIN (VALUES (false), (true)) AS sides(is_end)
+  FROM (VALUES (false), (true)) AS sides(is_end)
+  CROSS JOIN counted
   GROUP BY 1, 2, 3
 )
 SELECT
   panel, layer, bin, lo - start_ns + bin * width_ns AS at_ns, width_ns,
   part_ns + width_ns * CAST(sum(opened) OVER so_far AS BIGINT) AS active_ns,
   CAST(sum(opened) OVER so_far AS BIGINT) AS open_calls
-FROM bins
-CROSS JOIN span
+FROM span
+CROSS JOIN bins
 WINDOW so_far AS (PARTITION BY panel, layer ORDER BY bin)
 ORDER BY panel, layer, bin

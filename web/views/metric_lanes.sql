@@ -24,8 +24,8 @@ FROM (
   SELECT
     metric, worker_id, value, lo, start_ns, width_ns, CAST(at AS BIGINT) - start_ns AS started_ns,
     (CAST(at AS BIGINT) - lo) / width_ns AS bin
-  FROM sys.worker_metrics
-  CROSS JOIN span
+  FROM span
+  CROSS JOIN sys.worker_metrics
   WHERE query_id = $query_id AND CAST(at AS BIGINT) >= lo AND CAST(at AS BIGINT) <= hi
 ) AS readings
 GROUP BY metric, worker_id, lo, start_ns, width_ns, bin

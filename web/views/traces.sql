@@ -23,8 +23,8 @@ WITH span AS (
     operator_id, worker_id, partition, rows, width_ns,
     CAST(started_at AS BIGINT) - lo AS began_ns, CAST(ended_at AS BIGINT) - CAST(started_at AS BIGINT) AS call_ns,
     greatest(CAST(started_at AS BIGINT) - lo, 0) AS from_ns, least(CAST(ended_at AS BIGINT), hi) - lo AS to_ns
-  FROM sys.operator_calls
-  CROSS JOIN span
+  FROM span
+  CROSS JOIN sys.operator_calls
   WHERE query_id = $query_id AND CAST(ended_at AS BIGINT) > lo AND CAST(started_at AS BIGINT) < hi
     AND ($fragment IS NULL OR fragment_id = $fragment)
 ), counted AS (
@@ -44,9 +44,9 @@ WITH span AS (
       ELSE to_ns - from_ns
     END AS busy_ns,
     CASE WHEN is_end THEN 0 ELSE calls END AS calls, CASE WHEN is_end THEN 0 ELSE rows END AS rows
-  FROM counted
-  CROSS JOIN span
+  FROM span
   CROSS JOIN (VALUES (false), (true)) AS sides(is_end)
+  CROSS JOIN counted
   WHERE NOT is_end OR last_bin = first_bin + 1 AND call_ns < width_ns
 )
 SELECT
@@ -55,7 +55,7 @@ SELECT
   CASE WHEN whole_ns IS NULL THEN width_ns ELSE max(call_ns) END AS width_ns,
   CAST(sum(busy_ns) AS BIGINT) AS busy_ns, CAST(sum(calls) AS BIGINT) AS calls, CAST(sum(rows) AS BIGINT) AS rows,
   whole_ns IS NOT NULL AS whole
-FROM parts
-CROSS JOIN span
+FROM span
+CROSS JOIN parts
 GROUP BY worker_id, partition, operator_id, bin, whole_ns, lo, start_ns, width_ns
 ORDER BY worker_id, partition, operator_id, at_ns
