@@ -181,6 +181,8 @@ export function Overview(): JSX.Element {
   );
 }
 
+const plain = (top: number) => String(Number(top.toPrecision(2)));
+
 /** What a panel is. */
 function nameOf(query: Query, by: By, id: number): string {
   const row = query.byId.get(id);
@@ -381,7 +383,7 @@ function drawMultiple(
   context.fillStyle = ink.faint;
   context.font = '11px system-ui, sans-serif';
   context.textAlign = 'right';
-  context.fillText(top >= 10 ? top.toFixed(0) : top.toFixed(top < 1 ? 2 : 1).replace(/\.0$/, ''), LEFT - 6, 8);
+  context.fillText(plain(top), LEFT - 6, 8);
   context.fillText('0', LEFT - 6, height - 6);
   context.textAlign = 'left';
   drawBrush(surface, time.shown, brush);
@@ -512,7 +514,7 @@ function Lane({ metric, lane, time, width }: { metric: string; lane: Map<number,
           context.fillRect(LEFT, height - 1, right - LEFT, 1);
           context.font = '11px system-ui, sans-serif';
           context.textAlign = 'right';
-          context.fillText(metric.endsWith('bytes') ? text(top) : String(top), LEFT - 6, 8);
+          context.fillText(metric.endsWith('bytes') ? text(top) : plain(top), LEFT - 6, 8);
           context.fillText(name.split(' ')[0]!, LEFT - 6, 23);
           context.fillText('0', LEFT - 6, height - 6);
           context.textAlign = 'left';

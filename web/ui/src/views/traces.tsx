@@ -109,15 +109,21 @@ function WithCalls({ query }: { query: Query }): JSX.Element {
   // Half a picture more on both sides, so that moving shows calls at once. Many lanes get fewer, wider bins.
   const lines = useMemo(() => (tasks.rows ?? []).reduce((sum, task) => sum + (parts.get(task.fragment_id)?.length ?? 1), 0), [tasks.rows, parts]);
   const few = (tasks.rows ?? []).reduce((sum, task) => sum + task.calls, 0) <= MOST;
-  const px = few ? binsFor(width) : Math.max(Math.min(binsFor(width), Math.floor(MOST / Math.max(lines, 1) / 64) * 64), 128);
+  const full = binsFor(width);
+  const limited = (each: number) => (few ? full : Math.max(Math.min(full, Math.floor(MOST / each / 64) * 64), 128));
+  const wholePx = limited(Math.max(lines, 1));
+  const seen = useSignal(0);
+  const px = limited(seen.value || Math.max(lines, 1));
   const span = time.asked[1] - time.asked[0];
   const lo = Math.round(Math.max(time.asked[0] - span / 2, 0));
   const hi = Math.round(Math.min(time.asked[1] + span / 2, query.info.end_ns));
   const ready = width > 0 && tasks.rows !== undefined;
-  const whole = useView<Call>('traces', ready ? { query_id: query.id, px, lo: 0, hi: query.info.end_ns } : undefined);
+  const whole = useView<Call>('traces', ready ? { query_id: query.id, px: wholePx, lo: 0, hi: query.info.end_ns } : undefined);
   const focus = useView<Call>('traces', ready ? { query_id: query.id, px: Math.max(Math.round((px * (hi - lo)) / span), 1), lo, hi } : undefined);
   const wholeAnswer = useAnswered(whole);
   const focusAnswer = useAnswered(focus);
+  // How many rows a bin has is known once the whole run is there.
+  if (wholeAnswer && !seen.peek()) seen.value = Math.max(wholeAnswer.rows.length / Number(wholeAnswer.params['px']), 1);
   const wholeLanes = useMemo(() => wholeAnswer && byLane(query, wholeAnswer.rows, depths), [query, wholeAnswer?.rows, depths]);
   const focusLanes = useMemo(() => focusAnswer && byLane(query, focusAnswer.rows, depths), [query, focusAnswer?.rows, depths]);
   const { whole: bins } = useBins(query, 'fragment', time.whole, width);
