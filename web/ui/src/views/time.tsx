@@ -38,7 +38,7 @@ export function useTime(query: Query): Time {
   const whole = useMemo<Range>(() => [0, end], [end]);
   const shown = useSignal<Range>(selection.peek().time ?? whole);
   const asked = useSignal<Range>(shown.peek());
-  const own = useRef({ frame: 0, timer: 0, told: selection.peek().time, held: new Set<string>() }).current;
+  const own = useRef({ frame: 0, timer: 0, since: 0, told: selection.peek().time, held: new Set<string>() }).current;
 
   const limit = ([from, to]: Range): Range => {
     const span = Math.min(Math.max(to - from, Math.min(SHORTEST, end)), end);
@@ -77,8 +77,11 @@ export function useTime(query: Query): Time {
     } else {
       cancelAnimationFrame(own.frame);
       shown.value = target;
-      // That is often enough for data; if the URL changes much more often, the browser refuses.
-      own.timer ||= window.setTimeout(() => tell(shown.peek()), 500);
+      // Data and URL follow at rest, or once a second: decoding costs frames, and browsers refuse frequent changes.
+      const now = performance.now();
+      if (!own.timer) own.since = now;
+      clearTimeout(own.timer);
+      own.timer = window.setTimeout(() => tell(shown.peek()), Math.max(Math.min(160, own.since + 1000 - now), 0));
     }
   };
   const moved = ([from, till]: Range, share: number): Range => [from + (till - from) * share, till + (till - from) * share];
