@@ -1,9 +1,9 @@
--- Active tasks over time: how long calls of each operator lasted in each bin of the time axis. A call contains the calls
--- of the operators below it, so an operator's own time is its activity less that of its inputs in the same fragment.
+-- Active tasks over time: how long calls of each operator lasted in each bin of the time axis. A call contains the
+-- calls of the operators below it, so an operator's own time is its activity less that of its inputs in the same fragment.
 -- Exact: a call adds what is open from its first bin on and takes it away from its last. A bin without a row has
 -- open_calls * width_ns of the row before it. A row is a panel's (fragment, operator or worker) layer and bin.
 -- $query_id BIGINT: the query
--- $by VARCHAR = fragment: fragment (layers are operators), operator (layers are workers) or worker (layers are operators)
+-- $by VARCHAR = fragment: what a panel is: fragment or worker (layers are operators), or operator (layers are workers)
 -- $px BIGINT = 600: bins
 -- $lo BIGINT = NULL: from here, in nanoseconds since the statement arrived; NULL is its start
 -- $hi BIGINT = NULL: up to here; NULL is the end of the last call

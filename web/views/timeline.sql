@@ -1,5 +1,5 @@
--- Own time of each operator in equal parts of its tasks' time, kept at level counters and above. A row is a panel's layer
--- and a part of the time axis; tasks whose parts begin and end together are summed.
+-- Own time of each operator in equal parts of its tasks' time, kept at level counters and above. A row is a panel's
+-- layer and a part of the time axis; tasks whose parts begin and end together are summed.
 -- $query_id BIGINT: the query
 -- $by VARCHAR = fragment: what panel and layer are, as in view activity
 SELECT

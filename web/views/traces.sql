@@ -1,5 +1,5 @@
--- Calls of operators: those of at least a bin one by one, shorter ones summed up per bin, so that no time is lost. A call
--- that crosses the edge of a bin gives each side its part. busy_ns is what lies between $lo and $hi.
+-- Calls of operators: those of at least a bin one by one, shorter ones summed up per bin, so that no time is lost. A
+-- call that crosses the edge of a bin gives each side its part. busy_ns is what lies between $lo and $hi.
 -- $query_id BIGINT: the query
 -- $px BIGINT = 600: bins
 -- $lo BIGINT = NULL: from here, in nanoseconds since the statement arrived; NULL is its start

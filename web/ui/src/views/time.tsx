@@ -3,12 +3,12 @@ import { useSignal, useSignalEffect } from '@preact/signals';
 import type { JSX } from 'preact';
 import { useEffect, useMemo, useRef } from 'preact/hooks';
 import { Canvas, hatch, timeTicks, type Surface } from '../canvas';
-import { category, type Ink } from '../colour';
+import { category } from '../colour';
 import type { Row, View } from '../data';
 import { duration } from '../format';
 import { useKeys } from '../keys';
 import { title, type PlanRow, type Query } from '../query';
-import { selection, selectTime, type Range } from '../state';
+import { hovered, selection, selectTime, type Range } from '../state';
 import './time.css';
 
 /** Left and right of the time axis in every canvas, so that all of them are aligned. */
@@ -456,11 +456,6 @@ export function useAnswered<T = Row>(view: View<T>): { rows: T[]; params: View<T
   return last.current;
 }
 
-/** A value that is computed again only when a part of `when` is another. */
-export function useOnce<T>(compute: () => T, ...when: unknown[]): T {
-  return useMemo(compute, when);
-}
-
 /** A canvas of which only a part is visible: `draw` gets how far it is scrolled. */
 export function ScrollCanvas({ total, most, label, draw, onMove, onWheel, onPress, onRelease, onLeave, cursor, name }: {
   total: number;
@@ -493,8 +488,8 @@ export function ScrollCanvas({ total, most, label, draw, onMove, onWheel, onPres
   );
 }
 
+/** How opaque something is: what the pointer is on lights up less than what is selected. */
 export function dimmed(isOn: boolean): number {
-  return isOn ? 1 : 0.2;
+  const { operator, worker } = hovered.value;
+  return isOn ? 1 : operator === undefined && worker === undefined ? 0.2 : 0.45;
 }
-
-export type { Ink };
