@@ -1,7 +1,8 @@
 -- Active tasks over time: how long calls of each operator lasted in each bin of the time axis. A call contains the
--- calls of the operators below it, so an operator's own time is its activity less that of its inputs in the same fragment.
--- Exact: a call adds what is open from its first bin on and takes it away from its last. A bin without a row has
--- open_calls * width_ns of the row before it. A row is a panel's (fragment, operator or worker) layer and bin.
+-- calls of the operators below it, so an operator's own time is its activity less that of its inputs in the same
+-- fragment. Exact: a call adds what is open from its first bin on and takes it away from its last. A bin without a
+-- row has open_calls * width_ns of the row before it. A row is a panel's (fragment, operator or worker) layer and
+-- bin.
 -- $query_id BIGINT: the query
 -- $by VARCHAR = fragment: what a panel is: fragment or worker (layers are operators), or operator (layers are workers)
 -- $px BIGINT = 600: bins
@@ -32,21 +33,25 @@ WITH span AS (
 ), counted AS (
   SELECT
     panel, layer, from_ns / width_ns AS first_bin, to_ns / width_ns AS last_bin, count(*) AS calls,
-    CAST(sum(from_ns % width_ns) AS BIGINT) AS before_ns, CAST(sum(to_ns % width_ns) AS BIGINT) AS until_ns
+    CAST(sum(from_ns) AS BIGINT) AS from_ns, CAST(sum(to_ns) AS BIGINT) AS to_ns
   FROM calls
   GROUP BY 1, 2, 3, 4
 ), bins AS (
   SELECT
-    panel, layer, CASE WHEN is_end THEN last_bin ELSE first_bin END AS bin,
+    panel, layer, width_ns, CASE WHEN is_end THEN last_bin ELSE first_bin END AS bin,
     CAST(sum(CASE WHEN is_end THEN -calls ELSE calls END) AS BIGINT) AS opened,
-    CAST(sum(CASE WHEN is_end THEN until_ns ELSE -before_ns END) AS BIGINT) AS part_ns
-  FROM (VALUES (false), (true)) AS sides(is_end)
+    CAST(sum(CASE
+      WHEN is_end THEN to_ns - calls * last_bin * width_ns
+      ELSE calls * first_bin * width_ns - from_ns
+    END) AS BIGINT) AS part_ns
+  FROM span
+  CROSS JOIN (VALUES (false), (true)) AS sides(is_end)
   CROSS JOIN counted
-  GROUP BY 1, 2, 3
+  GROUP BY 1, 2, 3, 4
 )
 SELECT
-  panel, layer, bin, lo - start_ns + bin * width_ns AS at_ns, width_ns,
-  part_ns + width_ns * CAST(sum(opened) OVER so_far AS BIGINT) AS active_ns,
+  panel, layer, bin, lo - start_ns + bin * bins.width_ns AS at_ns, bins.width_ns,
+  part_ns + bins.width_ns * CAST(sum(opened) OVER so_far AS BIGINT) AS active_ns,
   CAST(sum(opened) OVER so_far AS BIGINT) AS open_calls
 FROM span
 CROSS JOIN bins
