@@ -405,25 +405,25 @@ function areas(
   for (const layer of order) {
     const line = layers.get(layer);
     if (!line) continue;
-    context.beginPath();
-    let drawn = false;
-    for (let i = first; i < last; i++) {
-      const amount = line[i]! / bins.width;
-      const base = low[i - first]!;
-      if (amount > 0) {
-        context.rect(start + i * step, floor - (base + amount) * each, step + 0.3, amount * each);
-        drawn = true;
-      }
-      low[i - first] = base + amount;
-    }
-    if (!drawn) continue;
     const n = colourOf(layer);
     context.globalAlpha = dimmed(isOn(layer));
     context.fillStyle = category(n);
-    context.fill();
-    if (n >= 8) {
+    const clip = n >= 8 ? new Path2D() : undefined;
+    for (let i = first; i < last;) {
+      // Equal neighbours are one rectangle; one by one they are several times as fast as in one path.
+      const [amount, base] = [line[i]! / bins.width, low[i - first]!];
+      const from = i;
+      do low[i++ - first] = base + amount;
+      while (i < last && line[i] === line[from] && low[i - first] === base);
+      if (amount === 0) continue;
+      const at = Math.round(start + from * step);
+      const box = [at, floor - (base + amount) * each, Math.max(Math.round(start + i * step) - at, 1), amount * each] as const;
+      context.fillRect(...box);
+      clip?.rect(...box);
+    }
+    if (clip) {
       context.save();
-      context.clip();
+      context.clip(clip);
       hatch(context, left, 0, right - left, floor, ground, 4);
       context.restore();
     }
