@@ -40,8 +40,10 @@ export function Canvas(properties: Properties): JSX.Element {
   latest.current = properties;
 
   const schedule = () => {
-    cancelAnimationFrame(frame.current);
+    // One that waits stays: a movement that renders before each frame would put it off for ever.
+    if (frame.current) return;
     frame.current = requestAnimationFrame(() => {
+      frame.current = 0;
       const element = canvas.current;
       if (!element || width.peek() === 0) return;
       const scale = devicePixelRatio || 1;

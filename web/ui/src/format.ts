@@ -1,10 +1,13 @@
 // Amounts as people read them. Units and digits follow the text report.
 import type { Int } from './data';
 
+/** `toLocaleString` makes one of these each time. */
+const separated = new Intl.NumberFormat('en');
+
 function digits(value: number): string {
   const size = Math.abs(value);
   if (size === 0) return '0';
-  if (size >= 100) return Math.round(value).toLocaleString('en');
+  if (size >= 100) return separated.format(Math.round(value));
   return value.toFixed(size >= 10 ? 1 : 2);
 }
 
@@ -32,7 +35,7 @@ export function bytes(amount: Int | null | undefined): string {
 
 /** A whole number with separators, exact. */
 export function count(amount: Int | null | undefined): string {
-  return amount === null || amount === undefined ? '–' : amount.toLocaleString('en');
+  return amount === null || amount === undefined ? '–' : separated.format(amount);
 }
 
 /** A number in at most four characters for marks and edges: `7.0 M`. */
