@@ -1,6 +1,7 @@
 -- Records that lineage tells apart: of each scan, of each operator that makes records, and of the result (`operator_id`
--- is -1), the $k of the greatest latency, and all others as one (`id` is NULL). `total_ns` is their greatest total
--- latency, of base records what they took themselves; `source_row_id` is the base record that it waited for most.
+-- is -1), the $k of the greatest latency, if it is not 0, and all others as one (`id` is NULL). `total_ns` is their
+-- greatest total latency, of base records what they took themselves; `source_row_id` is the base record that it waited
+-- for most.
 -- $query_id BIGINT: the query
 -- $k BIGINT = 5: how many records of each operator are named
 -- $pinned VARCHAR = NULL: where one more named record comes from: a table, `operator 3`, or `result`
@@ -33,7 +34,7 @@ SELECT
 FROM (
   SELECT
     *,
-    row_number() OVER (PARTITION BY operator_id, source ORDER BY total_ns DESC, id) <= $k
+    total_ns > 0 AND row_number() OVER (PARTITION BY operator_id, source ORDER BY total_ns DESC, id) <= $k
       OR coalesce(source = $pinned AND id = $row_id, false) AS is_named
   FROM records
 ) AS ranked

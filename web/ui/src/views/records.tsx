@@ -1,5 +1,6 @@
 // The Records tab: which single records made the query slow, why, and what it would take without them.
 import type { ComponentChildren, JSX } from 'preact';
+import { useMemo } from 'preact/hooks';
 import { useView } from '../data';
 import { plural, share } from '../format';
 import { Link } from '../panel';
@@ -12,7 +13,7 @@ import { Dearest } from './records/dearest';
 import { Histogram } from './records/histogram';
 import { Lineage } from './records/lineage';
 import './records/records.css';
-import { bounds, isTable, readRange, type Bin, type Dear, type Measure, type Scope } from './records/scope';
+import { bounds, isTable, readRange, tailOf, type Bin, type Dear, type Measure, type Scope } from './records/scope';
 import { WhatIf, type Blame } from './records/what_if';
 
 export function Records(): JSX.Element {
@@ -96,6 +97,7 @@ function Recorded({ query }: { query: Query }): JSX.Element {
   const source = asked && times.has(asked) ? asked : sources[0] ?? '';
   const [low, high] = readRange();
   const scope: Scope = { query, measure, source, low, high };
+  const tail = useMemo(() => tailOf((view.rows ?? []).filter((row) => row.source === source)), [view.rows, source]);
   const dear = useView<Dear>('record_dearest', source ? { query_id: query.id, measure, source, ...bounds(scope) } : undefined);
   const blame = useView<Blame>('record_blame', query.info.imported_from ? undefined : { query_id: query.id });
   return (
@@ -104,9 +106,9 @@ function Recorded({ query }: { query: Query }): JSX.Element {
       <Anomalies query={query} />
       {fallback && <p class="note">No expression of this query was timed for single rows: none of them takes longer for some rows than for others. {measure === 'groups' ? 'Its groups are shown.' : 'The time of other operators is shown, apportioned by rows.'}</p>}
       <Histogram view={view} scope={scope} sources={sources} />
-      <Cards query={query} />
       {source && <Dearest key={measure} view={dear} scope={scope} />}
-      {source && isTable(source) && measure === 'expressions' && !query.info.imported_from && <Columns key={source} scope={scope} />}
+      <Cards query={query} />
+      {source && isTable(source) && measure === 'expressions' && !query.info.imported_from && <Columns key={source} scope={scope} tail={tail} />}
       <WhatIf query={query} blame={blame} />
       <Lineage query={query} />
       <p class="faint">How latencies are found: docs/record-level.md. Runs that are like this one: <Link to="/">all statements</Link>.</p>

@@ -5,7 +5,7 @@ import { count, duration, plural, times } from '../../format';
 import { Panel } from '../../panel';
 import type { Query } from '../../query';
 import { Method } from './dearest';
-import { isChecked, isPicked, pick, tableName, toggle } from './scope';
+import { isChecked, isPicked, pick, reveal, tableName, toggle } from './scope';
 
 interface Anomaly {
   table_name: string;
@@ -61,7 +61,7 @@ export function Anomalies({ query }: { query: Query }): JSX.Element {
             <li key={i} class={isPicked(row.table_name, id) ? 'picked' : ''}>
               <span class="bad" aria-hidden="true">●</span>
               <p>
-                <button type="button" class="link" aria-pressed={isPicked(row.table_name, id)} onClick={() => pick(row.table_name, id)}>Row {id} of {tableName(row.table_name)}</button>{' '}
+                <button type="button" class="link" aria-pressed={isPicked(row.table_name, id)} onClick={() => { pick(row.table_name, id); reveal(); }}>Row {id} of {tableName(row.table_name)}</button>{' '}
                 {sentence(row)}{' '}
                 <span class="faint">{row.reason}: {duration(row.cost_ns)}; a record stands out from {duration(row.threshold_ns)} on{row.outputs ? `; it affects ${plural(row.outputs, 'result row')}` : ''}.</span>{' '}
                 {row.self_ns !== null && <>Own time {duration(row.self_ns)} <Method method={row.method} error={row.error_ns} /></>}

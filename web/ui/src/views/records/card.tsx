@@ -5,7 +5,7 @@ import { count, duration, plural, share } from '../../format';
 import { Panel } from '../../panel';
 import { title, type Query } from '../../query';
 import { select, selection, selectRecords } from '../../state';
-import { Method } from './dearest';
+import { Cell, Method } from './dearest';
 import { groupName, isChecked, makerOf, pick, readRef, recordName, sourceName, toggle, writeRef, type Ref } from './scope';
 
 const SHOWN = 5;
@@ -82,7 +82,7 @@ function BaseCard({ query, of }: { query: Query; of: Ref }): JSX.Element {
           <h3>Its row</h3>
           {imported ? <p class="faint">This profile was imported: the table is not here.</p>
             : values.error ? <p class="warn">{values.error}</p>
-              : value ? <dl class="facts">{values.columns.filter((name) => name !== '_row_id').map((name) => <div key={name}><dt>{name}</dt><dd title={String(value[name])}>{value[name] === null ? <span class="faint">NULL</span> : String(value[name]).slice(0, 160)}</dd></div>)}</dl>
+              : value ? <dl class="facts">{values.columns.filter((name) => name !== '_row_id').map((name) => <div key={name}><dt>{name}</dt><dd title={String(value[name])}>{value[name] === null ? <span class="faint">NULL</span> : <Cell value={value[name]!} />}</dd></div>)}</dl>
                 : <p class="faint">{values.rows ? 'The row was deleted or updated since: its id is no longer in the table.' : 'Loading…'}</p>}
         </section>
         <section aria-label="Makes">

@@ -6,7 +6,7 @@ import { cividis, isLight } from '../../colour';
 import { useView, type View } from '../../data';
 import { count, duration, plural, share } from '../../format';
 import { Panel } from '../../panel';
-import { bounds, tableName, type Scope } from './scope';
+import { bounds, startOf, tableName, type Scope, type Tail } from './scope';
 
 interface Column {
   column_name: string;
@@ -42,15 +42,20 @@ function words(name: string, part: Part): string {
 
 const found = signal<Record<string, Part | undefined>>({});
 
-export function Columns({ scope }: { scope: Scope }): JSX.Element | null {
+export function Columns({ scope: asked, tail }: { scope: Scope; tail: Tail | undefined }): JSX.Element | null {
+  // Without a range, the tail is compared.
+  const byTail = asked.low === undefined && asked.high === undefined && tail !== undefined;
+  const scope = byTail ? { ...asked, low: startOf(tail.from) } : asked;
+  const where = byTail ? 'tail' : 'range';
   const columns = useView<Column>('table_column', { table_name: scope.source });
   const readable = columns.rows?.filter((row) => READABLE.test(row.data_type)).slice(0, MOST) ?? [];
   const ranged = scope.low !== undefined || scope.high !== undefined;
   const best = readable.map((row) => [row.column_name, found.value[`${scope.source} ${row.column_name}`]] as const)
-    .filter(([, part]) => part && part.records < 1e15).sort((a, b) => b[1]!.distance - a[1]!.distance)[0];
-  const sentence = ranged && best?.[1] && best[1].distance >= 0.3
-    ? `Most telling: ${words(best[0], best[1])}: ${share(best[1].share)} of the ${plural(best[1].records, 'record')} in the range, ${share(best[1].share_of_all)} of all.`
-    : ranged ? 'No column tells the records of the range apart.' : 'Select a range of latencies to see what tells its records apart.';
+    .filter((pair): pair is [string, Part] => pair[1] !== undefined).sort((a, b) => b[1].distance - a[1].distance)[0];
+  const sentence = !ranged || !best ? 'Select a range of latencies to see what tells its records apart.'
+    : best[1].records < FEW ? `The ${where} has ${plural(best[1].records, 'record')}: too few to compare. Look at the rows above.`
+      : best[1].distance >= 0.3 ? `Most telling: ${words(...best)}: ${share(best[1].share)} of the ${plural(best[1].records, 'record')} of the ${where}, ${share(best[1].share_of_all)} of all.`
+        : `No column tells the records of the ${where} apart.`;
   return (
     <Panel id="record-columns" title="What tells them apart" views={[columns]} note={<span aria-live="polite">{sentence}</span>}
       empty={<p>The columns of {tableName(scope.source)} are unknown: the table is no longer here, or it is a file.</p>}>

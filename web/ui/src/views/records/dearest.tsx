@@ -1,8 +1,8 @@
 // The dearest records of the range, with the columns of their table.
 import type { JSX } from 'preact';
 import { useMemo } from 'preact/hooks';
-import { useView, type Row, type View } from '../../data';
-import { count, duration, plural, share } from '../../format';
+import { useView, type Row, type Value, type View } from '../../data';
+import { count, duration, plural, share, short } from '../../format';
 import { Panel } from '../../panel';
 import { groupName, isChecked, isPicked, isTable, pick, tableName, toggle, type Dear, type Scope } from './scope';
 
@@ -14,6 +14,15 @@ export function Method({ method, error }: { method: string | null; error: number
   return <span class={`badge ${method === 'apportioned' ? 'warn' : 'good'}`} title={means[method ?? '']}>{method ?? 'unknown'}{error === null ? '' : ` ± ${duration(error)}`}</span>;
 }
 
+/** A value of a table. The server cuts long texts and says how long they are. */
+export function Cell({ value }: { value: Value }): JSX.Element {
+  if (typeof value === 'number' && !Number.isInteger(value)) return <>{Number(value.toPrecision(7))}</>;
+  if (typeof value !== 'string' || value.length <= 24) return <>{String(value)}</>;
+  const cut = /… \((\d+) characters\)$/.exec(value);
+  const length = cut ? Number(cut[1]) : [...value].length;
+  return <><span class="badge" title={plural(length, 'character')}>{short(length)} chars</span> {cut ? value.slice(0, cut.index + 1) : value}</>;
+}
+
 export function Dearest({ view, scope }: { view: View<Dear>; scope: Scope }): JSX.Element {
   const table = isTable(scope.source);
   const ids = view.rows?.map((row) => String(row.row_id)).join(',') ?? '';
@@ -23,8 +32,8 @@ export function Dearest({ view, scope }: { view: View<Dear>; scope: Scope }): JS
   const byId = useMemo(() => new Map((values.rows ?? []).map((row) => [String(row['_row_id']), row])), [values.rows]);
   const [first] = view.rows ?? [];
   const most = first?.latency_ns ?? 1;
-  const part = first && `${count(first.records)} of ${plural(first.all_records, 'record')} (${share(first.records / first.all_records)}) took ${duration(first.time_ns)}, ${share(first.time_ns / first.all_ns)} of the time.`;
   const ranged = scope.low !== undefined || scope.high !== undefined;
+  const part = first && !ranged ? `${plural(first.all_records, 'record')} took ${duration(first.all_ns)}.` : first && `${count(first.records)} of ${plural(first.all_records, 'record')} (${share(first.records / first.all_records)}) took ${duration(first.time_ns)}, ${share(first.time_ns / first.all_ns)} of the time.`;
   const arrows = (event: KeyboardEvent) => {
     const step = { ArrowDown: 'nextElementSibling', ArrowUp: 'previousElementSibling' }[event.key] as 'nextElementSibling' | undefined;
     if (!step) return;
@@ -62,8 +71,8 @@ export function Dearest({ view, scope }: { view: View<Dear>; scope: Scope }): JS
                 <td class="text"><Method method={row.method} error={row.error_ns} /></td>
                 {columns.map((name) => {
                   const cell = value?.[name];
-                  const text = value ? (cell === null ? 'NULL' : String(cell)) : values.loading ? '' : 'deleted';
-                  return <td key={name} class={`value ${typeof cell === 'number' ? '' : 'text'} ${value && cell !== null ? '' : 'faint'}`} title={text}>{text}</td>;
+                  if (!value || cell === null || cell === undefined) return <td key={name} class="text faint">{value ? 'NULL' : values.loading ? '' : 'deleted'}</td>;
+                  return <td key={name} class={`value ${typeof cell === 'string' ? 'text' : ''}`} title={String(cell)}><Cell value={cell} /></td>;
                 })}
               </tr>
             );

@@ -7,28 +7,17 @@ import type { View } from '../../data';
 import { count, duration, plural, share, short } from '../../format';
 import { Choice, Panel, Tip } from '../../panel';
 import { setSearch } from '../../state';
-import { pick, readDuration, selectRange, sourceName, startOf, tableName, isTable, type Bin, type Measure, type Scope } from './scope';
+import { pick, readDuration, selectRange, reveal, sourceName, startOf, tableName, tailOf, isTable, type Bin, type Measure, type Scope } from './scope';
 
 const HEIGHT = 230;
 const PAD = { left: 46, right: 46, top: 30, bottom: 26 };
-
-/** The fewest dearest records that took at least half of the time, by whole bins. */
-function tailOf(bins: readonly Bin[], all: { records: number; time: number }): { from: number; records: number; time: number } | undefined {
-  let [records, time] = [0, 0];
-  for (const bin of [...bins].reverse()) {
-    records += bin.records;
-    time += bin.time_ns;
-    if (time >= all.time / 2) return records <= all.records / 4 ? { from: bin.bin, records, time } : undefined;
-  }
-  return undefined;
-}
 
 export function Histogram({ view, scope, sources }: { view: View<Bin>; scope: Scope; sources: readonly string[] }): JSX.Element {
   const bins = useMemo(() => (view.rows ?? []).filter((row) => row.source === scope.source), [view.rows, scope.source]);
   const all = useMemo(() => ({
     records: bins.reduce((sum, bin) => sum + bin.records, 0), time: bins.reduce((sum, bin) => sum + bin.time_ns, 0),
   }), [bins]);
-  const tail = useMemo(() => tailOf(bins, all), [bins]);
+  const tail = useMemo(() => tailOf(bins), [bins]);
   const drag = useSignal<[number, number] | undefined>(undefined);
   const cursor = useSignal<number | undefined>(undefined);
   const tip = useSignal<{ x: number; y: number; bin: number } | undefined>(undefined);
@@ -112,7 +101,7 @@ export function Histogram({ view, scope, sources }: { view: View<Bin>; scope: Sc
     for (const bin of bins) {
       const inside = !range || (bin.bin + 1 > range[0] && bin.bin < range[1]);
       // A single record stays visible beside thousands.
-      const h = Math.max((bin.records / most) * (bottom - top), 2.5);
+      const h = Math.max((bin.records / most) * (bottom - top), 3);
       context.globalAlpha = inside ? 1 : 0.35;
       context.fillStyle = ink.accent;
       context.fillRect(xOf(bin.bin) + 0.5, bottom - h, Math.max(step - 1, 1.5), h);
@@ -195,7 +184,7 @@ export function Histogram({ view, scope, sources }: { view: View<Bin>; scope: Sc
           {scope.measure === 'expressions' && <><dt>Timed alone</dt><dd>{share(under.sure_ns / Math.max(under.time_ns, 1))} of this time</dd></>}
         </dl>}
       </Tip>
-      <Range scope={scope} tail={tail && (() => selectRange(startOf(tail.from), undefined))} dearest={bins.length ? () => pick(scope.source, bins[bins.length - 1]!.dearest) : undefined} />
+      <Range scope={scope} tail={tail && (() => selectRange(startOf(tail.from), undefined))} dearest={bins.length ? () => { pick(scope.source, bins[bins.length - 1]!.dearest); reveal(); } : undefined} />
     </Panel>
   );
 }

@@ -1,8 +1,7 @@
 // Where records went: a column for each operator that makes records, a few nodes each, all others as one node.
 import { useSignal } from '@preact/signals';
 import type { JSX } from 'preact';
-import { useMemo } from 'preact/hooks';
-import { useWidth } from '../../canvas';
+import { useCallback, useMemo } from 'preact/hooks';
 import { useView, type Int } from '../../data';
 import { count, duration, plural, short } from '../../format';
 import { Panel } from '../../panel';
@@ -54,7 +53,7 @@ function layout(nodes: readonly NodeRow[], edges: readonly EdgeRow[], width: num
     }
   }
   const columns = Math.max(...level.values()) + 1;
-  const pitch = Math.max(width / columns, 190);
+  const pitch = Math.max(width / columns, 148);
   const box = pitch * 0.68;
   const filled = new Map<number, number>();
   const heads: { x: number; y: number; operator: number; source: string }[] = [];
@@ -99,7 +98,15 @@ function boldPath(placed: ReadonlyMap<string, Placed>, edges: readonly EdgeRow[]
 
 export function Lineage({ query }: { query: Query }): JSX.Element {
   const k = useSignal(5);
-  const [element, width] = useWidth();
+  const seen = useSignal(0);
+  const width = seen.value;
+  // The panel shows its content only when rows have arrived, so the element comes and goes.
+  const element = useCallback((drawing: HTMLDivElement | null) => {
+    if (!drawing) return;
+    const observer = new ResizeObserver(([entry]) => (seen.value = Math.floor(entry!.contentRect.width)));
+    observer.observe(drawing);
+    return () => observer.disconnect();
+  }, []);
   const lit = useSignal<string | undefined>(undefined);
   const refs = [...selection.value.records];
   const focusRef = refs.length ? readRef(refs[refs.length - 1]!) : undefined;
@@ -115,8 +122,7 @@ export function Lineage({ query }: { query: Query }): JSX.Element {
   }, [drawn, focusRef?.source, focusRef?.id]);
   const bold = useMemo(() => (drawn ? boldPath(drawn.placed, edges.rows!, focus) : new Set<EdgeRow>()), [drawn, focus]);
   const onPath = new Set([...bold].flatMap((edge) => [keyOf(edge.operator_id, edge.id), keyOf(edge.to_operator_id, edge.to_id)]));
-  const most = new Map<number, number>();
-  for (const row of nodes.rows ?? []) most.set(row.operator_id, Math.max(most.get(row.operator_id) ?? 1, row.total_ns));
+  const most = Math.max(...(nodes.rows ?? []).map((row) => row.total_ns), 1);
   const name = (node: NodeRow) => {
     if (node.id === null) return `${short(node.records)} others`;
     if (node.operator_id === -1 || makerOf(node.source) === undefined) return `row ${node.id}`;
@@ -183,7 +189,7 @@ export function Lineage({ query }: { query: Query }): JSX.Element {
                   onFocus={() => { lit.value = node.key; }} onBlur={() => { lit.value = undefined; }}>
                   <title>{label}</title>
                   <rect width={drawn.box} height={ROW - 6} rx="5" />
-                  <rect class="amount" y={ROW - 9} height="3" width={Math.max((node.total_ns / most.get(node.operator_id)!) * drawn.box, 1)} />
+                  <rect class="amount" y={ROW - 9} height="3" width={Math.max((node.total_ns / most) * drawn.box, node.total_ns && 1)} />
                   <text x="8" y="14">{cut(name(node), drawn.box - 12)}</text>
                   <text x="8" y="27" class="small">{node.id === null ? `each at most ${duration(node.total_ns)}` : duration(node.total_ns)}</text>
                 </g>

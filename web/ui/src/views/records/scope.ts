@@ -141,3 +141,28 @@ export function readDuration(text: string): number | undefined {
   const value = Number(match[1]) * unit;
   return Number.isFinite(value) ? value : undefined;
 }
+
+export interface Tail {
+  from: number;
+  records: number;
+  time: number;
+}
+
+/** The fewest dearest records that took at least half of the time, by whole bins; if they are at most a quarter. */
+export function tailOf(bins: readonly Bin[]): Tail | undefined {
+  const all = bins.reduce((sum, bin) => sum + bin.time_ns, 0);
+  const most = bins.reduce((sum, bin) => sum + bin.records, 0) / 4;
+  let [records, time] = [0, 0];
+  for (const bin of [...bins].reverse()) {
+    records += bin.records;
+    time += bin.time_ns;
+    if (time >= all / 2) return records <= most ? { from: bin.bin, records, time } : undefined;
+  }
+  return undefined;
+}
+
+/** Brings the card of what was selected into view, once it is there. */
+export function reveal(): void {
+  const smooth = !matchMedia('(prefers-reduced-motion: reduce)').matches;
+  setTimeout(() => document.querySelector('.cards .card')?.scrollIntoView({ block: 'start', behavior: smooth ? 'smooth' : 'auto' }), 30);
+}

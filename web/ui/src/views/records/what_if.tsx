@@ -82,10 +82,12 @@ export function WhatIf({ query, blame }: { query: Query; blame: View<Blame> }): 
       <span class="number">{to > from ? `${duration(from)} – ${duration(to)}` : duration(to)}</span>
     </div>
   );
+  // A view that still loads, or failed, must not hide the rest: predicates may take a minute to find.
+  const shown = [...(blame.rows && !blame.error ? [blame] : []), ...(now?.rows.length && rows.rows && !rows.error ? [rows] : [])];
   const results = verified.value.filter((run) => run.query === query.id);
   return (
-    <Panel id="what-if" title="What if without them?" views={now?.rows.length ? [blame, rows] : blame.error ? [] : [blame]}
-      note="Check predicates here, or records above and below. The estimate leaves out their part of each task; Verify runs the query without them.">
+    <Panel id="what-if" title="What if without them?" views={shown} class="what-if"
+      note="Check predicates here, or records above and below. The estimate leaves out their part of each task; Verify runs the query without them, at the same level: its time has recording in it.">
       <table class="plain predicates">
         <thead><tr><th scope="col"><span class="visually-hidden">Leave out</span></th><th scope="col" class="text">Rows of</th><th scope="col" class="text">that satisfy</th>
           <th scope="col" class="number">Rows</th><th scope="col" class="number">Share of time</th><th scope="col" class="number">Query without them</th></tr></thead>
