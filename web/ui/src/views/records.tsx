@@ -1,6 +1,7 @@
 // The Records tab: which single records made the query slow, why, and what it would take without them.
+import { useSignal } from '@preact/signals';
 import type { ComponentChildren, JSX } from 'preact';
-import { useMemo } from 'preact/hooks';
+import { useEffect, useMemo, useRef } from 'preact/hooks';
 import { useView } from '../data';
 import { plural, share } from '../format';
 import { Link } from '../panel';
@@ -14,7 +15,7 @@ import { Histogram } from './records/histogram';
 import { Lineage } from './records/lineage';
 import './records/records.css';
 import { bounds, isTable, readRange, tailOf, type Bin, type Dear, type Measure, type Scope } from './records/scope';
-import { WhatIf, type Blame } from './records/what_if';
+import { WhatIf } from './records/what_if';
 
 export function Records(): JSX.Element {
   const query = useQuery();
@@ -79,6 +80,20 @@ function Caveats({ query }: { query: Query }): JSX.Element | null {
   return lines.length ? <ul class="caveats">{lines.map((line, i) => <li key={i}>{line}</li>)}</ul> : null;
 }
 
+/** Content that takes the server long: it is asked for when it comes near the screen. */
+function Later({ children }: { children: ComponentChildren }): JSX.Element {
+  const near = useSignal(false);
+  const element = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    const observer = new IntersectionObserver(([entry]) => {
+      if (entry!.isIntersecting) near.value = true;
+    }, { rootMargin: '300px' });
+    observer.observe(element.current!);
+    return () => observer.disconnect();
+  }, []);
+  return <div ref={element} class={near.value ? '' : 'later panel'}>{near.value && children}</div>;
+}
+
 const MEASURES: readonly Measure[] = ['expressions', 'operators', 'groups'];
 
 function Recorded({ query }: { query: Query }): JSX.Element {
@@ -99,18 +114,17 @@ function Recorded({ query }: { query: Query }): JSX.Element {
   const scope: Scope = { query, measure, source, low, high };
   const tail = useMemo(() => tailOf((view.rows ?? []).filter((row) => row.source === source)), [view.rows, source]);
   const dear = useView<Dear>('record_dearest', source ? { query_id: query.id, measure, source, ...bounds(scope) } : undefined);
-  const blame = useView<Blame>('record_blame', query.info.imported_from ? undefined : { query_id: query.id });
   return (
     <div class="records">
       <Caveats query={query} />
       <Anomalies query={query} />
-      {fallback && <p class="note">No expression of this query was timed for single rows: none of them takes longer for some rows than for others. {measure === 'groups' ? 'Its groups are shown.' : 'The time of other operators is shown, apportioned by rows.'}</p>}
+      {fallback && <p class="fallback">No expression of this query was timed for single rows: none of them takes longer for some rows than for others. {measure === 'groups' ? 'Its groups are shown.' : 'The time of other operators is shown, apportioned by rows.'}</p>}
       <Histogram view={view} scope={scope} sources={sources} />
       {source && <Dearest key={measure} view={dear} scope={scope} />}
       <Cards query={query} />
-      {source && isTable(source) && measure === 'expressions' && !query.info.imported_from && <Columns key={source} scope={scope} tail={tail} />}
-      <WhatIf query={query} blame={blame} />
-      <Lineage query={query} />
+      {source && isTable(source) && measure === 'expressions' && !query.info.imported_from && <Later key={source}><Columns scope={scope} tail={tail} /></Later>}
+      <Later><WhatIf query={query} /></Later>
+      <Later><Lineage query={query} /></Later>
       <p class="faint">How latencies are found: docs/record-level.md. Runs that are like this one: <Link to="/">all statements</Link>.</p>
     </div>
   );

@@ -128,7 +128,8 @@ function Story({ total }: { total: Total | undefined }): JSX.Element {
   return (
     <>
       Total latency {duration(total.total_ns)}: {duration(total.computation_ns)} in expressions, {duration(total.shuffle_ns)} in grouping, along the slowest way.
-      {total.source_table && total.source_row_id !== null && <> Most of it came from{' '}
+      {total.total_ns > 0 && total.remediated_ns > 0.95 * total.total_ns ? ' No single record made it slow: without the dearest one it takes as long.'
+        : total.source_table && total.source_row_id !== null && <> Most of it came from{' '}
         <button type="button" class="link" onClick={() => pick(total.source_table!, total.source_row_id!, true)}>{recordName({ source: total.source_table, id: String(total.source_row_id) })}</button>;
         {' '}{total.remediated_ns ? `without that ${duration(total.remediated_ns)}.` : 'without that it would not exist.'}</>}
     </>
@@ -138,11 +139,14 @@ function Story({ total }: { total: Total | undefined }): JSX.Element {
 /** Records that something was made from, each a link to its card. */
 function Why({ rows, all }: { rows: readonly { source: string; id: string; latency_ns: number; edges?: number }[]; all: number }): JSX.Element {
   const most = Math.max(...rows.map((row) => row.latency_ns), 1);
+  const none = rows.every((row) => !row.latency_ns);
+  const shown = none ? rows.slice(0, 5) : rows;
   return (
     <>
-      <h3>Why: made from {plural(all, 'record')}{all > rows.length ? `, the dearest ${rows.length}` : ''}</h3>
+      <h3>Why: made from {plural(all, 'record')}{all <= shown.length ? '' : none ? ', some of them' : `, the dearest ${shown.length}`}</h3>
+      {none && <p class="faint">No expression was timed for them. The number of the records is what counts.</p>}
       <table class="plain passed"><tbody>
-        {rows.map((row) => (
+        {shown.map((row) => (
           <tr key={row.source + row.id}>
             <td class="text"><button type="button" class="link" onClick={() => pick(row.source, row.id, true)}>{recordName(row)}</button></td>
             <td class="bar"><i style={{ width: `${(row.latency_ns / most) * 100}%` }} /><span>{duration(row.latency_ns)}</span></td>

@@ -134,9 +134,13 @@ export function Lineage({ query }: { query: Query }): JSX.Element {
     const row = query.byId.get(operator);
     return makerOf(source) === undefined ? `${operator} Scan ${tableName(source)}` : `${operator} ${row ? title(row) : 'Operator'}`;
   };
-  const sentence = focus && focus.source_table
-    ? `${name(focus).replace(/^row/, focus.operator_id === -1 ? 'Result row' : 'Row').replace(/^g/, 'G')} waited ${duration(focus.total_ns)}, most of all for row ${focus.source_row_id} of ${tableName(focus.source_table)} (bold).`
-    : 'Columns are the operators whose records are told apart.';
+  // A source of no time of its own was not waited for.
+  const source = focus && [...drawn!.placed.values()].find((node) => node.id !== null && node.source === focus.source_table && node.id === focus.source_row_id);
+  const who = focus && name(focus).replace(/^row/, focus.operator_id === -1 ? 'Result row' : 'Row').replace(/^g/, 'G');
+  const sentence = !focus ? 'Columns are the operators whose records are told apart.'
+    : focus === source ? `${who} of ${tableName(focus.source)} took ${duration(focus.total_ns)} itself; bold is the slowest that was made of it.`
+      : source ? `${who} took ${duration(focus.total_ns)} in total, most of it for row ${source.id} of ${tableName(source.source)} (bold).`
+        : `${who} took ${duration(focus.total_ns)} in total; no single record of a table made it slow.`;
   const step = (event: KeyboardEvent, node: Placed) => {
     const way = { ArrowDown: [0, 1], ArrowUp: [0, -1], ArrowRight: [1, 0], ArrowLeft: [-1, 0] }[event.key];
     if (event.key === 'Enter' || event.key === ' ') {

@@ -148,17 +148,27 @@ export interface Tail {
   time: number;
 }
 
-/** The fewest dearest records that took at least half of the time, by whole bins; if they are at most a quarter. */
+/**
+ * The dearest records, in whole bins, that took far more than their share of the time: the fewest that took half of it,
+ * or else those whose share of the time exceeds their share of the records most.
+ */
 export function tailOf(bins: readonly Bin[]): Tail | undefined {
-  const all = bins.reduce((sum, bin) => sum + bin.time_ns, 0);
-  const most = bins.reduce((sum, bin) => sum + bin.records, 0) / 4;
-  let [records, time] = [0, 0];
+  const allTime = bins.reduce((sum, bin) => sum + bin.time_ns, 0);
+  const allRecords = bins.reduce((sum, bin) => sum + bin.records, 0);
+  let [records, time, most] = [0, 0, 0];
+  let best: Tail | undefined;
   for (const bin of [...bins].reverse()) {
     records += bin.records;
     time += bin.time_ns;
-    if (time >= all / 2) return records <= most ? { from: bin.bin, records, time } : undefined;
+    const [ofTime, ofRecords] = [time / allTime, records / allRecords];
+    if (ofRecords > 0.25) break;
+    if (ofTime >= 0.1 && ofTime >= 4 * ofRecords && ofTime - ofRecords > most) {
+      most = ofTime - ofRecords;
+      best = { from: bin.bin, records, time };
+    }
+    if (ofTime >= 0.5 && best) break;
   }
-  return undefined;
+  return best;
 }
 
 /** Brings the card of what was selected into view, once it is there. */

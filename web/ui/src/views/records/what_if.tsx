@@ -1,14 +1,14 @@
 // What the query would take without some records: an estimate at once, and the truth on demand.
 import { signal, useSignal } from '@preact/signals';
 import type { JSX } from 'preact';
-import { useView, type View } from '../../data';
+import { useView } from '../../data';
 import { count, duration, plural, share, times } from '../../format';
 import { Link, Panel } from '../../panel';
 import type { Query } from '../../query';
 import { source } from '../../source';
 import { checked, isChecked, tableName, toggle } from './scope';
 
-export interface Blame {
+interface Blame {
   rank: number;
   table_name: string;
   predicate: string;
@@ -44,7 +44,8 @@ interface Answer {
 const verified = signal<readonly Verified[]>([]);
 const running = signal<string | undefined>(undefined);
 
-export function WhatIf({ query, blame }: { query: Query; blame: View<Blame> }): JSX.Element {
+export function WhatIf({ query }: { query: Query }): JSX.Element {
+  const blame = useView<Blame>('record_blame', query.info.imported_from ? undefined : { query_id: query.id });
   const failure = useSignal('');
   const now = checked.value.query === query.id ? checked.value : undefined;
   const ofTable = (blame.rows ?? []).filter((row) => now?.predicates.includes(row.predicate) && row.table_name === now.table);
@@ -103,7 +104,7 @@ export function WhatIf({ query, blame }: { query: Query; blame: View<Blame> }): 
         </tbody>
       </table>
       {blame.error ? <p class="message warn">{blame.error}</p>
-        : !blame.rows ? <p class="message" aria-live="polite">Looking for predicates in the tables. This reads them whole.</p>
+        : !blame.rows ? query.info.imported_from ? <p class="message">This profile was imported: its tables are not here, so no predicate is found.</p> : <p class="message" aria-live="polite">Looking for predicates in the tables. This reads them whole.</p>
           : blame.rows.length === 0 ? <p class="message">No predicate over one column separates the dear records from the others.</p> : null}
       <div class="estimate" aria-live="polite">
         {bar('With them', queryNs, queryNs, 'before')}
