@@ -2,9 +2,9 @@
 import { useSignal } from '@preact/signals';
 import type { ComponentChildren, JSX } from 'preact';
 import { useEffect, useMemo, useRef } from 'preact/hooks';
-import { useView } from '../data';
-import { plural, share } from '../format';
-import { Link } from '../panel';
+import { useView, type Int } from '../data';
+import { count, duration, plural, share } from '../format';
+import { Link, Panel } from '../panel';
 import { useQuery, type Query } from '../query';
 import { search } from '../state';
 import { Anomalies } from './records/anomalies';
@@ -14,7 +14,7 @@ import { Dearest } from './records/dearest';
 import { Histogram } from './records/histogram';
 import { Lineage } from './records/lineage';
 import './records/records.css';
-import { bounds, isTable, readRange, tailOf, type Bin, type Dear, type Measure, type Scope } from './records/scope';
+import { bounds, isTable, readRange, recordName, tailOf, type Bin, type Dear, type Measure, type Scope } from './records/scope';
 import { WhatIf } from './records/what_if';
 
 export function Records(): JSX.Element {
@@ -62,8 +62,37 @@ function Piggyback({ query }: { query: Query }): JSX.Element {
         <Again query={query} before="SET profile.lineage = 'log'" />
       </Explained>
       <Anomalies query={query} />
-      <Cards query={query} />
+      <Ranked query={query} />
     </>
+  );
+}
+
+interface Rank {
+  rank: number;
+  table_name: string;
+  row_id: Int;
+  impact_ns: number;
+  max_total_ns: number;
+  max_remediated_ns: number;
+  outputs: number;
+}
+
+/** What a run without a log knows: the records that result rows waited for. */
+function Ranked({ query }: { query: Query }): JSX.Element {
+  const view = useView<Rank>('record_ranked', { query_id: query.id });
+  return (
+    <Panel id="record-ranked" title="Records that result rows waited for" views={[view]} empty={<p>No result row waited for a record of a table.</p>}>
+      <table class="plain">
+        <thead><tr><th scope="col" class="text">Record</th><th scope="col" class="number">Kept waiting for</th><th scope="col" class="number">Slowest row with it</th>
+          <th scope="col" class="number">without it</th><th scope="col" class="number">Result rows</th></tr></thead>
+        <tbody>{view.rows?.map((row) => (
+          <tr key={`${row.table_name} ${row.row_id}`}>
+            <td class="text">{recordName({ source: row.table_name, id: String(row.row_id) })}</td><td>{duration(row.impact_ns)}</td>
+            <td>{duration(row.max_total_ns)}</td><td>{duration(row.max_remediated_ns)}</td><td>{count(row.outputs)}</td>
+          </tr>
+        ))}</tbody>
+      </table>
+    </Panel>
   );
 }
 
@@ -123,7 +152,7 @@ function Recorded({ query }: { query: Query }): JSX.Element {
       {source && <Dearest key={measure} view={dear} scope={scope} />}
       <Cards query={query} />
       {source && isTable(source) && measure === 'expressions' && !query.info.imported_from && <Later key={source}><Columns scope={scope} tail={tail} /></Later>}
-      <Later><WhatIf query={query} /></Later>
+      <Later><WhatIf query={query} range={measure === 'expressions' && (low !== undefined || high !== undefined) ? scope : undefined} /></Later>
       <Later><Lineage query={query} /></Later>
       <p class="faint">How latencies are found: docs/record-level.md. Runs that are like this one: <Link to="/">all statements</Link>.</p>
     </div>

@@ -1,12 +1,12 @@
 // What the query would take without some records: an estimate at once, and the truth on demand.
 import { signal, useSignal } from '@preact/signals';
 import type { JSX } from 'preact';
-import { useView } from '../../data';
+import { useView, type Params } from '../../data';
 import { count, duration, plural, share, times } from '../../format';
 import { Link, Panel } from '../../panel';
 import type { Query } from '../../query';
 import { source } from '../../source';
-import { checked, isChecked, tableName, toggle } from './scope';
+import { bounds, checked, isChecked, tableName, toggle, type Scope } from './scope';
 
 interface Blame {
   rank: number;
@@ -44,7 +44,36 @@ interface Answer {
 const verified = signal<readonly Verified[]>([]);
 const running = signal<string | undefined>(undefined);
 
-export function WhatIf({ query }: { query: Query }): JSX.Element {
+interface Cover {
+  records: number;
+  matched_records: number;
+  time_ns: number;
+  matched_ns: number;
+}
+
+/** The parts of a predicate as sys.blame writes them; undefined for what the view cannot compare, as times. */
+function parts(predicate: string): Params | undefined {
+  const match = /^(?:(?:character_)?(length)\()?("(?:[^"]|"")+"|[a-z_][a-z0-9_]*)\)? (?:(IS NULL)|(>|<|=) ('(?:[^']|'')*'|-?[\d.e+-]+)|(BETWEEN) (-?[\d.e+-]+) AND (-?[\d.e+-]+))$/.exec(predicate);
+  if (!match) return undefined;
+  const [, of, column, missing, compare, value, between, low, high] = match;
+  const text = (quoted: string) => (/^['"]/.test(quoted) ? quoted.slice(1, -1).replace(/(['"])\1/g, '$1') : quoted);
+  return {
+    column: text(column!), of: of ?? 'value', compare: missing ?? compare ?? between!,
+    first: value !== undefined ? text(value) : low ?? 'NULL', second: high ?? 'NULL',
+  };
+}
+
+/** How much of the selected range a predicate covers. */
+function Covers({ scope, predicate }: { scope: Scope; predicate: string }): JSX.Element {
+  const read = parts(predicate);
+  const view = useView<Cover>('predicate_cover', read && { query_id: scope.query.id, table_name: scope.source, table: scope.source, ...bounds(scope), ...read });
+  const row = view.rows?.[0];
+  return <td title={row && `${count(row.matched_records)} of ${plural(row.records, 'record')} of the range, ${duration(row.matched_ns)} of ${duration(row.time_ns)}`}>
+    {row ? `${share(row.matched_records / Math.max(row.records, 1))}, ${share(row.matched_ns / Math.max(row.time_ns, 1))} of its time` : view.loading ? '…' : '–'}
+  </td>;
+}
+
+export function WhatIf({ query, range }: { query: Query; range: Scope | undefined }): JSX.Element {
   const blame = useView<Blame>('record_blame', query.info.imported_from ? undefined : { query_id: query.id });
   const failure = useSignal('');
   const now = checked.value.query === query.id ? checked.value : undefined;
@@ -53,10 +82,10 @@ export function WhatIf({ query }: { query: Query }): JSX.Element {
     ? { query_id: query.id, table_name: now.table, row_ids: [...now.rows].sort().join(',') } : undefined);
   const queryNs = (query.info.planning_ns ?? 0) + (query.info.execution_ns ?? 0);
   const rowsNs = now?.rows.length && !rows.loading && !rows.error ? rows.rows?.[0]?.without_ns : undefined;
-  const parts = [...ofTable.map((row) => row.without_ns), ...(rowsNs === undefined ? [] : [rowsNs])];
+  const rests = [...ofTable.map((row) => row.without_ns), ...(rowsNs === undefined ? [] : [rowsNs])];
   // Causes may share rows: together they save at least what the best saves, at most the sum.
-  const high = parts.length ? Math.min(...parts) : undefined;
-  const low = parts.length ? Math.max(queryNs - parts.reduce((sum, part) => sum + queryNs - part, 0), query.info.planning_ns ?? 0, 0) : undefined;
+  const high = rests.length ? Math.min(...rests) : undefined;
+  const low = rests.length ? Math.max(queryNs - rests.reduce((sum, part) => sum + queryNs - part, 0), query.info.planning_ns ?? 0, 0) : undefined;
   const names = now ? [...now.predicates, ...(now.rows.length > 3 ? [plural(now.rows.length, 'row')] : now.rows.map((id) => `row ${id}`))] : [];
   const what = names.join(', ');
   const predicate = now && [...now.predicates.map((text) => (names.length > 1 ? `(${text})` : text)), ...(now.rows.length ? [`_row_id IN (${now.rows.join(', ')})`] : [])].join(' OR ');
@@ -69,7 +98,7 @@ export function WhatIf({ query }: { query: Query }): JSX.Element {
     try {
       const body = now.predicates.length ? { query_id: query.id, table_name: now.table, predicate } : { query_id: query.id, table_name: now.table, row_ids: now.rows };
       const answer = (await source.act('verify', body)) as Answer;
-      verified.value = [{ ...answer, query: query.id, what: `${tableName(now.table)}: ${what}`, low_ns: parts.length > 1 ? low : high, high_ns: high }, ...verified.value];
+      verified.value = [{ ...answer, query: query.id, what: `${tableName(now.table)}: ${what}`, low_ns: rests.length > 1 ? low : high, high_ns: high }, ...verified.value];
     } catch (error) {
       failure.value = error instanceof Error ? error.message : String(error);
     }
@@ -89,20 +118,21 @@ export function WhatIf({ query }: { query: Query }): JSX.Element {
   return (
     <Panel id="what-if" title="What if without them?" views={shown} class="what-if"
       note="Check predicates here, or records above and below. The estimate leaves out their part of each task; Verify runs the query without them, at the same level: its time has recording in it.">
-      <table class="plain predicates">
+      <div class="wide" tabIndex={0} role="region" aria-label="Predicates"><table class="plain predicates">
         <thead><tr><th scope="col"><span class="visually-hidden">Leave out</span></th><th scope="col" class="text">Rows of</th><th scope="col" class="text">that satisfy</th>
-          <th scope="col" class="number">Rows</th><th scope="col" class="number">Share of time</th><th scope="col" class="number">Query without them</th></tr></thead>
+          <th scope="col" class="number">Rows</th><th scope="col" class="number">Share of time</th>{range && <th scope="col" class="number">Covers of the range</th>}<th scope="col" class="number">Query without them</th></tr></thead>
         <tbody>
           {blame.rows?.map((row) => (
             <tr key={row.rank}>
               <td><input type="checkbox" aria-label={`Leave out ${row.predicate}`} checked={isChecked(query.id, row.table_name, 'predicates', row.predicate)} onChange={() => toggle(query.id, row.table_name, 'predicates', row.predicate)} /></td>
               <td class="text">{tableName(row.table_name)}</td><td class="text"><code>{row.predicate}</code></td>
               <td>{count(row.matched_rows)} ({share(row.row_share)})</td><td>{share(row.latency_share)}</td>
+              {range && (row.table_name === range.source ? <Covers scope={range} predicate={row.predicate} /> : <td>–</td>)}
               <td>{duration(row.without_ns)}</td>
             </tr>
           ))}
         </tbody>
-      </table>
+      </table></div>
       {blame.error ? <p class="message warn">{blame.error}</p>
         : !blame.rows ? query.info.imported_from ? <p class="message">This profile was imported: its tables are not here, so no predicate is found.</p> : <p class="message" aria-live="polite">Looking for predicates in the tables. This reads them whole.</p>
           : blame.rows.length === 0 ? <p class="message">No predicate over one column separates the dear records from the others.</p> : null}
@@ -110,7 +140,7 @@ export function WhatIf({ query }: { query: Query }): JSX.Element {
         {bar('With them', queryNs, queryNs, 'before')}
         {high === undefined || low === undefined
           ? <p class="faint">{waits ? 'Estimating…' : rows.error && now?.rows.length ? rows.error : 'Nothing is checked.'}</p>
-          : bar(parts.length > 1 ? 'Without them, about' : 'Without, about', parts.length > 1 ? low : high, high, 'after')}
+          : bar(rests.length > 1 ? 'Without them, about' : 'Without, about', rests.length > 1 ? low : high, high, 'after')}
         {results.map((run) => (
           <div key={run.query_id} class="verified">
             {bar('Measured', run.after_ns, run.after_ns, 'measured')}
