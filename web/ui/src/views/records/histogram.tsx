@@ -44,10 +44,18 @@ export function Histogram({ view, scope, sources }: { view: View<Bin>; scope: Sc
     else keep(from, to);
   };
   const keys = (event: KeyboardEvent) => {
+    if (event.key === 'Escape' && range) {
+      event.preventDefault();
+      cursor.value = undefined;
+      selectRange(undefined, undefined);
+    }
     const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
     if (!step) return;
     event.preventDefault();
-    const at = Math.min(Math.max((cursor.value ?? (step > 0 ? first : last)) + step, first + 1), last - 1);
+    // From bin to bin that has records.
+    const ahead = bins.filter((bin) => (bin.bin - (cursor.value ?? (step > 0 ? first : last))) * step > 0);
+    const at = (step > 0 ? ahead[0] : ahead[ahead.length - 1])?.bin;
+    if (at === undefined) return;
     const anchor = event.shiftKey && range ? (step > 0 ? [Math.round(range[0]), at + 1] : [at, Math.round(range[1])]) : [at, at + 1];
     cursor.value = at;
     keep(Math.min(anchor[0]!, anchor[1]! - 1), Math.max(anchor[1]!, anchor[0]! + 1));

@@ -195,7 +195,7 @@ export function Lineage({ query }: { query: Query }): JSX.Element {
                   <rect width={drawn.box} height={ROW - 6} rx="5" />
                   <rect class="amount" y={ROW - 9} height="3" width={Math.max((node.total_ns / most) * drawn.box, node.total_ns && 1)} />
                   <text x="8" y="14">{cut(name(node), drawn.box - 12)}</text>
-                  <text x="8" y="27" class="small">{node.id === null ? `each at most ${duration(node.total_ns)}` : duration(node.total_ns)}</text>
+                  <text x="8" y="27" class="small">{node.id === null ? `≤ ${duration(node.total_ns)} each` : duration(node.total_ns)}</text>
                 </g>
               );
             })}

@@ -69,7 +69,7 @@ function Covers({ scope, predicate }: { scope: Scope; predicate: string }): JSX.
   const view = useView<Cover>('predicate_cover', read && { query_id: scope.query.id, table_name: scope.source, table: scope.source, ...bounds(scope), ...read });
   const row = view.rows?.[0];
   return <td title={row && `${count(row.matched_records)} of ${plural(row.records, 'record')} of the range, ${duration(row.matched_ns)} of ${duration(row.time_ns)}`}>
-    {row ? `${share(row.matched_records / Math.max(row.records, 1))}, ${share(row.matched_ns / Math.max(row.time_ns, 1))} of its time` : view.loading ? '…' : '–'}
+    {row ? `${share(row.matched_records / Math.max(row.records, 1))}, ${share(row.matched_ns / Math.max(row.time_ns, 1))} of time` : view.loading ? '…' : '–'}
   </td>;
 }
 
@@ -120,7 +120,7 @@ export function WhatIf({ query, range }: { query: Query; range: Scope | undefine
       note="Check predicates here, or records above and below. The estimate leaves out their part of each task; Verify runs the query without them, at the same level: its time has recording in it.">
       <div class="wide" tabIndex={0} role="region" aria-label="Predicates"><table class="plain predicates">
         <thead><tr><th scope="col"><span class="visually-hidden">Leave out</span></th><th scope="col" class="text">Rows of</th><th scope="col" class="text">that satisfy</th>
-          <th scope="col" class="number">Rows</th><th scope="col" class="number">Share of time</th>{range && <th scope="col" class="number">Covers of the range</th>}<th scope="col" class="number">Query without them</th></tr></thead>
+          <th scope="col" class="number">Rows</th><th scope="col" class="number">Share of time</th>{range && <th scope="col" class="number">Of the range</th>}<th scope="col" class="number">Query without them</th></tr></thead>
         <tbody>
           {blame.rows?.map((row) => (
             <tr key={row.rank}>
@@ -147,6 +147,7 @@ export function WhatIf({ query, range }: { query: Query; range: Scope | undefine
             <p>
               Without {run.what} ({plural(run.rows_excluded, 'row')}) the query took <strong>{duration(run.after_ns)}</strong> instead of {duration(run.before_ns)}
               {run.after_ns > 0 && `, ${times(run.before_ns / run.after_ns)} as fast`}. The estimate was {run.low_ns < run.high_ns ? `${duration(run.low_ns)} to ${duration(run.high_ns)}` : duration(run.high_ns)}.{' '}
+              {(run.after_ns > 1.25 * run.high_ns || run.after_ns < 0.75 * run.low_ns) && 'They differ: another run, a warm cache or the load of the machine changes the time. Verify again to see how much. '}
               <Link to={`/q/${run.query_id}`}>Open query {run.query_id}</Link>
             </p>
             <pre tabIndex={0} aria-label="The statement that ran">{run.statement}</pre>
