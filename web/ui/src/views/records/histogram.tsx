@@ -87,14 +87,15 @@ export function Histogram({ view, scope, sources }: { view: View<Bin>; scope: Sc
     context.fillText('records', 4, 10);
     context.textAlign = 'right';
     context.fillText('share of time', w - 4, 10);
-    // Powers of ten, and their halves where there is room.
+    // Powers of ten, and 2 and 5 times them where there is room.
     context.textAlign = 'center';
-    for (let power = 0; power <= 13; power++) {
-      const at = binOf(10 ** power);
+    const factors = last - first > 32 ? [1] : [1, 2, 5];
+    for (const tick of Array.from({ length: 14 }, (_, power) => factors.map((factor) => factor * 10 ** power)).flat()) {
+      const at = binOf(tick);
       if (at < first || at > last) continue;
       const x = Math.round(xOf(at)) + 0.5;
       line(x, bottom, x, bottom + 5);
-      context.fillText(duration(10 ** power).replace(/\.0+(?= )/, ''), x, bottom + 15);
+      context.fillText(duration(tick).replace(/\.0+(?= )/, ''), x, bottom + 15);
     }
     if (range) {
       const [x1, x2] = [Math.max(xOf(range[0]), PAD.left), Math.min(xOf(range[1]), w - PAD.right)];
@@ -151,7 +152,7 @@ export function Histogram({ view, scope, sources }: { view: View<Bin>; scope: Sc
   };
 
   const what = scope.measure === 'expressions' ? `expressions took on rows of ${tableName(scope.source)}`
-    : scope.measure === 'operators' ? `other operators took for rows of ${tableName(scope.source)}, apportioned by rows`
+    : scope.measure === 'operators' ? `other operators took for rows of ${tableName(scope.source)} (apportioned by rows)`
       : `operator ${scope.source.slice(9)} took to make groups`;
   const sentence = !bins.length ? 'No latencies.'
     : tail ? `${plural(tail.records, 'record')} of ${count(all.records)} (${share(tail.records / all.records)}) took ${share(tail.time / all.time)} of the ${duration(all.time)} that ${what}.`

@@ -156,7 +156,7 @@ export function WhatIf({ query, range }: { query: Query; range: Scope | undefine
       </div>
       {now && names.length > 0 && (
         <p class="verify">
-          {source.kind === 'server' && <button type="button" class="primary" disabled={running.value !== undefined || high === undefined} onClick={() => void verify()}>
+          {source.kind === 'server' && !query.info.imported_from && <button type="button" class="primary" disabled={running.value !== undefined || high === undefined} onClick={() => void verify()}>
             {running.value !== undefined ? 'Running…' : 'Verify: run the query without them'}
           </button>}{' '}
           <button type="button" onClick={() => { checked.value = { ...now, rows: [], predicates: [] }; }}>Uncheck all</button>{' '}
