@@ -193,7 +193,10 @@ fn web(shell: &mut Shell, command: &Command, argument: &str) -> Result<(), Shell
     let mut out = std::io::stdout().lock();
     writeln!(out, "{address}")?;
     if shell.interactive {
-        writeln!(out, "The address opens once; .web gives another one. The page is served until you leave.")?;
+        writeln!(
+            out,
+            "The address opens once; .web gives another one. The page is served until you leave."
+        )?;
         open_in_browser(&address);
     }
     Ok(())

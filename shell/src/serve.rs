@@ -95,7 +95,9 @@ fn serve(arguments: &ServeArguments) -> Result<(), ShellError> {
         let mut signals = Signals::new().map_err(ShellError::Start)?;
         let server = Server::bind(database.clone(), options).await?;
         let web = match &arguments.http_listen {
-            Some(listen) => Some(web_server(&database, arguments, listen, identity, limiter).await?),
+            Some(listen) => {
+                Some(web_server(&database, arguments, listen, identity, limiter).await?)
+            }
             None => None,
         };
         let address = server.local_addr().map_err(ShellError::Start)?;

@@ -71,7 +71,11 @@ impl Drop for Page {
 pub fn open_in_browser(address: &str) {
     let program = match std::env::consts::OS {
         "macos" => "open",
-        _ if std::env::var_os("DISPLAY").is_none() && std::env::var_os("WAYLAND_DISPLAY").is_none() => return,
+        _ if std::env::var_os("DISPLAY").is_none()
+            && std::env::var_os("WAYLAND_DISPLAY").is_none() =>
+        {
+            return;
+        }
         _ => "xdg-open",
     };
     let started = std::process::Command::new(program)

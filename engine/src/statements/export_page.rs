@@ -43,21 +43,37 @@ pub(crate) async fn page(session: &Session, query_id: i64) -> Result<String, Err
     Ok(html(query_id, &exported_views(session, query_id).await?))
 }
 
+/// All views that have an answer. One that fails is left out: predicates are not looked for below level `records`,
+/// and the rows of a table may be gone. The page says what it lacks.
 async fn exported_views(session: &Session, query_id: i64) -> Result<Vec<ExportedView>, Error> {
     let mut exported = Vec::new();
-    for Export { view, each } in EXPORTS {
+    for Export { view, fixed, each } in EXPORTS {
         let view = find_view(view).map_err(internal)?;
-        let Some((parameter, source, column)) = each else {
-            exported.push(export(session, view, values(view, query_id)).await?);
-            continue;
+        let mut common = values(view, query_id);
+        common.extend(
+            fixed
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned())),
+        );
+        let all = match each {
+            None => vec![common],
+            Some((source, columns)) => {
+                let source = find_view(source).map_err(internal)?;
+                let sql = source.sql(&values(source, query_id)).map_err(internal)?;
+                let batches = match rows(session, &sql).await {
+                    Ok((_, batches)) => batches,
+                    Err(_) => continue,
+                };
+                with_rows(&common, &batches, columns)?
+            }
         };
-        let source = find_view(source).map_err(internal)?;
-        let sql = source.sql(&values(source, query_id)).map_err(internal)?;
-        let (_, batches) = rows(session, &sql).await?;
-        for value in texts(&batches, column)?.into_iter().take(MOST_OF_ONE_VIEW) {
-            let mut values = values(view, query_id);
-            values.insert((*parameter).to_owned(), value);
-            exported.push(export(session, view, values).await?);
+        for values in all.into_iter().take(MOST_OF_ONE_VIEW) {
+            match export(session, view, values).await {
+                Ok(view) => exported.push(view),
+                Err(error) => {
+                    tracing::debug!(view = view.name, %error, "a view is left out of an export")
+                }
+            }
         }
     }
     Ok(exported)
@@ -99,17 +115,35 @@ async fn rows(session: &Session, sql: &str) -> Result<(SchemaRef, Vec<RecordBatc
     Ok((schema, stream.try_collect().await?))
 }
 
-/// The different values of a column, in their order; NULL is none.
-fn texts(batches: &[RecordBatch], column: &str) -> Result<Vec<String>, Error> {
+/// `common` with the values of `columns`, pairs of a parameter and a column, of each different row without NULL.
+fn with_rows(
+    common: &BTreeMap<String, String>,
+    batches: &[RecordBatch],
+    columns: &[(&str, &str)],
+) -> Result<Vec<BTreeMap<String, String>>, Error> {
     let mut found = Vec::new();
     for batch in batches {
-        let column = batch
-            .column_by_name(column)
-            .ok_or_else(|| internal(column))?;
-        for row in (0..batch.num_rows()).filter(|row| column.is_valid(*row)) {
-            let text = array_value_to_string(column, row)?;
-            if !found.contains(&text) {
-                found.push(text);
+        let arrays: Vec<_> = columns
+            .iter()
+            .map(|(parameter, column)| {
+                Ok((
+                    *parameter,
+                    batch
+                        .column_by_name(column)
+                        .ok_or_else(|| internal(column))?,
+                ))
+            })
+            .collect::<Result<_, Error>>()?;
+        for row in 0..batch.num_rows() {
+            if arrays.iter().any(|(_, array)| array.is_null(row)) {
+                continue;
+            }
+            let mut values = common.clone();
+            for (parameter, array) in &arrays {
+                values.insert((*parameter).to_owned(), array_value_to_string(array, row)?);
+            }
+            if !found.contains(&values) {
+                found.push(values);
             }
         }
     }

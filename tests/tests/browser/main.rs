@@ -51,7 +51,11 @@ async fn profiles(session: &Session) -> serde_json::Value {
          FROM generate_series(0, 4999)",
     )
     .await;
-    run(session, "UPDATE ratings SET stars = repeat('5,4,', 1000000) WHERE movie = 1234").await;
+    run(
+        session,
+        "UPDATE ratings SET stars = repeat('5,4,', 1000000) WHERE movie = 1234",
+    )
+    .await;
     // A third of the rows have one key.
     run(
         session,
@@ -73,7 +77,11 @@ async fn profiles(session: &Session) -> serde_json::Value {
              ORDER BY 1 LIMIT {limit}"
         )
     };
-    for (level, names) in [("calls", ["previous", "calls"]), ("counters", ["early", "counters"]), ("off", ["ended", "off"])] {
+    for (level, names) in [
+        ("calls", ["previous", "calls"]),
+        ("counters", ["early", "counters"]),
+        ("off", ["ended", "off"]),
+    ] {
         run(session, &format!("SET profile.level = '{level}'")).await;
         for (number, name) in (10..).zip(names) {
             ids[name] = run(session, &query(number)).await.into();
@@ -98,23 +106,40 @@ fn drive(runtime: &Runtime, database: &Database, size: &str, part: &str) {
         listen: "127.0.0.1:0".to_owned(),
         ..WebOptions::default()
     };
-    let server = runtime.block_on(WebServer::bind(database.clone(), options)).unwrap();
+    let server = runtime
+        .block_on(WebServer::bind(database.clone(), options))
+        .unwrap();
     let tickets = server.tickets();
     let serving = runtime.spawn(server.run(std::future::pending()));
     let directory = tempfile::tempdir().unwrap();
     let exported = directory.path().join("profile.html");
-    let export = format!("EXPORT PROFILE {} TO '{}' (FORMAT html)", ids["records"], exported.display());
+    let export = format!(
+        "EXPORT PROFILE {} TO '{}' (FORMAT html)",
+        ids["records"],
+        exported.display()
+    );
     runtime.block_on(run(&database.session(), &export));
     let page = serde_json::json!({
         "address": tickets.lasting("/"), "ids": ids, "size": size, "part": part, "chromium": chromium(),
         "profile": directory.path().join("chromium"), "exported": exported, "pictures": pictures(),
     });
-    let output = Command::new("node").arg(SCRIPT).env("SKEWER_PAGE", page.to_string()).output().unwrap();
+    let output = Command::new("node")
+        .arg(SCRIPT)
+        .env("SKEWER_PAGE", page.to_string())
+        .output()
+        .unwrap();
     serving.abort();
     let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{size}, {part}:\n{said}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{size}, {part}:\n{said}\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     let passed = said.lines().filter(|line| line.ends_with(" ok")).count();
-    assert!(passed >= 3, "{size}, {part}: only {passed} tests ran\n{said}");
+    assert!(
+        passed >= 3,
+        "{size}, {part}: only {passed} tests ran\n{said}"
+    );
 }
 
 /// Where to put pictures of all pages, if somebody wants them: the documentation's are made so.

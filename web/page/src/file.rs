@@ -14,19 +14,92 @@ use crate::assets::{INDEX, SCRIPT, STYLE};
 pub struct Export {
     /// The view.
     pub view: &'static str,
-    /// If it is there several times: the parameter, and the view and column with its values.
-    pub each: Option<(&'static str, &'static str, &'static str)>,
+    /// Values of parameters that are the same in all files.
+    pub fixed: &'static [(&'static str, &'static str)],
+    /// If the view is there once for each row of another view: that view, and pairs of a parameter and the column
+    /// with its value.
+    pub each: Option<(&'static str, &'static [(&'static str, &'static str)])>,
 }
 
 const fn once(view: &'static str) -> Export {
-    Export { view, each: None }
+    Export {
+        view,
+        fixed: &[],
+        each: None,
+    }
 }
 
+const fn with(view: &'static str, fixed: &'static [(&'static str, &'static str)]) -> Export {
+    Export {
+        fixed,
+        ..once(view)
+    }
+}
+
+const fn each(
+    view: &'static str,
+    of: &'static str,
+    columns: &'static [(&'static str, &'static str)],
+) -> Export {
+    Export {
+        each: Some((of, columns)),
+        ..once(view)
+    }
+}
+
+const EXCHANGE: &[(&str, &str)] = &[("exchange_id", "exchange_id")];
+const RECORD: &[(&str, &str)] = &[("table_name", "table_name"), ("row_id", "row_id")];
+
 /// What a file has.
-pub const EXPORTS: &[Export] = &[once("query"), once("plan")];
+pub const EXPORTS: &[Export] = &[
+    once("query"),
+    once("plan"),
+    once("verdict"),
+    once("time_split"),
+    once("diagnoses"),
+    once("heavy_keys"),
+    each("operator_tasks", "plan", &[("operator_id", "operator_id")]),
+    with("activity", &[("by", "fragment")]),
+    with("activity", &[("by", "operator")]),
+    with("activity", &[("by", "worker")]),
+    with("timeline", &[("by", "fragment")]),
+    with("timeline", &[("by", "operator")]),
+    with("timeline", &[("by", "worker")]),
+    with("density", &[("by", "fragment")]),
+    with("density", &[("by", "operator")]),
+    with("density", &[("by", "worker")]),
+    once("tasks"),
+    once("metric_lanes"),
+    once("traces"),
+    once("exchanges"),
+    each("communication", "exchanges", EXCHANGE),
+    each("receivers", "exchanges", EXCHANGE),
+    each("exchange_keys", "exchanges", EXCHANGE),
+    once("record_anomaly"),
+    once("record_ranked"),
+    once("record_blame"),
+    with("record_histogram", &[("measure", "expressions")]),
+    with("record_histogram", &[("measure", "operators")]),
+    with("record_histogram", &[("measure", "groups")]),
+    each(
+        "record_dearest",
+        "record_histogram",
+        &[("source", "source")],
+    ),
+    each("record_operators", "record_anomaly", RECORD),
+    each("record_impact", "record_anomaly", RECORD),
+    each("record_makes", "record_anomaly", RECORD),
+    each(
+        "record_rows",
+        "record_anomaly",
+        &[("table", "table_name"), ("row_ids", "row_id")],
+    ),
+    each("without_record", "record_anomaly", RECORD),
+    once("lineage_node"),
+];
 
 /// So many times a view is in a file at most.
-pub const MOST_OF_ONE_VIEW: usize = 64;
+pub const MOST_OF_ONE_VIEW: usize = 256;
 
 /// Pixels of time axes: an exported file cannot ask for more when it is zoomed.
 pub const PIXELS: &str = "2048";
@@ -96,6 +169,39 @@ pub fn html(query_id: i64, views: &[ExportedView]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn exports_name_views_and_their_parameters() {
+        use crate::views::find_view;
+        for export in EXPORTS {
+            let view = find_view(export.view).unwrap();
+            let known: Vec<_> = view.parameters().map(|parameter| parameter.name).collect();
+            let fixed = export.fixed.iter().map(|(name, _)| *name);
+            let of_rows = export.each.iter().flat_map(|(of, columns)| {
+                find_view(of).unwrap();
+                columns.iter().map(|(name, _)| *name)
+            });
+            let given: Vec<_> = fixed.chain(of_rows).chain(["query_id", "px"]).collect();
+            for name in &given[..given.len() - 2] {
+                assert!(
+                    known.contains(name),
+                    "{} has no parameter {name}",
+                    export.view
+                );
+            }
+            for parameter in view
+                .parameters()
+                .filter(|parameter| parameter.default.is_none())
+            {
+                assert!(
+                    given.contains(&parameter.name),
+                    "{}: {}",
+                    export.view,
+                    parameter.name
+                );
+            }
+        }
+    }
 
     #[test]
     fn a_file_has_everything_inside() {

@@ -14,7 +14,10 @@ async fn a_running_statement_is_cancelled() {
     let reader = served.database.session();
     let mut id = None;
     for _ in 0..600 {
-        let rows: Vec<(i64,)> = reader.query_as("SELECT query_id FROM sys.running WHERE state = 'running'").await.unwrap();
+        let rows: Vec<(i64,)> = reader
+            .query_as("SELECT query_id FROM sys.running WHERE state = 'running'")
+            .await
+            .unwrap();
         id = rows.first().map(|(id,)| *id);
         if id.is_some() {
             break;
@@ -22,12 +25,16 @@ async fn a_running_statement_is_cancelled() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     let id = id.expect("the statement did not begin within 30 s");
-    let answer = browser.post("/api/cancel", &format!("{{\"query_id\":{id}}}")).await;
+    let answer = browser
+        .post("/api/cancel", &format!("{{\"query_id\":{id}}}"))
+        .await;
     assert_eq!(answer.status, 204, "{}", answer.text());
     let ended = tokio::time::timeout(Duration::from_secs(30), running).await;
     let ended = ended.expect("the statement went on for 30 s").unwrap();
     assert!(matches!(ended, Err(skewer::Error::Cancelled)), "{ended:?}");
-    let answer = browser.post("/api/cancel", &format!("{{\"query_id\":{id}}}")).await;
+    let answer = browser
+        .post("/api/cancel", &format!("{{\"query_id\":{id}}}"))
+        .await;
     assert_eq!(answer.status, 404);
     assert!(answer.text().contains("does not run"), "{}", answer.text());
 }
@@ -40,7 +47,9 @@ async fn a_what_if_is_verified_by_running_the_query_without_the_records() {
     let blamed: Vec<(String, String)> = served
         .database
         .session()
-        .query_as(&format!("SELECT table_name, predicate FROM sys.blame({id}) ORDER BY rank LIMIT 1"))
+        .query_as(&format!(
+            "SELECT table_name, predicate FROM sys.blame({id}) ORDER BY rank LIMIT 1"
+        ))
         .await
         .unwrap();
     let [(table, predicate)] = blamed.as_slice() else {
@@ -76,9 +85,17 @@ async fn a_profile_is_exported_as_one_file_with_everything_inside() {
     let browser = Browser::with_token(&served).await;
     let answer = browser.get(&format!("/api/export/{id}")).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
-    assert!(answer.header("content-disposition").contains(&format!("query-{id}.html")));
+    assert!(
+        answer
+            .header("content-disposition")
+            .contains(&format!("query-{id}.html"))
+    );
     let page = answer.text();
-    assert!(page.contains(&format!("{{\"query\":{id},\"views\":[")), "{}", &page[..2_000]);
+    assert!(
+        page.contains(&format!("{{\"query\":{id},\"views\":[")),
+        "{}",
+        &page[..2_000]
+    );
     assert!(page.len() < 2_000_000, "the page has {} bytes", page.len());
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("x.html");

@@ -63,7 +63,10 @@ impl Answer {
 
     pub fn rows(&self) -> Vec<RecordBatch> {
         assert_eq!(self.status, 200, "{}", self.text());
-        assert_eq!(self.header("content-type"), "application/vnd.apache.arrow.stream");
+        assert_eq!(
+            self.header("content-type"),
+            "application/vnd.apache.arrow.stream"
+        );
         let reader = StreamReader::try_new(self.body.as_slice(), None).unwrap();
         reader.map(|batch| batch.unwrap()).collect()
     }
@@ -85,7 +88,9 @@ impl Browser {
         };
         let address = served.tickets.once("");
         let (_, token) = address.split_once("#token=").unwrap();
-        let answer = browser.post("/api/token", &format!("{{\"token\":\"{token}\"}}")).await;
+        let answer = browser
+            .post("/api/token", &format!("{{\"token\":\"{token}\"}}"))
+            .await;
         assert_eq!(answer.status, 204, "{}", answer.text());
         browser.keep_cookie(&answer);
         browser
@@ -106,7 +111,13 @@ impl Browser {
     }
 
     /// A request with headers of its own; `host` replaces the right one.
-    pub async fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+    pub async fn ask(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> Answer {
         let request = async {
             let mut stream = TcpStream::connect(self.address).await.unwrap();
             let mut text = format!("{method} {path} HTTP/1.1\r\nconnection: close\r\n");
@@ -131,10 +142,20 @@ impl Browser {
 }
 
 fn parse(answer: &[u8]) -> Answer {
-    let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n").unwrap();
+    let end = answer
+        .windows(4)
+        .position(|bytes| bytes == b"\r\n\r\n")
+        .unwrap();
     let head = std::str::from_utf8(&answer[..end]).unwrap();
     let mut lines = head.lines();
-    let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+    let status = lines
+        .next()
+        .unwrap()
+        .split(' ')
+        .nth(1)
+        .unwrap()
+        .parse()
+        .unwrap();
     let headers: HashMap<String, String> = lines
         .map(|line| {
             let (name, value) = line.split_once(": ").unwrap();

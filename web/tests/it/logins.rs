@@ -28,7 +28,11 @@ async fn a_token_opens_once_and_a_cookie_until_logout() {
     for part in ["HttpOnly", "SameSite=Strict", "Path=/"] {
         assert!(cookie.contains(part), "{cookie}");
     }
-    assert_eq!(stranger.post("/api/token", &body).await.status, 401, "a token opens once");
+    assert_eq!(
+        stranger.post("/api/token", &body).await.status,
+        401,
+        "a token opens once"
+    );
     let mut known = stranger.clone();
     known.keep_cookie(&answer);
     assert_eq!(known.get(VIEW).await.status, 200);
@@ -44,7 +48,10 @@ async fn a_lasting_token_opens_more_than_once() {
         cookie: None,
     };
     let address = served.tickets.lasting("");
-    let body = format!("{{\"token\":\"{}\"}}", address.split_once("#token=").unwrap().1);
+    let body = format!(
+        "{{\"token\":\"{}\"}}",
+        address.split_once("#token=").unwrap().1
+    );
     for _ in 0..2 {
         assert_eq!(browser.post("/api/token", &body).await.status, 204);
     }
@@ -64,13 +71,16 @@ async fn users_log_in_with_their_passwords_and_guessing_is_slow() {
         address: served.address,
         cookie: None,
     };
-    let login = |user: &str, password: &str| format!("{{\"user\":\"{user}\",\"password\":\"{password}\"}}");
+    let login =
+        |user: &str, password: &str| format!("{{\"user\":\"{user}\",\"password\":\"{password}\"}}");
     for (user, password) in [("ada", "wrong"), ("nobody", "correct horse"), ("ada", "")] {
         let answer = browser.post("/api/login", &login(user, password)).await;
         assert_eq!(answer.status, 401, "{user}");
         assert_eq!(answer.header("set-cookie"), "");
     }
-    let answer = browser.post("/api/login", &login("ada", "correct horse")).await;
+    let answer = browser
+        .post("/api/login", &login("ada", "correct horse"))
+        .await;
     assert_eq!(answer.status, 204, "{}", answer.text());
     browser.keep_cookie(&answer);
     assert_eq!(browser.get(VIEW).await.status, 200);
@@ -78,9 +88,15 @@ async fn users_log_in_with_their_passwords_and_guessing_is_slow() {
     for _ in 0..6 {
         limiter.failed(browser.address.ip());
     }
-    let answer = browser.post("/api/login", &login("ada", "correct horse")).await;
+    let answer = browser
+        .post("/api/login", &login("ada", "correct horse"))
+        .await;
     assert_eq!(answer.status, 429);
-    assert!(answer.text().contains("too many failed logins"), "{}", answer.text());
+    assert!(
+        answer.text().contains("too many failed logins"),
+        "{}",
+        answer.text()
+    );
     assert!(!answer.header("retry-after").is_empty());
     assert_eq!(browser.get(VIEW).await.status, 200, "who is in stays in");
 }
@@ -98,6 +114,12 @@ async fn beyond_this_machine_there_must_be_users() {
     let refused = refused.err().unwrap();
     assert!(matches!(refused, WebError::NoUsers { .. }), "{refused}");
     Users::add(data.path(), "ada", "correct horse").unwrap();
-    let server = WebServer::bind(database, options(data.path().to_owned())).await.unwrap();
-    assert!(server.address().starts_with("https://"), "{}", server.address());
+    let server = WebServer::bind(database, options(data.path().to_owned()))
+        .await
+        .unwrap();
+    assert!(
+        server.address().starts_with("https://"),
+        "{}",
+        server.address()
+    );
 }

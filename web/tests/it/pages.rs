@@ -12,9 +12,17 @@ async fn every_path_of_the_page_is_the_page_and_nothing_may_be_loaded_from_elsew
     for path in ["/", "/q/12", "/q/12?tab=traces", "/cluster", "/nosuch"] {
         let answer = browser.get(path).await;
         assert_eq!(answer.status, 200, "{path}");
-        assert!(answer.text().contains("<script src=\"/app.js\" defer>"), "{path}");
+        assert!(
+            answer.text().contains("<script src=\"/app.js\" defer>"),
+            "{path}"
+        );
         let policy = answer.header("content-security-policy");
-        for part in ["default-src 'none'", "script-src 'self';", "frame-ancestors 'none'", "require-trusted-types-for"] {
+        for part in [
+            "default-src 'none'",
+            "script-src 'self';",
+            "frame-ancestors 'none'",
+            "require-trusted-types-for",
+        ] {
             assert!(policy.contains(part), "{policy}");
         }
         assert!(!policy.contains("unsafe"), "{policy}");
@@ -26,8 +34,14 @@ async fn every_path_of_the_page_is_the_page_and_nothing_may_be_loaded_from_elsew
         let answer = browser.get(path).await;
         assert!(answer.header("content-type").starts_with(kind), "{path}");
         let again = [("if-none-match", answer.header("etag"))];
-        assert_eq!(browser.ask("GET", path, &again, "").await.status, 304, "{path}");
-        let zipped = browser.ask("GET", path, &[("accept-encoding", "gzip, br")], "").await;
+        assert_eq!(
+            browser.ask("GET", path, &again, "").await.status,
+            304,
+            "{path}"
+        );
+        let zipped = browser
+            .ask("GET", path, &[("accept-encoding", "gzip, br")], "")
+            .await;
         assert_eq!(zipped.header("content-encoding"), "gzip");
         assert!(zipped.body.len() < answer.body.len(), "{path}");
     }
@@ -40,7 +54,9 @@ async fn other_hosts_other_sites_and_other_methods_are_refused() {
         address: served.address,
         cookie: None,
     };
-    let rebound = browser.ask("GET", "/", &[("host", "evil.example")], "").await;
+    let rebound = browser
+        .ask("GET", "/", &[("host", "evil.example")], "")
+        .await;
     assert_eq!(rebound.status, 421);
     assert!(rebound.text().contains("--http-host"), "{}", rebound.text());
     let foreign = [
@@ -48,10 +64,18 @@ async fn other_hosts_other_sites_and_other_methods_are_refused() {
         ("x-skewer", "1"),
         ("origin", "http://evil.example"),
     ];
-    let answer = browser.ask("POST", "/api/token", &foreign, "{\"token\":\"x\"}").await;
+    let answer = browser
+        .ask("POST", "/api/token", &foreign, "{\"token\":\"x\"}")
+        .await;
     assert_eq!(answer.status, 403);
     let plain = [("content-type", "application/json")];
-    assert_eq!(browser.ask("POST", "/api/cancel", &plain, "{}").await.status, 403);
+    assert_eq!(
+        browser
+            .ask("POST", "/api/cancel", &plain, "{}")
+            .await
+            .status,
+        403
+    );
     assert_eq!(browser.ask("GET", "/api/cancel", &[], "").await.status, 405);
     assert_eq!(browser.get("/api/nosuch").await.status, 404);
 }

@@ -40,11 +40,16 @@ impl Truth {
 
     /// What all calls of operator 2 take.
     fn input_ns(&self) -> i64 {
-        (0..self.tasks).map(|task| self.calls * self.call_of_task(task)).sum()
+        (0..self.tasks)
+            .map(|task| self.calls * self.call_of_task(task))
+            .sum()
     }
 
     fn execution_ns(&self) -> i64 {
-        (0..self.tasks).map(|task| self.calls * self.step(task)).max().unwrap()
+        (0..self.tasks)
+            .map(|task| self.calls * self.step(task))
+            .max()
+            .unwrap()
     }
 
     /// The rows of each table of `sys`, as SQL.
@@ -59,7 +64,11 @@ impl Truth {
             call_ns,
             skew,
         } = *self;
-        let at = |ns: &str| format!("arrow_cast(CAST({START} + {PLANNING} + ({ns}) AS BIGINT), 'Timestamp(Nanosecond, Some(\"+00:00\"))')");
+        let at = |ns: &str| {
+            format!(
+                "arrow_cast(CAST({START} + {PLANNING} + ({ns}) AS BIGINT), 'Timestamp(Nanosecond, Some(\"+00:00\"))')"
+            )
+        };
         let call = format!("({call_ns} * CASE WHEN t = 0 THEN {skew} ELSE 1 END)");
         let step = format!("({call} + {own_ns} + {gap_ns})");
         let task = format!("(SELECT value AS t FROM generate_series(0, {}))", tasks - 1);
@@ -139,7 +148,10 @@ impl Truth {
         for (table, sql) in self.tables() {
             let path = directory.join(format!("{table}.parquet"));
             let copy = format!("COPY ({sql}) TO '{}'", path.display());
-            let written: Vec<(i64,)> = session.query_as(&copy).await.unwrap_or_else(|error| panic!("{table}: {error}"));
+            let written: Vec<(i64,)> = session
+                .query_as(&copy)
+                .await
+                .unwrap_or_else(|error| panic!("{table}: {error}"));
             counts.insert(table, written[0].0);
         }
         let manifest = serde_json::json!({
@@ -155,7 +167,9 @@ impl Truth {
 
 /// A view's SQL with values.
 fn view(name: &str, values: &[(&str, String)]) -> String {
-    let values = values.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
+    let values = values
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), value.clone()));
     find_view(name).unwrap().sql(&values.collect()).unwrap()
 }
 
@@ -178,10 +192,46 @@ async fn activity(session: &Session, values: &[(&str, String)], operator: i64, b
 async fn numbers_of_the_views_are_the_generators() {
     let directory = tempfile::tempdir().unwrap();
     for truth in [
-        Truth { tasks: 6, workers: 3, calls: 40, call_ns: 900, skew: 5, own_ns: 100, gap_ns: 50, sent: 7 },
-        Truth { tasks: 1, workers: 1, calls: 1, call_ns: 1, skew: 1, own_ns: 1, gap_ns: 1, sent: 1 },
-        Truth { tasks: 8, workers: 2, calls: 333, call_ns: 17, skew: 3, own_ns: 0, gap_ns: 0, sent: 1_000_000_000 },
-        Truth { tasks: 3, workers: 3, calls: 5, call_ns: 70_000_000, skew: 2, own_ns: 1, gap_ns: 900_000_000, sent: 3 },
+        Truth {
+            tasks: 6,
+            workers: 3,
+            calls: 40,
+            call_ns: 900,
+            skew: 5,
+            own_ns: 100,
+            gap_ns: 50,
+            sent: 7,
+        },
+        Truth {
+            tasks: 1,
+            workers: 1,
+            calls: 1,
+            call_ns: 1,
+            skew: 1,
+            own_ns: 1,
+            gap_ns: 1,
+            sent: 1,
+        },
+        Truth {
+            tasks: 8,
+            workers: 2,
+            calls: 333,
+            call_ns: 17,
+            skew: 3,
+            own_ns: 0,
+            gap_ns: 0,
+            sent: 1_000_000_000,
+        },
+        Truth {
+            tasks: 3,
+            workers: 3,
+            calls: 5,
+            call_ns: 70_000_000,
+            skew: 2,
+            own_ns: 1,
+            gap_ns: 900_000_000,
+            sent: 3,
+        },
     ] {
         let database = Database::in_memory().unwrap();
         let session = database.session();
@@ -189,43 +239,78 @@ async fn numbers_of_the_views_are_the_generators() {
         let of_query = ("query_id", id.to_string());
         let own_total = truth.tasks * truth.calls * truth.own_ns;
 
-        let sql = format!("SELECT operator_id, self_ns, rows_out, tasks, time_skew FROM ({}) AS v", view("plan", std::slice::from_ref(&of_query)));
+        let sql = format!(
+            "SELECT operator_id, self_ns, rows_out, tasks, time_skew FROM ({}) AS v",
+            view("plan", std::slice::from_ref(&of_query))
+        );
         let plan: Vec<(i64, i64, i64, i64, Option<f64>)> = session.query_as(&sql).await.unwrap();
         let rows = truth.tasks * truth.calls * 10;
-        assert_eq!((plan[0].0, plan[0].1, plan[0].2, plan[0].3), (1, own_total, rows, truth.tasks), "{truth:?}");
-        assert_eq!((plan[1].0, plan[1].1, plan[1].2), (2, truth.input_ns(), rows), "{truth:?}");
+        assert_eq!(
+            (plan[0].0, plan[0].1, plan[0].2, plan[0].3),
+            (1, own_total, rows, truth.tasks),
+            "{truth:?}"
+        );
+        assert_eq!(
+            (plan[1].0, plan[1].1, plan[1].2),
+            (2, truth.input_ns(), rows),
+            "{truth:?}"
+        );
         let mean = truth.input_ns() as f64 / truth.tasks as f64;
         let skew = (truth.calls * truth.call_of_task(0)) as f64 / mean;
-        assert!((plan[1].4.unwrap() - skew).abs() < 1e-9, "{truth:?}: {plan:?}");
+        assert!(
+            (plan[1].4.unwrap() - skew).abs() < 1e-9,
+            "{truth:?}: {plan:?}"
+        );
 
         for bins in [1, 7, 600, 2_048] {
             let values = [of_query.clone(), ("px", bins.to_string())];
             let input = activity(&session, &values, 2, bins).await;
             assert_eq!(input, truth.input_ns(), "{truth:?} in {bins} bins");
-            assert_eq!(activity(&session, &values, 1, bins).await, truth.input_ns() + own_total, "{truth:?}");
+            assert_eq!(
+                activity(&session, &values, 1, bins).await,
+                truth.input_ns() + own_total,
+                "{truth:?}"
+            );
             let traced = format!(
                 "SELECT CAST(sum(busy_ns) AS BIGINT), CAST(sum(calls) AS BIGINT) FROM ({}) AS v WHERE operator_id = 2",
                 view("traces", &values)
             );
             let traced: Vec<(i64, i64)> = session.query_as(&traced).await.unwrap();
-            assert_eq!(traced, [(truth.input_ns(), truth.tasks * truth.calls)], "{truth:?} in {bins} bins");
+            assert_eq!(
+                traced,
+                [(truth.input_ns(), truth.tasks * truth.calls)],
+                "{truth:?} in {bins} bins"
+            );
         }
         // A part of the time has the parts of calls that lie in it.
         let half = PLANNING + truth.execution_ns() / 2;
         let mut parts = 0;
         for (lo, hi) in [(0, half), (half, PLANNING + truth.execution_ns())] {
-            let values = [of_query.clone(), ("px", "100".to_owned()), ("lo", lo.to_string()), ("hi", hi.to_string())];
+            let values = [
+                of_query.clone(),
+                ("px", "100".to_owned()),
+                ("lo", lo.to_string()),
+                ("hi", hi.to_string()),
+            ];
             parts += activity(&session, &values, 2, 100).await;
         }
         assert_eq!(parts, truth.input_ns(), "{truth:?} in two halves");
 
-        let sent = view("communication", &[of_query, ("exchange_id", "1".to_owned())]);
+        let sent = view(
+            "communication",
+            &[of_query, ("exchange_id", "1".to_owned())],
+        );
         let sent = format!(
             "SELECT destination_worker, CAST(sum(rows) AS BIGINT) FROM ({sent}) AS v GROUP BY destination_worker ORDER BY 1"
         );
         let sent: Vec<(i64, i64)> = session.query_as(&sent).await.unwrap();
         let expected: Vec<_> = (0..truth.workers)
-            .map(|worker| (worker, truth.workers * truth.sent * if worker == 0 { 2 } else { 1 }))
+            .map(|worker| {
+                (
+                    worker,
+                    truth.workers * truth.sent * if worker == 0 { 2 } else { 1 },
+                )
+            })
             .collect();
         assert_eq!(sent, expected, "{truth:?}");
     }

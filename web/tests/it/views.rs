@@ -10,14 +10,37 @@ async fn a_view_has_the_rows_that_its_sql_has() {
     let (database, id) = profiled().await;
     let served = serve(database, no_users()).await;
     let browser = Browser::with_token(&served).await;
-    let sql = browser.get(&format!("/api/sql/plan?query_id={id}")).await.text();
-    assert!(sql.contains(&format!("query_id = {id}")) && !sql.contains('$'), "{sql}");
-    let expected = served.database.session().sql(&sql).await.unwrap().collect().await.unwrap();
+    let sql = browser
+        .get(&format!("/api/sql/plan?query_id={id}"))
+        .await
+        .text();
+    assert!(
+        sql.contains(&format!("query_id = {id}")) && !sql.contains('$'),
+        "{sql}"
+    );
+    let expected = served
+        .database
+        .session()
+        .sql(&sql)
+        .await
+        .unwrap()
+        .collect()
+        .await
+        .unwrap();
     let expected: usize = expected.iter().map(|batch| batch.num_rows()).sum();
-    let rows = browser.get(&format!("/api/view/plan?query_id={id}")).await.rows();
-    assert_eq!(rows.iter().map(|batch| batch.num_rows()).sum::<usize>(), expected);
+    let rows = browser
+        .get(&format!("/api/view/plan?query_id={id}"))
+        .await
+        .rows();
+    assert_eq!(
+        rows.iter().map(|batch| batch.num_rows()).sum::<usize>(),
+        expected
+    );
     assert!(expected > 3);
-    let scan = rows[0].column_by_name("rows_out").unwrap().as_primitive::<Int64Type>();
+    let scan = rows[0]
+        .column_by_name("rows_out")
+        .unwrap()
+        .as_primitive::<Int64Type>();
     assert!(scan.iter().flatten().any(|rows| rows == 1_000), "{scan:?}");
 }
 
@@ -28,7 +51,11 @@ async fn wrong_requests_are_told_what_is_wrong() {
     for (path, status, text) in [
         ("/api/view/nosuch", 404, "there is no view nosuch"),
         ("/api/view/query", 400, "needs the parameter query_id"),
-        ("/api/view/query?query_id=1%20OR%201", 400, "is an integer, not '1 OR 1'"),
+        (
+            "/api/view/query?query_id=1%20OR%201",
+            400,
+            "is an integer, not '1 OR 1'",
+        ),
         ("/api/view/query?query_id=1&x=2", 400, "has no parameter x"),
         ("/api/sql/query?query_id=", 400, "is an integer"),
         ("/api/export/7", 422, "7"),
@@ -61,11 +88,20 @@ async fn every_view_answers_for_every_level_with_types_that_the_page_reads() {
         let query = "SELECT name, count(*) FROM follows JOIN users ON followee = id GROUP BY name";
         let mut ids = vec![999_999];
         for level in ["off", "counters", "calls", "records"] {
-            session.sql(&format!("SET profile.level = '{level}'")).await.unwrap();
+            session
+                .sql(&format!("SET profile.level = '{level}'"))
+                .await
+                .unwrap();
             session.sql(query).await.unwrap().collect().await.unwrap();
             ids.push(session.last_query_id().unwrap());
         }
-        session.sql("SELECT id / 0 FROM users").await.unwrap().collect().await.unwrap_err();
+        session
+            .sql("SELECT id / 0 FROM users")
+            .await
+            .unwrap()
+            .collect()
+            .await
+            .unwrap_err();
         ids.push(session.last_query_id().unwrap());
         let reader = database.read_only_session(skewer::ReadOnly::default());
         for id in ids {
@@ -80,14 +116,26 @@ async fn every_view_answers_for_every_level_with_types_that_the_page_reads() {
                     Some((parameter.name.to_owned(), value))
                 });
                 let sql = view.sql(&values.collect()).unwrap();
-                let failed = |error: skewer::Error| -> ! { panic!("{size}: {} of query {id}: {error}\n{sql}", view.name) };
+                let failed = |error: skewer::Error| -> ! {
+                    panic!("{size}: {} of query {id}: {error}\n{sql}", view.name)
+                };
                 let stream = reader.sql(&sql).await.unwrap_or_else(|error| failed(error));
                 for field in stream.schema().fields() {
                     let read = matches!(
                         field.data_type(),
-                        DataType::Int64 | DataType::Float64 | DataType::Utf8 | DataType::Utf8View | DataType::Boolean
+                        DataType::Int64
+                            | DataType::Float64
+                            | DataType::Utf8
+                            | DataType::Utf8View
+                            | DataType::Boolean
                     );
-                    assert!(read, "{}.{} is {}", view.name, field.name(), field.data_type());
+                    assert!(
+                        read,
+                        "{}.{} is {}",
+                        view.name,
+                        field.name(),
+                        field.data_type()
+                    );
                 }
                 stream.collect().await.unwrap_or_else(|error| failed(error));
             }
