@@ -147,7 +147,7 @@ function Recorded({ query }: { query: Query }): JSX.Element {
     <div class="records">
       <Caveats query={query} />
       <Anomalies query={query} />
-      {fallback && <p class="fallback">No expression of this query was timed for single rows: none of them takes longer for some rows than for others. {measure === 'groups' ? 'Its groups are shown.' : 'The time of other operators is shown, apportioned by rows.'}</p>}
+      {fallback && <p class="fallback">No expression of this query was timed for single rows. {measure === 'groups' ? 'Its groups are shown.' : 'The time of other operators is shown, apportioned by rows.'}</p>}
       <Histogram view={view} scope={scope} sources={sources} />
       {source && <Dearest key={measure} view={dear} scope={scope} />}
       <Cards query={query} />

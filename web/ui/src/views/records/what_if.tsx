@@ -147,7 +147,7 @@ export function WhatIf({ query, range }: { query: Query; range: Scope | undefine
             <p>
               Without {run.what} ({plural(run.rows_excluded, 'row')}) the query took <strong>{duration(run.after_ns)}</strong> instead of {duration(run.before_ns)}
               {run.after_ns > 0 && `, ${times(run.before_ns / run.after_ns)} as fast`}. The estimate was {run.low_ns < run.high_ns ? `${duration(run.low_ns)} to ${duration(run.high_ns)}` : duration(run.high_ns)}.{' '}
-              {(run.after_ns > 1.25 * run.high_ns || run.after_ns < 0.75 * run.low_ns) && 'They differ: another run, a warm cache or the load of the machine changes the time. Verify again to see how much. '}
+              {(run.after_ns > 1.25 * run.high_ns || run.after_ns < 0.75 * run.low_ns) && 'They differ: the estimate may be wrong, the measured run includes recording, and the load of the machine may have changed. Verify again to see how much runs vary. '}
               <Link to={`/q/${run.query_id}`}>Open query {run.query_id}</Link>
             </p>
             <pre tabIndex={0} aria-label="The statement that ran">{run.statement}</pre>
