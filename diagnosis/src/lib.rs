@@ -21,7 +21,7 @@
 //! * [`profile`]: the profile of one query; [`diff`]: what changed between two
 //! * [`summary`], [`plan`], [`time_spent`], [`expensive_inputs`], [`excluded_rows`], [`predicates`]:
 //!   the parts of a profile
-//! * [`what_if`]: what the query would take without some records
+//! * [`what_if`]: what the query would take without some records; `what_if_function`: that as a table function
 //! * [`operator_text`]: what an operator does, in the words of SQL
 //! * [`operator_calls`]: single calls of operators, for a trace
 //! * [`record`]: an input record's values; [`text`], [`units`]: text and numbers for people
@@ -45,6 +45,7 @@ pub mod time_spent;
 pub mod units;
 mod unknown_query;
 pub mod what_if;
+mod what_if_function;
 
 pub use diff::ProfileDiff;
 pub use error::Error;
@@ -58,3 +59,4 @@ pub use source::{ProfileSource, Section};
 pub use summary::QuerySummary;
 pub use time_spent::TimeSpent;
 pub use unknown_query::unknown_query;
+pub use what_if_function::WhatIfFunction;

@@ -4,7 +4,7 @@ use datafusion::arrow::array::{Array, AsArray, RecordBatch};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 
-use skewer_sql::quote::{identifier, literal};
+pub use skewer_sql::quote::recorded_table as table_sql;
 
 use crate::text::shortened;
 use crate::units::counted;
@@ -14,19 +14,6 @@ const VALUE_CHARACTERS: usize = 60;
 
 /// Elements of a list that are kept.
 const ELEMENTS: usize = 8;
-
-/// SQL that names a table, from its name in the log: `schema.table`, or the path of a file.
-pub fn table_sql(logged: &str) -> String {
-    let is_file = logged.contains(['/', '\\']) || logged.ends_with(".parquet");
-    if is_file {
-        return literal(logged);
-    }
-    match logged.split_once('.') {
-        Some(("main", table)) => identifier(table),
-        Some((schema, table)) => format!("{}.{}", identifier(schema), identifier(table)),
-        None => identifier(logged),
-    }
-}
 
 /// The statement that fetches a record.
 pub(crate) fn record_sql(table: &str, row_id: i64) -> String {
@@ -121,19 +108,6 @@ mod tests {
     use datafusion::arrow::datatypes::Int64Type;
 
     use super::*;
-
-    #[test]
-    fn tables_and_files_are_named_as_sql_wants_them() {
-        for (logged, sql) in [
-            ("main.ratings", "ratings"),
-            ("sales.Orders", "sales.\"Orders\""),
-            ("main.order", "\"order\""),
-            ("ratings", "ratings"),
-            ("data/it's.parquet", "'data/it''s.parquet'"),
-        ] {
-            assert_eq!(table_sql(logged), sql);
-        }
-    }
 
     #[test]
     fn long_values_are_cut_and_say_how_long_they_are() {

@@ -31,6 +31,8 @@ pub struct ShareOfBytes {
 pub enum Records<'a> {
     /// The one with a row id.
     One(i64),
+    /// The ones with row ids.
+    Several(&'a [i64]),
     /// The ones for which a predicate over the table's columns is true.
     Where(&'a str),
 }
@@ -39,6 +41,7 @@ impl Records<'_> {
     fn predicate(self) -> String {
         match self {
             Self::One(row_id) => format!("_row_id = {row_id}"),
+            Self::Several(row_ids) => format!("_row_id IN ({})", listed(row_ids, |id| id)),
             Self::Where(predicate) => predicate.to_owned(),
         }
     }
@@ -47,12 +50,22 @@ impl Records<'_> {
     fn ids(self, table: &str) -> String {
         match self {
             Self::One(row_id) => format!("SELECT CAST({row_id} AS BIGINT) AS id"),
+            Self::Several(row_ids) => format!(
+                "SELECT DISTINCT CAST(column1 AS BIGINT) AS id FROM (VALUES {}) AS records",
+                listed(row_ids, |id| format!("({id})"))
+            ),
             Self::Where(predicate) => format!(
                 "SELECT _row_id AS id FROM {} WHERE {predicate}",
                 table_sql(table)
             ),
         }
     }
+}
+
+/// The ids, each as `shown`, with commas between them.
+fn listed(row_ids: &[i64], shown: impl Fn(String) -> String) -> String {
+    let texts = row_ids.iter().map(|id| shown(id.to_string()));
+    texts.collect::<Vec<_>>().join(", ")
 }
 
 /// The estimate.
@@ -79,7 +92,7 @@ pub async fn query_without(
     let share = share_of_bytes(statements, section, summary, table, records).await;
     let sql = estimate_sql(summary.query_id, table, &records.ids(table), share.as_ref());
     let answer = match records {
-        Records::One(_) => statements.query(section, sql).await?,
+        Records::One(_) | Records::Several(_) => statements.query(section, sql).await?,
         Records::Where(_) => match statements.try_query(section, sql).await {
             Some(answer) => answer,
             None => return Ok(None),

@@ -8,7 +8,7 @@ use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch, StringArray};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::Result as DataFusionResult;
-use skewer_diagnosis::{BlameFunction, Profile, ProfileSource, RunContext};
+use skewer_diagnosis::{BlameFunction, Profile, ProfileSource, RunContext, WhatIfFunction};
 use skewer_report::Document;
 use skewer_sql::{ExplainProfile, ProfileFormat, Statement};
 
@@ -46,10 +46,19 @@ impl ProfileSource for Session {
 
 /// The table function `sys.blame` for the statements of a session.
 pub(crate) fn blame_function(session: WeakSession) -> BlameFunction {
-    BlameFunction::new(move || match session.upgrade() {
+    BlameFunction::new(move || source_of(&session))
+}
+
+/// The table function `sys.what_if` for the statements of a session.
+pub(crate) fn what_if_function(session: WeakSession) -> WhatIfFunction {
+    WhatIfFunction::new(move || source_of(&session))
+}
+
+fn source_of(session: &WeakSession) -> datafusion::common::Result<Box<dyn ProfileSource>> {
+    match session.upgrade() {
         Some(session) => Ok(Box::new(session)),
         None => Err(Error::Cancelled.into_datafusion()),
-    })
+    }
 }
 
 impl Session {

@@ -100,6 +100,20 @@ pub fn blame_schema() -> SchemaRef {
     Arc::new(Schema::new(fields.to_vec()))
 }
 
+const WHAT_IF: &str = "\
+About how long a query takes without some records of a table and without the profiler: `without_ns`, in place
+of `query_ns`. The table's name is as in `sys.record_latency`, the row ids are separated by commas:
+`sys.what_if(7, 'main.ratings', '12, 345')`. It is the estimate of `EXPLAIN PROFILE`
+([explain-profile.md](explain-profile.md#expensive-inputs)).
+";
+
+/// The columns of the table function `sys.what_if`.
+pub fn what_if_schema() -> SchemaRef {
+    let columns = ["query_id", "query_ns", "without_ns"];
+    let fields = columns.map(|name| Field::new(name, DataType::Int64, true));
+    Arc::new(Schema::new(fields.to_vec()))
+}
+
 const OTHERS: &str = "
 ### `is_sampled(row_id, rate)`
 
@@ -178,6 +192,11 @@ pub fn sys_tables_page() -> String {
     }
     let _ = write!(page, "\n### `sys.blame(query_id)`\n\n{BLAME}");
     page.push_str(&columns(&blame_schema()));
+    let _ = write!(
+        page,
+        "\n### `sys.what_if(query_id, table_name, row_ids)`\n\n{WHAT_IF}"
+    );
+    page.push_str(&columns(&what_if_schema()));
     page.push_str(OTHERS);
     page.push_str("\n## Views\n");
     for view in VIEWS {

@@ -116,6 +116,19 @@ pub fn identifier(name: &str) -> String {
     }
 }
 
+/// SQL that names a table, from its name in schema `sys`: `schema.table`, or the path of a file.
+pub fn recorded_table(logged: &str) -> String {
+    let is_file = logged.contains(['/', '\\']) || logged.ends_with(".parquet");
+    if is_file {
+        return literal(logged);
+    }
+    match logged.split_once('.') {
+        Some(("main", table)) => identifier(table),
+        Some((schema, table)) => format!("{}.{}", identifier(schema), identifier(table)),
+        None => identifier(logged),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -194,5 +207,18 @@ mod tests {
             assert_eq!(identifier(name), sql);
         }
         assert_eq!(literal("it's"), "'it''s'");
+    }
+
+    #[test]
+    fn tables_and_files_are_named_as_sql_wants_them() {
+        for (logged, sql) in [
+            ("main.ratings", "ratings"),
+            ("sales.Orders", "sales.\"Orders\""),
+            ("main.order", "\"order\""),
+            ("ratings", "ratings"),
+            ("data/it's.parquet", "'data/it''s.parquet'"),
+        ] {
+            assert_eq!(recorded_table(logged), sql);
+        }
     }
 }

@@ -1,19 +1,27 @@
 //! What has effects: cancelling a statement, and running a query again without some records.
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use futures::StreamExt;
 use serde::{Deserialize, Serialize};
 use skewer::datafusion::common::ScalarValue;
-use skewer::{Database, Session};
-use skewer_sql::quote;
+use skewer::diagnosis::table_sql;
+use skewer::{Database, ReadOnly, Session};
 
 use crate::error::Failure;
 use crate::routes::Shared;
 
 /// So many records are left out by their ids at most.
 const MOST_RECORDS: usize = 1_000;
+
+/// `sys.blame` reads tables.
+const LOOKING_FOR_PREDICATES: ReadOnly = ReadOnly {
+    timeout: Duration::from_secs(120),
+    memory: 256 << 20,
+};
 
 /// What the page sends to cancel.
 #[derive(Deserialize)]
@@ -43,9 +51,11 @@ pub(crate) async fn cancel(
 pub(crate) struct Verify {
     query_id: i64,
     table_name: String,
-    predicate: Option<String>,
+    #[serde(default)]
+    predicates: Vec<String>,
     /// 64-bit integers, as texts since JavaScript has none.
-    row_ids: Option<Vec<String>>,
+    #[serde(default)]
+    row_ids: Vec<String>,
 }
 
 /// Both times of a query: with the rows, and without them.
@@ -65,8 +75,7 @@ pub(crate) async fn verify(
     Json(asked): Json<Verify>,
 ) -> Result<Json<Verified>, Failure> {
     let predicate = predicate(&shared.database, &asked).await?;
-    let parts: Vec<_> = asked.table_name.split('.').map(quote::identifier).collect();
-    let table = parts.join(".");
+    let table = table_sql(&asked.table_name);
     let clause = format!("QUERY {} WITHOUT {table} ({predicate})", asked.query_id);
     let session = shared.database.session();
     // The report has what was left out; its lines are one document.
@@ -95,42 +104,48 @@ pub(crate) async fn verify(
     }))
 }
 
-/// The predicate to leave rows out by. The page sends none of its own making: it must be one that `sys.blame` has.
+/// The predicate to leave rows out by: any of the predicates, or one of the rows. The page sends none of its own
+/// making: `sys.blame` must have each.
 async fn predicate(database: &Database, asked: &Verify) -> Result<String, Failure> {
     let refused = |text: String| Failure::new(StatusCode::BAD_REQUEST, text);
-    match (&asked.predicate, &asked.row_ids) {
-        (Some(predicate), None) => {
-            let session = database.read_only_session(skewer::ReadOnly {
-                timeout: std::time::Duration::from_secs(60),
-                memory: 256 << 20,
-            });
-            let sql = format!(
-                "SELECT 1 FROM sys.blame({}) WHERE table_name = $1 AND predicate = $2",
-                asked.query_id
-            );
-            let values =
-                [&asked.table_name, predicate].map(|text| ScalarValue::from(text.as_str()));
-            match has_rows(&session, &sql, &values).await? {
-                true => Ok(predicate.clone()),
-                false => Err(refused(format!(
-                    "sys.blame({}) has no predicate {predicate}",
-                    asked.query_id
-                ))),
-            }
-        }
-        (None, Some(ids)) if !ids.is_empty() && ids.len() <= MOST_RECORDS => {
-            let ids: Result<Vec<i64>, _> = ids.iter().map(|id| id.parse()).collect();
-            let ids = ids.map_err(|_| refused("a row id is an integer".to_owned()))?;
-            let ids: Vec<_> = ids.iter().map(i64::to_string).collect();
-            Ok(match ids.as_slice() {
-                [id] => format!("_row_id = {id}"),
-                _ => format!("_row_id IN ({})", ids.join(", ")),
-            })
-        }
-        _ => Err(refused(format!(
-            "say which rows to leave out: a predicate, or 1 to {MOST_RECORDS} row ids"
-        ))),
+    if asked.predicates.is_empty() && asked.row_ids.is_empty() || asked.row_ids.len() > MOST_RECORDS
+    {
+        return Err(refused(format!(
+            "say which rows to leave out: predicates, or 1 to {MOST_RECORDS} row ids"
+        )));
     }
+    let mut parts = Vec::new();
+    let session = database.read_only_session(LOOKING_FOR_PREDICATES);
+    for predicate in &asked.predicates {
+        let sql = format!(
+            "SELECT 1 FROM sys.blame({}) WHERE table_name = $1 AND predicate = $2",
+            asked.query_id
+        );
+        let values = [&asked.table_name, predicate].map(|text| ScalarValue::from(text.as_str()));
+        if !has_rows(&session, &sql, &values).await? {
+            return Err(refused(format!(
+                "sys.blame({}) has no predicate {predicate}",
+                asked.query_id
+            )));
+        }
+        parts.push(predicate.clone());
+    }
+    let ids: Result<Vec<i64>, _> = asked.row_ids.iter().map(|id| id.parse()).collect();
+    let ids = ids.map_err(|_| refused("a row id is an integer".to_owned()))?;
+    let ids: Vec<_> = ids.iter().map(i64::to_string).collect();
+    match ids.as_slice() {
+        [] => {}
+        [id] => parts.push(format!("_row_id = {id}")),
+        _ => parts.push(format!("_row_id IN ({})", ids.join(", "))),
+    }
+    Ok(match parts.as_slice() {
+        [one] => one.clone(),
+        _ => parts
+            .iter()
+            .map(|part| format!("({part})"))
+            .collect::<Vec<_>>()
+            .join(" OR "),
+    })
 }
 
 async fn has_rows(session: &Session, sql: &str, values: &[ScalarValue]) -> Result<bool, Failure> {

@@ -24,7 +24,7 @@ use crate::summary::QuerySummary;
 use crate::units::{counted, percent};
 
 /// Returns what runs the function's statements; an error if the session has ended.
-type SourceFn = dyn Fn() -> Result<Box<dyn ProfileSource>> + Send + Sync;
+pub(crate) type SourceFn = dyn Fn() -> Result<Box<dyn ProfileSource>> + Send + Sync;
 
 /// `sys.blame(query_id)`, for the statements of a session.
 #[derive(Clone)]

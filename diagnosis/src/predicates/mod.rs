@@ -25,6 +25,7 @@ use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Float64Type};
 
 pub use function::BlameFunction;
+pub(crate) use function::SourceFn;
 pub use predicate::Predicate;
 
 use skewer_sql::quote::literal;

@@ -48,15 +48,20 @@ measured AS (
 -- where they arrive at an aggregate or in the result.
 arrived AS (
   SELECT
-    input_operator_id AS scan_id, operator_id AS consumer_id, partition,
-    CAST(count(*) AS DOUBLE) AS all_rows,
-    CAST(count(own.id) AS DOUBLE) AS own_rows
-  FROM sys.lineage
+    scan_id, consumer_id, partition,
+    CAST(sum(edges) AS DOUBLE) AS all_rows,
+    CAST(sum(CASE WHEN own.id IS NOT NULL THEN edges ELSE 0 END) AS DOUBLE) AS own_rows
+  FROM (
+    -- There may be many edges for each record. Workers count them, and only the counts are joined.
+    SELECT input_operator_id AS scan_id, operator_id AS consumer_id, partition, input_id, count(*) AS edges
+    FROM sys.lineage
+    WHERE query_id = $query_id AND table_name = $table_name
+    GROUP BY input_operator_id, operator_id, partition, input_id
+  ) AS counted
   CROSS JOIN query
   LEFT JOIN own ON input_id = own.id
-  WHERE query_id = $query_id AND table_name = $table_name
-    AND (own.id IS NOT NULL OR is_sampled(input_id, sample_rate))
-  GROUP BY input_operator_id, operator_id, partition
+  WHERE own.id IS NOT NULL OR is_sampled(input_id, sample_rate)
+  GROUP BY scan_id, consumer_id, partition
   UNION ALL
   SELECT
     operator_id, CAST(NULL AS BIGINT) AS consumer_id, CAST(NULL AS BIGINT) AS partition,

@@ -355,7 +355,8 @@ impl StatementCatalog {
     /// A table function over schema `sys` and no table of the same name.
     fn is_system_function(&self, name: &Name) -> bool {
         self.base.table_functions().contains_key(&name.table)
-            && (name.table.ends_with("_trace") || name.table == "blame")
+            && (name.table.ends_with("_trace")
+                || matches!(name.table.as_str(), "blame" | "what_if"))
             && !self.exists(name)
     }
 

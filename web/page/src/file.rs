@@ -94,7 +94,11 @@ pub const EXPORTS: &[Export] = &[
         "record_anomaly",
         &[("table", "table_name"), ("row_ids", "row_id")],
     ),
-    each("without_record", "record_anomaly", RECORD),
+    each(
+        "what_if",
+        "record_anomaly",
+        &[("table_name", "table_name"), ("row_ids", "row_id")],
+    ),
     once("lineage_node"),
 ];
 

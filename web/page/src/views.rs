@@ -85,7 +85,6 @@ views![
     "traces",
     "verdict",
     "what_if",
-    "without_record",
     "worker_metrics",
     "worker_queries",
     "worker_scores",
@@ -136,7 +135,7 @@ pub enum Kind {
     Bigint,
     /// A text, or NULL.
     Varchar,
-    /// The name of a table, with its schema or without.
+    /// The name of a table as schema `sys` has it, or of a column.
     Identifier,
 }
 
@@ -254,15 +253,8 @@ fn literal(kind: Kind, value: &str) -> Option<String> {
         },
         Kind::Varchar => Some(quote::literal(value)),
         Kind::Identifier => {
-            let parts: Vec<_> = value.split('.').collect();
-            let fits = parts.len() <= 2 && parts.iter().all(|part| !part.is_empty());
-            fits.then(|| {
-                parts
-                    .iter()
-                    .map(|part| quote::identifier(part))
-                    .collect::<Vec<_>>()
-                    .join(".")
-            })
+            let fits = !value.is_empty() && value.split('.').all(|part| !part.is_empty());
+            fits.then(|| quote::recorded_table(value))
         }
     }
 }
@@ -309,7 +301,7 @@ mod tests {
     fn parameters_become_literals() {
         assert_eq!(
             sql(&[("a", "3")]).unwrap(),
-            "-- An example.\nSELECT 3 - 3, 'x', '$' FROM main.t"
+            "-- An example.\nSELECT 3 - 3, 'x', '$' FROM t"
         );
         assert_eq!(
             sql(&[
@@ -347,7 +339,7 @@ mod tests {
                 format!("parameter a of view example is an integer, not '{value}'")
             );
         }
-        for value in ["", ".", "a.b.c", "a."] {
+        for value in ["", ".", "a."] {
             assert!(
                 error(&[("a", "1"), ("t", value)]).contains("is a name"),
                 "{value}"

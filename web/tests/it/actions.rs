@@ -56,8 +56,9 @@ async fn a_what_if_is_verified_by_running_the_query_without_the_records() {
         panic!("nothing is blamed: {blamed:?}");
     };
     for body in [
-        serde_json::json!({ "query_id": id, "table_name": table, "predicate": predicate }),
+        serde_json::json!({ "query_id": id, "table_name": table, "predicates": [predicate] }),
         serde_json::json!({ "query_id": id, "table_name": table, "row_ids": ["123"] }),
+        serde_json::json!({ "query_id": id, "table_name": table, "predicates": [predicate], "row_ids": ["123"] }),
     ] {
         let answer = browser.post("/api/verify", &body.to_string()).await;
         assert_eq!(answer.status, 200, "{}", answer.text());
@@ -68,7 +69,7 @@ async fn a_what_if_is_verified_by_running_the_query_without_the_records() {
         assert_eq!(answer["rows_excluded"], 1, "{answer}");
     }
     for body in [
-        serde_json::json!({ "query_id": id, "table_name": table, "predicate": "1 = 1); DROP TABLE ratings; --" }),
+        serde_json::json!({ "query_id": id, "table_name": table, "predicates": ["1 = 1); DROP TABLE ratings; --"] }),
         serde_json::json!({ "query_id": id, "table_name": table, "row_ids": ["1) OR (1=1"] }),
         serde_json::json!({ "query_id": id, "table_name": table, "row_ids": [] }),
         serde_json::json!({ "query_id": id, "table_name": table }),

@@ -76,6 +76,6 @@ async fn other_hosts_other_sites_and_other_methods_are_refused() {
             .status,
         403
     );
-    assert_eq!(browser.ask("GET", "/api/cancel", &[], "").await.status, 405);
+    assert_eq!(browser.ask("GET", "/api/logout", &[], "").await.status, 405);
     assert_eq!(browser.get("/api/nosuch").await.status, 404);
 }

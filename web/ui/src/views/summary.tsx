@@ -189,7 +189,7 @@ export function Summary(): JSX.Element {
   const verdict = useView<Verdict>('verdict', parameters);
   const split = useView<Part>('time_split', parameters);
   const record = diagnoses.rows?.[0]?.rule === 'expensive input' ? diagnoses.rows[0] : undefined;
-  const without = useView<Without>('without_record', record && { query_id: query.id, table_name: record.table_name ?? '', row_id: record.row_id ?? 0 });
+  const without = useView<Without>('what_if', record && { query_id: query.id, table_name: record.table_name ?? '', row_ids: String(record.row_id ?? 0) });
   const parts = useRows(split, slices) ?? [];
   const busy = verdict.rows?.[0]?.busy_ns ?? null;
   // The estimate without the record comes later, at the end of the sentence. Diagnoses may fail alone, as in an exported file without them: the operator then has the word.

@@ -96,7 +96,7 @@ export function WhatIf({ query, range }: { query: Query; range: Scope | undefine
     running.value = what;
     failure.value = '';
     try {
-      const body = now.predicates.length ? { query_id: query.id, table_name: now.table, predicate } : { query_id: query.id, table_name: now.table, row_ids: now.rows };
+      const body = { query_id: query.id, table_name: now.table, predicates: now.predicates, row_ids: now.rows };
       const answer = (await source.act('verify', body)) as Answer;
       verified.value = [{ ...answer, query: query.id, what: `${tableName(now.table)}: ${what}`, low_ns: rests.length > 1 ? low : high, high_ns: high }, ...verified.value];
     } catch (error) {
