@@ -94,6 +94,18 @@ impl Observed {
         }
     }
 
+    /// The partition from which all rows of an exchange within a worker come, if it is one. The
+    /// partitions of the input are numbered over all tasks, too.
+    fn source_partition(&self) -> Option<i64> {
+        let is_local = self.exchange == Exchange::Local;
+        match self.inner.children().as_slice() {
+            [input] if is_local && input.output_partitioning().partition_count() == 1 => {
+                Some(self.task as i64)
+            }
+            _ => None,
+        }
+    }
+
     /// Executes a partition of the operator and observes its calls.
     ///
     /// # Errors
@@ -140,6 +152,7 @@ impl Observed {
             time,
             own_partition: partition as i64,
             exchange: self.exchange,
+            source_partition: self.source_partition(),
             calls_are_kept,
             calls: Vec::new(),
             sent: Vec::new(),
@@ -348,6 +361,8 @@ struct ProfiledStream {
     /// The number of the partition in its own task.
     own_partition: i64,
     exchange: Exchange,
+    /// The partition that an exchange reads, if there is one.
+    source_partition: Option<i64>,
     calls_are_kept: bool,
     calls: Vec<Call>,
     sent: Vec<Sent>,
@@ -387,6 +402,7 @@ impl ProfiledStream {
             tuples: sent.tuples,
             bytes: sent.bytes,
             sent_at: Some(scale.wall_ns(sent.at)),
+            source_partition: self.source_partition,
         });
         self.recorder.tuples_sent(sent.collect());
     }

@@ -28,8 +28,13 @@ sys_table! {
         given lineage: OptText,
         /// When the statement arrived.
         row started_at: Time,
+        /// When its first rows were ready for the reader; NULL if it returned none.
+        row first_row_at: OptTime,
         /// When its last row had been returned.
         row ended_at: OptTime,
+        /// Nanoseconds in which the statement waited for admission; 0 if it did not wait. They are part of neither
+        /// `planning_ns` nor `execution_ns`.
+        row queued_ns: OptInt,
         /// Nanoseconds of parsing, resolving names, optimising and planning.
         row planning_ns: OptInt,
         /// Nanoseconds from the end of planning to the last row.
@@ -41,6 +46,9 @@ sys_table! {
         row tables_read: OptText,
         /// The directory that `IMPORT PROFILE` read; NULL for queries that ran here.
         row imported_from: OptText,
+        /// The user of the session, as the client of a server named itself; `local` in a program that embeds the
+        /// database.
+        row user_name: OptText,
     }
 }
 
@@ -253,6 +261,9 @@ sys_table! {
         row bytes: Int,
         /// When the batch, or the last batch of a total, was sent.
         row sent_at: OptTime,
+        /// The partition that sent, where that is known: where rows are gathered from workers, and where an
+        /// exchange reads one partition.
+        row source_partition: OptInt,
     }
 }
 

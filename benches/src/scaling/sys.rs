@@ -143,6 +143,7 @@ fn stage(recorder: &Recorder, stages: &[Stage], number: usize, rows: u64) {
                     tuples: (rows_of_partition / read.senders as u64) as i64,
                     bytes: (rows_of_partition / read.senders as u64 * 16) as i64,
                     sent_at: Some(START + (sender * 1_009 + batch as i64 * 50_021)),
+                    source_partition: None,
                 };
                 recorder.tuples_sent((0..each).map(sent).collect());
             }

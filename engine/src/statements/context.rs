@@ -90,6 +90,7 @@ impl Context {
                 Arc::clone(&database.running),
                 progress.clone(),
             )
+            .sent_by(session.user())
         };
         let record = match tracing {
             Tracing::At(settings) => start(settings),
@@ -362,6 +363,9 @@ impl Context {
                     match stream.next().await {
                         Some(Ok(batch)) => {
                             rows += batch.num_rows() as u64;
+                            if rows > 0 {
+                                self.record.has_rows();
+                            }
                             self.progress.add_rows(batch.num_rows() as u64);
                         }
                         Some(Err(error)) => break Err(self.catalog.diagnose(error.into()).await),

@@ -189,6 +189,21 @@ async fn schema_sys_tells_workers_apart_and_counts_what_crosses_exchanges() {
         )
         .await;
         assert_eq!(lost, [0]);
+        // What is gathered came from the partition that it names.
+        let others = numbers(
+            &session,
+            "SELECT count(*) FROM
+               (SELECT query_id, exchange_id, source_worker, source_partition, sum(tuples) AS tuples
+                FROM sys.tuples_sent WHERE query_id = last_query_id() GROUP BY 1, 2, 3, 4) t
+             JOIN sys.operators o ON t.query_id = o.query_id AND t.exchange_id = o.operator_id
+             JOIN sys.operators c ON c.query_id = o.query_id AND c.parent_operator_id = o.operator_id
+             LEFT JOIN sys.operator_stats s
+               ON s.query_id = c.query_id AND s.operator_id = c.operator_id
+                 AND s.worker_id = t.source_worker AND s.partition = t.source_partition
+             WHERE o.name = 'NetworkCoalesceExec' AND s.rows_out IS DISTINCT FROM t.tuples",
+        )
+        .await;
+        assert_eq!(others, [0]);
         // Partitions of a fragment are numbered over all workers.
         let twice = numbers(
             &session,

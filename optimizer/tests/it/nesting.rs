@@ -78,6 +78,9 @@ async fn profile_query(level: Level, query: &str) -> SessionContext {
             rows_returned: None,
             tables_read: None,
             imported_from: None,
+            first_row_at: None,
+            queued_ns: None,
+            user_name: None,
         },
     );
     let catalog = context.catalog("datafusion").unwrap();
@@ -182,6 +185,16 @@ async fn what_comes_out_of_an_exchange_went_into_it() {
     for exchange in exchanges {
         assert_eq!(exchange[1], exchange[2], "exchange {}", exchange[0]);
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_an_exchange_of_one_partition_sends_comes_from_that_partition() {
+    let context = profile(Level::Counters).await;
+    let sql = "SELECT o.details LIKE '%input_partitions=1', t.source_partition IS NULL, \
+               coalesce(t.source_partition, -1) FROM sys.tuples_sent t \
+               JOIN sys.operators o ON o.operator_id = t.exchange_id \
+               WHERE o.details LIKE '%input_partitions=%' GROUP BY 1, 2, 3 ORDER BY 1";
+    assert_eq!(integers(&context, sql).await, [[0, 1, -1], [1, 0, 0]]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
