@@ -6,10 +6,11 @@
 //! ```
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::SystemTime;
 
 use parking_lot::Mutex;
+use skewer_profiling::Recorder;
 use tokio::sync::Notify;
 
 use crate::progress::ProgressHandle;
@@ -51,6 +52,8 @@ pub(crate) struct QueuedStatement {
     /// When it came.
     pub(crate) since: SystemTime,
     pub(crate) progress: ProgressHandle,
+    /// What its operators report to.
+    pub(crate) recorder: Weak<Recorder>,
 }
 
 /// A statement may run queries until this is dropped; then the next one is admitted.
@@ -180,6 +183,7 @@ mod tests {
             sql: String::new(),
             since: SystemTime::UNIX_EPOCH,
             progress: ProgressHandle::default(),
+            recorder: Weak::new(),
         }
     }
 

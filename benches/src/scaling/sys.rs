@@ -227,12 +227,15 @@ async fn volume(sys: &SysTables, directory: &Path) -> Result<Volume, BenchError>
 }
 
 /// The tables that are not views.
-const TABLES: [&str; 12] = [
+const TABLES: [&str; 15] = [
     "queries",
     "fragments",
     "operators",
     "operator_stats",
     "operator_calls",
+    "operator_timeline",
+    "task_stats",
+    "operator_metrics",
     "tuples_sent",
     "record_latency",
     "lineage",

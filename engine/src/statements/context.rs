@@ -128,6 +128,7 @@ impl Context {
             sql: self.record.sql().to_owned(),
             since: self.record.started_at(),
             progress: self.progress.clone(),
+            recorder: Arc::downgrade(self.record.recorder()),
         };
         let admission = self
             .session

@@ -204,6 +204,24 @@ async fn schema_sys_tells_workers_apart_and_counts_what_crosses_exchanges() {
         )
         .await;
         assert_eq!(others, [0]);
+        // Bins of all workers fit together, and add up to the totals of all operators.
+        let bins = numbers(
+            &session,
+            "SELECT count(DISTINCT CAST(started_at AS BIGINT) - bin * width_ns)
+             FROM sys.operator_timeline WHERE query_id = last_query_id()
+             UNION ALL SELECT count(DISTINCT worker_id)
+             FROM sys.operator_timeline WHERE query_id = last_query_id()
+             UNION ALL SELECT sum(t.self_ns) - (SELECT sum(self_ns) FROM sys.operator_stats
+               WHERE query_id = last_query_id())
+             FROM sys.operator_timeline t WHERE t.query_id = last_query_id()
+             UNION ALL SELECT count(DISTINCT worker_id)
+             FROM sys.task_stats WHERE query_id = last_query_id()",
+        )
+        .await;
+        assert_eq!(bins.len(), 4);
+        for expected in [0, 1, 3] {
+            assert!(bins.contains(&expected), "{bins:?}");
+        }
         // Partitions of a fragment are numbered over all workers.
         let twice = numbers(
             &session,
