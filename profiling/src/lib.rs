@@ -107,6 +107,6 @@ pub use tables::{
     QueryRow, RunningOperator, Table, TaskStats, TimelineBin, TuplesSent, WorkerMetric, WorkerRow,
 };
 pub use ticks::nanos_since_epoch;
-pub use timeline::{Timeline, TimelineStart};
+pub use timeline::{RecordedTimeline, Timeline, TimelineStart};
 pub use unknown_query::unknown_query;
 pub use views::{VIEWS, View};

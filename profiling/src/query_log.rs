@@ -14,7 +14,7 @@ use crate::tables::{
     Fragment, ImpactfulSource, KeyFrequency, Operator, OperatorCall, OperatorMetric, OperatorStats,
     ProfilerOverhead, QueryRow, Table, TaskStats, TimelineBin, TuplesSent, WorkerMetric, WorkerRow,
 };
-use crate::timeline::Timeline;
+use crate::timeline::RecordedTimeline;
 
 /// The events of one finished query on one worker.
 ///
@@ -124,9 +124,12 @@ impl QueryLog {
             Table::Fragments => one(events.fragments.len()),
             Table::Operators => one(events.operators.len()),
             Table::OperatorStats => one(events.operator_stats.len()),
-            Table::OperatorTimeline => {
-                one(events.timelines.iter().flatten().map(Timeline::len).sum())
-            }
+            Table::OperatorTimeline => one(events
+                .timelines
+                .iter()
+                .flatten()
+                .map(RecordedTimeline::len)
+                .sum()),
             Table::TaskStats => one(events.task_stats.len()),
             Table::OperatorMetrics => one(events.operator_metrics.len()),
             Table::ImpactfulSources => one(events.impactful_sources.len()),
@@ -251,8 +254,8 @@ impl QueryLog {
             Table::OperatorStats => OperatorStats::batch(origin, &events.operator_stats),
             Table::OperatorTimeline => {
                 let tasks = events.operator_stats.iter().zip(&events.timelines);
-                let bins = tasks.filter_map(|(stats, timeline)| Some((stats, timeline.as_ref()?)));
-                let bins = bins.flat_map(|(stats, timeline)| timeline.rows(stats));
+                let bins =
+                    tasks.flat_map(|(stats, runs)| runs.iter().flat_map(|run| run.rows(stats)));
                 TimelineBin::batch(origin, &bins.collect::<Vec<_>>())
             }
             Table::TaskStats => TaskStats::batch(origin, &events.task_stats),

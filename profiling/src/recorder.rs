@@ -24,7 +24,7 @@ use crate::tables::{
     ProfilerOverhead, RunningOperator, TaskStats, TuplesSent, WorkerMetric, WorkerRow,
 };
 use crate::ticks::Scale;
-use crate::timeline::{Timeline, TimelineStart};
+use crate::timeline::{RecordedTimeline, TimelineStart};
 
 /// What the events of one query may take.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -117,8 +117,8 @@ pub trait UnfinishedStream: std::fmt::Debug + Send + Sync {
 pub struct StreamRecord {
     /// The totals of its calls.
     pub stats: OperatorStats,
-    /// When it worked, in nanoseconds.
-    pub timeline: Option<Timeline>,
+    /// When it worked.
+    pub timeline: Option<RecordedTimeline>,
     /// What its task did, if the operator is the topmost one of the task.
     pub task: Option<TaskStats>,
 }
@@ -133,6 +133,22 @@ impl From<OperatorStats> for StreamRecord {
     }
 }
 
+/// Timelines of an operator's runs in one partition are added up when there are so many: a recursive query may
+/// run it very often.
+const RUNS_KEPT: usize = 32;
+
+/// Adds the timeline of another run; the bytes that this takes in addition.
+fn add_run(runs: &mut Vec<RecordedTimeline>, timeline: RecordedTimeline) -> usize {
+    let bytes =
+        |runs: &[RecordedTimeline]| -> usize { runs.iter().map(RecordedTimeline::memory).sum() };
+    let before = bytes(runs);
+    runs.push(timeline);
+    if runs.len() >= RUNS_KEPT {
+        *runs = RecordedTimeline::sum(runs).into_iter().collect();
+    }
+    bytes(runs).saturating_sub(before)
+}
+
 /// The events of a query, in the order in which they were handed over.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
@@ -141,8 +157,8 @@ pub(crate) struct Events {
     pub(crate) operator_stats: Vec<OperatorStats>,
     /// Where in them those of a fragment's operator and partition are.
     tasks: HashMap<(i64, i64, i64), usize>,
-    /// When the operators worked, in the order of `operator_stats`.
-    pub(crate) timelines: Vec<Option<Timeline>>,
+    /// When the operators worked, in the order of `operator_stats`; of several runs until they are added up.
+    pub(crate) timelines: Vec<Vec<RecordedTimeline>>,
     pub(crate) task_stats: Vec<TaskStats>,
     /// Where in them those of a fragment and partition are.
     task_places: HashMap<(i64, i64), usize>,
@@ -176,24 +192,17 @@ impl Events {
             Entry::Vacant(new) => {
                 new.insert(self.operator_stats.len());
                 self.operator_stats.push(stats);
-                let bytes = timeline.as_ref().map_or(0, Timeline::memory);
-                self.timelines.push(timeline);
+                let bytes = timeline.as_ref().map_or(0, RecordedTimeline::memory);
+                self.timelines.push(timeline.into_iter().collect());
                 bytes + size_of::<OperatorStats>() + size_of::<((i64, i64, i64), usize)>()
             }
             Entry::Occupied(known) => {
                 let place = *known.get();
                 self.operator_stats[place].add(&stats);
-                match (&mut self.timelines[place], timeline) {
-                    (Some(before), Some(again)) => {
-                        let bytes = before.memory();
-                        before.add(again);
-                        before.memory().saturating_sub(bytes)
-                    }
-                    (before, again) => {
-                        let bytes = again.as_ref().map_or(0, Timeline::memory);
-                        *before = before.take().or(again);
-                        bytes
-                    }
+                let runs = &mut self.timelines[place];
+                match timeline {
+                    Some(timeline) => add_run(runs, timeline),
+                    None => 0,
                 }
             }
         };
@@ -230,6 +239,13 @@ impl Events {
                 *value = sum(*value, metric.value);
                 0
             }
+        }
+    }
+
+    /// Adds up what operators did in several runs.
+    fn add_up(&mut self) {
+        for runs in self.timelines.iter_mut().filter(|runs| runs.len() > 1) {
+            *runs = RecordedTimeline::sum(runs).into_iter().collect();
         }
     }
 
@@ -536,9 +552,8 @@ impl Recorder {
     /// process.
     pub fn running_operators(&self) -> Vec<RecordBatch> {
         let operators = self.events.lock().operators.clone();
-        let mut recorders = self.workers();
         let own = self.running_on_worker(&operators);
-        let others = recorders.drain(..);
+        let others = self.workers().into_iter();
         let others = others.map(|worker| worker.running_on_worker(&operators));
         std::iter::once(own).chain(others).collect()
     }
@@ -734,7 +749,9 @@ impl Recorder {
         drop(unfinished);
         let pending = self.pending.lock().take();
         self.seal(pending);
-        std::mem::take(&mut self.events.lock())
+        let mut events = std::mem::take(&mut *self.events.lock());
+        events.add_up();
+        events
     }
 
     fn reserve(&self, bytes: usize) -> usize {

@@ -67,7 +67,7 @@ impl TimelineStart {
     }
 }
 
-/// What an operator did in a bin. Times are in ticks while it runs, in nanoseconds afterwards.
+/// What an operator did in a bin. Times are in ticks, in a [`RecordedTimeline`] in nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Bin {
     calls: u64,
@@ -236,68 +236,140 @@ impl Timeline {
         self.bins.truncate(half);
     }
 
-    /// The same with times in nanoseconds: those of all bins add up to what all ticks are.
-    #[must_use]
-    pub fn in_ns(mut self, scale: Scale) -> Timeline {
+    /// The same with times in nanoseconds, in fewer bytes. The times of all bins add up to what all ticks are.
+    pub fn in_ns(mut self, scale: Scale) -> RecordedTimeline {
         let (mut work, mut wait) = (Sum::default(), Sum::default());
         for bin in &mut self.bins {
             bin.self_time = work.next(bin.self_time, scale);
             bin.input_wait = wait.next(bin.input_wait, scale);
         }
-        self.bins.shrink_to_fit();
-        self
+        RecordedTimeline::pack(self.start.wall_ns, self.doublings, &self.bins)
+    }
+}
+
+/// When an operator worked in a task, in nanoseconds: some ten bytes for each bin that has something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecordedTimeline {
+    start_ns: i64,
+    doublings: u32,
+    /// How many bins have something.
+    len: usize,
+    /// Of each of them how many empty ones are before it, and its numbers: seven bits a byte, the least first.
+    bytes: Box<[u8]>,
+}
+
+impl RecordedTimeline {
+    fn pack(start_ns: i64, doublings: u32, bins: &[Bin]) -> Self {
+        let (mut bytes, mut len, mut empty) = (Vec::with_capacity(bins.len() * 10), 0, 0);
+        for bin in bins {
+            if bin.is_empty() {
+                empty += 1;
+                continue;
+            }
+            for number in [empty, bin.calls, bin.rows, bin.self_time, bin.input_wait] {
+                push(&mut bytes, number);
+            }
+            len += 1;
+            empty = 0;
+        }
+        Self {
+            start_ns,
+            doublings,
+            len,
+            bytes: bytes.into(),
+        }
     }
 
-    /// Adds what the operator did when it ran in the same partition once more. Both are in nanoseconds.
-    pub(crate) fn add(&mut self, mut again: Timeline) {
-        while self.doublings < again.doublings {
-            self.fold();
+    /// The bins that have something, each with its number.
+    fn bins(&self) -> impl Iterator<Item = (usize, Bin)> {
+        let mut bytes = self.bytes.iter().copied();
+        let mut next = 0;
+        std::iter::from_fn(move || {
+            let number = next + usize::try_from(take(&mut bytes)?).ok()?;
+            next = number + 1;
+            let bin = Bin {
+                calls: take(&mut bytes)?,
+                rows: take(&mut bytes)?,
+                self_time: take(&mut bytes)?,
+                input_wait: take(&mut bytes)?,
+            };
+            Some((number, bin))
+        })
+    }
+
+    /// What an operator did in several runs in the same partition.
+    pub(crate) fn sum(runs: &[RecordedTimeline]) -> Option<RecordedTimeline> {
+        let start_ns = runs.first()?.start_ns;
+        let doublings = runs.iter().map(|run| run.doublings).max()?;
+        let mut sum: Vec<Bin> = Vec::new();
+        for run in runs {
+            for (number, bin) in run.bins() {
+                let number = number >> (doublings - run.doublings);
+                if sum.len() <= number {
+                    sum.resize(number + 1, Bin::default());
+                }
+                sum[number].add(bin);
+            }
         }
-        while again.doublings < self.doublings {
-            again.fold();
-        }
-        if self.bins.len() < again.bins.len() {
-            self.bins.resize(again.bins.len(), Bin::default());
-        }
-        for (bin, more) in self.bins.iter_mut().zip(again.bins) {
-            bin.add(more);
-        }
+        Some(Self::pack(start_ns, doublings, &sum))
     }
 
     /// Bytes that it takes.
     pub(crate) fn memory(&self) -> usize {
-        size_of::<Timeline>() + self.bins.capacity() * size_of::<Bin>()
+        size_of::<RecordedTimeline>() + self.bytes.len()
     }
 
     /// Sets its times back.
     pub(crate) fn set_back(&mut self, offset_ns: i64) {
-        self.start.wall_ns = self.start.wall_ns.saturating_sub(offset_ns);
+        self.start_ns = self.start_ns.saturating_sub(offset_ns);
     }
 
     /// How many rows it has in `sys.operator_timeline`.
     pub(crate) fn len(&self) -> usize {
-        self.bins.iter().filter(|bin| !bin.is_empty()).count()
+        self.len
     }
 
     /// Its rows in `sys.operator_timeline`: those of the operator and partition that `stats` are of.
     pub(crate) fn rows(&self, stats: &OperatorStats) -> impl Iterator<Item = TimelineBin> {
-        let (start, width_ns) = (self.start.wall_ns, BASE_NS << self.doublings);
+        let width_ns = BASE_NS << self.doublings;
         let place = (stats.fragment_id, stats.operator_id, stats.partition);
-        let bins = self.bins.iter().enumerate();
-        bins.filter(|(_, bin)| !bin.is_empty())
-            .map(move |(number, bin)| TimelineBin {
-                fragment_id: place.0,
-                operator_id: place.1,
-                partition: place.2,
-                bin: number as i64,
-                started_at: start.saturating_add(width_ns.saturating_mul(number as i64)),
-                width_ns,
-                calls: bin.calls.cast_signed(),
-                rows: bin.rows.cast_signed(),
-                self_ns: bin.self_time.cast_signed(),
-                input_wait_ns: bin.input_wait.cast_signed(),
-            })
+        self.bins().map(move |(number, bin)| TimelineBin {
+            fragment_id: place.0,
+            operator_id: place.1,
+            partition: place.2,
+            bin: number as i64,
+            started_at: self
+                .start_ns
+                .saturating_add(width_ns.saturating_mul(number as i64)),
+            width_ns,
+            calls: bin.calls.cast_signed(),
+            rows: bin.rows.cast_signed(),
+            self_ns: bin.self_time.cast_signed(),
+            input_wait_ns: bin.input_wait.cast_signed(),
+        })
     }
+}
+
+/// Appends a number.
+fn push(bytes: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        bytes.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+}
+
+/// Takes the next number out; `None` at the end.
+fn take(bytes: &mut impl Iterator<Item = u8>) -> Option<u64> {
+    let mut number = 0;
+    for shift in (0..64).step_by(7) {
+        let byte = bytes.next()?;
+        number |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            break;
+        }
+    }
+    Some(number)
 }
 
 /// Ticks so far, and what they are in nanoseconds.
@@ -332,6 +404,11 @@ mod tests {
         }
     }
 
+    /// With ticks in place of nanoseconds.
+    fn packed(timeline: &Timeline) -> RecordedTimeline {
+        RecordedTimeline::pack(0, timeline.doublings, &timeline.bins)
+    }
+
     #[test]
     fn a_worker_s_start_is_the_master_s_unless_its_clock_is_wrong() {
         let now = TimelineStart::now();
@@ -351,12 +428,12 @@ mod tests {
         let scale = Scale::now();
         let day = 24 * 60 * 60 * 1_000_000_000;
         timeline.add_work(start.at, start.at.after(scale.ticks(day)));
-        assert_eq!(timeline.len(), timeline.bins.len());
-        assert!((33..=64).contains(&timeline.len()), "{}", timeline.len());
         assert_eq!(timeline.bins.capacity(), BINS);
-        assert!(timeline.memory() < 2_300, "{}", timeline.memory());
-        let work = |bin: &Bin| scale.ns(bin.self_time);
-        assert!((timeline.bins.iter().map(work).sum::<i64>() - day).abs() < 1_000_000);
+        let recorded = timeline.in_ns(scale);
+        assert!((33..=64).contains(&recorded.len()), "{}", recorded.len());
+        assert!(recorded.memory() < 1_000, "{}", recorded.memory());
+        let worked: u64 = recorded.bins().map(|(_, bin)| bin.self_time).sum();
+        assert!((worked.cast_signed() - day).abs() < 1_000_000);
     }
 
     proptest! {
@@ -368,7 +445,7 @@ mod tests {
             let start = start();
             let mut one = Timeline::new(start, Level::Counters).unwrap();
             // Each is a stream of the same task, as in the iterations of a recursive query.
-            let mut several: Option<Timeline> = None;
+            let mut several = Vec::new();
             let mut expected = std::collections::BTreeMap::new();
             let mut moment = 0;
             for (gap, length) in &intervals {
@@ -383,13 +460,13 @@ mod tests {
                     timeline.add_work(from, to);
                     timeline.add_call(to, *length);
                 }
-                match &mut several {
-                    None => several = Some(stream),
-                    Some(several) => several.add(stream),
+                several.push(packed(&stream));
+                if several.len() > 3 {
+                    several = vec![RecordedTimeline::sum(&several).unwrap()];
                 }
             }
-            let several = several.unwrap();
-            prop_assert_eq!(&several.bins, &one.bins);
+            let several = RecordedTimeline::sum(&several).unwrap();
+            prop_assert_eq!(several, packed(&one));
             prop_assert!(one.bins.len() <= BINS);
             // Not wider than needed.
             prop_assert!(one.doublings == 0 || moment > one.width() / 2 * BINS as u64);
