@@ -25,7 +25,7 @@ use url::Url;
 
 use crate::codec::encode_plan;
 use crate::profile::{ProfileError, QueryProfile};
-use crate::shuffle_metrics::count_received;
+use crate::shuffle_metrics::{SendingTask, count_received};
 use crate::task::{WorkerQuery, WorkerTask, one_batch_per_spill_file};
 use crate::workers::{QueryTasks, WorkerTransport, Workers};
 use crate::write::SegmentDestination;
@@ -204,12 +204,13 @@ impl WorkerChannel for LocalChannel {
         _: ExecutionPlanMetricsSet,
         context: &Arc<TaskContext>,
     ) -> Result<Vec<BoxStream<'static, Result<RecordBatch>>>> {
-        let stage = request.task_key.stage_id;
+        let sender = SendingTask::of_request(self.number, &request);
         let first = request.target_partition_start;
         let (streams, _) = self.worker.execute_task(request).await?;
-        let streams = streams.into_iter().enumerate().map(|(n, stream)| {
-            count_received(stream.boxed(), context, stage, self.number, first + n)
-        });
+        let streams = streams
+            .into_iter()
+            .enumerate()
+            .map(|(n, stream)| count_received(stream.boxed(), context, sender, first + n));
         Ok(streams.collect())
     }
 

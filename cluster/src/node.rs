@@ -41,7 +41,7 @@ use url::Url;
 use crate::codec::encode_plan;
 use crate::local::{LocalChannel, reach_itself_through_its_channel, unknown_profile};
 use crate::profile::QueryProfile;
-use crate::shuffle_metrics::count_received;
+use crate::shuffle_metrics::{SendingTask, count_received};
 use crate::task::{WorkerQuery, WorkerTask, one_batch_per_spill_file};
 use crate::workers::{PrepareTask, QueryTasks, WorkerAddress, WorkerTransport, Workers};
 
@@ -406,7 +406,7 @@ impl WorkerChannel for RemoteChannel {
         metrics: ExecutionPlanMetricsSet,
         context: &Arc<TaskContext>,
     ) -> Result<Vec<BoxStream<'static, Result<RecordBatch>>>> {
-        let stage = request.task_key.stage_id;
+        let sender = SendingTask::of_request(self.number, &request);
         let first = request.target_partition_start;
         let streams = self
             .channel
@@ -415,7 +415,7 @@ impl WorkerChannel for RemoteChannel {
             .await?
             .into_iter()
             .enumerate()
-            .map(|(n, stream)| count_received(stream, context, stage, self.number, first + n));
+            .map(|(n, stream)| count_received(stream, context, sender, first + n));
         Ok(streams.collect())
     }
 

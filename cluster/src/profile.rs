@@ -12,6 +12,9 @@ use skewer_profiling::{Level, LevelError, Recorder, RecorderLimits};
 /// The header with which plans and requests for their rows travel.
 static HEADER: HeaderName = HeaderName::from_static("skewer-profile");
 
+/// The header with when the execution of the query began. Masters of older versions do not send it.
+static BEGAN: HeaderName = HeaderName::from_static("skewer-began");
+
 /// How a query is recorded: all that a worker needs to know to record its part.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct QueryProfile {
@@ -23,6 +26,8 @@ pub struct QueryProfile {
     pub sample_rate: f64,
     /// What the events may take, on each worker.
     pub limits: RecorderLimits,
+    /// When the execution of the query began, in nanoseconds since 1970 by the master's clock, if that is known.
+    pub began_ns: Option<i64>,
 }
 
 /// Why a worker does not know how to record a query.
@@ -58,37 +63,53 @@ impl QueryProfile {
             level: recorder.level(),
             sample_rate: recorder.sample_rate(),
             limits: recorder.limits(),
+            began_ns: (recorder.level() > Level::Off).then(|| recorder.timeline_start().wall_ns()),
         }
     }
 
-    /// The header that says so.
+    /// The headers that say so.
     pub fn headers(&self) -> HeaderMap {
         let mut headers = HeaderMap::new();
         // Numbers and the name of a level are visible ASCII: there is nothing that could fail.
         if let Ok(value) = HeaderValue::from_str(&self.to_string()) {
             headers.insert(HEADER.clone(), value);
         }
+        if let Some(began_ns) = self.began_ns {
+            headers.insert(BEGAN.clone(), HeaderValue::from(began_ns));
+        }
         headers
     }
 
-    /// What the header among `headers` says.
+    /// What the headers among `headers` say.
     ///
     /// # Errors
     /// If it is not there, or says what no peer of this version does.
     pub fn of_headers(headers: &HeaderMap) -> Result<Self, ProfileError> {
         let value = headers.get(&HEADER).ok_or(ProfileError::Missing)?;
-        value.to_str()?.parse()
+        let profile: Self = value.to_str()?.parse()?;
+        let began_ns = match headers.get(&BEGAN) {
+            Some(began) => Some(began.to_str()?.parse()?),
+            None => None,
+        };
+        Ok(Self {
+            began_ns,
+            ..profile
+        })
     }
 
     /// A recorder for the part of the query that worker `worker_id` runs.
     pub fn recorder(&self, worker_id: i64) -> Arc<Recorder> {
-        Recorder::on_worker(
+        let recorder = Recorder::on_worker(
             worker_id,
             self.query_id,
             self.level,
             self.sample_rate,
             self.limits,
-        )
+        );
+        if let Some(began_ns) = self.began_ns {
+            recorder.began_at(began_ns);
+        }
+        recorder
     }
 }
 
@@ -101,6 +122,7 @@ impl fmt::Display for QueryProfile {
             level,
             sample_rate,
             limits,
+            began_ns: _,
         } = self;
         let (bytes, spill) = (limits.memory_bytes, limits.spill_bytes);
         write!(f, "{query_id} {level} {sample_rate} {bytes} {spill} ")?;
@@ -147,6 +169,7 @@ impl FromStr for QueryProfile {
                 spill_bytes: spill_bytes.parse()?,
                 time_share,
             },
+            began_ns: None,
         })
     }
 }
@@ -172,6 +195,7 @@ mod tests {
                     spill_bytes: 64 << 20,
                     time_share: (sample_rate < 1.0).then_some(0.05),
                 },
+                began_ns: (level > Level::Off).then_some(1_700_000_000_000_000_000),
             };
             let read = QueryProfile::of_headers(&profile.headers()).unwrap();
             assert_eq!(read, profile);

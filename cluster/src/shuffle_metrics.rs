@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::common::Result;
 use datafusion::execution::TaskContext;
+use datafusion_distributed::ExecuteTaskRequest;
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt};
 use skewer_compat::operators::batch_bytes::batch_bytes;
@@ -15,13 +16,37 @@ use skewer_profiling::{Level, OpenStream, TuplesSent};
 
 use crate::task::WorkerTask;
 
-/// `batches`, which partition `partition` of stage `stage` sends from worker `source` to the task
-/// of `context`: reports to the task's recorder what came.
+/// A task that sends rows to others.
+#[derive(Debug, Clone, Copy)]
+pub struct SendingTask {
+    /// The worker that runs it.
+    pub worker: u32,
+    /// Its stage.
+    pub stage: usize,
+    /// Its number in the stage.
+    pub task: usize,
+    /// The partition after the last one that is read of it.
+    pub partitions: usize,
+}
+
+impl SendingTask {
+    /// The task of worker `worker` that `request` is sent to.
+    pub fn of_request(worker: u32, request: &ExecuteTaskRequest) -> Self {
+        Self {
+            worker,
+            stage: request.task_key.stage_id,
+            task: request.task_key.task_number,
+            partitions: request.target_partition_end,
+        }
+    }
+}
+
+/// `batches`, which `sender` sends in its partition `partition` to the task of `context`: reports to the
+/// task's recorder what came.
 pub fn count_received(
     batches: BoxStream<'static, Result<RecordBatch>>,
     context: &Arc<TaskContext>,
-    stage: usize,
-    source: u32,
+    sender: SendingTask,
     partition: usize,
 ) -> BoxStream<'static, Result<RecordBatch>> {
     let Some(place) = WorkerTask::of_session(context.session_config()) else {
@@ -30,17 +55,20 @@ pub fn count_received(
     if place.recorder.level() == Level::Off {
         return batches;
     }
-    let Some(exchange_id) = place.exchange_of(stage) else {
+    let Some(exchange) = place.exchange_of(sender.stage) else {
         return batches;
     };
+    // All partitions of each task are gathered; other exchanges make new ones.
+    let source = sender.task * sender.partitions + partition;
     let total = TuplesSent {
-        exchange_id,
-        source_worker: i64::from(source),
+        exchange_id: exchange.operator_id,
+        source_worker: i64::from(sender.worker),
         destination_worker: place.recorder.worker_id(),
         partition: partition as i64,
         tuples: 0,
         bytes: 0,
         sent_at: None,
+        source_partition: exchange.gathers.then_some(source as i64),
     };
     let open = place.recorder.open_stream();
     CountedStream {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use datafusion::common::config::{ConfigNonZeroUsize, ConfigOptions};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionConfig;
-use datafusion_distributed::{DistributedExt, NetworkBoundaryExt};
+use datafusion_distributed::{DistributedExt, NetworkBoundaryExt, NetworkCoalesceExec};
 use parking_lot::Mutex;
 use skewer_exec::NumberedExec;
 use skewer_profiling::Recorder;
@@ -49,7 +49,16 @@ pub struct WorkerTask {
     /// The number of the task in its stage.
     pub task: usize,
     /// The exchange through which each stage is read, by the stage's number.
-    exchanges: Mutex<HashMap<usize, i64>>,
+    exchanges: Mutex<HashMap<usize, ReadingExchange>>,
+}
+
+/// An exchange through which a task reads another stage.
+#[derive(Debug, Clone, Copy)]
+pub struct ReadingExchange {
+    /// Its number in `sys.operators`.
+    pub operator_id: i64,
+    /// Whether its partitions are those of the other stage, as they are.
+    pub gathers: bool,
 }
 
 impl WorkerTask {
@@ -80,7 +89,11 @@ impl WorkerTask {
         let observed = numbered.observed();
         if let Some(boundary) = observed.inner.as_network_boundary() {
             let stage = boundary.input_stage().num();
-            self.exchanges.lock().insert(stage, observed.operator_id);
+            let exchange = ReadingExchange {
+                operator_id: observed.operator_id,
+                gathers: observed.inner.is::<NetworkCoalesceExec>(),
+            };
+            self.exchanges.lock().insert(stage, exchange);
         }
     }
 
@@ -94,8 +107,8 @@ impl WorkerTask {
         }
     }
 
-    /// The number of the exchange through which a stage is read.
-    pub fn exchange_of(&self, stage: usize) -> Option<i64> {
+    /// The exchange through which a stage is read.
+    pub fn exchange_of(&self, stage: usize) -> Option<ReadingExchange> {
         self.exchanges.lock().get(&stage).copied()
     }
 }

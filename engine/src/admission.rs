@@ -6,11 +6,12 @@
 //! ```
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::SystemTime;
 
 use parking_lot::Mutex;
 use skewer_compat::operators::scheduling::Cancellation;
+use skewer_profiling::Recorder;
 use tokio::sync::Notify;
 
 use crate::progress::ProgressHandle;
@@ -53,6 +54,8 @@ pub(crate) struct QueuedStatement {
     pub(crate) since: SystemTime,
     pub(crate) progress: ProgressHandle,
     pub(crate) cancellation: Cancellation,
+    /// What its operators report to.
+    pub(crate) recorder: Weak<Recorder>,
 }
 
 /// A statement may run queries until this is dropped; then the next one is admitted.
@@ -194,6 +197,7 @@ mod tests {
             since: SystemTime::UNIX_EPOCH,
             progress: ProgressHandle::default(),
             cancellation: Cancellation::default(),
+            recorder: Weak::new(),
         }
     }
 

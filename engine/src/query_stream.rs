@@ -322,6 +322,9 @@ async fn hand_over(
                 running.again = None;
                 if let Some(record) = running.record.lock().as_mut() {
                     record.add_rows(rows);
+                    if rows > 0 {
+                        record.has_rows();
+                    }
                 }
                 running.progress.add_rows(rows);
                 let sent = tokio::select! {

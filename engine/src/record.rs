@@ -60,6 +60,12 @@ pub(crate) struct StatementRecord {
     started_at: SystemTime,
     /// When it was admitted.
     started: Instant,
+    /// How long it waited for that.
+    queued: Duration,
+    /// When its first rows were ready for the reader.
+    first_row: Option<SystemTime>,
+    /// The user of its session.
+    user: String,
     /// What learns what the statement took, and under which fingerprint.
     charged_to: Option<(Arc<Budgets>, String)>,
     planned: Option<Instant>,
@@ -112,6 +118,9 @@ impl StatementRecord {
             sql: String::new(),
             started_at: SystemTime::now(),
             started: Instant::now(),
+            queued: Duration::ZERO,
+            first_row: None,
+            user: String::new(),
             charged_to: None,
             planned: None,
             rows: 0,
@@ -136,6 +145,7 @@ impl StatementRecord {
         anew._running = Arc::clone(&self._running);
         anew.progress = self.progress.clone();
         anew.sql = self.sql.clone();
+        anew.user = self.user.clone();
         anew.charged_to = self.charged_to.clone();
         anew
     }
@@ -153,6 +163,12 @@ impl StatementRecord {
     /// `statement` took.
     pub(crate) fn charged_to(mut self, budgets: Arc<Budgets>, statement: String) -> Self {
         self.charged_to = Some((budgets, statement));
+        self
+    }
+
+    /// The same, of a user.
+    pub(crate) fn sent_by(mut self, user: String) -> Self {
+        self.user = user;
         self
     }
 
@@ -190,7 +206,14 @@ impl StatementRecord {
 
     /// It has waited for admission until now: neither planning nor execution.
     pub(crate) fn was_admitted(&mut self) {
-        self.started = Instant::now();
+        let now = Instant::now();
+        self.queued += now - self.started;
+        self.started = now;
+    }
+
+    /// Rows are ready for the reader.
+    pub(crate) fn has_rows(&mut self) {
+        self.first_row.get_or_insert_with(SystemTime::now);
     }
 
     /// Planning ends and execution begins.
@@ -269,12 +292,15 @@ impl StatementRecord {
                 status: status.name().to_owned(),
                 error,
                 started_at: nanos_since_epoch(self.started_at),
+                first_row_at: self.first_row.map(nanos_since_epoch),
                 ended_at: Some(nanos_since_epoch(ended_at)),
+                queued_ns: Some(nanos(self.queued)),
                 planning_ns: Some(nanos(planned - self.started)),
                 execution_ns: Some(nanos(ended - planned)),
                 rows_returned: Some(self.rows),
                 tables_read: self.tables_read.take(),
                 imported_from: None,
+                user_name: Some(std::mem::take(&mut self.user)),
             },
         );
         self.last_query_id

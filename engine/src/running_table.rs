@@ -1,13 +1,16 @@
-//! `sys.running`: the statements that run queries now, and those that wait for admission.
+//! The present: `sys.running`, the statements that run queries now and those that wait for admission;
+//! `sys.running_operators`, what their operators did so far.
 
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
     ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray, TimestampNanosecondArray,
 };
+use datafusion::arrow::compute::concat_batches;
 use datafusion::catalog::SchemaProvider;
 use datafusion::common::Result;
-use skewer_profiling::{OneMoreTable, nanos_since_epoch};
+use skewer_profiling::definition::SysRow;
+use skewer_profiling::{OneMoreTable, RunningOperator, nanos_since_epoch};
 
 use crate::admission::{AdmissionQueue, QueuedStatement};
 
@@ -17,6 +20,24 @@ pub(crate) fn with_running(
     queue: Arc<AdmissionQueue>,
 ) -> OneMoreTable {
     OneMoreTable::new(sys, "running", move || rows(&queue.list()).map(Some))
+}
+
+/// `sys` with the operators of the statements of `queue`.
+pub(crate) fn with_running_operators(
+    sys: Arc<dyn SchemaProvider>,
+    queue: Arc<AdmissionQueue>,
+) -> OneMoreTable {
+    OneMoreTable::new(sys, "running_operators", move || {
+        let statements = queue.list();
+        let recorders = statements
+            .iter()
+            .filter_map(|(statement, _)| statement.recorder.upgrade());
+        let rows: Vec<RecordBatch> = recorders
+            .flat_map(|recorder| recorder.running_operators())
+            .collect();
+        let schema = RunningOperator::TABLE.schema();
+        Ok(Some(concat_batches(&schema, &rows)?))
+    })
 }
 
 fn rows(statements: &[(QueuedStatement, bool)]) -> Result<RecordBatch> {

@@ -33,6 +33,9 @@ use crate::statements;
 use crate::statements::prepare::Prepared;
 use skewer_compat::session_zone::zone_of;
 
+/// The user of sessions of which no other is known.
+const LOCAL_USER: &str = "local";
+
 /// A session: settings, registered functions and prepared statements that belong together.
 ///
 /// Cheap to clone; clones are the same session. Statements may run at the same time, in one
@@ -67,6 +70,8 @@ pub(crate) struct SessionInner {
     pub(crate) profile: Mutex<ProfileSettings>,
     /// After how long a query fails that does not go on; zero for never.
     pub(crate) stall_timeout: Mutex<Duration>,
+    /// Who sends the statements.
+    user: Mutex<String>,
     pub(crate) prepared: Mutex<HashMap<String, Prepared>>,
     pub(crate) last_query_id: Arc<AtomicI64>,
     /// The tables of [`Session::register_table`], by name.
@@ -169,6 +174,7 @@ impl Session {
                 context,
                 profile: Mutex::default(),
                 stall_timeout: Mutex::new(DEFAULT_STALL_TIMEOUT),
+                user: Mutex::new(LOCAL_USER.to_owned()),
                 prepared: Mutex::default(),
                 last_query_id,
                 registered: Mutex::default(),
@@ -260,6 +266,26 @@ impl Session {
     /// The database.
     pub fn database(&self) -> &Database {
         &self.inner.database
+    }
+
+    /// Sets who sends the session's statements: `sys.queries.user_name` has it. It gives no rights. Until then the
+    /// user is `local`.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), skewer::Error> {
+    /// let session = skewer::Database::in_memory()?.session();
+    /// assert_eq!(session.user(), "local");
+    /// session.set_user("ada");
+    /// assert_eq!(session.user(), "ada");
+    /// # Ok(()) }
+    /// ```
+    pub fn set_user(&self, user: &str) {
+        user.clone_into(&mut self.inner.user.lock());
+    }
+
+    /// Who sends the session's statements.
+    pub fn user(&self) -> String {
+        self.inner.user.lock().clone()
     }
 
     /// How far the statement is that began last in this session, or nothing if another has been sent

@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use skewer_profiling::ticks::Ticks;
 
+use crate::thread_use::ThreadUse;
+
 /// An operator's place in the plan and the partition it works on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Position {
@@ -32,6 +34,8 @@ pub struct NestedTime {
     pub in_other_fragments: u64,
     /// Rows they returned.
     pub rows: u64,
+    /// What the thread took of its processor in the tasks of other fragments.
+    pub elsewhere: ThreadUse,
 }
 
 /// Learns of the nested calls of a call while that is under way.
@@ -78,6 +82,11 @@ thread_local! {
 /// The innermost position on this thread, or `None` outside every instrumented operator.
 pub fn current() -> Option<Position> {
     STACK.with_borrow(|stack| stack.last().map(|call| call.position))
+}
+
+/// Whether a call of an operator of a fragment would begin a task: no call of the same fragment is under way.
+pub(crate) fn begins_task(fragment_id: i64) -> bool {
+    current().is_none_or(|caller| caller.fragment_id != fragment_id)
 }
 
 /// The innermost position on this thread; one of no operator outside all of them.
@@ -149,6 +158,11 @@ impl CallGuard {
     /// Leaves the position and tells its caller that the call took `ticks` and returned `rows`.
     /// Returns what its nested calls added up to.
     pub fn leave(self, ticks: u64, rows: u64) -> NestedTime {
+        self.leave_task(ticks, rows, ThreadUse::default())
+    }
+
+    /// The same for a call that begins a task, in which the thread took so much of its processor.
+    pub fn leave_task(self, ticks: u64, rows: u64, used: ThreadUse) -> NestedTime {
         STACK.with_borrow_mut(|stack| {
             let Some(call) = stack.get(self.depth - 1) else {
                 return NestedTime::default();
@@ -158,11 +172,14 @@ impl CallGuard {
             if let Some(caller) = caller {
                 let outer = &mut caller.nested;
                 outer.ticks += ticks;
-                outer.in_other_fragments += if caller.position.fragment_id == position.fragment_id {
-                    nested.in_other_fragments
-                } else {
-                    ticks
-                };
+                let (ticks_elsewhere, used_elsewhere) =
+                    if caller.position.fragment_id == position.fragment_id {
+                        (nested.in_other_fragments, nested.elsewhere)
+                    } else {
+                        (ticks, used)
+                    };
+                outer.in_other_fragments += ticks_elsewhere;
+                outer.elsewhere += used_elsewhere;
                 outer.rows += rows;
                 if let Some(observer) = &caller.observer {
                     observer.nested_ended(*outer);
@@ -236,9 +253,14 @@ mod tests {
             fragment_id: 1,
             ..position_of(3)
         });
-        foreign.leave(5, 10);
+        let used = ThreadUse {
+            cpu_ns: 3,
+            ..ThreadUse::default()
+        };
+        foreign.leave_task(5, 10, used);
         middle.leave(8, 4);
         let nested = outer.leave(9, 4);
+        assert_eq!(nested.elsewhere, used);
         assert_eq!(nested.in_other_fragments, 5);
         assert_eq!(nested.ticks, 8);
     }

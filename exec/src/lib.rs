@@ -10,7 +10,7 @@
 //! * [`profiled`]: counting and timing the calls of any operator
 //! * `stream_totals`: what these add up to, also while a call is under way
 //! * [`operator_kind`]: which kind an operator is, as `sys.operators` says it
-//! * `operator_memory`: memory that operators report
+//! * `operator_memory`: memory and other metrics that operators report
 //! * [`numbered`]: operators with their numbers, in plans that are sent to workers
 //! * [`key_sample`]: which keys an exchange hashes most
 //! * [`capture`]: the aggregate function that logs which records went into which group
@@ -20,6 +20,7 @@
 //! * [`chunked_timing`]: how single slow records are found without timing each
 //! * `outlier_confirmation`: the same of rows that functions have timed one by one
 //! * [`preemption`]: time that passed while other threads had the processor
+//! * [`thread_use`]: processor time and context switches of the calls of a task
 //! * [`long_values`]: rows worth timing by themselves
 //! * [`interruptible`]: functions that end when their query is cancelled
 //! * [`row_function`]: scalar functions of one row, which time each call
@@ -54,6 +55,7 @@ pub mod row_ids;
 pub mod sample;
 mod sparse_ids;
 mod stream_totals;
+pub mod thread_use;
 pub mod timed_evaluation;
 mod traced_groups;
 pub mod waits;

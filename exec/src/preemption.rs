@@ -168,7 +168,7 @@ fn only_preempted(before: Switches, after: Switches) -> bool {
     unsafe_code,
     reason = "the system's calls; safe wrappers exist in crates that rebuild half the tree"
 )]
-mod thread {
+pub(crate) mod thread {
     use std::mem::MaybeUninit;
     use std::time::Duration;
 
@@ -204,7 +204,7 @@ mod thread {
 
 /// Without counts for single threads, evaluations take what the clock says.
 #[cfg(not(target_os = "linux"))]
-mod thread {
+pub(crate) mod thread {
     use std::time::Duration;
 
     use super::Switches;

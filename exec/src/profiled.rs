@@ -22,12 +22,13 @@ use datafusion::physical_plan::{
 };
 use futures::Stream;
 use skewer_profiling::ticks::Ticks;
-use skewer_profiling::{Level, OpenStream, OperatorCall, Recorder, TuplesSent};
+use skewer_profiling::{Level, OpenStream, OperatorCall, Recorder, Timeline, TuplesSent};
 
 use crate::call_stack::{self, Position, StreamClock};
 use crate::key_sample::KeySample;
-use crate::operator_memory::{OpenMemory, Streams};
-use crate::stream_totals::{StreamTotals, Totals};
+use crate::operator_memory::{OpenMetrics, Streams};
+use crate::stream_totals::{EndedCall, StreamTotals, Totals};
+use crate::thread_use::TaskClock;
 use skewer_compat::operators::batch_bytes::{batch_bytes, estimated_batch_bytes};
 use skewer_compat::operators::materialized::SharedRowsExec;
 
@@ -94,6 +95,18 @@ impl Observed {
         }
     }
 
+    /// The partition from which all rows of an exchange within a worker come, if it is one. The
+    /// partitions of the input are numbered over all tasks, too.
+    fn source_partition(&self) -> Option<i64> {
+        let is_local = self.exchange == Exchange::Local;
+        match self.inner.children().as_slice() {
+            [input] if is_local && input.output_partitioning().partition_count() == 1 => {
+                Some(self.task as i64)
+            }
+            _ => None,
+        }
+    }
+
     /// Executes a partition of the operator and observes its calls.
     ///
     /// # Errors
@@ -114,6 +127,7 @@ impl Observed {
             operator_id: self.operator_id,
             partition: (before + partition) as i64,
         };
+        let timeline_start = self.recorder.timeline_start();
         let started = Ticks::now();
         let time = StreamClock::begin();
         let entered = call_stack::enter(position, started, time);
@@ -127,19 +141,24 @@ impl Observed {
             ..Totals::default()
         };
         let is_exchange = self.exchange != Exchange::None;
-        let totals = StreamTotals::new(position, is_exchange, totals);
+        let mut timeline = Timeline::new(timeline_start, self.recorder.level());
+        if let Some(timeline) = &mut timeline {
+            timeline.add_work(started, started.after(totals.self_ticks));
+        }
+        let totals = StreamTotals::new(position, is_exchange, calls_are_kept, totals, timeline);
         let totals = Arc::new(totals);
         self.recorder
             .stream_began(time.number, Arc::clone(&totals) as _);
         Ok(Box::pin(ProfiledStream {
             stream,
-            memory: Streams::opened(streams, &self.inner),
+            metrics: Streams::opened(streams, &self.inner),
             recorder: Arc::clone(&self.recorder),
             keys: self.keys.clone(),
             position,
             time,
             own_partition: partition as i64,
             exchange: self.exchange,
+            source_partition: self.source_partition(),
             calls_are_kept,
             calls: Vec::new(),
             sent: Vec::new(),
@@ -337,9 +356,9 @@ struct Sent {
 
 struct ProfiledStream {
     stream: SendableRecordBatchStream,
-    /// If the operator tells its memory. All that is below lives as long, and to drop a plan takes
+    /// If the operator tells its metrics. All that is below lives as long, and to drop a plan takes
     /// long enough that it should not be left to the last stream.
-    memory: Option<OpenMemory>,
+    metrics: Option<OpenMetrics>,
     recorder: Arc<Recorder>,
     keys: Option<Arc<KeySample>>,
     position: Position,
@@ -348,6 +367,8 @@ struct ProfiledStream {
     /// The number of the partition in its own task.
     own_partition: i64,
     exchange: Exchange,
+    /// The partition that an exchange reads, if there is one.
+    source_partition: Option<i64>,
     calls_are_kept: bool,
     calls: Vec<Call>,
     sent: Vec<Sent>,
@@ -387,6 +408,7 @@ impl ProfiledStream {
             tuples: sent.tuples,
             bytes: sent.bytes,
             sent_at: Some(scale.wall_ns(sent.at)),
+            source_partition: self.source_partition,
         });
         self.recorder.tuples_sent(sent.collect());
     }
@@ -400,6 +422,8 @@ impl Stream for ProfiledStream {
         // anything: without a budget their task would never yield, and could not be cancelled.
         let budget = ready!(tokio::task::coop::poll_proceed(cx));
         let this = &mut *self;
+        let task = call_stack::begins_task(this.position.fragment_id)
+            .then(|| TaskClock::start(this.calls_are_kept));
         let started = Ticks::now();
         let (input_wait, output_wait) = match this.returned {
             Some(Returned::Pending(at)) => (started.since(at), 0),
@@ -411,6 +435,7 @@ impl Stream for ProfiledStream {
         let entered = call_stack::enter_observed(this.position, started, this.time, observer);
         let polled = this.stream.as_mut().poll_next(cx);
         let ended = Ticks::now();
+        let task = task.map(TaskClock::elapsed);
         if polled.is_ready() {
             budget.made_progress();
         }
@@ -418,7 +443,8 @@ impl Stream for ProfiledStream {
             Poll::Ready(Some(Ok(batch))) => batch.num_rows(),
             _ => 0,
         };
-        let nested = entered.leave(ended.since(started), rows as u64);
+        let used = task.flatten().unwrap_or_default();
+        let nested = entered.leave_task(ended.since(started), rows as u64, used);
         let mut bytes = 0;
         if let Poll::Ready(Some(Ok(batch))) = &polled {
             bytes = match this.exchange {
@@ -436,8 +462,14 @@ impl Stream for ProfiledStream {
                 });
             }
         }
-        this.totals
-            .end((started, ended), nested, rows as i64, bytes);
+        this.totals.end(EndedCall {
+            began: started,
+            ended,
+            nested,
+            rows: rows as i64,
+            bytes,
+            task,
+        });
         if this.calls_are_kept {
             this.calls.push(Call {
                 started,
@@ -469,7 +501,7 @@ impl RecordBatchStream for ProfiledStream {
 impl Drop for ProfiledStream {
     /// Reports what happened, also if the consumer stopped early or the query failed.
     fn drop(&mut self) {
-        let totals = self.totals.until_now();
+        let totals = self.totals.totals();
         let position = self.position;
         if let Some(at) = totals.last_call
             && self.exchange == Exchange::Local
@@ -481,10 +513,10 @@ impl Drop for ProfiledStream {
                 bytes: totals.bytes_out,
             });
         }
-        let stats = self.totals.stats(self.recorder.scale());
-        self.recorder.stream_ended(self.time.number, stats);
-        if let Some(memory) = &self.memory {
-            memory.closed(self.own_partition, position, &self.recorder);
+        let record = self.totals.record(self.recorder.scale());
+        self.recorder.stream_ended(self.time.number, record);
+        if let Some(metrics) = &self.metrics {
+            metrics.closed(self.own_partition, position, &self.recorder);
         }
         if !self.calls.is_empty() {
             self.hand_over_calls();

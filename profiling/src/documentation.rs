@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 
+use crate::definition::{SysRow, TableDefinition};
 use crate::isolation::anomalies;
 use crate::isolation::expanded::Expansion;
-use crate::tables::Table;
+use crate::tables::{RunningOperator, Table};
 use crate::views::VIEWS;
 
 const INTRODUCTION: &str = "\
@@ -124,34 +125,16 @@ of a higher one, on every worker and in every run.
 
 `sys.running` has the statements that run queries, and the ones that wait for admission
 ([server.md](server.md)). On the master of a cluster, `sys.cluster` has its nodes
-([cluster.md](cluster.md)). These rows are not stored.
+([cluster.md](cluster.md)). `sys.running_operators` has what the operators of these statements did so
+far, from level `counters` on; those on workers in processes of their own are missing. These rows are
+not stored.
 ";
 
 /// The page `docs/sys-tables.md`.
 pub fn sys_tables_page() -> String {
     let mut page = INTRODUCTION.to_owned();
     for table in Table::ALL {
-        let definition = table.definition();
-        let _ = write!(page, "\n### `sys.{}`\n\n", definition.name);
-        for line in definition.docs {
-            let _ = writeln!(page, "{}", line.trim());
-        }
-        page.push_str("\n| column | type | |\n|---|---|---|\n");
-        for column in definition.columns {
-            let docs: Vec<&str> = column.docs.iter().map(|line| line.trim()).collect();
-            let null = if column.kind.nullable() {
-                ", may be NULL"
-            } else {
-                ""
-            };
-            let _ = writeln!(
-                page,
-                "| `{}` | {}{null} | {} |",
-                column.name,
-                column.kind.sql_name(),
-                docs.join(" ")
-            );
-        }
+        describe(table.definition(), &mut page);
     }
     page.push('\n');
     page.push_str(DEFINITIONS);
@@ -198,6 +181,7 @@ pub fn sys_tables_page() -> String {
     );
     page.push_str(&columns(&what_if_schema()));
     page.push_str(OTHERS);
+    describe(&RunningOperator::TABLE, &mut page);
     page.push_str("\n## Views\n");
     for view in VIEWS {
         let sql: Vec<&str> = view
@@ -214,6 +198,30 @@ pub fn sys_tables_page() -> String {
         );
     }
     page
+}
+
+/// Adds the section of a table.
+fn describe(definition: &TableDefinition, page: &mut String) {
+    let _ = write!(page, "\n### `sys.{}`\n\n", definition.name);
+    for line in definition.docs {
+        let _ = writeln!(page, "{}", line.trim());
+    }
+    page.push_str("\n| column | type | |\n|---|---|---|\n");
+    for column in definition.columns {
+        let docs: Vec<&str> = column.docs.iter().map(|line| line.trim()).collect();
+        let null = if column.kind.nullable() {
+            ", may be NULL"
+        } else {
+            ""
+        };
+        let _ = writeln!(
+            page,
+            "| `{}` | {}{null} | {} |",
+            column.name,
+            column.kind.sql_name(),
+            docs.join(" ")
+        );
+    }
 }
 
 fn columns(schema: &Schema) -> String {

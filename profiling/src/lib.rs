@@ -26,6 +26,7 @@
 //! - `one_more_table`: tables of the present, which are not recorded
 //! - [`distributed_scan`]: scans that run on the nodes that have the events
 //! - [`ticks`]: a clock that costs little
+//! - [`timeline`]: when an operator worked
 //! - `metrics`: readings of the process while queries run
 //! - `isolation`: which input records make a query slow
 //! - [`views`]: conclusions whose SQL is the same for every query
@@ -77,6 +78,7 @@ mod sys_table;
 pub mod sys_tables;
 pub mod tables;
 pub mod ticks;
+pub mod timeline;
 mod unknown_query;
 pub mod views;
 
@@ -91,7 +93,7 @@ pub use level::{Level, LevelError};
 pub use lineage_mode::{LineageMode, LineageModeError};
 pub use one_more_table::OneMoreTable;
 pub use operator_kind::{CapturedRecords, OperatorKind, Routing};
-pub use recorder::{OpenStream, Recorder, RecorderLimits, UnfinishedStream};
+pub use recorder::{OpenStream, Recorder, RecorderLimits, StreamRecord, UnfinishedStream};
 pub use remote::{FinishRequest, RemoteSys, RemoteSysError};
 pub use retention::Retention;
 pub use run_length::{consecutive_numbers, equal_to_first};
@@ -101,9 +103,10 @@ pub use segment::SegmentError;
 pub use sys_table::reads_sys;
 pub use sys_tables::{ImportError, SysTables};
 pub use tables::{
-    Fragment, ImpactfulSource, KeyFrequency, Operator, OperatorCall, OperatorStats, QueryRow,
-    Table, TuplesSent, WorkerMetric, WorkerRow,
+    Fragment, ImpactfulSource, KeyFrequency, Operator, OperatorCall, OperatorMetric, OperatorStats,
+    QueryRow, RunningOperator, Table, TaskStats, TimelineBin, TuplesSent, WorkerMetric, WorkerRow,
 };
 pub use ticks::nanos_since_epoch;
+pub use timeline::{RecordedTimeline, Timeline, TimelineStart};
 pub use unknown_query::unknown_query;
 pub use views::{VIEWS, View};

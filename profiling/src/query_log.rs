@@ -11,9 +11,10 @@ use crate::chunks::{LatencyChunk, LatencyKind, LineageChunk, OutputChunk};
 use crate::definition::{Origin, SysRow};
 use crate::recorder::{Events, Recorder};
 use crate::tables::{
-    Fragment, ImpactfulSource, KeyFrequency, Operator, OperatorCall, OperatorStats,
-    ProfilerOverhead, QueryRow, Table, TuplesSent, WorkerMetric, WorkerRow,
+    Fragment, ImpactfulSource, KeyFrequency, Operator, OperatorCall, OperatorMetric, OperatorStats,
+    ProfilerOverhead, QueryRow, Table, TaskStats, TimelineBin, TuplesSent, WorkerMetric, WorkerRow,
 };
+use crate::timeline::RecordedTimeline;
 
 /// The events of one finished query on one worker.
 ///
@@ -123,6 +124,14 @@ impl QueryLog {
             Table::Fragments => one(events.fragments.len()),
             Table::Operators => one(events.operators.len()),
             Table::OperatorStats => one(events.operator_stats.len()),
+            Table::OperatorTimeline => one(events
+                .timelines
+                .iter()
+                .flatten()
+                .map(RecordedTimeline::len)
+                .sum()),
+            Table::TaskStats => one(events.task_stats.len()),
+            Table::OperatorMetrics => one(events.operator_metrics.len()),
             Table::ImpactfulSources => one(events.impactful_sources.len()),
             Table::KeyFrequencies => one(events.key_frequencies.len()),
             Table::WorkerMetrics => one(events.worker_metrics.len()),
@@ -243,6 +252,14 @@ impl QueryLog {
             Table::Fragments => Fragment::batch(origin, &events.fragments),
             Table::Operators => Operator::batch(origin, &events.operators),
             Table::OperatorStats => OperatorStats::batch(origin, &events.operator_stats),
+            Table::OperatorTimeline => {
+                let tasks = events.operator_stats.iter().zip(&events.timelines);
+                let bins =
+                    tasks.flat_map(|(stats, runs)| runs.iter().flat_map(|run| run.rows(stats)));
+                TimelineBin::batch(origin, &bins.collect::<Vec<_>>())
+            }
+            Table::TaskStats => TaskStats::batch(origin, &events.task_stats),
+            Table::OperatorMetrics => OperatorMetric::batch(origin, &events.operator_metrics),
             Table::ImpactfulSources => ImpactfulSource::batch(origin, &events.impactful_sources),
             Table::KeyFrequencies => KeyFrequency::batch(origin, &events.key_frequencies),
             Table::WorkerMetrics => WorkerMetric::batch(origin, &events.worker_metrics),

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
+use datafusion::arrow::array::RecordBatch;
 use datafusion::common::HashMap;
 use datafusion::common::hash_map::Entry;
 use parking_lot::Mutex;
@@ -19,10 +20,11 @@ use crate::sampling::Sampling;
 use crate::store::Store;
 use crate::sys_tables::SysTables;
 use crate::tables::{
-    Fragment, ImpactfulSource, KeyFrequency, Operator, OperatorCall, OperatorStats,
-    ProfilerOverhead, TuplesSent, WorkerMetric, WorkerRow,
+    Fragment, ImpactfulSource, KeyFrequency, Operator, OperatorCall, OperatorMetric, OperatorStats,
+    ProfilerOverhead, RunningOperator, TaskStats, TuplesSent, WorkerMetric, WorkerRow,
 };
 use crate::ticks::Scale;
+use crate::timeline::{RecordedTimeline, TimelineStart};
 
 /// What the events of one query may take.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -93,6 +95,8 @@ pub struct Recorder {
     streams: OpenStream,
     /// Set when it is first asked for.
     scale: OnceLock<Scale>,
+    /// Where the bins of all timelines begin. Shared by all workers of this process.
+    timeline_start: Arc<OnceLock<TimelineStart>>,
 }
 
 /// Held for as long as a stream of an operator may hand something over.
@@ -101,8 +105,48 @@ pub struct OpenStream(Arc<()>);
 
 /// A stream of an operator that has not ended, of which others may ask what it did so far.
 pub trait UnfinishedStream: std::fmt::Debug + Send + Sync {
-    /// The totals of its calls, with the part of the call under way that is over.
-    fn so_far(&self, scale: Scale) -> OperatorStats;
+    /// What it did in its calls, with the part of the call under way that is over.
+    fn so_far(&self, scale: Scale) -> StreamRecord;
+
+    /// Of that the totals.
+    fn stats_so_far(&self, scale: Scale) -> OperatorStats;
+}
+
+/// What a stream of an operator did.
+#[derive(Debug, Clone)]
+pub struct StreamRecord {
+    /// The totals of its calls.
+    pub stats: OperatorStats,
+    /// When it worked.
+    pub timeline: Option<RecordedTimeline>,
+    /// What its task did, if the operator is the topmost one of the task.
+    pub task: Option<TaskStats>,
+}
+
+impl From<OperatorStats> for StreamRecord {
+    fn from(stats: OperatorStats) -> Self {
+        Self {
+            stats,
+            timeline: None,
+            task: None,
+        }
+    }
+}
+
+/// Timelines of an operator's runs in one partition are added up when there are so many: a recursive query may
+/// run it very often.
+const RUNS_KEPT: usize = 32;
+
+/// Adds the timeline of another run; the bytes that this takes in addition.
+fn add_run(runs: &mut Vec<RecordedTimeline>, timeline: RecordedTimeline) -> usize {
+    let bytes =
+        |runs: &[RecordedTimeline]| -> usize { runs.iter().map(RecordedTimeline::memory).sum() };
+    let before = bytes(runs);
+    runs.push(timeline);
+    if runs.len() >= RUNS_KEPT {
+        *runs = RecordedTimeline::sum(runs).into_iter().collect();
+    }
+    bytes(runs).saturating_sub(before)
 }
 
 /// The events of a query, in the order in which they were handed over.
@@ -113,6 +157,14 @@ pub(crate) struct Events {
     pub(crate) operator_stats: Vec<OperatorStats>,
     /// Where in them those of a fragment's operator and partition are.
     tasks: HashMap<(i64, i64, i64), usize>,
+    /// When the operators worked, in the order of `operator_stats`; of several runs until they are added up.
+    pub(crate) timelines: Vec<Vec<RecordedTimeline>>,
+    pub(crate) task_stats: Vec<TaskStats>,
+    /// Where in them those of a fragment and partition are.
+    task_places: HashMap<(i64, i64), usize>,
+    pub(crate) operator_metrics: Vec<OperatorMetric>,
+    /// Where in them those of an operator, a partition and a name are.
+    metric_places: HashMap<(i64, Option<i64>, String), usize>,
     pub(crate) operator_calls: Vec<Vec<OperatorCall>>,
     pub(crate) tuples_sent: Vec<Vec<TuplesSent>>,
     pub(crate) lineage: Vec<LineageChunk>,
@@ -126,20 +178,74 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// Adds what an operator did in a partition to what it did there before, if it ran several times;
-    /// whether it is the first.
-    fn add_stats(&mut self, stats: OperatorStats) -> bool {
+    /// Adds what an operator did in a partition to what it did there before, if it ran several times; the bytes
+    /// that this takes in addition.
+    fn add_stream(&mut self, stream: StreamRecord) -> usize {
+        let StreamRecord {
+            stats,
+            timeline,
+            task,
+        } = stream;
+        let more = task.map_or(0, |task| self.add_task(task));
         let task = (stats.fragment_id, stats.operator_id, stats.partition);
-        match self.tasks.entry(task) {
+        let bytes = match self.tasks.entry(task) {
             Entry::Vacant(new) => {
                 new.insert(self.operator_stats.len());
                 self.operator_stats.push(stats);
-                true
+                let bytes = timeline.as_ref().map_or(0, RecordedTimeline::memory);
+                self.timelines.push(timeline.into_iter().collect());
+                bytes + size_of::<OperatorStats>() + size_of::<((i64, i64, i64), usize)>()
             }
             Entry::Occupied(known) => {
-                self.operator_stats[*known.get()].add(&stats);
-                false
+                let place = *known.get();
+                self.operator_stats[place].add(&stats);
+                let runs = &mut self.timelines[place];
+                match timeline {
+                    Some(timeline) => add_run(runs, timeline),
+                    None => 0,
+                }
             }
+        };
+        bytes + more
+    }
+
+    /// Adds what a task did; the bytes that this takes in addition.
+    fn add_task(&mut self, task: TaskStats) -> usize {
+        match self.task_places.entry((task.fragment_id, task.partition)) {
+            Entry::Vacant(new) => {
+                new.insert(self.task_stats.len());
+                self.task_stats.push(task);
+                size_of::<TaskStats>() + size_of::<((i64, i64), usize)>()
+            }
+            Entry::Occupied(known) => {
+                self.task_stats[*known.get()].add(&task);
+                0
+            }
+        }
+    }
+
+    /// Adds what an operator counted itself; the bytes that this takes in addition.
+    fn add_metric(&mut self, metric: OperatorMetric, sum: fn(i64, i64) -> i64) -> usize {
+        let place = (metric.operator_id, metric.partition, metric.metric.clone());
+        match self.metric_places.entry(place) {
+            Entry::Vacant(new) => {
+                new.insert(self.operator_metrics.len());
+                let bytes = size_of::<OperatorMetric>() + 2 * metric.text_bytes();
+                self.operator_metrics.push(metric);
+                bytes + size_of::<((i64, Option<i64>, String), usize)>()
+            }
+            Entry::Occupied(known) => {
+                let value = &mut self.operator_metrics[*known.get()].value;
+                *value = sum(*value, metric.value);
+                0
+            }
+        }
+    }
+
+    /// Adds up what operators did in several runs.
+    fn add_up(&mut self) {
+        for runs in self.timelines.iter_mut().filter(|runs| runs.len() > 1) {
+            *runs = RecordedTimeline::sum(runs).into_iter().collect();
         }
     }
 
@@ -171,6 +277,13 @@ impl Events {
         for stats in &mut self.operator_stats {
             let times = [&mut stats.first_call_at, &mut stats.last_call_at];
             times.into_iter().flatten().for_each(back);
+        }
+        for timeline in self.timelines.iter_mut().flatten() {
+            timeline.set_back(offset_ns);
+        }
+        for task in &mut self.task_stats {
+            back(&mut task.started_at);
+            back(&mut task.ended_at);
         }
         for call in self.operator_calls.iter_mut().flatten() {
             back(&mut call.started_at);
@@ -231,6 +344,7 @@ impl Recorder {
             workers: Mutex::default(),
             streams: OpenStream::default(),
             scale: OnceLock::new(),
+            timeline_start: Arc::default(),
         });
         if level > Level::Off {
             metrics::watch(&recorder);
@@ -273,6 +387,7 @@ impl Recorder {
             workers: Mutex::default(),
             streams: OpenStream::default(),
             scale: OnceLock::new(),
+            timeline_start: Arc::clone(&self.timeline_start),
         });
         workers.push(Arc::clone(&worker));
         worker
@@ -302,12 +417,24 @@ impl Recorder {
         self.unfinished.lock().insert(number, stream);
     }
 
-    /// A stream has ended, with these totals. They are not recorded if the query has ended before.
-    pub fn stream_ended(&self, number: u64, stats: OperatorStats) {
+    /// A stream has ended, and did this. It is not recorded if the query has ended before.
+    pub fn stream_ended(&self, number: u64, record: StreamRecord) {
         let mut unfinished = self.unfinished.lock();
         if unfinished.remove(&number).is_some() {
-            self.operator_stats(stats);
+            self.stream(record);
         }
+    }
+
+    /// Where the bins of all timelines of the query begin: when this was asked for first.
+    pub fn timeline_start(&self) -> TimelineStart {
+        *self.timeline_start.get_or_init(TimelineStart::now)
+    }
+
+    /// The execution of the query began at `wall_ns`, nanoseconds since 1970 by the master's clock: before anybody
+    /// asks when it did.
+    pub fn began_at(&self, wall_ns: i64) {
+        self.timeline_start
+            .get_or_init(|| TimelineStart::at_wall(wall_ns));
     }
 
     /// What ticks are in nanoseconds: the same for all events of the query on this worker.
@@ -389,9 +516,13 @@ impl Recorder {
     /// Records the totals of one operator and partition at the end of its stream. A recursive query
     /// runs its operators once in each iteration: what they did then adds up.
     pub fn operator_stats(&self, stats: OperatorStats) {
-        if self.events.lock().add_stats(stats) {
-            self.reserve(size_of::<OperatorStats>() + size_of::<((i64, i64, i64), usize)>());
-        }
+        self.stream(stats.into());
+    }
+
+    /// Records all that a stream of an operator did.
+    pub fn stream(&self, record: StreamRecord) {
+        let bytes = self.events.lock().add_stream(record);
+        self.reserve(bytes);
     }
 
     /// Adds to the totals of a fragment's operator and partition what memory it took and what it
@@ -404,6 +535,67 @@ impl Recorder {
             stats.peak_memory_bytes = stats.peak_memory_bytes.max(peak_bytes);
             stats.spilled_bytes += spilled_bytes;
         }
+    }
+
+    /// Adds what operators counted themselves to what they counted before; `sum` tells how.
+    pub fn operator_metrics(&self, metrics: Vec<OperatorMetric>, sum: fn(i64, i64) -> i64) {
+        let mut events = self.events.lock();
+        let bytes = metrics
+            .into_iter()
+            .map(|metric| events.add_metric(metric, sum))
+            .sum();
+        drop(events);
+        self.reserve(bytes);
+    }
+
+    /// Rows of `sys.running_operators`: what the operators of the query did so far, on all workers of this
+    /// process.
+    pub fn running_operators(&self) -> Vec<RecordBatch> {
+        let operators = self.events.lock().operators.clone();
+        let own = self.running_on_worker(&operators);
+        let others = self.workers().into_iter();
+        let others = others.map(|worker| worker.running_on_worker(&operators));
+        std::iter::once(own).chain(others).collect()
+    }
+
+    fn running_on_worker(&self, operators: &[Operator]) -> RecordBatch {
+        let known: HashMap<i64, &Operator> = operators
+            .iter()
+            .map(|operator| (operator.operator_id, operator))
+            .collect();
+        let unfinished: Vec<Arc<dyn UnfinishedStream>> =
+            self.unfinished.lock().values().map(Arc::clone).collect();
+        // The query's own scale is taken as late as possible: it gets better.
+        let scale = Scale::now();
+        let mut tasks: HashMap<(i64, i64, i64), (OperatorStats, bool)> = HashMap::new();
+        let mut add = |stats: OperatorStats, has_ended: bool| {
+            let task = (stats.fragment_id, stats.operator_id, stats.partition);
+            match tasks.entry(task) {
+                Entry::Vacant(new) => {
+                    new.insert((stats, has_ended));
+                }
+                Entry::Occupied(mut known) => {
+                    let (sum, all_have_ended) = known.get_mut();
+                    sum.add(&stats);
+                    *all_have_ended &= has_ended;
+                }
+            }
+        };
+        for stats in self.events.lock().operator_stats.iter().cloned() {
+            add(stats, true);
+        }
+        for stream in unfinished {
+            add(stream.stats_so_far(scale), false);
+        }
+        let mut rows: Vec<RunningOperator> = tasks
+            .into_values()
+            .map(|(stats, has_ended)| {
+                let operator = known.get(&stats.operator_id).copied();
+                RunningOperator::of_stats(&stats, operator, has_ended)
+            })
+            .collect();
+        rows.sort_by_key(|row| (row.operator_id, row.partition));
+        RunningOperator::batch(&self.origin(), &rows)
     }
 
     /// Takes over the calls that one stream has buffered.
@@ -552,12 +744,14 @@ impl Recorder {
         }
         let mut unfinished = self.unfinished.lock();
         for (_, stream) in unfinished.drain() {
-            self.operator_stats(stream.so_far(self.scale()));
+            self.stream(stream.so_far(self.scale()));
         }
         drop(unfinished);
         let pending = self.pending.lock().take();
         self.seal(pending);
-        std::mem::take(&mut self.events.lock())
+        let mut events = std::mem::take(&mut *self.events.lock());
+        events.add_up();
+        events
     }
 
     fn reserve(&self, bytes: usize) -> usize {

@@ -28,8 +28,13 @@ sys_table! {
         given lineage: OptText,
         /// When the statement arrived.
         row started_at: Time,
+        /// When its first rows were ready for the reader; NULL if it returned none.
+        row first_row_at: OptTime,
         /// When its last row had been returned.
         row ended_at: OptTime,
+        /// Nanoseconds in which the statement waited for admission; 0 if it did not wait. They are part of neither
+        /// `planning_ns` nor `execution_ns`.
+        row queued_ns: OptInt,
         /// Nanoseconds of parsing, resolving names, optimising and planning.
         row planning_ns: OptInt,
         /// Nanoseconds from the end of planning to the last row.
@@ -41,6 +46,9 @@ sys_table! {
         row tables_read: OptText,
         /// The directory that `IMPORT PROFILE` read; NULL for queries that ran here.
         row imported_from: OptText,
+        /// The user of the session, as the client of a server named itself; `local` in a program that embeds the
+        /// database.
+        row user_name: OptText,
     }
 }
 
@@ -234,6 +242,171 @@ sys_table! {
 }
 
 sys_table! {
+    /// One row per operator, partition and bin of time in which the operator did something. A partition has at
+    /// most 64 bins, from level `calls` on 1,024. Bins of all operators of a query begin when its execution does.
+    /// Their width is 16,384 ns at first. When a query outlasts the last bin, pairs of bins become one. So two
+    /// bins of a query have no time in common, or one contains the other; clocks of machines may differ by
+    /// `clock_error_ns` in `sys.workers`. Level `counters` and above.
+    struct TimelineBin = "operator_timeline" {
+        /// The query.
+        given query_id: Int,
+        /// The fragment that the operator belongs to.
+        row fragment_id: Int,
+        /// The operator.
+        row operator_id: Int,
+        /// The worker that ran this partition.
+        given worker_id: Int,
+        /// The partition of the operator's output.
+        row partition: Int,
+        /// The number of the bin, from 0.
+        row bin: Int,
+        /// When the bin begins.
+        row started_at: Time,
+        /// Nanoseconds from the beginning of the bin to that of the next; the same for all bins of a partition.
+        row width_ns: Int,
+        /// Calls of the operator that ended in the bin.
+        row calls: Int,
+        /// Rows that these calls returned.
+        row rows: Int,
+        /// Nanoseconds of the bin in which the operator itself worked. All bins of a partition add up to `self_ns`
+        /// in `sys.operator_stats`.
+        row self_ns: Int,
+        /// Nanoseconds of the bin in which the operator had nothing to do since its input was not ready.
+        row input_wait_ns: Int,
+    }
+}
+
+sys_table! {
+    /// One row per task: a partition of a fragment, on the worker that ran it. Its times are those of the calls of
+    /// its topmost operator. Level `counters` and above.
+    struct TaskStats = "task_stats" {
+        /// The query.
+        given query_id: Int,
+        /// The fragment.
+        row fragment_id: Int,
+        /// The worker that ran the task.
+        given worker_id: Int,
+        /// The partition.
+        row partition: Int,
+        /// When the task was called first.
+        row started_at: Time,
+        /// When its last call ended.
+        row ended_at: Time,
+        /// Nanoseconds of its calls, also while the thread had no processor; without what ran in other fragments.
+        row wall_ns: Int,
+        /// Nanoseconds in which a processor worked on its calls; NULL where the system does not tell.
+        row cpu_ns: OptInt,
+        /// How often the thread waited for something in a call. Level `calls` and above; NULL below, and where
+        /// the system does not tell.
+        row voluntary_switches: OptInt,
+        /// How often the processor was taken away from the thread in a call. As `voluntary_switches`.
+        row involuntary_switches: OptInt,
+    }
+}
+
+impl TaskStats {
+    /// Adds calls of another topmost operator of the same task.
+    pub(crate) fn add(&mut self, more: &Self) {
+        let sum = |one: Option<i64>, other: Option<i64>| Some(one? + other?);
+        self.started_at = self.started_at.min(more.started_at);
+        self.ended_at = self.ended_at.max(more.ended_at);
+        self.wall_ns += more.wall_ns;
+        self.cpu_ns = sum(self.cpu_ns, more.cpu_ns);
+        self.voluntary_switches = sum(self.voluntary_switches, more.voluntary_switches);
+        self.involuntary_switches = sum(self.involuntary_switches, more.involuntary_switches);
+    }
+}
+
+sys_table! {
+    /// One row per operator, partition and metric that DataFusion's operators count themselves, where it is not 0:
+    /// rows of the build side of a join, row groups that a scan left out, bytes that it read, files that were
+    /// spilled. What `sys.operator_stats` has is left out. Level `counters` and above.
+    struct OperatorMetric = "operator_metrics" {
+        /// The query.
+        given query_id: Int,
+        /// The operator.
+        row operator_id: Int,
+        /// The worker that ran this partition.
+        given worker_id: Int,
+        /// The partition; NULL for a metric of the whole operator.
+        row partition: OptInt,
+        /// The metric's name in DataFusion. Those that end with `_ns` are times in nanoseconds; `_pruned` and
+        /// `_matched` are what a condition left out and kept, `_part` and `_total` what a ratio was made of.
+        row metric: Text,
+        /// The metric: the sum of all runs of the operator in the partition, of memory the most.
+        row value: Int,
+    }
+}
+
+sys_table! {
+    /// One row per operator and partition of a statement that runs now. Names and kinds are here, too, since
+    /// `sys.operators` has those of queries that have ended.
+    struct RunningOperator = "running_operators" {
+        /// The query.
+        given query_id: Int,
+        /// The fragment that the operator belongs to.
+        row fragment_id: Int,
+        /// The operator.
+        row operator_id: Int,
+        /// The worker that runs this partition.
+        given worker_id: Int,
+        /// The partition of the operator's output.
+        row partition: Int,
+        /// The operator that consumes this one's rows; NULL for the root.
+        row parent_operator_id: OptInt,
+        /// The operator's name.
+        row name: OptText,
+        /// What kind of operator it is, as in `sys.operators`.
+        row kind: OptText,
+        /// Whether the partition is at its end.
+        row has_ended: Flag,
+        /// Times that the parent called the operator so far.
+        row calls: Int,
+        /// Rows that the operator took from its inputs.
+        row rows_in: Int,
+        /// Rows that the operator returned.
+        row rows_out: Int,
+        /// Bytes in memory of the rows that the operator returned.
+        row bytes_out: Int,
+        /// Nanoseconds spent in the operator itself, with the call under way.
+        row self_ns: Int,
+        /// Nanoseconds spent in the operator and in the operators below it in the same task.
+        row total_ns: Int,
+        /// Nanoseconds in which the operator had nothing to do since its input was not ready.
+        row input_wait_ns: Int,
+        /// Nanoseconds in which its output waited to be taken.
+        row output_wait_ns: Int,
+    }
+}
+
+impl RunningOperator {
+    /// What a partition of `operator` did so far.
+    pub(crate) fn of_stats(
+        stats: &OperatorStats,
+        operator: Option<&Operator>,
+        has_ended: bool,
+    ) -> Self {
+        Self {
+            fragment_id: stats.fragment_id,
+            operator_id: stats.operator_id,
+            partition: stats.partition,
+            parent_operator_id: operator.and_then(|operator| operator.parent_operator_id),
+            name: operator.map(|operator| operator.name.clone()),
+            kind: operator.and_then(|operator| operator.kind.clone()),
+            has_ended,
+            calls: stats.calls,
+            rows_in: stats.rows_in,
+            rows_out: stats.rows_out,
+            bytes_out: stats.bytes_out,
+            self_ns: stats.self_ns,
+            total_ns: stats.total_ns,
+            input_wait_ns: stats.input_wait_ns,
+            output_wait_ns: stats.output_wait_ns,
+        }
+    }
+}
+
+sys_table! {
     /// One row per exchange, sender, receiver and partition; from level `calls` on, one per
     /// batch that crossed.
     struct TuplesSent = "tuples_sent" {
@@ -253,6 +426,9 @@ sys_table! {
         row bytes: Int,
         /// When the batch, or the last batch of a total, was sent.
         row sent_at: OptTime,
+        /// The partition that sent, where that is known: where rows are gathered from workers, and where an
+        /// exchange reads one partition.
+        row source_partition: OptInt,
     }
 }
 
@@ -455,6 +631,9 @@ pub enum Table {
     Operators,
     OperatorStats,
     OperatorCalls,
+    OperatorTimeline,
+    TaskStats,
+    OperatorMetrics,
     TuplesSent,
     RecordLatency,
     Lineage,
@@ -468,12 +647,15 @@ pub enum Table {
 
 impl Table {
     /// All tables.
-    pub const ALL: [Table; 14] = [
+    pub const ALL: [Table; 17] = [
         Table::Queries,
         Table::Fragments,
         Table::Operators,
         Table::OperatorStats,
         Table::OperatorCalls,
+        Table::OperatorTimeline,
+        Table::TaskStats,
+        Table::OperatorMetrics,
         Table::TuplesSent,
         Table::RecordLatency,
         Table::Lineage,
@@ -493,6 +675,9 @@ impl Table {
             Table::Operators => &Operator::TABLE,
             Table::OperatorStats => &OperatorStats::TABLE,
             Table::OperatorCalls => &OperatorCall::TABLE,
+            Table::OperatorTimeline => &TimelineBin::TABLE,
+            Table::TaskStats => &TaskStats::TABLE,
+            Table::OperatorMetrics => &OperatorMetric::TABLE,
             Table::TuplesSent => &TuplesSent::TABLE,
             Table::RecordLatency => &RECORD_LATENCY,
             Table::Lineage => &LINEAGE,
@@ -518,6 +703,9 @@ impl Table {
             Table::Operators
             | Table::OperatorStats
             | Table::OperatorCalls
+            | Table::OperatorTimeline
+            | Table::TaskStats
+            | Table::OperatorMetrics
             | Table::TuplesSent
             | Table::RecordLatency
             | Table::Lineage

@@ -28,6 +28,20 @@ impl Ticks {
     pub fn since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
+
+    /// The moment so many ticks later.
+    #[inline]
+    #[must_use]
+    pub fn after(self, ticks: u64) -> Self {
+        Self(self.0.saturating_add(ticks))
+    }
+
+    /// The moment so many ticks before.
+    #[inline]
+    #[must_use]
+    pub fn before(self, ticks: u64) -> Self {
+        Self(self.0.saturating_sub(ticks))
+    }
 }
 
 /// Measures what something takes on one thread.
@@ -124,6 +138,20 @@ impl Scale {
     /// Nanoseconds of a number of ticks.
     pub fn ns(&self, ticks: u64) -> i64 {
         (ticks as f64 * self.ns_per_tick) as i64
+    }
+
+    /// Ticks of a number of nanoseconds; 0 for negative ones.
+    pub fn ticks(&self, ns: i64) -> u64 {
+        (ns as f64 / self.ns_per_tick) as u64
+    }
+
+    /// The moment of a number of nanoseconds since the Unix epoch.
+    pub fn moment(&self, wall_ns: i64) -> Ticks {
+        let (ticks, known_ns) = self.known;
+        match wall_ns >= known_ns {
+            true => ticks.after(self.ticks(wall_ns.saturating_sub(known_ns))),
+            false => ticks.before(self.ticks(known_ns.saturating_sub(wall_ns))),
+        }
     }
 
     /// Nanoseconds since the Unix epoch at a moment.

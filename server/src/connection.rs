@@ -193,6 +193,7 @@ impl Connection {
     fn new(client: Client, shared: Arc<Shared>) -> Self {
         let session = client.session;
         let process = client.registered.process;
+        session.set_user(&client.user);
         catalog::install(&session, &client.user, process, client.settings.shared());
         Self {
             socket: client.socket,

@@ -143,6 +143,7 @@ fn stage(recorder: &Recorder, stages: &[Stage], number: usize, rows: u64) {
                     tuples: (rows_of_partition / read.senders as u64) as i64,
                     bytes: (rows_of_partition / read.senders as u64 * 16) as i64,
                     sent_at: Some(START + (sender * 1_009 + batch as i64 * 50_021)),
+                    source_partition: None,
                 };
                 recorder.tuples_sent((0..each).map(sent).collect());
             }
@@ -226,12 +227,15 @@ async fn volume(sys: &SysTables, directory: &Path) -> Result<Volume, BenchError>
 }
 
 /// The tables that are not views.
-const TABLES: [&str; 12] = [
+const TABLES: [&str; 15] = [
     "queries",
     "fragments",
     "operators",
     "operator_stats",
     "operator_calls",
+    "operator_timeline",
+    "task_stats",
+    "operator_metrics",
     "tuples_sent",
     "record_latency",
     "lineage",

@@ -84,6 +84,9 @@ impl Cluster {
             rows_returned: None,
             tables_read: None,
             imported_from: None,
+            first_row_at: None,
+            queued_ns: None,
+            user_name: None,
         };
         self.master.finish(&recorder, row);
     }

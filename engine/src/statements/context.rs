@@ -90,6 +90,7 @@ impl Context {
                 Arc::clone(&database.running),
                 progress.clone(),
             )
+            .sent_by(session.user())
         };
         let record = match tracing {
             Tracing::At(settings) => start(settings),
@@ -128,6 +129,7 @@ impl Context {
             since: self.record.started_at(),
             progress: self.progress.clone(),
             cancellation: self.running.cancellation().clone(),
+            recorder: Arc::downgrade(self.record.recorder()),
         };
         let admission = self
             .session
@@ -363,6 +365,9 @@ impl Context {
                     match stream.next().await {
                         Some(Ok(batch)) => {
                             rows += batch.num_rows() as u64;
+                            if rows > 0 {
+                                self.record.has_rows();
+                            }
                             self.progress.add_rows(batch.num_rows() as u64);
                         }
                         Some(Err(error)) => break Err(self.catalog.diagnose(error.into()).await),

@@ -189,6 +189,39 @@ async fn schema_sys_tells_workers_apart_and_counts_what_crosses_exchanges() {
         )
         .await;
         assert_eq!(lost, [0]);
+        // What is gathered came from the partition that it names.
+        let others = numbers(
+            &session,
+            "SELECT count(*) FROM
+               (SELECT query_id, exchange_id, source_worker, source_partition, sum(tuples) AS tuples
+                FROM sys.tuples_sent WHERE query_id = last_query_id() GROUP BY 1, 2, 3, 4) t
+             JOIN sys.operators o ON t.query_id = o.query_id AND t.exchange_id = o.operator_id
+             JOIN sys.operators c ON c.query_id = o.query_id AND c.parent_operator_id = o.operator_id
+             LEFT JOIN sys.operator_stats s
+               ON s.query_id = c.query_id AND s.operator_id = c.operator_id
+                 AND s.worker_id = t.source_worker AND s.partition = t.source_partition
+             WHERE o.name = 'NetworkCoalesceExec' AND s.rows_out IS DISTINCT FROM t.tuples",
+        )
+        .await;
+        assert_eq!(others, [0]);
+        // Bins of all workers fit together, and add up to the totals of all operators.
+        let bins = numbers(
+            &session,
+            "SELECT count(DISTINCT CAST(started_at AS BIGINT) - bin * width_ns)
+             FROM sys.operator_timeline WHERE query_id = last_query_id()
+             UNION ALL SELECT count(DISTINCT worker_id)
+             FROM sys.operator_timeline WHERE query_id = last_query_id()
+             UNION ALL SELECT sum(t.self_ns) - (SELECT sum(self_ns) FROM sys.operator_stats
+               WHERE query_id = last_query_id())
+             FROM sys.operator_timeline t WHERE t.query_id = last_query_id()
+             UNION ALL SELECT count(DISTINCT worker_id)
+             FROM sys.task_stats WHERE query_id = last_query_id()",
+        )
+        .await;
+        assert_eq!(bins.len(), 4);
+        for expected in [0, 1, 3] {
+            assert!(bins.contains(&expected), "{bins:?}");
+        }
         // Partitions of a fragment are numbered over all workers.
         let twice = numbers(
             &session,

@@ -78,6 +78,9 @@ async fn profile_query(level: Level, query: &str) -> SessionContext {
             rows_returned: None,
             tables_read: None,
             imported_from: None,
+            first_row_at: None,
+            queued_ns: None,
+            user_name: None,
         },
     );
     let catalog = context.catalog("datafusion").unwrap();
@@ -181,6 +184,92 @@ async fn what_comes_out_of_an_exchange_went_into_it() {
     assert!(exchanges.len() > 2);
     for exchange in exchanges {
         assert_eq!(exchange[1], exchange[2], "exchange {}", exchange[0]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_an_exchange_of_one_partition_sends_comes_from_that_partition() {
+    let query = "SELECT k, count(*) FROM (SELECT k FROM t ORDER BY v LIMIT 5000) x GROUP BY k";
+    let context = profile_query(Level::Counters, query).await;
+    let sql = "SELECT o.details LIKE '%input_partitions=1', count(t.source_partition) = count(*), \
+               coalesce(max(t.source_partition), -1) FROM sys.tuples_sent t \
+               JOIN sys.operators o ON o.operator_id = t.exchange_id GROUP BY t.exchange_id, 1";
+    let sources = integers(&context, sql).await;
+    assert!(sources.contains(&vec![1, 1, 0]), "{sources:?}");
+    assert!(sources.contains(&vec![0, 0, -1]), "{sources:?}");
+    for source in sources {
+        assert_eq!(source[0], source[1]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_bins_of_each_operator_add_up_to_its_totals_and_fit_together() {
+    for (level, most) in [(Level::Counters, 64), (Level::Calls, 1024)] {
+        let context = profile(level).await;
+        let sql = "SELECT s.operator_id, s.partition, s.calls - t.calls, s.rows_out - t.rows,
+                s.self_ns - t.self_ns, s.input_wait_ns - t.input_wait_ns, t.widths, t.last, s.calls
+            FROM sys.operator_stats s LEFT JOIN (
+                SELECT fragment_id, operator_id, worker_id, partition, sum(calls) AS calls, sum(rows) AS rows,
+                    sum(self_ns) AS self_ns, sum(input_wait_ns) AS input_wait_ns,
+                    count(DISTINCT width_ns) AS widths, max(bin) AS last
+                FROM sys.operator_timeline GROUP BY 1, 2, 3, 4) t
+            ON s.fragment_id = t.fragment_id AND s.operator_id = t.operator_id
+                AND s.worker_id = t.worker_id AND s.partition = t.partition";
+        let tasks = integers(&context, sql).await;
+        assert!(tasks.len() > 20, "{tasks:?}");
+        for task in tasks {
+            assert_eq!(task[2..4], [0, 0], "{task:?}");
+            assert!(task[4].abs() <= 1 && task[5].abs() <= 1, "{task:?}");
+            assert!(task[6] == 1 && task[7] < most, "{task:?}");
+        }
+        // They begin at the same moment, and are multiples of one width; no time is in two of them.
+        let sql = "SELECT count(DISTINCT CAST(started_at AS BIGINT) - bin * width_ns),
+                sum(CAST(width_ns & (width_ns - 1) > 0 OR width_ns < 16384 AS INT)),
+                sum(CAST(self_ns + input_wait_ns > 1.01 * width_ns AS INT)),
+                sum(CAST(self_ns < 0 OR input_wait_ns < 0 AS INT))
+            FROM sys.operator_timeline";
+        assert_eq!(integers(&context, sql).await, [[1, 0, 0, 0]]);
+        // Calls are in the bins of their ends.
+        if level == Level::Calls {
+            let sql = "SELECT count(*), sum(CAST(b.bin IS NULL AS INT)) FROM sys.operator_calls c
+                LEFT JOIN sys.operator_timeline b
+                ON b.operator_id = c.operator_id AND b.partition = c.partition AND b.calls > 0
+                    AND CAST(c.ended_at AS BIGINT) BETWEEN CAST(b.started_at AS BIGINT) - b.width_ns / 10
+                        AND CAST(b.started_at AS BIGINT) + b.width_ns + b.width_ns / 10";
+            let found = integers(&context, sql).await;
+            assert!(found[0][0] > 20 && found[0][1] == 0, "{found:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_task_has_its_processor_time() {
+    for level in [Level::Counters, Level::Calls] {
+        let context = profile(level).await;
+        let sql = "SELECT t.fragment_id, t.partition, t.wall_ns, t.cpu_ns IS NULL, t.cpu_ns <= t.wall_ns,
+                t.voluntary_switches IS NULL, t.started_at <= t.ended_at, s.total_ns
+            FROM sys.task_stats t JOIN (
+                SELECT s.fragment_id, s.partition, sum(s.total_ns) AS total_ns FROM sys.operator_stats s
+                JOIN sys.operators o ON o.operator_id = s.operator_id
+                LEFT JOIN sys.operators p ON p.operator_id = o.parent_operator_id
+                WHERE p.fragment_id IS DISTINCT FROM o.fragment_id GROUP BY 1, 2) s
+            ON s.fragment_id = t.fragment_id AND s.partition = t.partition";
+        let tasks = integers(&context, sql).await;
+        assert!(tasks.len() > 8, "{tasks:?}");
+        let unknown = i64::from(!cfg!(target_os = "linux"));
+        for task in &tasks {
+            // What it took to make the streams is none of the calls.
+            assert!(task[2] > 0 && task[2] <= task[7] + 1, "{task:?}");
+            assert_eq!(task[3], unknown, "{task:?}");
+            assert!(unknown == 1 || task[4] == 1, "{task:?}");
+            let unknown = i64::from(unknown == 1 || level < Level::Calls);
+            assert_eq!(task[5..7], [unknown, 1], "{task:?}");
+        }
+        // Every task that the fragments have, once.
+        let counted = "SELECT (SELECT sum(tasks) FROM sys.fragments), count(*), \
+                       count(DISTINCT (fragment_id, partition)) FROM sys.task_stats";
+        let counted = integers(&context, counted).await;
+        assert_eq!(counted[0], [tasks.len() as i64; 3]);
     }
 }
 

@@ -3,7 +3,9 @@
 -- from the share of the query's execution time: `critical` from a half, `warning` from a tenth. The rule
 -- `expensive input` holds for each record of `sys.anomalies`, with severity `warning` at least.
 -- `zoom_sql` looks more closely: it runs a query again, at level `records`, that was only counted. Of
--- a query that ran elsewhere it is NULL: the tables are there.
+-- a query that ran elsewhere it is NULL: the tables are there. The columns from `operator_id` on say of what the
+-- finding is, as `subject` does in words; they are NULL where they do not apply. `exchange_id` is the
+-- operator if that is an exchange, and `fragment_id` is also that of the operator.
 SELECT
   found.query_id, found.rule,
   CASE
@@ -22,7 +24,9 @@ SELECT
       AND queries.profile_level IN ('counters', 'calls')
       AND regexp_like(queries.sql, '^[\s(]*(select|with|values|from|table)\b', 'i')
       THEN 'EXPLAIN PROFILE QUERY ' || found.query_id
-  END AS zoom_sql
+  END AS zoom_sql,
+  found.operator_id, coalesce(found.fragment_id, operators.fragment_id) AS fragment_id, found.worker_id,
+  found.partition, found.exchange_id, found.table_name, found.row_id
 FROM (
   SELECT
     query_id, 'expensive input' AS rule, CAST(NULL AS VARCHAR) AS severity,
@@ -40,6 +44,8 @@ FROM (
           || '. Removing, splitting or rewriting it saves up to its '
           || CASE WHEN reason = 'self time' THEN 'self time.' ELSE 'impact.' END
     END AS advice,
+    operator_id, CAST(NULL AS BIGINT) AS fragment_id, CAST(NULL AS BIGINT) AS worker_id,
+    CAST(NULL AS BIGINT) AS partition, CAST(NULL AS BIGINT) AS exchange_id, table_name, row_id,
     reason
   FROM sys.anomalies
   WHERE row_id IS NOT NULL
@@ -54,7 +60,11 @@ FROM (
         AS evidence_sql,
       max(shuffle_ns) AS wasted_ns,
       'The slowest result row waits for records to be brought together, not for computation: a key '
-        || 'has very many records. Aggregate them in two steps, or earlier.' AS advice
+        || 'has very many records. Aggregate them in two steps, or earlier.' AS advice,
+      CAST(NULL AS BIGINT) AS operator_id, CAST(NULL AS BIGINT) AS fragment_id,
+      CAST(NULL AS BIGINT) AS worker_id, CAST(NULL AS BIGINT) AS partition,
+      CAST(NULL AS BIGINT) AS exchange_id, CAST(NULL AS VARCHAR) AS table_name,
+      CAST(NULL AS BIGINT) AS row_id
     FROM sys.output_latency
     GROUP BY query_id
     HAVING max(shuffle_ns) >= 1000000
@@ -69,7 +79,10 @@ FROM (
       wasted_ns,
       'This task worked ' || CAST(round(max_ns / 1000000.0) AS BIGINT) || ' ms, the median of the '
         || 'fragment''s ' || tasks || ' tasks ' || CAST(round(median_ns / 1000000.0) AS BIGINT)
-        || ' ms: see sys.data_skew whether it has more rows.'
+        || ' ms: see sys.data_skew whether it has more rows.',
+      CAST(NULL AS BIGINT) AS operator_id, fragment_id, longest_worker AS worker_id,
+      longest_partition AS partition, CAST(NULL AS BIGINT) AS exchange_id,
+      CAST(NULL AS VARCHAR) AS table_name, CAST(NULL AS BIGINT) AS row_id
     FROM sys.task_imbalance
     WHERE imbalance >= 1.5 AND wasted_ns >= 10000000
 
@@ -82,7 +95,9 @@ FROM (
       excess_ns,
       'Its ' || rows_in || ' rows took ' || CAST(round(row_ns) AS BIGINT) || ' ns each, those of the '
         || 'other partitions ' || CAST(round(others_row_ns) AS BIGINT) || ' ns: a few records may be '
-        || 'expensive. Recorded at level records, sys.expensive_inputs names them.'
+        || 'expensive. Recorded at level records, sys.expensive_inputs names them.',
+      operator_id, fragment_id, worker_id, partition, CAST(NULL AS BIGINT) AS exchange_id,
+      CAST(NULL AS VARCHAR) AS table_name, CAST(NULL AS BIGINT) AS row_id
     FROM (
       SELECT
         *, CAST(self_ns AS DOUBLE) / greatest(rows_in, 1) AS row_ns,
@@ -111,7 +126,10 @@ FROM (
                 || ': treat that key by itself, or, where rows are grouped, aggregate before the exchange.'
           END,
           'No key has many of them: choose a key with more values.'
-        )
+        ),
+      skew.operator_id, CAST(NULL AS BIGINT) AS fragment_id, CAST(NULL AS BIGINT) AS worker_id,
+      skew.largest_partition AS partition, skew.operator_id AS exchange_id,
+      CAST(NULL AS VARCHAR) AS table_name, CAST(NULL AS BIGINT) AS row_id
     FROM sys.data_skew AS skew
     LEFT JOIN (
       SELECT
@@ -135,7 +153,10 @@ FROM (
       'The join makes ' || hot.rows_out || ' rows of ' || hot.rows_in || ' rows. About '
         || CAST(round(100 * least(hot.product / hot.rows_out, 1.0)) AS BIGINT) || ' % of them have the key '
         || hot.key || ', which many rows of both inputs have: aggregate before the join, or treat that key '
-        || 'by itself.'
+        || 'by itself.',
+      hot.operator_id, CAST(NULL AS BIGINT) AS fragment_id, CAST(NULL AS BIGINT) AS worker_id,
+      CAST(NULL AS BIGINT) AS partition, CAST(NULL AS BIGINT) AS exchange_id,
+      CAST(NULL AS VARCHAR) AS table_name, CAST(NULL AS BIGINT) AS row_id
     FROM (
       SELECT
         joins.query_id, joins.operator_id, joins.name, joins.rows_in, joins.rows_out, keys.key, keys.product,
@@ -169,7 +190,10 @@ FROM (
         || ' AND spilled_bytes > 0',
       CAST(NULL AS BIGINT),
       'The operator wrote ' || spilled_bytes || ' bytes to temporary files: raise the memory limit '
-        || 'or reduce what it holds.'
+        || 'or reduce what it holds.',
+      operator_id, CAST(NULL AS BIGINT) AS fragment_id, CAST(NULL AS BIGINT) AS worker_id,
+      CAST(NULL AS BIGINT) AS partition, CAST(NULL AS BIGINT) AS exchange_id,
+      CAST(NULL AS VARCHAR) AS table_name, CAST(NULL AS BIGINT) AS row_id
     FROM sys.operator_contribution
     WHERE spilled_bytes > 0
 
@@ -181,7 +205,10 @@ FROM (
         || query_id || ' ORDER BY operator_id',
       CAST(NULL AS BIGINT),
       'Expected ' || estimated_rows || ' rows, got ' || rows_out
-        || ' rows: the order and the sides of joins may be wrong.'
+        || ' rows: the order and the sides of joins may be wrong.',
+      operator_id, CAST(NULL AS BIGINT) AS fragment_id, CAST(NULL AS BIGINT) AS worker_id,
+      CAST(NULL AS BIGINT) AS partition, CAST(NULL AS BIGINT) AS exchange_id,
+      CAST(NULL AS VARCHAR) AS table_name, CAST(NULL AS BIGINT) AS row_id
     FROM sys.operator_contribution
     WHERE kind = 'join' AND greatest(estimated_rows, rows_out) >= 100000
       AND greatest(estimated_rows, rows_out) >= 10 * least(estimated_rows, rows_out)
@@ -193,7 +220,11 @@ FROM (
       'SELECT planning_ns, execution_ns FROM sys.queries WHERE query_id = ' || query_id,
       planning_ns,
       'Planning took longer than execution: prepare the statement once, or join fewer tables. (Functions '
-        || 'of constants are computed while planning.)'
+        || 'of constants are computed while planning.)',
+      CAST(NULL AS BIGINT) AS operator_id, CAST(NULL AS BIGINT) AS fragment_id,
+      CAST(NULL AS BIGINT) AS worker_id, CAST(NULL AS BIGINT) AS partition,
+      CAST(NULL AS BIGINT) AS exchange_id, CAST(NULL AS VARCHAR) AS table_name,
+      CAST(NULL AS BIGINT) AS row_id
     FROM sys.queries
     WHERE planning_ns >= 100000000 AND planning_ns > execution_ns
 
@@ -204,11 +235,16 @@ FROM (
       'SELECT * FROM sys.profiler_overhead WHERE query_id = ' || query_id,
       CAST(NULL AS BIGINT),
       events_dropped || ' events were dropped since the profiler''s memory was full: lower '
-        || 'profile.sample_rate, or take every number about this query as a lower bound.'
+        || 'profile.sample_rate, or take every number about this query as a lower bound.',
+      CAST(NULL AS BIGINT) AS operator_id, CAST(NULL AS BIGINT) AS fragment_id, worker_id,
+      CAST(NULL AS BIGINT) AS partition, CAST(NULL AS BIGINT) AS exchange_id,
+      CAST(NULL AS VARCHAR) AS table_name, CAST(NULL AS BIGINT) AS row_id
     FROM sys.profiler_overhead
     WHERE events_dropped > 0
   ) AS others
 ) AS found
 JOIN sys.queries AS queries ON found.query_id = queries.query_id
+LEFT JOIN sys.operators AS operators
+  ON found.query_id = operators.query_id AND found.operator_id = operators.operator_id
 -- What was expected of all rows says nothing of a part of them.
 WHERE found.rule <> 'wrong estimate' OR queries.status = 'finished'

@@ -7,7 +7,8 @@ use crate::support::*;
 use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use skewer_profiling::{
-    Level, Operator, OperatorStats, Recorder, RecorderLimits, Retention, SysTables,
+    Level, Operator, OperatorStats, QueryRow, Recorder, RecorderLimits, Retention, SysTables,
+    TuplesSent,
 };
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -96,13 +97,15 @@ async fn queries_survive_a_restart() {
     );
 }
 
-/// Writes a file of `sys.operators` as versions did that knew no kinds of operators.
-fn forget_kinds(path: &Path) {
+/// The columns that old versions did not write.
+const KINDS: [&str; 4] = ["kind", "is_internal", "captured_records", "routing"];
+
+/// Writes a file as versions did that did not know these columns.
+fn forget(path: &Path, known: &[&str]) {
     let file = std::fs::File::open(path).unwrap();
     let reader = ParquetRecordBatchReaderBuilder::try_new(file).unwrap();
     let batches: Vec<_> = reader.build().unwrap().map(Result::unwrap).collect();
     let schema = batches[0].schema();
-    let known = ["kind", "is_internal", "captured_records", "routing"];
     let kept: Vec<usize> = (0..schema.fields().len())
         .filter(|column| !known.contains(&schema.field(*column).name().as_str()))
         .collect();
@@ -139,7 +142,7 @@ async fn operators_that_older_versions_recorded_have_kinds_too() {
     drop(tables);
     let files = files(directory.path(), "operators");
     assert_eq!(files.len(), 1);
-    forget_kinds(&files[0]);
+    forget(&files[0], &KINDS);
 
     let expected = [
         ["projection", "false", "recursive rows", ""],
@@ -175,6 +178,51 @@ async fn operators_that_older_versions_recorded_have_kinds_too() {
                WHERE query_id = 1 ORDER BY operator_id";
     assert_eq!(rows(&context, sql).await, expected);
     assert_eq!(tables.warnings(), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn columns_that_older_versions_did_not_have_are_null() {
+    let directory = tempfile::tempdir().unwrap();
+    let tables = open(directory.path());
+    let recorder = recorder(1);
+    recorder.tuples_sent(vec![sent(Some(3))]);
+    let query = QueryRow {
+        first_row_at: Some(2_000_000_000),
+        queued_ns: Some(7),
+        user_name: Some("ada".to_owned()),
+        ..finished("SELECT 1")
+    };
+    tables.finish(&recorder, query);
+    let asked = "SELECT first_row_at::BIGINT, queued_ns, user_name, source_partition \
+                 FROM sys.queries NATURAL JOIN sys.tuples_sent";
+    let context = session(&tables);
+    assert_eq!(
+        rows(&context, asked).await,
+        [["2000000000", "7", "ada", "3"]]
+    );
+    drop((context, tables));
+
+    let [queries] = files(directory.path(), "queries").try_into().unwrap();
+    forget(&queries, &["first_row_at", "queued_ns", "user_name"]);
+    let [sent] = files(directory.path(), "tuples_sent").try_into().unwrap();
+    forget(&sent, &["source_partition"]);
+    let tables = open(directory.path());
+    assert_eq!(rows(&session(&tables), asked).await, [["", "", "", ""]]);
+    assert_eq!(tables.warnings(), [""; 0]);
+}
+
+/// Rows that crossed an exchange.
+fn sent(source_partition: Option<i64>) -> TuplesSent {
+    TuplesSent {
+        exchange_id: 0,
+        source_worker: 0,
+        destination_worker: 0,
+        partition: 0,
+        tuples: 1,
+        bytes: 8,
+        sent_at: None,
+        source_partition,
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

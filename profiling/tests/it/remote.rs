@@ -49,6 +49,7 @@ async fn run(master: &SysTables, processes: &Processes, query_id: i64) {
             tuples: *worker,
             bytes: 8,
             sent_at: Some(2_000_000_000),
+            source_partition: None,
         }]);
     }
     outputs(&recorder, 0, (1, None), &[(1, 0), (2, 0)]);

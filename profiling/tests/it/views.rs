@@ -36,6 +36,7 @@ fn tables() -> Arc<SysTables> {
                 tuples: if last { 700 } else { 100 },
                 bytes: 8,
                 sent_at: None,
+                source_partition: None,
             }]);
         }
         tables.finish(&recorder, finished("SELECT"));
@@ -133,6 +134,15 @@ async fn diagnoses_come_with_sql_that_shows_why() {
     for row in &found {
         assert!(!rows(&context, &row[4]).await.is_empty(), "{}", row[4]);
     }
+    // What they are about, in columns.
+    let sql =
+        "SELECT operator_id, fragment_id, worker_id, partition, exchange_id, table_name, row_id
+               FROM sys.diagnoses WHERE query_id = 7 ORDER BY rule";
+    let expected = [
+        ["0", "0", "", "", "", "", ""],
+        ["", "0", "0", "3", "", "", ""],
+    ];
+    assert_eq!(rows(&context, sql).await, expected);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -207,6 +207,9 @@ impl Case {
                 rows_returned: Some(rows),
                 tables_read: None,
                 imported_from: None,
+                first_row_at: None,
+                queued_ns: None,
+                user_name: None,
             },
         );
         tables

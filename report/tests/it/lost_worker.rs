@@ -67,6 +67,9 @@ async fn report_of(workers: i64) -> String {
         rows_returned: Some(1),
         tables_read: None,
         imported_from: None,
+        first_row_at: None,
+        queued_ns: None,
+        user_name: None,
     };
     tables.finish(&recorder, query);
     let report = profile(&tables).await;

@@ -464,6 +464,9 @@ async fn users_must_say_who_they_are() {
     let (client, _connection) = connect("ada", "lovelace").await.unwrap();
     let row = client.query_one("SELECT current_user", &[]).await.unwrap();
     assert_eq!(row.get::<_, &str>(0), "ada");
+    let recorded = "SELECT user_name FROM sys.queries WHERE query_id = last_query_id()";
+    let row = client.query_one(recorded, &[]).await.unwrap();
+    assert_eq!(row.get::<_, &str>(0), "ada");
     for (user, password) in [("ada", "byron"), ("eve", "lovelace")] {
         let error = connect(user, password).await.err().unwrap();
         assert_eq!(error.code(), Some(&SqlState::INVALID_PASSWORD), "{user}");

@@ -46,7 +46,13 @@ async fn a_query_that_was_only_counted_has_a_diagnosis_and_the_way_to_look_close
     assert!(report.contains("● Row "), "{report}");
 
     let window = "SELECT max(r) FROM (SELECT row_number() OVER (PARTITION BY k) AS r FROM t)";
-    let (_, found) = diagnoses(window).await;
+    let (id, found) = diagnoses(window).await;
+    let place = format!(
+        "SELECT count(*) FROM sys.diagnoses JOIN sys.operators USING (query_id, operator_id, fragment_id) \
+         WHERE query_id = {id} AND rule = 'data skew' AND exchange_id = operator_id \
+         AND kind = 'exchange' AND partition >= 0 AND worker_id IS NULL AND row_id IS NULL"
+    );
+    assert_eq!(number(&session, &place).await, 1);
     let skew = found
         .iter()
         .find(|one| one.starts_with("data skew: EXPLAIN PROFILE QUERY"));

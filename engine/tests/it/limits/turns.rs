@@ -50,6 +50,53 @@ async fn states_become(session: &Session, expected: &[&str]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_record_of_a_query_tells_how_long_it_waited_for_its_turn_and_who_sent_it() {
+    let db = Database::builder().max_running_queries(1).build().unwrap();
+    let session = db.session();
+    let first = endless(&session).await;
+    let ada = db.session();
+    ada.set_user("ada");
+    let waits = tokio::spawn({
+        let ada = ada.clone();
+        async move { run(&ada, "SELECT 1").await }
+    });
+    states_become(&session, &["running|SELECT a.val", "waiting|SELECT 1"]).await;
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    drop(first);
+    assert_eq!(waits.await.unwrap(), ["1"]);
+    let told = "SELECT user_name, queued_ns >= 20000000, \
+                first_row_at BETWEEN started_at AND ended_at, \
+                ended_at::BIGINT - started_at::BIGINT - queued_ns - planning_ns - execution_ns < 10000000 \
+                FROM sys.queries WHERE query_id = last_query_id()";
+    assert_eq!(run(&ada, told).await, ["ada|true|true|true"]);
+    run(&session, "SELECT 1 WHERE random() < 0").await;
+    let told = "SELECT user_name, queued_ns, first_row_at FROM sys.queries \
+                WHERE query_id = last_query_id()";
+    assert_eq!(run(&session, told).await, ["local|0|"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_operators_of_running_statements_did_so_far_can_be_seen() {
+    for workers in [1, 3] {
+        let db = Database::builder().workers(workers).build().unwrap();
+        let session = db.session();
+        let filled = "CREATE TABLE t AS SELECT value AS v FROM generate_series(1, 10000)";
+        run(&session, filled).await;
+        let mut first = session.sql("SELECT a.v FROM t a, t b, t c").await.unwrap();
+        first.next().await.unwrap().unwrap();
+        let seen = "SELECT count(*) FILTER (WHERE calls > 0 AND self_ns > 0) > 1, \
+                    bool_and(name IS NOT NULL AND kind IS NOT NULL), bool_or(NOT has_ended), \
+                    count(DISTINCT query_id), max(CASE kind WHEN 'scan' THEN rows_out END) > 0 \
+                    FROM sys.running_operators";
+        assert_eq!(run(&session, seen).await, ["true|true|true|1|true"]);
+        drop(first);
+        states_become(&session, &[]).await;
+        let seen = "SELECT count(*) FROM sys.running_operators";
+        assert_eq!(run(&session, seen).await, ["0"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn more_than_may_run_wait_for_their_turn_which_can_be_seen_and_cancelled() {
     let db = Database::builder().max_running_queries(1).build().unwrap();
     let session = db.session();

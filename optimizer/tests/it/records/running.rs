@@ -231,6 +231,9 @@ pub async fn try_profiled(
             rows_returned: None,
             tables_read: None,
             imported_from: None,
+            first_row_at: None,
+            queued_ns: None,
+            user_name: None,
         },
     );
     let rows = rows(&batches);

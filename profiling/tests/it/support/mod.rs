@@ -95,6 +95,9 @@ pub fn finished(sql: &str) -> QueryRow {
         rows_returned: Some(1),
         tables_read: None,
         imported_from: None,
+        first_row_at: None,
+        queued_ns: None,
+        user_name: None,
     }
 }
 
