@@ -6,7 +6,8 @@
 -- $hi BIGINT = NULL: sent not after, in nanoseconds since the start; NULL is no bound
 WITH cells AS (
   SELECT
-    sent.source_worker, CASE WHEN exchange.gathers THEN sent.partition END AS source_partition,
+    sent.source_worker, coalesce(sent.source_partition, CASE WHEN exchange.gathers THEN sent.partition END)
+      AS source_partition,
     sent.destination_worker, CASE WHEN NOT exchange.gathers THEN sent.partition END AS destination_partition,
     sum(sent.tuples) AS tuples, sum(sent.bytes) AS bytes, count(*) AS batches,
     min(CAST(sent.sent_at AS BIGINT) - exchange.started_ns) AS first_ns,

@@ -15,12 +15,7 @@ SELECT
   found.rule, found.severity, found.subject, found.wasted_ns,
   CAST(found.wasted_ns AS DOUBLE) / nullif(queries.planning_ns + queries.execution_ns, 0) AS share,
   found.advice, found.evidence_sql, found.zoom_sql,
-  CAST((regexp_match(found.subject, '^operator ([0-9]+)'))[1] AS BIGINT) AS operator_id,
-  CAST((regexp_match(found.subject, '^fragment ([0-9]+)'))[1] AS BIGINT) AS fragment_id,
-  CAST((regexp_match(found.subject, 'partition ([0-9]+)'))[1] AS BIGINT) AS partition,
-  CAST((regexp_match(found.subject, 'worker ([0-9]+)'))[1] AS BIGINT) AS worker_id,
-  (regexp_match(found.subject, '^(.+) row [0-9]+$'))[1] AS table_name,
-  CAST((regexp_match(found.subject, ' row ([0-9]+)$'))[1] AS BIGINT) AS row_id
+  found.operator_id, found.fragment_id, found.worker_id, found.partition, found.table_name, found.row_id
 FROM sys.diagnoses AS found
 JOIN sys.queries AS queries ON queries.query_id = found.query_id
 WHERE found.query_id = $query_id

@@ -7,6 +7,7 @@ SELECT
   CAST(plan.bytes_out AS BIGINT) AS bytes_out, CAST(plan.self_ns AS BIGINT) AS self_ns, plan.share,
   CAST(plan.input_wait_ns AS BIGINT) AS input_wait_ns, CAST(plan.peak_memory_bytes AS BIGINT) AS peak_memory_bytes,
   CAST(plan.spilled_bytes AS BIGINT) AS spilled_bytes, plan.partitions AS tasks,
+  CAST(plan.calls AS BIGINT) AS calls,
   CAST(plan.row_skew AS DOUBLE) AS row_skew, CAST(plan.time_skew AS DOUBLE) AS time_skew,
   sent.tuples AS sent_rows, sent.bytes AS sent_bytes, sent.crossed AS crossed_rows
 FROM sys.operator_contribution AS plan

@@ -3,13 +3,14 @@
 SELECT
   queries.query_id, queries.sql, queries.fingerprint, queries.status, queries.error, queries.profile_level,
   coalesce(overhead.sample_rate, queries.sample_rate) AS sample_rate, queries.lineage,
-  CAST(queries.started_at AS VARCHAR) AS started_at, queries.planning_ns, queries.execution_ns,
+  CAST(queries.started_at AS VARCHAR) AS started_at, queries.user_name, queries.queued_ns, queries.planning_ns,
+  queries.execution_ns, CAST(queries.first_row_at AS BIGINT) - CAST(queries.started_at AS BIGINT) AS first_row_ns,
   queries.rows_returned, queries.imported_from,
   coalesce(overhead.events_dropped, 0) AS events_dropped, overhead.given_up, overhead.time_ns AS overhead_ns,
   lost.workers AS lost_workers, sent.crossed_rows, sent.crossed_bytes,
-  coalesce(queries.planning_ns, 0) AS execution_start_ns,
+  coalesce(queries.queued_ns, 0) + coalesce(queries.planning_ns, 0) AS execution_start_ns,
   greatest(
-    coalesce(queries.planning_ns, 0) + coalesce(queries.execution_ns, 0),
+    coalesce(queries.queued_ns, 0) + coalesce(queries.planning_ns, 0) + coalesce(queries.execution_ns, 0),
     coalesce(work.last_ns - CAST(queries.started_at AS BIGINT), 0), 1) AS end_ns,
   (SELECT max(before.query_id)
    FROM sys.queries AS before

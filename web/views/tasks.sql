@@ -1,8 +1,11 @@
 -- Tasks: each partition of each fragment, when it began and ended, and what it did between. Work and waiting for the
--- output are those of the fragment's last operator, waiting for the input is at most what remains.
+-- output are those of the fragment's last operator, waiting for the input is at most what remains. off_ns is the part of
+-- the work in which no processor worked on it: it waited for one, or for a disk.
 -- $query_id BIGINT: the query
 SELECT
-  fragment_id, worker_id, partition, first_ns, last_ns, work_ns, output_wait_ns,
+  tasks.fragment_id, tasks.worker_id, tasks.partition, first_ns, last_ns, work_ns, output_wait_ns,
+  least(greatest(on_processor.wall_ns - on_processor.cpu_ns, 0), work_ns) AS off_ns,
+  on_processor.involuntary_switches,
   greatest(least(input_wait_ns, last_ns - first_ns - work_ns - output_wait_ns), 0) AS input_wait_ns,
   rows_out, calls, clock_error_ns
 FROM (
@@ -28,4 +31,9 @@ FROM (
   WHERE stats.query_id = $query_id AND queries.query_id = $query_id AND stats.first_call_at IS NOT NULL
   GROUP BY stats.fragment_id, stats.worker_id, stats.partition
 ) AS tasks
-ORDER BY fragment_id, last_ns DESC
+LEFT JOIN (
+  SELECT * FROM sys.task_stats WHERE query_id = $query_id
+) AS on_processor
+  ON on_processor.fragment_id = tasks.fragment_id AND on_processor.worker_id = tasks.worker_id
+    AND on_processor.partition = tasks.partition
+ORDER BY tasks.fragment_id, last_ns DESC

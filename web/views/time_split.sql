@@ -74,7 +74,7 @@ work AS (
         max(path.step) OVER () AS last_step
       FROM (
         SELECT
-          CAST(started_at AS BIGINT) AS started, coalesce(planning_ns, 0) AS planning_ns,
+          CAST(started_at AS BIGINT) + coalesce(queued_ns, 0) AS started, coalesce(planning_ns, 0) AS planning_ns,
           coalesce(planning_ns, 0) + coalesce(execution_ns, 0) AS elapsed_ns, status
         FROM sys.queries WHERE query_id = $query_id
       ) AS query
@@ -136,4 +136,7 @@ parts AS (
 )
 SELECT step, category, operator_id, fragment_id, worker_id, partition, ns
 FROM parts WHERE ns > 0
+UNION ALL
+SELECT -3, 'queue', NULL, NULL, NULL, NULL, queued_ns
+FROM sys.queries WHERE query_id = $query_id AND queued_ns > 0
 ORDER BY step, ns DESC

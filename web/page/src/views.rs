@@ -52,6 +52,7 @@ views![
     "lineage_edge",
     "lineage_node",
     "metric_lanes",
+    "operator_metrics",
     "operator_tasks",
     "plan",
     "predicate_cover",

@@ -95,6 +95,7 @@ async fn every_view_answers_for_every_level_with_types_that_the_page_reads() {
             session.sql(query).await.unwrap().collect().await.unwrap();
             ids.push(session.last_query_id().unwrap());
         }
+        let with_records = ids[4];
         session
             .sql("SELECT id / 0 FROM users")
             .await
@@ -106,9 +107,14 @@ async fn every_view_answers_for_every_level_with_types_that_the_page_reads() {
         let reader = database.read_only_session(skewer::ReadOnly::default());
         for id in ids {
             for view in VIEWS {
+                if size == "one process" && view.name == "cluster_nodes" {
+                    // Only clusters have sys.cluster, and the page asks for it there.
+                    continue;
+                }
                 let values = view.parameters().filter_map(|parameter| {
                     let value = match (parameter.name, parameter.kind) {
-                        (_, Kind::Identifier) => "main.users".to_owned(),
+                        ("column", _) => "id".to_owned(),
+                        ("table_name", _) | (_, Kind::Identifier) => "main.users".to_owned(),
                         ("query_id", _) => id.to_string(),
                         _ if parameter.default.is_some() => return None,
                         _ => "1".to_owned(),
@@ -119,7 +125,16 @@ async fn every_view_answers_for_every_level_with_types_that_the_page_reads() {
                 let failed = |error: skewer::Error| -> ! {
                     panic!("{size}: {} of query {id}: {error}\n{sql}", view.name)
                 };
-                let stream = reader.sql(&sql).await.unwrap_or_else(|error| failed(error));
+                // Both refuse queries without latencies of records, and say how to get them.
+                let refuses = matches!(view.name, "record_blame" | "what_if") && id != with_records;
+                let stream = match reader.sql(&sql).await {
+                    Err(error) if refuses => {
+                        let text = error.to_string();
+                        assert!(text.contains("query") && text.len() > 20, "{text}");
+                        continue;
+                    }
+                    stream => stream.unwrap_or_else(|error| failed(error)),
+                };
                 for field in stream.schema().fields() {
                     let read = matches!(
                         field.data_type(),
@@ -130,7 +145,8 @@ async fn every_view_answers_for_every_level_with_types_that_the_page_reads() {
                             | DataType::Boolean
                     );
                     assert!(
-                        read,
+                        // Values of a table become texts.
+                        read || view.name == "record_rows",
                         "{}.{} is {}",
                         view.name,
                         field.name(),

@@ -14,6 +14,12 @@ export interface QueryInfo {
   sample_rate: number | null;
   lineage: string | null;
   started_at: string;
+  /** The user of the session; `local` in a program that embeds the database. */
+  user_name: string | null;
+  /** How long the statement waited for admission, before planning. */
+  queued_ns: number | null;
+  /** When the first rows were ready for the reader, since the statement arrived. */
+  first_row_ns: number | null;
   planning_ns: number | null;
   execution_ns: number | null;
   rows_returned: number | null;
@@ -54,6 +60,7 @@ export interface PlanRow {
   peak_memory_bytes: number | null;
   spilled_bytes: number | null;
   tasks: number;
+  calls: number | null;
   /** The greatest task's rows or time by the mean of all tasks: 1 is even. */
   row_skew: number | null;
   time_skew: number | null;

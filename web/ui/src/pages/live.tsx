@@ -8,6 +8,7 @@ import { Link, Panel } from '../panel';
 import { source } from '../source';
 import { Progress, State } from './progress';
 import { oneLine, useRunning, type Estimate, type Running, type Usual } from './running';
+import { Operators } from './running_operators';
 import './live.css';
 
 const KEPT = 100;
@@ -91,7 +92,7 @@ function One({ seen, ended }: { seen: Seen; ended: Ended | undefined }): JSX.Ele
           {runs && usual && <> <Link to={`/q/${usual.last_query_id}`}>Profile of the last run</Link></>}
         </span>
       </div>
-      {/* When sys.running_operators exists: {runs && <Operators query={row.query_id} />} of running_operators.tsx. */}
+      {runs && <Operators query={row.query_id} />}
     </li>
   );
 }

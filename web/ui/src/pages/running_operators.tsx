@@ -6,6 +6,9 @@ import './running_operators.css';
 
 interface OperatorNow {
   operator_id: number;
+  name: string | null;
+  kind: string | null;
+  ended: number;
   partitions: number;
   calls: number;
   rows_out: number;
@@ -24,6 +27,7 @@ export function Operators({ query }: { query: number }): JSX.Element {
       {rows.map((row) => (
         <li key={row.operator_id}>
           <span class="number">{row.operator_id}</span>
+          <span>{(row.kind && row.kind !== 'other' ? row.kind : row.name?.replace(/Exec$/, '')) ?? ''}{row.ended === row.partitions ? <span class="faint"> ended</span> : ''}</span>
           <span class="length"><span class="bar" style={{ width: `${((row.self_ns / most) * 100).toFixed(1)}%` }} /></span>
           <span class="number">{duration(row.self_ns)}</span>
           <span class="number">{count(row.rows_out)} rows</span>

@@ -61,6 +61,7 @@ function OperatorPanel({ row }: { row: PlanRow }): JSX.Element {
   const query = useQuery();
   const tasks = useView<Task>('operator_tasks', { query_id: query.id, operator_id: row.operator_id });
   const heavy = useView<HeavyKey>('heavy_keys', { query_id: query.id });
+  const metrics = useView<{ metric: string; total: number; most: number; partitions: number }>('operator_metrics', { query_id: query.id, operator_id: row.operator_id });
   const keys = (heavy.rows ?? []).filter((key) => key.operator_id === row.operator_id);
   const { title, subject } = describe(row);
   const rows = tasks.rows ?? [];
@@ -89,12 +90,15 @@ function OperatorPanel({ row }: { row: PlanRow }): JSX.Element {
     ['Kind', `${row.kind || 'not known'}, ${row.name}${row.is_internal ? ', internal' : ''}`],
   ];
   return (
-    <Panel id={`operator-${row.operator_id}`} class="operator" title={`${row.operator_id} ${title}`} views={[tasks, heavy]}
+    <Panel id={`operator-${row.operator_id}`} class="operator" title={`${row.operator_id} ${title}`} views={[tasks, heavy, metrics]}
       empty={<>No task of this operator recorded anything: it was not reached, or its worker was lost.</>}>
       {subject && <p class="subject"><code>{subject}</code></p>}
       <dl class="facts wide">{facts.map(([name, value]) => <div key={name}><dt>{name}</dt><dd>{value}</dd></div>)}</dl>
       {rows.length > 1 && <Tasks rows={rows} />}
       {keys.length > 0 && <Keys keys={keys} kind={row.kind} />}
+      {!!metrics.rows?.length && <section class="metrics" aria-label="Metrics"><h3>Counted by the operator</h3>
+        <dl class="facts wide">{metrics.rows.map(({ metric, total }) => <div key={metric}><dt>{metric.replace(/_ns$/, '').replaceAll('_', ' ')}</dt>
+          <dd>{metric.endsWith('_ns') ? duration(total) : /bytes/.test(metric) ? bytes(total) : count(total)}</dd></div>)}</dl></section>}
       <SqlText row={row} />
       <details class="raw"><summary>Details as in sys.operators</summary><pre tabIndex={0} aria-label="Details of the operator">{row.details || 'None.'}</pre></details>
     </Panel>

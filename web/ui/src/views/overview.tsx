@@ -30,7 +30,7 @@ interface Spread extends Row { panel: number; layer: number; at_ns: number; widt
 interface Reading extends Row { metric: string; worker_id: number; at_ns: number; width_ns: number; low: number; mean: number; high: number; last_at_ns: number; readings: number }
 export interface Task extends Row {
   fragment_id: number; worker_id: number; partition: number; first_ns: number; last_ns: number;
-  work_ns: number; output_wait_ns: number | null; input_wait_ns: number | null; rows_out: number | null; calls: number; clock_error_ns: number | null;
+  work_ns: number; off_ns: number | null; involuntary_switches: number | null; output_wait_ns: number | null; input_wait_ns: number | null; rows_out: number | null; calls: number; clock_error_ns: number | null;
 }
 
 function sumUp(bins: Omit<Bins, 'sums'>): Bins {
@@ -99,13 +99,23 @@ export const binsFor = (width: number) => Math.min(Math.max(Math.ceil(Math.max(w
 /** Whether calls were recorded one by one. */
 export const hasCalls = (query: Query) => query.info.profile_level === 'calls' || query.info.profile_level === 'records';
 
+/** From so many calls on, their sums in parts of the time are drawn: these are kept at all levels but `off`. */
+const MANY_CALLS = 1_500_000;
+
+/** Whether a query has too many calls to read one by one each time that the page is zoomed. */
+export const hasManyCalls = (query: Query) => query.plan.reduce((sum, row) => sum + Number(row.calls ?? 0), 0) > MANY_CALLS;
+
 /** The own time of all operators over time: in the whole run, and in the range that is asked for. */
 export function useBins(query: Query, by: By, asked: Range, width: number) {
-  const calls = hasCalls(query);
+  const calls = hasCalls(query) && !hasManyCalls(query);
   const px = binsFor(width);
   const whole = useView<Activity>('activity', calls && width ? { query_id: query.id, by, px, lo: 0, hi: query.info.end_ns } : undefined);
   const focus = useView<Activity>('activity', calls && width ? { query_id: query.id, by, px, lo: Math.round(asked[0]), hi: Math.round(asked[1]) } : undefined);
-  const even = useView<Spread>('density', calls ? undefined : { query_id: query.id, by });
+  const timeline = useView<Spread>('timeline', calls ? undefined : { query_id: query.id, by });
+  // Versions that kept no timelines recorded only when a task began and ended.
+  const lacks = timeline.rows?.length === 0;
+  const density = useView<Spread>('density', lacks ? { query_id: query.id, by } : undefined);
+  const even = lacks ? density : timeline;
   const wholeAnswer = useAnswered(whole);
   const focusAnswer = useAnswered(focus);
   const wholeBins = useMemo(() => {
@@ -116,7 +126,7 @@ export function useBins(query: Query, by: By, asked: Range, width: number) {
     if (!calls) return even.rows && spread(even.rows, asked, px);
     return focusAnswer && ownTime(query, (focusAnswer.params['by'] ?? by) as By, focusAnswer.rows, Number(focusAnswer.params['px']));
   }, [query, focusAnswer?.rows, even.rows, px, ...(calls ? [] : asked)]);
-  return { whole: wholeBins, focus: focusBins, view: calls ? focus : even };
+  return { whole: wholeBins, focus: focusBins, view: calls ? focus : even, isEven: !calls && lacks, isBinned: !calls && !lacks };
 }
 
 /** What a reader must know before trusting a drawing over time. */
@@ -139,7 +149,7 @@ export function Overview(): JSX.Element {
   const time = useTime(query);
   const [element, width] = useWidth();
   const by = (['operator', 'worker'] as const).find((name) => name === search.value['by']) ?? 'fragment';
-  const { whole, focus, view } = useBins(query, by, time.asked, width);
+  const { whole, focus, view, isEven, isBinned } = useBins(query, by, time.asked, width);
   const order = useMemo(() => [...fragments(query).values()].flat().map(({ row }) => row.operator_id), [query]);
   const tasks = useView<Task>('tasks', { query_id: query.id });
   const finding = useMemo(() => {
@@ -164,7 +174,7 @@ export function Overview(): JSX.Element {
           <TimeTools time={time} />
         </>}
         note={none ? undefined : <>
-          {finding && <><b>{finding}.</b> </>}Tasks that work at the same time, by {by === 'operator' ? 'worker' : 'operator'}; all panels have the same scales. <Caveats query={query} calls="At level counters, the time of each call is not known: each task's work is spread evenly between its first and its last call." />
+          {finding && <><b>{finding}.</b> </>}Tasks that work at the same time, by {by === 'operator' ? 'worker' : 'operator'}; all panels have the same scales. {isBinned && <>Work is summed in parts of {duration(Math.max(...(view.rows as Spread[] | undefined ?? []).map((row) => row.width_ns), 0))} at most. </>}<Caveats query={query} calls={isEven ? "The time of each call is not known: each task's work is spread evenly between its first and its last call." : 'Single calls are not known.'} />
         </>}
         empty="No operator was called."
       >
@@ -532,7 +542,7 @@ function Lane({ metric, lane, time, width }: { metric: string; lane: Map<number,
 const BAR = 18;
 /** Parts of a task's time: how they are drawn and called. */
 const PARTS = [
-  ['work', 'work', 0], ['input', 'waits for input', 4], ['output', 'waits for its output to be taken', 1], ['rest', 'not in an operator', 7],
+  ['work', 'work', 0], ['off', 'in an operator, without a processor', 5], ['input', 'waits for input', 4], ['output', 'waits for its output to be taken', 1], ['rest', 'not in an operator', 7],
 ] as const;
 
 function median(values: number[]): number {
@@ -557,10 +567,11 @@ function Stragglers({ query, time, view }: { query: Query; time: Time; view: Vie
   const tasks = useMemo(() => rows.filter((row) => row.fragment_id === fragment).sort((a, b) => b.last_ns - a.last_ns), [rows, fragment]);
   const split = (task: Task) => {
     const wall = Math.max(task.last_ns - task.first_ns, 1);
-    const work = Math.min(task.work_ns, wall);
-    const output = Math.min(task.output_wait_ns ?? 0, wall - work);
-    const input = Math.min(task.input_wait_ns ?? 0, wall - work - output);
-    return { wall, work, input, output, rest: wall - work - input - output };
+    const busy = Math.min(task.work_ns, wall);
+    const off = Math.min(task.off_ns ?? 0, busy);
+    const output = Math.min(task.output_wait_ns ?? 0, wall - busy);
+    const input = Math.min(task.input_wait_ns ?? 0, wall - busy - output);
+    return { wall, work: busy - off, off, input, output, rest: wall - busy - input - output };
   };
   const last = tasks[0];
   const sentence = useMemo(() => {
@@ -569,7 +580,8 @@ function Stragglers({ query, time, view }: { query: Query; time: Time; view: Vie
     if (tasks.length === 1) return `Fragment ${fragment} is one task, ${name}: ${duration(last.last_ns - last.first_ns)}, of which it worked ${share(last.work_ns / Math.max(last.last_ns - last.first_ns, 1))}`;
     const late = last.last_ns - median(tasks.map((task) => task.last_ns));
     const usual = median(tasks.map((task) => task.work_ns));
-    return `The last of ${tasks.length} tasks of fragment ${fragment}, ${name}, ended ${duration(late)} after the median task and worked ${duration(last.work_ns)}${usual > 0 ? `, ${times(last.work_ns / usual)} the median` : ''}`;
+    return `The last of ${tasks.length} tasks of fragment ${fragment}, ${name}, ended ${duration(late)} after the median task and worked ${duration(last.work_ns)}${usual > 0 ? `, ${times(last.work_ns / usual)} the median` : ''}${
+      (last.off_ns ?? 0) > 0.1 * last.work_ns ? `, ${share((last.off_ns ?? 0) / last.work_ns)} of it without a processor` : ''}`;
   }, [tasks]);
   const isOn = (task: Task) => {
     const { workers, partitions } = selection.value;
@@ -627,7 +639,7 @@ function Stragglers({ query, time, view }: { query: Query; time: Time; view: Vie
                   context.globalAlpha *= 0.35;
                   context.fillRect(from, y + 4, to - from, BAR - 8);
                   context.globalAlpha = isOn(task) ? 1 : 0.35;
-                  hatch(context, Math.max(from, LEFT), y + 4, Math.min(to, right) - Math.max(from, LEFT), BAR - 8, category(n), key === 'input' ? 5 : 3);
+                  hatch(context, Math.max(from, LEFT), y + 4, Math.min(to, right) - Math.max(from, LEFT), BAR - 8, category(n), key === 'input' ? 5 : key === 'off' ? 4 : 3);
                 }
               }
               context.restore();

@@ -42,6 +42,7 @@ interface Without {
 
 /** Categories that are shown as one. Those that wait are hatched. */
 const GROUPS: readonly { name: string; of: readonly string[]; look: string; waits?: string }[] = [
+  { name: 'Queue', of: ['queue'], look: 'starting', waits: 'Waiting for other statements' },
   { name: 'Planning', of: ['planning'], look: 'planning' },
   { name: 'Starting tasks', of: ['starting'], look: 'starting', waits: 'Starting the tasks' },
   { name: 'Scan', of: ['scan', 'reading', 'values', 'working table', 'shared rows', 'subquery values'], look: 'scan' },
@@ -136,7 +137,7 @@ function reason(query: Query, found: Finding, without: Without | undefined, esti
 
 function sentence(query: Query, findings: Finding[], verdict: Verdict | undefined, split: Slice[], without: View<Without>): [ComponentChildren, Place | undefined] {
   const { info } = query;
-  const elapsed = duration((info.planning_ns ?? 0) + (info.execution_ns ?? 0));
+  const elapsed = duration((info.queued_ns ?? 0) + (info.planning_ns ?? 0) + (info.execution_ns ?? 0));
   const found = findings[0];
   if (found && isNamed(found)) return [reason(query, found, without.rows?.[0], without.loading && !without.rows, elapsed), found];
   if (info.profile_level === 'off') return [`The query took ${elapsed}. Level off recorded nothing else.`, undefined];
@@ -196,7 +197,7 @@ export function Summary(): JSX.Element {
   const ready = (diagnoses.rows || diagnoses.error) && (verdict.rows || verdict.error) && (split.rows || split.error);
   const [text, place] = ready ? sentence(query, diagnoses.rows ?? [], verdict.rows?.[0], parts, without) : [undefined, undefined];
   const others = (diagnoses.rows?.length ?? 0) - (diagnoses.rows?.[0] && isNamed(diagnoses.rows[0]) ? 1 : 0);
-  const queued = (info as { queued_ns?: number | null }).queued_ns;
+  const queued = info.queued_ns;
   const numbers: [string, string, string?][] = [
     ['Planning', duration(info.planning_ns)],
     ...(queued ? [['Queue', duration(queued)] as [string, string]] : []),
@@ -205,7 +206,7 @@ export function Summary(): JSX.Element {
     ['Between workers', bytes(info.crossed_bytes ?? 0), info.crossed_rows ? plural(info.crossed_rows, 'row') : 'no rows'],
     ['Level', info.profile_level, info.overhead_ns ? `recording took ${duration(info.overhead_ns)}${busy ? `, ${share(info.overhead_ns / busy)} of the work` : ''}` : undefined],
   ];
-  const elapsed = duration((info.planning_ns ?? 0) + (info.execution_ns ?? 0));
+  const elapsed = duration((info.queued_ns ?? 0) + (info.planning_ns ?? 0) + (info.execution_ns ?? 0));
   const cause = ready ? <Headline place={place}>{text}</Headline> : <span class="faint">Looking for the cause…</span>;
   const hint = advice(info.profile_level, query.id);
   return (
