@@ -59,7 +59,11 @@ pub const EXPORTS: &[Export] = &[
     once("diagnoses"),
     once("heavy_keys"),
     each("operator_tasks", "plan", &[("operator_id", "operator_id")]),
-    each("operator_metrics", "plan", &[("operator_id", "operator_id")]),
+    each(
+        "operator_metrics",
+        "plan",
+        &[("operator_id", "operator_id")],
+    ),
     with("activity", &[("by", "fragment")]),
     with("activity", &[("by", "operator")]),
     with("activity", &[("by", "worker")]),
