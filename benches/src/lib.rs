@@ -11,6 +11,7 @@
 //! * [`sampling`]: what tracing a share of the records costs
 //! * [`many_segments`]: how long a database with many segments takes to open
 //! * [`many_clients`]: small statements a second, of many connections
+//! * [`web_views`]: how long the views of the profiler's page take
 //! * [`transport`]: the shuffle over QUIC against that over gRPC
 //! * [`scaling`]: what grows with the number of workers
 //!
@@ -41,4 +42,5 @@ pub mod sampling;
 pub mod scaling;
 pub mod table;
 pub mod transport;
+pub mod web_views;
 pub mod workload;
