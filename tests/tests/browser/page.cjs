@@ -37,6 +37,8 @@ let context;
 
 /** What went wrong in a page, and how many of its requests have no answer yet. */
 const watched = new WeakMap();
+/** Views that took longer than the server allows. */
+const slow = new Set();
 
 function watch(page, allowed) {
   const state = { faults: [], requests: [], open: 0 };
@@ -45,7 +47,10 @@ function watch(page, allowed) {
     if (!allowed.some((one) => one.test(text))) state.faults.push(text);
   };
   page.on('console', (message) => {
-    if (message.type() === 'error') fault(`console: ${message.text()} ${message.location().url ?? ''}`);
+    const { url = '' } = message.location();
+    // A view over the limit of time has a test of its own: else each test would fail, and hide what else is wrong.
+    if (/status of 503/.test(message.text()) && url.startsWith(`${origin}/api/view/`)) slow.add(url.slice(origin.length, origin.length + 200));
+    else if (message.type() === 'error') fault(`console: ${message.text()} ${url}`);
   });
   page.on('pageerror', (error) => fault(`error: ${error.stack ?? error.message}`));
   page.on('crash', () => fault('the page crashed'));
@@ -463,7 +468,7 @@ test('overview', async () => {
 
   // Level counters draws the same from totals, and says so.
   await visit(page, `/q/${ids.counters}`);
-  await says(page, '#activity .note', /At level counters, the time of each call is not known.*EXPLAIN PROFILE QUERY/);
+  await says(page, '#activity .note', /([Tt]he time of each call is not known|Single calls are not known).*EXPLAIN PROFILE QUERY/);
   hasColumns(await rowsOf(page, 'activity'), 'panel', 'layer', 'self_ns');
   assert(await page.locator('#activity canvas').count() > 2, 'level counters draws nothing');
   await close(page);
@@ -498,7 +503,7 @@ test('traces', async () => {
   await page.keyboard.press('0');
   await addressHas(page, 't', null);
 
-  // A click on a call selects its operator: the middle of the longest call of the first lane.
+  // Lanes of one fragment together.
   await page.locator('#traces').getByRole('button', { name: 'By fragment' }).click();
   await addressHas(page, 'lanes', 'fragment');
   await says(page, '#traces', /Each lane is a task/);
@@ -534,17 +539,17 @@ test('communication', async () => {
   await settled(page);
 
   // Arrow keys read the cells or bars, Enter selects what receives or sends.
-  const said = () => page.locator('p[aria-live=polite].visually-hidden').innerText();
+  const live = 'p[aria-live=polite].visually-hidden';
   await page.locator('#matrix .cells').focus();
   await page.keyboard.press('ArrowRight');
   await page.keyboard.press('ArrowDown');
-  assert.match(await said(), /(got|sent) ([\d,.]+ \w+|nothing)/);
-  const before = await said();
+  await says(page, live, /(got|sent) ([\d,.]+ \w+|nothing)/);
   await page.keyboard.press('Home');
+  await frame(page);
+  const first = await says(page, live, /(got|sent) /);
   await page.keyboard.press('End');
-  assert.match(await said(), /(got|sent) /);
-  await page.keyboard.press('ArrowUp');
-  assert.notStrictEqual(await said(), '', before);
+  await until(page, 'the last cell or bar to say something else than the first', ([live, first]) => document.querySelector(live).innerText.trim() !== first, [live, first]);
+  await says(page, live, /(got|sent) /);
   await page.keyboard.press('Enter');
   await addressHas(page, 'sel', /^[pw]:\d+$/);
   await page.keyboard.press('Escape');
@@ -583,7 +588,7 @@ test('records', async () => {
   const row = dearest[0].row_id;
   assert(Number(dearest[0].latency_ns) > 10 * Number(dearest[1].latency_ns), 'the second record is nearly as dear');
   const characters = await page.locator('#record-dearest tbody tr').first().locator('.badge[title$="characters"]').getAttribute('title');
-  assert(Number(characters.replace(/[^\d]/g, '')) >= 1_000_000, `the dearest record has ${characters}`);
+  assert(Number(characters.replace(/[^\d]/g, '')) >= 100_000, `the dearest record has ${characters}`);
 
   // The keyboard selects a range of latencies: the first bin from the right is the one record.
   await page.locator('#record-histogram .brush').focus();
@@ -775,13 +780,12 @@ test('incomplete profiles', async () => {
 
 test('exported file', async () => {
   const page = await open(file);
-  const sentence = await says(page, 'h1.verdict', new RegExp(`^Row \\d+ of ratings cost ${DURATION} of ${DURATION}`));
+  await says(page, 'h1.verdict', new RegExp(`^Row \\d+ of ratings cost ${DURATION} of ${DURATION}`));
   await until(page, 'the plan', () => document.querySelectorAll('#plan [role=treeitem]').length > 1);
   await until(page, 'the overview', () => document.querySelectorAll('#activity canvas').length > 2);
   hasColumns(await rowsOf(page, 'plan'), 'operator_id', 'self_ns');
   hasColumns(await rowsOf(page, 'activity'), 'panel', 'layer', 'bin', 'active_ns');
   assert.match(await text(page, 'header.top'), new RegExp(`exported profile of query ${ids.records}`));
-  assert.match(sentence, new RegExp(DURATION));
   // All tabs, by key; the address behind # is the state.
   for (const [key, tab, panel] of [['2', 'communication', '#exchanges'], ['3', 'traces', '#traces'], ['4', 'records', '#record-histogram'], ['5', 'diagnoses', '#diagnoses'], ['6', 'operator', '#operator']]) {
     await page.keyboard.press(key);
@@ -949,6 +953,10 @@ if (given.pictures) {
     await close(page);
   });
 }
+
+test('views within the limit of time', async () => {
+  assert.deepStrictEqual([...slow], []);
+});
 
 // ---------------------------------------------------------------------------------------------------------------
 

@@ -585,8 +585,8 @@ function Waterfall({ views, parts, before, after, noise, similar, waits }: {
       tools={<Choice label="Order of the steps" value={byPlan ? 'plan' : 'size'} options={[['size', 'Largest first'], ['plan', 'As in the plan']]} onChange={(steps) => setSearch({ steps: steps === 'plan' ? 'plan' : undefined })} />}
       note={<>
         A query takes about as long as the longest task of each fragment; the steps are these tasks, waiting is the rest.{' '}
-        <span class="key"><i class="solid" aria-hidden="true" />more or fewer rows</span> <span class="key"><i class="lines" aria-hidden="true" />another time per row</span>{' '}
-        {runs >= FEWEST ? <span class="key"><i class="band" aria-hidden="true" />grey: within what {runs} earlier runs vary (3 scaled median deviations), or under 1 %</span>
+        <span class="legend-key"><i class="solid" aria-hidden="true" />more or fewer rows</span> <span class="legend-key"><i class="lines" aria-hidden="true" />another time per row</span>{' '}
+        {runs >= FEWEST ? <span class="legend-key"><i class="band" aria-hidden="true" />grey: within what {runs} earlier runs vary (3 scaled median deviations), or under 1 %</span>
           : waits ? '' : `${similar ? `Only ${plural(similar, 'earlier run')} with this plan and level: too few` : 'No earlier runs with this plan and level'} to tell what is noise.`}
       </>}
     >
@@ -664,7 +664,7 @@ function Plans({ view, parts, before, after }: { view: ReturnType<typeof useView
                   <td>{part.before ? count(part.before.rows) : '–'}</td>
                   <td>{part.after ? count(part.after.rows) : '–'}</td>
                   <td>{part.before?.rows && part.after ? (part.before.rows === part.after.rows ? '=' : times(part.after.rows / part.before.rows)) : ''}</td>
-                  <td class="text"><span class="two" role="img" aria-label={`${duration(part.old)}, then ${duration(part.now)}`}>
+                  <td class="text"><span class="pair-bars" role="img" aria-label={`${duration(part.old)}, then ${duration(part.now)}`}>
                     <i class="old" style={{ width: `${(part.old / most) * 100}%` }} /><i class="new" style={{ width: `${(part.now / most) * 100}%` }} /></span></td>
                   <td>{signed(part.delta)}</td>
                   <td>{part.before && part.after ? signed(part.byRows) : ''}</td>
@@ -687,10 +687,10 @@ function Statements({ before, after }: { before: Run; after: Run }): JSX.Element
   const text = (mine: string[], other: string[]) => mine.map((word, i) => (aligned && word !== other[i] ? <mark key={i}>{word}</mark> : word));
   return (
     <Panel id="statements" title={before.sql === after.sql ? 'The statement' : aligned ? 'The statements: other literals' : 'The statements'} views={[]}>
-      {before.sql === after.sql ? <pre class="statement" tabIndex={0} aria-label="Statement">{after.sql}</pre>
+      {before.sql === after.sql ? <pre class="compared-sql" tabIndex={0} aria-label="Statement">{after.sql}</pre>
         : <div class="pair">
-          <figure><figcaption class="faint">Query {before.query_id}</figcaption><pre class="statement" tabIndex={0} aria-label={`Statement of query ${before.query_id}`}>{text(a, b)}</pre></figure>
-          <figure><figcaption class="faint">Query {after.query_id}</figcaption><pre class="statement" tabIndex={0} aria-label={`Statement of query ${after.query_id}`}>{text(b, a)}</pre></figure>
+          <figure><figcaption class="faint">Query {before.query_id}</figcaption><pre class="compared-sql" tabIndex={0} aria-label={`Statement of query ${before.query_id}`}>{text(a, b)}</pre></figure>
+          <figure><figcaption class="faint">Query {after.query_id}</figcaption><pre class="compared-sql" tabIndex={0} aria-label={`Statement of query ${after.query_id}`}>{text(b, a)}</pre></figure>
         </div>}
     </Panel>
   );

@@ -248,7 +248,7 @@ function Statements({ rows, hours }: { rows: Statement[]; hours: string }): JSX.
           ];
         })}
       </div>
-      <p class="legend faint">
+      <p class="home-legend faint">
         Bars start at zero and are as high as the longest run of the statement. <b class="bad">×</b> failed, <b class="warn">○</b> cancelled, <b>◆</b> other plan than before, hollow: run at
         another profile level, dashed: median. Slower or faster: at least 10 % and 3.5 deviations (z) from the median of the earlier finished runs at the same level.
         Findings about single records are on the query's page.

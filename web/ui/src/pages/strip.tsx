@@ -34,10 +34,10 @@ export function Strip(): JSX.Element {
   const rows = workers.rows ?? [];
   const active = running.rows ?? [];
   return (
-    <div class="strip">
+    <div class="top-strip">
       <section aria-label="Workers">
         <h2>{rows.length > 1 ? 'Workers' : 'Process'} {rows.some((row) => row.state !== 'alive') && <span class="badge bad">not all are alive</span>}</h2>
-        <ul class="cells">
+        <ul class="worker-cells">
           {rows.map((row) => (
             <li key={row.worker_id}>
               <Link to={`/cluster?sel=w:${row.worker_id}`}>

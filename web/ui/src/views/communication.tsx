@@ -197,7 +197,7 @@ function ExchangePanel({ query, exchange, window }: { query: Query; exchange: Ex
       <div class="matrix">
         {matrix && matrix.total.rows === 0 && <p class="message">{time ? `Nothing was sent in the selected time. Press Escape to clear it.` : 'Nothing was sent: the query made no rows here.'}</p>}
         {matrix && matrix.total.rows > 0 && sentence && <>
-          <p class="finding">{time}{sentence}</p>
+          <p class="headline">{time}{sentence}</p>
           <Drawing matrix={matrix} keys={keys} exchange={exchange} by={by} sentence={sentence} />
           <Sums total={matrix.total} by={by} manyWorkers={manyWorkers} order={order} size={Math.max(matrix.senders.length, matrix.receivers.length)} />
           <Keys keys={keys} exchange={exchange} received={received.rows ?? []} timed={time !== ''} />
@@ -254,8 +254,8 @@ function Sums({ total, by, manyWorkers, order, size }: { total: Load; by: Amount
       <li><b>{amount(total, by)}</b> in all{by === 'rows' ? `, ${bytes(total.bytes)}` : ''}</li>
       {manyWorkers || stayed < total[by]
         ? <>
-          <li><i class="swatch crossed" aria-hidden="true" /><b>{part(total[by] - stayed)}</b> crossed workers ({share((total[by] - stayed) / total[by])})</li>
-          <li><i class="swatch local" aria-hidden="true" /><b>{part(stayed)}</b> stayed on their worker ({share(stayed / total[by])})</li>
+          <li><i class="legend-box crossed" aria-hidden="true" /><b>{part(total[by] - stayed)}</b> crossed workers ({share((total[by] - stayed) / total[by])})</li>
+          <li><i class="legend-box local" aria-hidden="true" /><b>{part(stayed)}</b> stayed on their worker ({share(stayed / total[by])})</li>
         </>
         : <li>All of it stayed in one process.</li>}
       {order === 'similarity' && size > SERIATED && <li class="warn">More than {SERIATED} are not ordered by similarity.</li>}
@@ -645,7 +645,7 @@ function Drawing({ matrix, keys, exchange, by, sentence }: { matrix: Matrix; key
   const place = pointed.value;
   return (
     <div
-      class="cells" ref={holder} tabIndex={0} role="application" aria-roledescription={bars ? 'bars' : 'matrix'}
+      class="matrix-cells" ref={holder} tabIndex={0} role="application" aria-roledescription={bars ? 'bars' : 'matrix'}
       aria-label={`${sentence} Arrow keys move over ${bars ? 'bars' : 'cells; sums are above and at the left of the first'}. Enter selects.`} onKeyDown={move}
       onFocus={(event) => {
         if (!event.currentTarget.matches(':focus-visible') || cursor.value) return;

@@ -127,7 +127,7 @@ function Tasks({ rows }: { rows: Task[] }): JSX.Element {
       {rows.length > 12 && measures.map(([name, pick, write], m) => (
         <figure key={name}>
           <figcaption>{name} of each task <span class="faint">0 to {write(most[m]!)}, by worker and partition</span></figcaption>
-          <div class="strip" role="img" aria-label={`${name} of ${rows.length} tasks. ${finding}`}>
+          <div class="task-strip" role="img" aria-label={`${name} of ${rows.length} tasks. ${finding}`}>
             {rows.map((task, i) => (
               <i
                 key={i} class={`${on(task) ? '' : 'dim'}${i > 0 && rows[i - 1]!.worker_id !== task.worker_id ? ' starts' : ''}`} style={{ '--part': pick(task) / most[m]! }}

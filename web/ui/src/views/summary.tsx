@@ -128,6 +128,12 @@ function reason(query: Query, found: Finding, without: Without | undefined, esti
       return <>A key with very many records cost {cost} of {elapsed}: the slowest row of the result waits until they are together.</>;
     case 'slow planning':
       return <>Planning took {cost} of {elapsed}, longer than execution.</>;
+    case 'data skew': {
+      const text = found.advice.split(/: (?=[a-z])/)[0]!.replace(/\.$/, '')
+        .replace(/^The partition/, found.partition === null ? 'one partition' : `partition ${found.partition}`)
+        .replace(/\d{4,}/g, (digits) => count(Number(digits)));
+      return <>{named(query, found.operator_id)} is uneven: {text}.</>;
+    }
     default: {
       const text = found.advice.split(/: (?=[a-z])/)[0]!.replace(/\.$/, '');
       return <>{found.operator_id === null ? found.subject : named(query, found.operator_id)} has a {found.rule}. {text}.</>;
