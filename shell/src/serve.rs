@@ -155,6 +155,7 @@ async fn web_server(
         identity,
         hosts: arguments.http_host.clone(),
         limiter,
+        ..WebOptions::default()
     };
     let web = WebServer::bind(database.clone(), options).await?;
     // Users have passwords. Without users, whoever reads this log may look.

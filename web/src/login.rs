@@ -16,7 +16,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use parking_lot::Mutex;
 use serde::Deserialize;
-use skewer::{ReadOnly, Session};
+use skewer::Session;
 use skewer_server::Users;
 use tokio::sync::Semaphore;
 
@@ -134,7 +134,7 @@ fn set_cookie(shared: &Shared, value: &str, seconds: u64) -> Response {
 }
 
 fn welcome(shared: &Shared) -> Response {
-    let session = shared.database.read_only_session(ReadOnly::default());
+    let session = shared.database.read_only_session(shared.limits);
     set_cookie(shared, &shared.logins.add(session), LASTS.as_secs())
 }
 

@@ -25,7 +25,7 @@ use axum::routing::{get, post};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use parking_lot::Mutex;
-use skewer::Database;
+use skewer::{Database, ReadOnly};
 use skewer_page::assets::{Asset, INDEX, SCRIPT, STYLE};
 use skewer_server::LoginLimiter;
 
@@ -44,6 +44,7 @@ pub(crate) struct State {
     pub(crate) tokens: Mutex<Tokens>,
     pub(crate) logins: Logins,
     pub(crate) limiter: Arc<LoginLimiter>,
+    pub(crate) limits: ReadOnly,
     /// Names of this server beside loopback's.
     pub(crate) hosts: Vec<String>,
     pub(crate) port: u16,

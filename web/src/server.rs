@@ -10,7 +10,7 @@ use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use skewer::Database;
+use skewer::{Database, ReadOnly};
 use skewer_server::{Identity, LoginLimiter, Users};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -43,7 +43,15 @@ pub struct WebOptions {
     pub hosts: Vec<String>,
     /// Counts failed logins; shared with the SQL port.
     pub limiter: Arc<LoginLimiter>,
+    /// How long a view may take, and how much memory the views of one login may hold.
+    pub limits: ReadOnly,
 }
+
+/// Views over millions of records take seconds; nobody waits longer.
+const LIMITS: ReadOnly = ReadOnly {
+    timeout: Duration::from_secs(30),
+    memory: 64 << 20,
+};
 
 impl WebOptions {
     /// The default: loopback, no users.
@@ -54,6 +62,7 @@ impl WebOptions {
             identity: None,
             hosts: Vec::new(),
             limiter: Arc::default(),
+            limits: LIMITS,
         }
     }
 }
@@ -119,6 +128,7 @@ impl WebServer {
                 tokens: Tokens::default().into(),
                 logins: Default::default(),
                 limiter: options.limiter,
+                limits: options.limits,
                 hosts: options.hosts,
                 port: address.port(),
                 is_secure: acceptor.is_some(),

@@ -4,7 +4,7 @@
 SELECT
   heaviest.operator_id, heaviest.fragment_id, heaviest.self_ns, heaviest.share, heaviest.tasks,
   longest.worker_id, longest.partition, longest.self_ns AS longest_ns, total.busy_ns,
-  queries.planning_ns + queries.execution_ns AS elapsed_ns
+  coalesce(queries.queued_ns, 0) + queries.planning_ns + queries.execution_ns AS elapsed_ns
 FROM sys.queries AS queries
 LEFT JOIN (
   SELECT

@@ -7,8 +7,9 @@
 use std::io::Write;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
-use skewer::{Database, Session};
+use skewer::{Database, ReadOnly, Session};
 use skewer_tests::cluster::Cluster;
 use skewer_web::{WebOptions, WebServer};
 use tokio::runtime::Runtime;
@@ -48,19 +49,19 @@ async fn profiles(session: &Session) -> serde_json::Value {
     run(
         session,
         "CREATE TABLE ratings AS SELECT value AS movie, repeat('5,4,', CAST(1 + value % 50 AS INT)) AS stars \
-         FROM generate_series(0, 4999)",
+         FROM generate_series(0, 999)",
     )
     .await;
     run(
         session,
-        "UPDATE ratings SET stars = repeat('5,4,', 1000000) WHERE movie = 1234",
+        "UPDATE ratings SET stars = repeat('5,4,', 150000) WHERE movie = 234",
     )
     .await;
     // A third of the rows have one key.
     run(
         session,
         "CREATE TABLE follows AS SELECT CASE WHEN value % 3 = 0 THEN 7 ELSE value % 2000 END AS followee, \
-         (value * 7919) % 2000 AS follower FROM generate_series(1, 60000)",
+         (value * 7919) % 2000 AS follower FROM generate_series(1, 12000)",
     )
     .await;
     run(session, "CREATE TABLE users AS SELECT value AS id, value % 13 AS country FROM generate_series(0, 1999)").await;
@@ -87,6 +88,20 @@ async fn profiles(session: &Session) -> serde_json::Value {
             ids[name] = run(session, &query(number)).await.into();
         }
     }
+    run(session, "SET profile.level = 'calls'").await;
+    // The exchange moves rows, not groups of them.
+    ids["skewed"] = run(
+        session,
+        "SELECT max(n) FROM (SELECT row_number() OVER (PARTITION BY followee) AS n FROM follows) AS numbered",
+    )
+    .await
+    .into();
+    ids["markup"] = run(
+        session,
+        "SELECT '<img src=x onerror=document.title=1>' AS markup",
+    )
+    .await
+    .into();
     run(session, "RESET profile.level").await;
     ids["recursive"] = run(
         session,
@@ -104,6 +119,11 @@ fn drive(runtime: &Runtime, database: &Database, size: &str, part: &str) {
     let ids = runtime.block_on(profiles(&database.session()));
     let options = WebOptions {
         listen: "127.0.0.1:0".to_owned(),
+        // Debug builds are slow.
+        limits: ReadOnly {
+            timeout: Duration::from_secs(100),
+            memory: 256 << 20,
+        },
         ..WebOptions::default()
     };
     let server = runtime

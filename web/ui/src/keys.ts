@@ -34,6 +34,8 @@ let prefixAt = 0;
 export function startKeys(): void {
   addEventListener('keydown', (event) => {
     const target = event.target as HTMLElement;
+    // An open dialog has the keys: Escape closes it.
+    if (document.querySelector('dialog[open]')) return;
     if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
     if (target.matches('input, textarea, select, [contenteditable]') && event.key !== 'Escape') return;
     const keys = activeKeys();

@@ -117,8 +117,9 @@ function reason(query: Query, found: Finding, without: Without | undefined, esti
   const where = `partition ${found.partition} on worker ${found.worker_id}`;
   switch (found.rule) {
     case 'expensive input':
-      return <>Row {String(found.row_id)} of {tableName(found.table_name ?? '')} cost {cost} of {elapsed}{
-        without?.saves_much ? <>; without it the query takes about {duration(without.without_ns)}</> : null}.{
+      return <>Row {String(found.row_id)} of {tableName(found.table_name ?? '')} cost {
+        without?.saves_much ? <>about {duration(without.query_ns - without.without_ns)} of {elapsed}; without it the query takes about {duration(without.without_ns)}</>
+          : <>{cost} of {elapsed}</>}.{
         estimating && <span class="faint"> Estimating the time without it…</span>}</>;
     case 'slow rows':
       return <>Rows of {where} were slow in {named(query, found.operator_id)}: they cost {cost} of {elapsed}.</>;
@@ -225,7 +226,7 @@ export function Summary(): JSX.Element {
         </>}
       <p class="more">
         {others > 0 && <Link to={`/q/${query.id}?tab=diagnoses`}>{plural(others, others === diagnoses.rows?.length ? 'finding' : 'more finding')}</Link>}
-        {others <= 0 && <span class="faint">{ready ? 'No other findings.' : '\u00a0'}</span>}
+        {others <= 0 && <span class="faint">{ready && !diagnoses.error ? 'No other findings.' : '\u00a0'}</span>}
         {hint && <span class="faint"> {hint}</span>}
         {diagnoses.error && <span class="warn"> Findings could not be read: {diagnoses.error}</span>}
       </p>
