@@ -50,7 +50,7 @@ pub struct WebOptions {
 /// Views over millions of records take seconds; nobody waits longer.
 const LIMITS: ReadOnly = ReadOnly {
     timeout: Duration::from_secs(30),
-    memory: 64 << 20,
+    memory: 256 << 20,
 };
 
 impl WebOptions {

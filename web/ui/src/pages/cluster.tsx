@@ -73,7 +73,7 @@ interface Score {
 const COUNTS = [['10', '10 queries'], ['30', '30 queries'], ['100', '100 queries']] as const;
 
 export function Cluster(): JSX.Element {
-  const queries = Number(search.value['n'] ?? 30);
+  const queries = Number(search.value['n'] ?? 10);
   const workers = useWorkers();
   const isCluster = (workers.rows?.length ?? 0) > 1;
   const nodes = useView<Node>('cluster_nodes', isCluster ? {} : undefined, 3000);
@@ -91,7 +91,7 @@ export function Cluster(): JSX.Element {
       <h1 class="visually-hidden">Cluster</h1>
       <Panel
         id="workers" class="workers" title={isCluster ? 'Workers' : 'Process'} views={isCluster ? [workers, nodes, scores, parts] : [workers]}
-        tools={<Choice label="Newest queries" value={String(queries)} options={COUNTS as readonly (readonly [string, string])[]} onChange={(n) => setSearch({ n: n === '30' ? undefined : n })} />}
+        tools={<Choice label="Newest queries" value={String(queries)} options={COUNTS as readonly (readonly [string, string])[]} onChange={(n) => setSearch({ n: n === '10' ? undefined : n })} />}
         note={lost.length ? <span class="bad">{lost.map((worker) => nameOf(worker, all.length)).join(', ')}: lost. What it recorded is missing.</span> : isCluster ? verdict(scores.rows ?? [], queries) : 'There are no workers: this process runs all queries by itself.'}
       >
         <WorkerTable workers={all} nodes={nodes.rows ?? []} scores={scores.rows ?? []} parts={parts.rows ?? []} isCluster={isCluster} />

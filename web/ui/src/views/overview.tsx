@@ -542,7 +542,7 @@ function Lane({ metric, lane, time, width }: { metric: string; lane: Map<number,
 const BAR = 18;
 /** Parts of a task's time: how they are drawn and called. */
 const PARTS = [
-  ['work', 'work', 0], ['off', 'in an operator, without a processor', 5], ['input', 'waits for input', 4], ['output', 'waits for its output to be taken', 1], ['rest', 'not in an operator', 7],
+  ['work', 'in operators, on a processor', 0], ['off', 'in operators, without a processor', 5], ['input', 'waits for input', 4], ['output', 'waits for its output to be taken', 1], ['rest', 'not in an operator', 7],
 ] as const;
 
 function median(values: number[]): number {
@@ -577,10 +577,10 @@ function Stragglers({ query, time, view }: { query: Query; time: Time; view: Vie
   const sentence = useMemo(() => {
     if (!last) return `Fragment ${fragment} has no tasks`;
     const name = `partition ${last.partition} on ${workerName(last.worker_id).toLowerCase()}`;
-    if (tasks.length === 1) return `Fragment ${fragment} is one task, ${name}: ${duration(last.last_ns - last.first_ns)}, of which it worked ${share(last.work_ns / Math.max(last.last_ns - last.first_ns, 1))}`;
+    if (tasks.length === 1) return `Fragment ${fragment} is one task, ${name}: ${duration(last.last_ns - last.first_ns)}, of which it was in its operators ${share(last.work_ns / Math.max(last.last_ns - last.first_ns, 1))}`;
     const late = last.last_ns - median(tasks.map((task) => task.last_ns));
     const usual = median(tasks.map((task) => task.work_ns));
-    return `The last of ${tasks.length} tasks of fragment ${fragment}, ${name}, ended ${duration(late)} after the median task and worked ${duration(last.work_ns)}${usual > 0 ? `, ${times(last.work_ns / usual)} the median` : ''}${
+    return `The last of ${tasks.length} tasks of fragment ${fragment}, ${name}, ended ${duration(late)} after the median task and was in its operators for ${duration(last.work_ns)}${usual > 0 ? `, ${times(last.work_ns / usual)} the median` : ''}${
       (last.off_ns ?? 0) > 0.1 * last.work_ns ? `, ${share((last.off_ns ?? 0) / last.work_ns)} of it without a processor` : ''}`;
   }, [tasks]);
   const isOn = (task: Task) => {
