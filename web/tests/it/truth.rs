@@ -139,30 +139,32 @@ impl Truth {
             ),
         ])
     }
+}
 
-    /// Writes the profile as EXPORT PROFILE does; gives its id in `database`.
-    async fn import(&self, session: &Session, directory: &Path) -> i64 {
-        let directory = directory.join("truth");
-        std::fs::create_dir_all(&directory).unwrap();
-        let mut counts = BTreeMap::new();
-        for (table, sql) in self.tables() {
-            let path = directory.join(format!("{table}.parquet"));
-            let copy = format!("COPY ({sql}) TO '{}'", path.display());
-            let written: Vec<(i64,)> = session
-                .query_as(&copy)
-                .await
-                .unwrap_or_else(|error| panic!("{table}: {error}"));
-            counts.insert(table, written[0].0);
-        }
-        let manifest = serde_json::json!({
-            "format_version": 1, "skewer": "0.1.0", "query_id": 1, "sql": "SELECT truth", "tables": counts,
-        });
-        std::fs::write(directory.join("manifest.json"), manifest.to_string()).unwrap();
-        let import = format!("IMPORT PROFILE FROM '{}'", directory.display());
-        let imported: Vec<(i64, String)> = session.query_as(&import).await.unwrap();
-        std::fs::remove_dir_all(&directory).unwrap();
-        imported[0].0
+/// Writes a profile as EXPORT PROFILE does, and imports it; gives its id.
+async fn import(
+    tables: BTreeMap<&'static str, String>,
+    session: &Session,
+    directory: &Path,
+) -> i64 {
+    let directory = directory.join("truth");
+    std::fs::create_dir_all(&directory).unwrap();
+    let mut counts = BTreeMap::new();
+    for (table, sql) in tables {
+        let path = directory.join(format!("{table}.parquet"));
+        let copy = format!("COPY ({sql}) TO '{}'", path.display());
+        let written = session.query_as(&copy).await;
+        let written: Vec<(i64,)> = written.unwrap_or_else(|error| panic!("{table}: {error}"));
+        counts.insert(table, written[0].0);
     }
+    let manifest = serde_json::json!({
+        "format_version": 1, "skewer": "0.1.0", "query_id": 1, "sql": "SELECT truth", "tables": counts,
+    });
+    std::fs::write(directory.join("manifest.json"), manifest.to_string()).unwrap();
+    let import = format!("IMPORT PROFILE FROM '{}'", directory.display());
+    let imported: Vec<(i64, String)> = session.query_as(&import).await.unwrap();
+    std::fs::remove_dir_all(&directory).unwrap();
+    imported[0].0
 }
 
 /// A view's SQL with values.
@@ -235,7 +237,7 @@ async fn numbers_of_the_views_are_the_generators() {
     ] {
         let database = Database::in_memory().unwrap();
         let session = database.session();
-        let id = truth.import(&session, directory.path()).await;
+        let id = import(truth.tables(), &session, directory.path()).await;
         let of_query = ("query_id", id.to_string());
         let own_total = truth.tasks * truth.calls * truth.own_ns;
 
@@ -313,5 +315,38 @@ async fn numbers_of_the_views_are_the_generators() {
             })
             .collect();
         assert_eq!(sent, expected, "{truth:?}");
+    }
+}
+
+/// The longest task is partition 1. Operator 1 was a straggler in partition 0, which is not the longest.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_report_on_the_longest_task_names_no_operator_of_another_task() {
+    let truth = Truth {
+        tasks: 4,
+        workers: 2,
+        calls: 1,
+        call_ns: 1,
+        skew: 1,
+        own_ns: 1,
+        gap_ns: 1,
+        sent: 1,
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let session = Database::in_memory().unwrap().session();
+    for (in_longest, expected) in [(180, None), (300, Some((2, 1)))] {
+        let mut tables = truth.tables();
+        let stats = tables.get_mut("operator_stats").unwrap();
+        *stats = format!(
+            "SELECT * REPLACE (CAST(1000000 * CASE WHEN operator_id = 1 AND partition = 0 THEN 5 \
+             WHEN operator_id = 1 THEN 1 WHEN partition = 1 THEN {in_longest} ELSE 100 END AS BIGINT) AS self_ns) \
+             FROM ({stats}) AS s"
+        );
+        let id = import(tables, &session, directory.path()).await;
+        let profile = session.profile_of(id).await.unwrap();
+        let uneven = profile.time_spent.uneven.unwrap();
+        let named = uneven
+            .straggler
+            .map(|straggler| (straggler.operator_id, straggler.partition));
+        assert_eq!(named, expected, "{in_longest} ms");
     }
 }
