@@ -242,7 +242,7 @@ async fn numbers_of_the_views_are_the_generators() {
         let own_total = truth.tasks * truth.calls * truth.own_ns;
 
         let sql = format!(
-            "SELECT operator_id, self_ns, rows_out, tasks, time_skew FROM ({}) AS v",
+            "SELECT operator_id, self_ns, rows_out, tasks, time_skew FROM ({}) AS v ORDER BY operator_id",
             view("plan", std::slice::from_ref(&of_query))
         );
         let plan: Vec<(i64, i64, i64, i64, Option<f64>)> = session.query_as(&sql).await.unwrap();

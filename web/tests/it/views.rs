@@ -126,8 +126,9 @@ async fn every_view_answers_for_every_level_with_types_that_the_page_reads() {
                 let failed = |error: skewer::Error| -> ! {
                     panic!("{size}: {} of query {id}: {error}\n{sql}", view.name)
                 };
-                // Both refuse queries without latencies of records, and say how to get them.
-                let refuses = matches!(view.name, "record_blame" | "what_if") && id != with_records;
+                // They refuse queries without latencies of records, and say how to get them.
+                let functions = ["record_blame", "record_makes", "record_why", "what_if"];
+                let refuses = functions.contains(&view.name) && id != with_records;
                 let stream = match reader.sql(&sql).await {
                     Err(error) if refuses => {
                         let text = error.to_string();
