@@ -76,7 +76,9 @@ export function Cluster(): JSX.Element {
   const queries = Number(search.value['n'] ?? 10);
   const workers = useWorkers();
   const isCluster = (workers.rows?.length ?? 0) > 1;
-  const nodes = useView<Node>('cluster_nodes', isCluster ? {} : undefined, 3000);
+  // Workers within one process are in no list of nodes.
+  const hasNodes = isCluster && workers.rows?.some((worker) => worker.worker_id > 0 && worker.address !== 'in process');
+  const nodes = useView<Node>('cluster_nodes', hasNodes ? {} : undefined, 3000);
   const spans = useView<Span>('worker_spans', { queries }, ON_OPENING);
   const scores = useView<Score>('worker_scores', isCluster ? { queries } : undefined, ON_OPENING);
   const parts = useView<Part>('worker_queries', isCluster ? { queries } : undefined, ON_OPENING);
@@ -90,7 +92,7 @@ export function Cluster(): JSX.Element {
     <>
       <h1 class="visually-hidden">Cluster</h1>
       <Panel
-        id="workers" class="workers" title={isCluster ? 'Workers' : 'Process'} views={isCluster ? [workers, nodes, scores, parts] : [workers]}
+        id="workers" class="workers" title={isCluster ? 'Workers' : 'Process'} views={[workers, ...(hasNodes ? [nodes] : []), ...(isCluster ? [scores, parts] : [])]}
         tools={<Choice label="Newest queries" value={String(queries)} options={COUNTS as readonly (readonly [string, string])[]} onChange={(n) => setSearch({ n: n === '10' ? undefined : n })} />}
         note={lost.length ? <span class="bad">{lost.map((worker) => nameOf(worker, all.length)).join(', ')}: lost. What it recorded is missing.</span> : isCluster ? verdict(scores.rows ?? [], queries) : 'There are no workers: this process runs all queries by itself.'}
       >
