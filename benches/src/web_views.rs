@@ -26,8 +26,8 @@ pub struct Arguments {
     write: bool,
 }
 
-/// Calls of one batch: of all operators of the query, as they run on two cores.
-const CALLS_OF_A_BATCH: u64 = 9;
+/// Calls of operators that a batch takes.
+const CALLS_OF_A_BATCH: u64 = 3;
 /// Rows of a batch: so few that there are many calls.
 const BATCH: u64 = 16;
 /// Pixels of the page's time axis.
