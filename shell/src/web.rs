@@ -1,6 +1,7 @@
 //! The profiler's page for a database of this process, on a thread of its own: the shell may be waiting for a
 //! line meanwhile.
 
+use std::sync::mpsc;
 use std::thread::JoinHandle;
 
 use skewer::Database;
@@ -25,22 +26,23 @@ impl Page {
             listen: "127.0.0.1:0".to_owned(),
             ..WebOptions::default()
         };
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(ShellError::Start)?;
-        let server = runtime.block_on(WebServer::bind(database.clone(), options))?;
-        let tickets = server.tickets();
+        let database = database.clone();
         let (stop, stopped) = oneshot::channel();
+        let (bound, address) = mpsc::channel();
+        // With a runtime of its own: the shell's waits for a line meanwhile.
         let thread = std::thread::Builder::new()
             .name("skewer-web".to_owned())
             .spawn(move || {
-                runtime.block_on(server.run(async {
-                    // Without a sender, the page is no longer wanted.
-                    let _ = stopped.await;
-                }));
+                let served = serve(database, options, &bound, stopped);
+                if let Err(error) = served {
+                    // Nobody waits any more if it had begun.
+                    let _ = bound.send(Err(error));
+                }
             })
             .map_err(ShellError::Start)?;
+        // The thread has sent its end, or has panicked and logged that.
+        let gone = || ShellError::Start(std::io::Error::other("the page's thread ended"));
+        let tickets = address.recv().map_err(|_| gone())??;
         Ok(Page {
             tickets,
             stop: Some(stop),
@@ -65,6 +67,31 @@ impl Drop for Page {
             let _ = thread.join();
         }
     }
+}
+
+/// Serves the page until `stopped`; sends what makes its addresses once it listens.
+fn serve(
+    database: Database,
+    options: WebOptions,
+    bound: &mpsc::Sender<Result<Tickets, ShellError>>,
+    stopped: oneshot::Receiver<()>,
+) -> Result<(), ShellError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(ShellError::Start)?;
+    runtime.block_on(async {
+        let server = WebServer::bind(database, options).await?;
+        // The shell waits for it.
+        let _ = bound.send(Ok(server.tickets()));
+        server
+            .run(async {
+                // Without a sender, the page is no longer wanted.
+                let _ = stopped.await;
+            })
+            .await;
+        Ok(())
+    })
 }
 
 /// Opens an address in a browser, if this machine has a desktop. Whether it did, nobody can tell.

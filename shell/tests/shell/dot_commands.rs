@@ -1,6 +1,11 @@
 //! Dot commands, from a script.
 
-use crate::support::run;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::Stdio;
+use std::time::Duration;
+
+use crate::support::{run, skewer};
 
 fn csv(script: &str) -> String {
     run(&["--format", "csv"], script).success()
@@ -114,4 +119,63 @@ fn wrong_commands_are_errors() {
         let stderr = run(&[], script).failure();
         assert!(stderr.contains(says), "{script}: {stderr}");
     }
+}
+
+/// The address in a line, as host and path.
+fn address_in(line: &str) -> (String, String) {
+    let start = line
+        .find("http://")
+        .unwrap_or_else(|| panic!("no address: {line}"));
+    let address = line[start + "http://".len()..]
+        .split(['"', '\n'])
+        .next()
+        .unwrap();
+    let (address, token) = address.split_once("#token=").unwrap();
+    assert!(token.len() >= 40, "{line}");
+    let (host, path) = address.split_once('/').unwrap();
+    (host.to_owned(), format!("/{path}"))
+}
+
+/// What a server answers to a browser.
+fn asked(host: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(host).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(30)))
+        .unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn web_serves_the_page_of_the_last_query_until_the_shell_ends() {
+    let mut shell = skewer(&[])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = shell.stdin.take().unwrap();
+    input
+        .write_all(b".mode csv\nCREATE TABLE t AS SELECT 1 AS a;\nSELECT a FROM t;\n.web\n")
+        .unwrap();
+    let mut lines = BufReader::new(shell.stdout.take().unwrap()).lines();
+    let line = lines.find(|line| line.as_ref().is_ok_and(|line| line.starts_with("http://")));
+    let (host, path) = address_in(&line.unwrap().unwrap());
+    assert_eq!(path, "/q/2");
+    let page = asked(&host, &path);
+    assert!(
+        page.starts_with("HTTP/1.1 200") && page.contains("/app.js"),
+        "{page}"
+    );
+    assert!(asked(&host, "/api/view/query?query_id=2").starts_with("HTTP/1.1 401"));
+    drop(input);
+    assert!(shell.wait().unwrap().success());
+    assert!(
+        TcpStream::connect(&host).is_err(),
+        "the page outlives its shell"
+    );
+    let stderr = run(&[], ".web x\n").failure();
+    assert!(stderr.contains(".web"), "{stderr}");
 }
