@@ -1,11 +1,10 @@
 //! Dot commands, from a script.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::process::Stdio;
-use std::time::Duration;
 
-use crate::support::{run, skewer};
+use crate::support::{address_in, asked, run, skewer};
 
 fn csv(script: &str) -> String {
     run(&["--format", "csv"], script).success()
@@ -119,34 +118,6 @@ fn wrong_commands_are_errors() {
         let stderr = run(&[], script).failure();
         assert!(stderr.contains(says), "{script}: {stderr}");
     }
-}
-
-/// The address in a line, as host and path.
-fn address_in(line: &str) -> (String, String) {
-    let start = line
-        .find("http://")
-        .unwrap_or_else(|| panic!("no address: {line}"));
-    let address = line[start + "http://".len()..]
-        .split(['"', '\n'])
-        .next()
-        .unwrap();
-    let (address, token) = address.split_once("#token=").unwrap();
-    assert!(token.len() >= 40, "{line}");
-    let (host, path) = address.split_once('/').unwrap();
-    (host.to_owned(), format!("/{path}"))
-}
-
-/// What a server answers to a browser.
-fn asked(host: &str, path: &str) -> String {
-    let mut stream = TcpStream::connect(host).unwrap();
-    stream
-        .set_read_timeout(Some(Duration::from_secs(30)))
-        .unwrap();
-    let request = format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
 }
 
 #[test]

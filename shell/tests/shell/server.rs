@@ -129,7 +129,8 @@ mod ending {
     use tokio_postgres::error::SqlState;
     use tokio_postgres::{Client, Config, NoTls};
 
-    use super::Server;
+    use super::{Server, refused};
+    use crate::support::{address_in, asked};
 
     async fn connect(server: &Server) -> Result<Client, tokio_postgres::Error> {
         let mut config = Config::new();
@@ -140,6 +141,45 @@ mod ending {
         let (client, connection) = config.connect(NoTls).await?;
         tokio::spawn(connection);
         Ok(client)
+    }
+
+    #[test]
+    fn the_page_is_served_beside_the_sql_port_and_ends_with_it() {
+        let mut server = Server::with(&[], &["--http-listen", "127.0.0.1:0"]);
+        let served = server.wait_for("the profiler's page is served");
+        let (host, path) = address_in(served["address"].as_str().unwrap());
+        let page = asked(&host, &path);
+        assert!(
+            page.starts_with("HTTP/1.1 200") && page.contains("/app.js"),
+            "{page}"
+        );
+        server.terminate();
+        assert_eq!(server.end().code(), Some(0));
+        assert!(
+            std::net::TcpStream::connect(&host).is_err(),
+            "the page outlives its server"
+        );
+        // With users, the log has no token: they have passwords.
+        let server = Server::with(
+            &[("ada", "correct horse")],
+            &["--http-listen", "127.0.0.1:0"],
+        );
+        let served = server.wait_for("the profiler's page is served");
+        assert!(
+            !served["address"].as_str().unwrap().contains("token"),
+            "{served}"
+        );
+        let directory = tempfile::tempdir().unwrap();
+        let data = directory.path().to_str().unwrap();
+        let stderr = refused(&[
+            "--data",
+            data,
+            "--listen",
+            "127.0.0.1:0",
+            "--http-listen",
+            "127.0.0.1:99999",
+        ]);
+        assert!(stderr.contains("127.0.0.1:99999"), "{stderr}");
     }
 
     #[tokio::test]

@@ -1,7 +1,9 @@
 //! Runs the binary.
 
-use std::io::Write;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 /// The binary, with nothing of the developer's terminal in its environment.
 pub fn skewer(args: &[&str]) -> Command {
@@ -71,4 +73,32 @@ impl From<Output> for Ran {
             stderr: String::from_utf8(output.stderr).expect("standard error is UTF-8"),
         }
     }
+}
+
+/// The address in a line, as host and path.
+pub fn address_in(line: &str) -> (String, String) {
+    let start = line
+        .find("http://")
+        .unwrap_or_else(|| panic!("no address: {line}"));
+    let address = line[start + "http://".len()..]
+        .split(['"', '\n'])
+        .next()
+        .unwrap();
+    let (address, token) = address.split_once("#token=").unwrap();
+    assert!(token.len() >= 40, "{line}");
+    let (host, path) = address.split_once('/').unwrap();
+    (host.to_owned(), format!("/{path}"))
+}
+
+/// What a server answers to a browser.
+pub fn asked(host: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(host).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(30)))
+        .unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
 }
