@@ -20,7 +20,7 @@ use crate::users::Users;
 
 /// How long running statements may go on after the server was told to end.
 const DRAIN: Duration = Duration::from_secs(10);
-/// Each connection costs some 100 kB and no thread.
+/// So many clients may be connected unless said otherwise.
 pub const MAX_CONNECTIONS: usize = 500;
 /// So many more connections may be about to say who they are, or to cancel something.
 const BEGINNING: usize = 100;

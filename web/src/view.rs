@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Extension;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, Query};
 use axum::http::StatusCode;
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
@@ -13,13 +14,16 @@ use skewer::QueryStream;
 use skewer::arrow::array::RecordBatch;
 use skewer_page::rows::arrow_stream;
 use skewer_page::views::{ViewError, find_view};
+use tokio::sync::SemaphorePermit;
 
 use crate::error::Failure;
 use crate::login::Login;
-use crate::routes::Shared;
 
 /// A view with more rows than this is asked for wrongly: views are binned to pixels.
 const MOST_ROWS: usize = 100_000;
+
+/// How long an export may take.
+const EXPORT: Duration = Duration::from_secs(120);
 
 const ARROW: &str = "application/vnd.apache.arrow.stream";
 
@@ -49,9 +53,8 @@ pub(crate) async fn rows(
 ) -> Result<Response, Failure> {
     let view = find_view(&name)?;
     let sql = view.sql(&values)?;
-    let closed = |_| Failure::new(StatusCode::SERVICE_UNAVAILABLE, "the server ends");
     // Dropping the request cancels the view.
-    let _turn = login.views.acquire().await.map_err(closed)?;
+    let _turn = turn(&login).await?;
     let stream = login.session.sql(&sql).await?;
     let schema = stream.schema();
     let batches = bounded(stream).await?;
@@ -59,6 +62,12 @@ pub(crate) async fn rows(
     let encoded = encoded
         .map_err(|error| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
     Ok(([(CONTENT_TYPE, ARROW)], encoded).into_response())
+}
+
+/// Waits until few enough views of the login run.
+async fn turn(login: &Login) -> Result<SemaphorePermit<'_>, Failure> {
+    let turn = login.views.acquire().await;
+    turn.map_err(|_| Failure::new(StatusCode::SERVICE_UNAVAILABLE, "the server ends"))
 }
 
 async fn bounded(mut stream: QueryStream) -> Result<Vec<RecordBatch>, Failure> {
@@ -78,11 +87,21 @@ async fn bounded(mut stream: QueryStream) -> Result<Vec<RecordBatch>, Failure> {
 }
 
 /// `GET /api/export/QUERY_ID`: the page with the profile of a query, as a file to keep.
+///
+/// It runs all views, so it may take longer than one of them, and as a turn of the login's views.
 pub(crate) async fn export(
-    State(shared): State<Shared>,
+    Extension(login): Extension<Arc<Login>>,
     Path(query_id): Path<i64>,
 ) -> Result<Response, Failure> {
-    let page = shared.database.session().profile_page(query_id).await?;
+    let _turn = turn(&login).await?;
+    let page = login.session.profile_page(query_id);
+    let page = tokio::time::timeout(EXPORT, page).await;
+    let page = page.map_err(|_| {
+        let text = format!(
+            "the export took longer than {EXPORT:?}: EXPORT PROFILE in a shell has no limit"
+        );
+        Failure::new(StatusCode::SERVICE_UNAVAILABLE, text)
+    })??;
     let name = format!("attachment; filename=\"query-{query_id}.html\"");
     Ok((
         [

@@ -1,6 +1,6 @@
--- The operators of two runs. A query takes about as long as the longest task of each of its fragments: elapsed_ns is
--- the operator's time in that task, scaled down where fragments overlapped so much that their sum exceeds the
--- execution time.
+-- The operators of two runs. A query takes about as long as the longest tasks of its fragments together. elapsed_ns is
+-- an operator's time in the longest task of its fragment. Fragments may run at the same time. If their longest tasks
+-- add up to more than the execution time, all elapsed_ns are scaled down to it.
 -- $query_id BIGINT: the query
 -- $other_id BIGINT: the query that it is compared with
 WITH longest AS (

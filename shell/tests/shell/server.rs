@@ -143,6 +143,41 @@ mod ending {
         Ok(client)
     }
 
+    #[tokio::test(flavor = "multi_thread")]
+    async fn as_many_clients_are_connected_as_the_server_was_told() {
+        let server = Server::with(&[], &["--max-connections", "1"]);
+        let first = connect(&server).await.unwrap();
+        let refused = connect(&server).await.err().unwrap();
+        assert_eq!(
+            refused.code(),
+            Some(&SqlState::TOO_MANY_CONNECTIONS),
+            "{refused}"
+        );
+        first.simple_query("SELECT 1").await.unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn an_address_that_guesses_passwords_has_to_wait() {
+        let server = Server::with(&[("ada", "correct horse")], &[]);
+        let login = async |password: &str| {
+            let mut config = Config::new();
+            config
+                .host("127.0.0.1")
+                .port(server.address.port())
+                .user("ada")
+                .password(password);
+            let refused = config.connect(NoTls).await.err();
+            refused.map(|error| error.as_db_error().unwrap().message().to_owned())
+        };
+        assert_eq!(login("correct horse").await, None);
+        for _ in 0..6 {
+            let refused = login("wrong").await.unwrap();
+            assert!(refused.contains("is wrong"), "{refused}");
+        }
+        let refused = login("correct horse").await.unwrap();
+        assert_eq!(refused, "too many failed logins from this address");
+    }
+
     #[test]
     fn the_page_is_served_beside_the_sql_port_and_ends_with_it() {
         let mut server = Server::with(&[], &["--http-listen", "127.0.0.1:0"]);

@@ -5,6 +5,7 @@ mod cancellation;
 mod cancelled_profile;
 mod memory_limit;
 mod profile_budget;
+mod read_only;
 mod sample_rate;
 mod stalls;
 mod turns;
