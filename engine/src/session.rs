@@ -141,7 +141,7 @@ impl Session {
         let last_query_id = Arc::new(AtomicI64::new(0));
         let inner = database.inner();
         let mut config = SessionConfig::new()
-            .with_target_partitions(inner.threads)
+            .with_target_partitions(inner.partitions())
             .with_create_default_catalog_and_schema(false)
             .with_default_catalog_and_schema(CATALOG, MAIN)
             // `StatementCatalog` has its own, which copes with views that have become invalid.

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 
-use crate::definition::{SysRow, TableDefinition};
+use crate::definition::TableDefinition;
 use crate::isolation::anomalies;
 use crate::isolation::expanded::Expansion;
-use crate::tables::{RunningOperator, Table};
+use crate::present::PresentTable;
+use crate::tables::Table;
 use crate::views::VIEWS;
 
 const INTRODUCTION: &str = "\
@@ -126,8 +127,8 @@ of a higher one, on every worker and in every run.
 `sys.running` has the statements that run queries, and the ones that wait for admission
 ([server.md](server.md)). On the master of a cluster, `sys.cluster` has its nodes
 ([cluster.md](cluster.md)). `sys.running_operators` has what the operators of these statements did so
-far, from level `counters` on; those on workers in processes of their own are missing. These rows are
-not stored.
+far, from level `counters` on. These rows are not stored: each node keeps its own, and a node that does not
+answer within two seconds is left out.
 ";
 
 /// The page `docs/sys-tables.md`.
@@ -181,7 +182,9 @@ pub fn sys_tables_page() -> String {
     );
     page.push_str(&columns(&what_if_schema()));
     page.push_str(OTHERS);
-    describe(&RunningOperator::TABLE, &mut page);
+    for table in PresentTable::ALL {
+        describe(table.definition(), &mut page);
+    }
     page.push_str("\n## Views\n");
     for view in VIEWS {
         let sql: Vec<&str> = view

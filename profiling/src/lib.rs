@@ -23,7 +23,7 @@
 //! - [`remote`]: events of workers in processes of their own
 //! - `part_pages`, `remote_cache`: what a worker answers, and what the master keeps of that
 //! - `query_ids`, `chunk_filter`, `sys_table`, [`scan`], `coalesce_batches`, `schema`: how SQL reads them
-//! - `one_more_table`: tables of the present, which are not recorded
+//! - `one_more_table`, [`present`]: tables of the present, which are not recorded
 //! - [`distributed_scan`]: scans that run on the nodes that have the events
 //! - [`ticks`]: a clock that costs little
 //! - [`timeline`]: when an operator worked
@@ -61,6 +61,7 @@ pub mod operator_kind;
 mod part;
 mod part_pages;
 mod planner;
+pub mod present;
 mod query_ids;
 mod query_log;
 pub mod recorder;
@@ -93,6 +94,7 @@ pub use level::{Level, LevelError};
 pub use lineage_mode::{LineageMode, LineageModeError};
 pub use one_more_table::OneMoreTable;
 pub use operator_kind::{CapturedRecords, OperatorKind, Routing};
+pub use present::{Link, MetricSource, NodeMetric, Source};
 pub use recorder::{OpenStream, Recorder, RecorderLimits, StreamRecord, UnfinishedStream};
 pub use remote::{FinishRequest, RemoteSys, RemoteSysError};
 pub use retention::Retention;

@@ -9,6 +9,7 @@ use datafusion::datasource::ViewTable;
 
 use crate::isolation::expanded::{ExpandedTable, Expansion};
 use crate::planner::Planner;
+use crate::present::{PresentProvider, PresentTable};
 use crate::store::Store;
 use crate::sys_table::{SysTable, read_only};
 use crate::tables::Table;
@@ -32,7 +33,8 @@ impl SchemaProvider for SysSchema {
         let tables = Table::ALL.into_iter().map(Table::name);
         let expansions = Expansion::VIEWS.iter().map(Expansion::name);
         let views = VIEWS.iter().map(|view| view.name);
-        let names = tables.chain(expansions).chain(views);
+        let present = PresentTable::ALL.map(|table| table.definition().name);
+        let names = tables.chain(present).chain(expansions).chain(views);
         names.map(str::to_owned).collect()
     }
 
@@ -40,6 +42,9 @@ impl SchemaProvider for SysSchema {
         let store = Arc::clone(&self.store);
         if let Some(table) = Table::by_name(name) {
             return Ok(Some(Arc::new(SysTable::new(store, table))));
+        }
+        if let Some(table) = PresentTable::by_name(name) {
+            return Ok(Some(Arc::new(PresentProvider::new(store, table))));
         }
         if let Some(view) = Expansion::VIEWS
             .into_iter()

@@ -262,10 +262,27 @@ impl TimeSpent {
     }
 }
 
-/// How many cores were in use. A clock measures self times: a task that waits for a core inside an
-/// operator seems to work. So their sum may be more than all cores can do.
+/// Waits of tasks for a processor are told from this share of the operators' time on.
+const NOTABLE_WAIT: f64 = 0.05;
+
+/// How many cores were in use: by the processor time of the tasks where it was recorded. Otherwise by self times.
+/// A clock measures these: a task that waits for a core inside an operator seems to work. So their sum may be more
+/// than all cores can do.
 fn cores_in_use(summary: &QuerySummary) -> String {
     let (busy, execution) = (duration(summary.busy_ns), duration(summary.execution_ns));
+    if let Some(cpu_ns) = summary.cpu_ns {
+        let cores = cpu_ns as f64 / summary.execution_ns as f64;
+        let mut sentence = format!(
+            "Operators took {busy} in {execution} of execution, {} of it on a processor: {cores:.1} cores on \
+             average.",
+            duration(cpu_ns)
+        );
+        if summary.runqueue_ns as f64 >= NOTABLE_WAIT * summary.busy_ns as f64 {
+            let waited = duration(summary.runqueue_ns);
+            sentence.push_str(&format!(" They waited {waited} for a processor."));
+        }
+        return sentence;
+    }
     let cores = summary.busy_ns as f64 / summary.execution_ns as f64;
     let most = summary.cores.map(|cores| cores as f64);
     match most {
@@ -351,6 +368,14 @@ mod tests {
             let sentence = cores_in_use(&summary(busy_ms, cores));
             assert!(sentence.contains(expected), "{sentence}");
         }
+        let recorded = QuerySummary {
+            cpu_ns: Some(2_000_000_000),
+            runqueue_ns: 5_000_000_000,
+            ..summary(7_000, Some(2))
+        };
+        let expected = "took 7.00 s in 2.00 s of execution, 2.00 s of it on a processor: 1.0 cores on average. \
+                        They waited 5.00 s for a processor.";
+        assert!(cores_in_use(&recorded).contains(expected));
     }
 
     #[test]

@@ -33,7 +33,7 @@ use crate::cluster::{Master, MemberState};
 use crate::compaction::Grown;
 use crate::error::Error;
 use crate::progress::Elsewhere;
-use crate::running_table::{with_running, with_running_operators};
+use crate::running_table::with_running;
 use crate::session::{ReadOnly, Session};
 use skewer_compat::operators::memory_pool::MemoryBudget;
 use skewer_profiling::budget::Budgets;
@@ -288,10 +288,18 @@ impl DatabaseInner {
     pub(crate) fn sys_schema(&self, snapshot: Arc<Snapshot>) -> Arc<dyn SchemaProvider> {
         let sys = self.sys.schema_provider();
         let sys = Arc::new(with_running(sys, Arc::clone(&self.admission)));
-        let sys = Arc::new(with_running_operators(sys, Arc::clone(&self.admission)));
         match &self.distribution {
             Distribution::Cluster(master) => Arc::new(master.0.with_cluster_table(sys, snapshot)),
             Distribution::None | Distribution::InProcess(_) => sys,
+        }
+    }
+
+    /// Into how many partitions statements are divided unless a session says otherwise. A plan with one partition has
+    /// no exchanges, so that no other worker could take part.
+    pub(crate) fn partitions(&self) -> usize {
+        match &self.distribution {
+            Distribution::None => self.threads,
+            Distribution::InProcess(_) | Distribution::Cluster(_) => self.threads.max(2),
         }
     }
 
