@@ -21,11 +21,14 @@
 //! * [`profile`]: the profile of one query; [`diff`]: what changed between two
 //! * [`summary`], [`plan`], [`time_spent`], [`expensive_inputs`], [`excluded_rows`], [`predicates`]:
 //!   the parts of a profile
-//! * [`what_if`]: what the query would take without some records; `what_if_function`: that as a table function
+//! * [`what_if`]: what the query would take without some records
+//! * [`source_function`]: table functions that run several statements; `what_if_function`,
+//!   `critical_path_function`: two of them
 //! * [`operator_text`]: what an operator does, in the words of SQL
 //! * [`operator_calls`]: single calls of operators, for a trace
 //! * [`record`]: an input record's values; [`text`], [`units`]: text and numbers for people
 
+mod critical_path_function;
 pub mod diff;
 pub mod error;
 pub mod excluded_rows;
@@ -39,6 +42,7 @@ pub mod predicates;
 pub mod profile;
 pub mod record;
 pub mod source;
+pub mod source_function;
 pub mod summary;
 pub mod text;
 pub mod time_spent;
@@ -47,6 +51,7 @@ mod unknown_query;
 pub mod what_if;
 mod what_if_function;
 
+pub use critical_path_function::CriticalPathFunction;
 pub use diff::ProfileDiff;
 pub use error::Error;
 pub use excluded_rows::ExcludedRows;

@@ -47,6 +47,7 @@
 //! * `admission`: how many statements run queries at once, `running_table`: which, as a table
 //! * `record`: a statement's row in `sys.queries`, `tables_read`: the tables that it read
 //! * `profile`: profiles for programs, and EXPLAIN PROFILE's rows
+//! * `detectors`: views of users that find causes of slow queries
 //! * `compaction`: small segments merged in the background
 //! * `last_query_id`: the function of that name
 
@@ -57,6 +58,7 @@ mod catalog;
 pub mod cluster;
 mod compaction;
 mod database;
+mod detectors;
 mod error;
 mod functions;
 mod last_query_id;

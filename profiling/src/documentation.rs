@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 
-use crate::definition::TableDefinition;
+use crate::definition::{Kind, SysRow, TableDefinition};
 use crate::isolation::anomalies;
 use crate::isolation::expanded::Expansion;
 use crate::present::PresentTable;
 use crate::tables::Table;
+use crate::user_detectors::UserDetection;
 use crate::views::VIEWS;
 
 const INTRODUCTION: &str = "\
@@ -116,6 +117,33 @@ pub fn what_if_schema() -> SchemaRef {
     Arc::new(Schema::new(fields.to_vec()))
 }
 
+const CRITICAL_PATH: &str = "\
+The tasks that gated the result of a query: first the task of the fragment that made the result which ended last,
+then of each task's inputs the task that ended last. Only work on these tasks makes the query faster. `next_ns` is
+how much earlier the fragment's next task ended: what the fragment gains at most if this task is faster. Level
+`counters` and above.
+";
+
+/// The columns of the table function `sys.critical_path`.
+pub fn critical_path_schema() -> SchemaRef {
+    let time = || Kind::Time.data_type();
+    let columns: [(&str, DataType); 11] = [
+        ("step", DataType::Int64),
+        ("fragment_id", DataType::Int64),
+        ("worker_id", DataType::Int64),
+        ("partition", DataType::Int64),
+        ("began", time()),
+        ("ended", time()),
+        ("wall_ns", DataType::Int64),
+        ("cpu_ns", DataType::Int64),
+        ("off_processor_ns", DataType::Int64),
+        ("input_wait_ns", DataType::Int64),
+        ("next_ns", DataType::Int64),
+    ];
+    let fields = columns.map(|(name, data_type)| Field::new(name, data_type, true));
+    Arc::new(Schema::new(fields.to_vec()))
+}
+
 const OTHERS: &str = "
 ### `is_sampled(row_id, rate)`
 
@@ -181,10 +209,16 @@ pub fn sys_tables_page() -> String {
         "\n### `sys.what_if(query_id, table_name, row_ids)`\n\n{WHAT_IF}"
     );
     page.push_str(&columns(&what_if_schema()));
+    let _ = write!(
+        page,
+        "\n### `sys.critical_path(query_id)`\n\n{CRITICAL_PATH}"
+    );
+    page.push_str(&columns(&critical_path_schema()));
     page.push_str(OTHERS);
     for table in PresentTable::ALL {
         describe(table.definition(), &mut page);
     }
+    describe(&UserDetection::TABLE, &mut page);
     page.push_str("\n## Views\n");
     for view in VIEWS {
         let sql: Vec<&str> = view

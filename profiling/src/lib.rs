@@ -32,6 +32,7 @@
 //! - [`views`]: conclusions whose SQL is the same for every query
 //! - `planner`: plans the SQL of views
 //! - `functions`: table functions
+//! - [`user_detectors`]: detectors of users, as views of schema `detectors`
 //! - `unknown_query`: ids of queries that are not there
 //! - [`documentation`]: the page about schema `sys`
 //! - [`sys_tables`]: all of it, for the engine
@@ -81,6 +82,7 @@ pub mod tables;
 pub mod ticks;
 pub mod timeline;
 mod unknown_query;
+pub mod user_detectors;
 pub mod views;
 
 pub use carried::{Carried, Gathering, Impacts, Sources};
@@ -111,4 +113,5 @@ pub use tables::{
 pub use ticks::nanos_since_epoch;
 pub use timeline::{RecordedTimeline, Timeline, TimelineStart};
 pub use unknown_query::unknown_query;
+pub use user_detectors::{UserDetection, UserDetectors, WithinDetector};
 pub use views::{VIEWS, View};

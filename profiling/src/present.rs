@@ -25,6 +25,7 @@ use crate::remote::RemoteSysError;
 use crate::store::Store;
 use crate::tables::RunningOperator;
 use crate::ticks::nanos_since_epoch;
+use crate::user_detectors::UserDetectors;
 
 /// Asks a worker for all rows of a table of the present; the body is the table's name.
 pub const PRESENT: &str = "sys/present";
@@ -158,6 +159,7 @@ pub(crate) struct Present {
     sampling: OnceLock<Sampling>,
     links: OnceLock<Arc<dyn Source<Link>>>,
     running: OnceLock<Arc<dyn Source<RecordBatch>>>,
+    detectors: OnceLock<Arc<dyn UserDetectors>>,
 }
 
 impl fmt::Debug for Present {
@@ -182,15 +184,19 @@ impl Present {
         let _ = self.running.set(running);
     }
 
+    /// From now on the views of schema `detectors` count. The first time counts.
+    pub(crate) fn set_detectors(&self, detectors: Arc<dyn UserDetectors>) {
+        let _ = self.detectors.set(detectors);
+    }
+
+    /// Runs the detectors of users.
+    pub(crate) fn detectors(&self) -> Option<Arc<dyn UserDetectors>> {
+        self.detectors.get().cloned()
+    }
+
     /// All rows of this process, which takes itself for worker 0.
     fn rows(&self, table: PresentTable) -> Result<RecordBatch, ArrowError> {
-        let origin = Origin {
-            query_id: 0,
-            worker_id: 0,
-            profile_level: String::new(),
-            sample_rate: 1.0,
-            lineage: None,
-        };
+        let origin = Origin::nobody();
         Ok(match table {
             PresentTable::NodeMetrics => NodeMetric::batch(&origin, &node_metrics()),
             PresentTable::MetricSources => MetricSource::batch(&origin, &metric_sources()),

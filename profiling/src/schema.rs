@@ -7,12 +7,14 @@ use datafusion::catalog::{SchemaProvider, TableProvider};
 use datafusion::common::Result;
 use datafusion::datasource::ViewTable;
 
+use crate::definition::SysRow;
 use crate::isolation::expanded::{ExpandedTable, Expansion};
 use crate::planner::Planner;
 use crate::present::{PresentProvider, PresentTable};
 use crate::store::Store;
 use crate::sys_table::{SysTable, read_only};
 use crate::tables::Table;
+use crate::user_detectors::{UserDetection, UserDetectionsProvider};
 use crate::views::{VIEWS, View};
 
 /// The schema `sys`.
@@ -34,7 +36,12 @@ impl SchemaProvider for SysSchema {
         let expansions = Expansion::VIEWS.iter().map(Expansion::name);
         let views = VIEWS.iter().map(|view| view.name);
         let present = PresentTable::ALL.map(|table| table.definition().name);
-        let names = tables.chain(present).chain(expansions).chain(views);
+        let users = [UserDetection::TABLE.name];
+        let names = tables
+            .chain(present)
+            .chain(users)
+            .chain(expansions)
+            .chain(views);
         names.map(str::to_owned).collect()
     }
 
@@ -45,6 +52,9 @@ impl SchemaProvider for SysSchema {
         }
         if let Some(table) = PresentTable::by_name(name) {
             return Ok(Some(Arc::new(PresentProvider::new(store, table))));
+        }
+        if name == UserDetection::TABLE.name {
+            return Ok(Some(Arc::new(UserDetectionsProvider::new(store))));
         }
         if let Some(view) = Expansion::VIEWS
             .into_iter()

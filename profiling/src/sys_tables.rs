@@ -23,6 +23,7 @@ use crate::schema::SysSchema;
 use crate::segment::SegmentError;
 use crate::store::Store;
 use crate::tables::{QueryRow, Table};
+use crate::user_detectors::UserDetectors;
 
 /// Why a query could not be imported.
 #[derive(Debug, thiserror::Error)]
@@ -87,6 +88,11 @@ impl SysTables {
     /// Lets `sys.running_operators` have the operators that run in this process. The first time counts.
     pub fn set_running(&self, running: Arc<dyn Source<RecordBatch>>) {
         self.store.present().set_running(running);
+    }
+
+    /// Lets the views of schema `detectors` count as detectors. The first time counts.
+    pub fn set_detectors(&self, detectors: Arc<dyn UserDetectors>) {
+        self.store.present().set_detectors(detectors);
     }
 
     /// Answers another process that asks for the rows of a table of the present: the method

@@ -17,6 +17,7 @@ use super::{Database, DatabaseInner, Distribution, TableLocks};
 use crate::admission::{AdmissionQueue, DEFAULT_LIMIT};
 use crate::cluster::{ClusterOptions, Master};
 use crate::compaction;
+use crate::detectors::DetectorViews;
 use crate::error::Error;
 use crate::running_table::report_running_operators;
 use crate::statements::export_profile::expect_no_export;
@@ -242,6 +243,8 @@ impl DatabaseBuilder {
                 runtime: Some(runtime),
             }),
         };
+        let detectors = DetectorViews::new(&database.inner);
+        database.inner.sys.set_detectors(detectors);
         let (storage, writers) = merging;
         let weak = Arc::downgrade(&database.inner);
         let merge = compaction::run(weak, storage, writers, tables);

@@ -162,6 +162,11 @@ impl Database {
         Session::new(self.clone(), None)
     }
 
+    /// A handle of a database that is open.
+    pub(crate) fn of_inner(inner: Arc<DatabaseInner>) -> Self {
+        Self { inner }
+    }
+
     /// A new session that can only look: for programs that show what is there to people.
     pub fn read_only_session(&self, read_only: ReadOnly) -> Session {
         Session::new(self.clone(), Some(read_only))
