@@ -30,21 +30,22 @@ SELECT
   CASE WHEN leaf_kind = 'exchange' THEN found.operator_id END AS exchange_id,
   table_name, CAST(NULL AS BIGINT) AS row_id, CAST(cost_ns AS BIGINT) AS cost_ns,
   CAST(rows AS DOUBLE) / greatest(usual_rows, 1) AS score, 1.5 AS threshold, CAST(NULL AS DOUBLE) AS confidence,
-  coalesce(tasks < 3 OR leaf_kind = 'scan' AND is_coarse, false) AS innocent,
+  coalesce(leaf_kind = 'scan' AND is_coarse, false) AS innocent,
   concat('SELECT * FROM sys.operator_stats WHERE query_id = ', found.query_id, ' AND fragment_id = ',
     found.fragment_id, ' ORDER BY greatest(rows_in, rows_out) DESC') AS evidence_sql
 FROM (
   SELECT
     tasks.query_id, tasks.fragment_id, tasks.worker_id, tasks.partition, tasks.rows, tasks.usual_rows, tasks.tasks,
     CASE
-      WHEN busy >= 0.8 THEN least(more_rows_ns, wall_ns - next_wall_ns)
-      ELSE least(more_rows_ns, wall_ns - next_wall_ns, ended - coalesce(last_other, ended))
+      WHEN busy >= 0.8 THEN least(wall_ns * (1 - tasks.usual_rows / tasks.rows), wall_ns - next_wall_ns)
+      ELSE least(wall_ns * (1 - tasks.usual_rows / tasks.rows), wall_ns - next_wall_ns, ended - last_other)
     END AS cost_ns,
     leaves.operator_id, leaves.kind AS leaf_kind, leaves.table_name, leaves.rows AS leaf_rows,
     leaves.all_rows AS all_leaf_rows, leaves.skew AS leaf_skew, leaves.is_coarse
   FROM (
     SELECT
-      *, CAST(ended_at AS BIGINT) AS ended,
+      query_id, fragment_id, worker_id, partition, rows, tasks, wall_ns, CAST(ended_at AS BIGINT) AS ended,
+      CASE WHEN tasks = 2 THEN CAST(lead(rows) OVER most_rows AS DOUBLE) ELSE usual_rows END AS usual_rows,
       CAST(wall_ns AS DOUBLE) / greatest(CAST(ended_at AS BIGINT) - CAST(started_at AS BIGINT), 1) AS busy,
       lead(wall_ns, 1, 0) OVER most_rows AS next_wall_ns,
       max(CAST(ended_at AS BIGINT)) OVER (

@@ -1,9 +1,9 @@
 -- Tasks that worked at least one and a half times as long as their peers, the other tasks of the fragment, and six
--- robust standard deviations longer than their rows let one expect, or as long since they have more rows. The cost is
--- what the fragment would end earlier had the task been like its peers: at most what it ended after them, unless it was
--- busy all the time, and what it worked beyond the longest of them. It is at least 10 ms and 5 % of the query's time.
--- `cause` gives the account of sys.task_accounts. Of fewer than four tasks nothing can be told: they are `innocent`. It
--- replaces HybridTune's rule, which sys.hybridtune_straggler_tasks keeps.
+-- robust standard deviations longer than their rows let one expect. Tasks that merely have more rows are in
+-- sys.data_size_skew. The cost is what the fragment would end earlier had the task been like its peers: at most what it
+-- ended after them, unless it was busy all the time, and what it worked beyond the longest of them. It is at least 10
+-- ms and 5 % of the query's time. `cause` gives the account of sys.task_accounts. Of fewer than four tasks nothing can
+-- be told: they are `innocent`. It replaces HybridTune's rule, which sys.hybridtune_straggler_tasks keeps.
 SELECT
   found.query_id, 'straggler task' AS detector,
   concat('fragment ', fragment_id, ', partition ', partition, ' on worker ', worker_id) AS subject,
@@ -39,8 +39,7 @@ SELECT
   END AS advice,
   fragment_id, CAST(NULL AS BIGINT) AS operator_id, worker_id, partition, CAST(NULL AS BIGINT) AS exchange_id,
   CAST(NULL AS VARCHAR) AS table_name, CAST(NULL AS BIGINT) AS row_id, CAST(cost_ns AS BIGINT) AS cost_ns,
-  CASE WHEN main_cause = 'more rows' THEN CAST(wall_ns AS DOUBLE) / usual_ns ELSE score END AS score,
-  CASE WHEN main_cause = 'more rows' THEN 1.5 ELSE 6.0 END AS threshold, CAST(NULL AS DOUBLE) AS confidence,
+  score, 6.0 AS threshold, CAST(NULL AS DOUBLE) AS confidence,
   tasks < 4 AS innocent,
   concat('SELECT * FROM sys.task_accounts WHERE query_id = ', found.query_id, ' AND fragment_id = ', fragment_id,
     ' ORDER BY excess_ns DESC') AS evidence_sql
@@ -59,7 +58,7 @@ FROM (
       max(CASE WHEN NOT is_off THEN CAST(ended_at AS BIGINT) END) OVER fragment AS last_peer
     FROM (
       SELECT
-        *, wall_ns >= 1.5 * usual_ns AND (score >= 6 OR main_cause = 'more rows' OR tasks < 4) AS is_off
+        *, wall_ns >= 1.5 * usual_ns AND (score >= 6 OR tasks < 4) AS is_off
       FROM sys.task_accounts
       WHERE tasks > 1
     ) AS accounts

@@ -7,8 +7,9 @@
 -- the cgroup, waiting for a processor, what the hypervisor took, waiting for anything else, and what none of these
 -- explains. `main_cause` is the entry with at least half of the excess, else `several causes`. `score` says by how many
 -- robust standard deviations the task is off what its rows let one expect. The deviation is that of the fragment or of
--- the whole query, whichever is larger, and at least 5 %. Entries are NULL where the system tells no times of
--- processors. Level `counters` and above.
+-- the whole query, whichever is larger, and at least 5 %, or more the fewer tasks the query has. Large excesses count
+-- by their logarithm, since times of tasks are skewed. Entries are NULL where the system tells no times of processors.
+-- Level `counters` and above.
 SELECT
   query_id, fragment_id, worker_id, partition, started_at, ended_at, wall_ns, cpu_ns, queued_ns, throttled_ns,
   stolen_ns, blocked_ns, rows, tasks, usual_ns, usual_rows, excess_ns, more_rows_ns, slower_rows_ns,
@@ -24,7 +25,8 @@ SELECT
     WHEN most_ns = more_blocked_ns THEN 'blocked'
     ELSE 'slower rows'
   END AS main_cause,
-  off / greatest(0.05, 1.4826 * spread, 1.4826 * query_spread) AS score
+  least(off, 1.5 * ln(1 + greatest(off, 0)))
+    / greatest(0.05 + 0.25 / sqrt(query_tasks), 1.4826 * spread, 1.4826 * query_spread) AS score
 FROM (
   SELECT
     *,
@@ -34,7 +36,8 @@ FROM (
       + coalesce(more_stolen_ns, 0) + coalesce(more_blocked_ns, 0) AS explained_ns,
     median(abs(off)) OVER (PARTITION BY query_id, fragment_id) AS spread,
     -- Tasks of less than a millisecond say little about the spread.
-    median(CASE WHEN wall_ns >= 1000000 THEN abs(off) END) OVER (PARTITION BY query_id) AS query_spread
+    median(CASE WHEN wall_ns >= 1000000 THEN abs(off) END) OVER (PARTITION BY query_id) AS query_spread,
+    greatest(count(CASE WHEN wall_ns >= 1000000 THEN 1 END) OVER (PARTITION BY query_id), 1) AS query_tasks
     FROM (
   SELECT
     *, wall_ns - usual_ns AS excess_ns, (ratio - 1) * usual_ns AS more_rows_ns,

@@ -29,8 +29,8 @@ FROM (
     sum(more_queued_ns) AS more_queued_ns, sum(more_blocked_ns) AS more_blocked_ns,
     sum(CASE WHEN excess_ns >= 0.23 * wall_ns THEN wall_ns ELSE 0 END) / CAST(greatest(sum(wall_ns), 1) AS DOUBLE)
       AS slow_share,
-    sum(excess_ns) / (greatest(sum(wall_ns - excess_ns), 1)
-      * greatest(0.05, coalesce(avg(spread), 0.2) * sqrt(1.5 / avg(tasks)))) AS score,
+    ln(greatest(sum(wall_ns) / greatest(sum(wall_ns - excess_ns), 1), 1))
+      / greatest(0.05, coalesce(avg(spread), 0.25) * sqrt(1.5 / avg(tasks))) AS score,
     sum(CASE WHEN ended = last THEN least(ended - other_last, longest_ns * excess_ns / greatest(wall_ns, 1)) END)
       AS slow_gates_ns,
     sum(CASE WHEN ended = last THEN least(ended - other_last, ended - without_throttling) END) AS throttled_gates_ns,

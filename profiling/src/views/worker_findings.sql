@@ -115,7 +115,7 @@ FROM (
             *,
             CASE detector
               WHEN 'slow worker' THEN excess_ns WHEN 'throttled worker' THEN throttled_ns
-              WHEN 'waited for a processor' THEN queued_ns ELSE blocked_ns
+              WHEN 'waited for a processor' THEN queued_ns + stolen * blocked_ns ELSE (1 - stolen) * blocked_ns
             END AS wait_ns,
             CASE detector
               WHEN 'throttled worker' THEN every_throttled_ns WHEN 'waited for a processor' THEN every_queued_ns
@@ -123,7 +123,8 @@ FROM (
             END AS every_wait_ns,
             CASE detector
               WHEN 'slow worker' THEN slow_gates_ns WHEN 'throttled worker' THEN throttled_gates_ns
-              WHEN 'waited for a processor' THEN queued_gates_ns ELSE blocked_gates_ns
+              WHEN 'waited for a processor' THEN queued_gates_ns + stolen * blocked_gates_ns
+              ELSE (1 - stolen) * blocked_gates_ns
             END AS alone_ns,
             CASE detector
               WHEN 'throttled worker' THEN every_throttled_gates_ns
@@ -132,7 +133,15 @@ FROM (
             END AS every_ns
           FROM (
             SELECT
-              accounts.*, sum(accounts.wall_ns) OVER query AS every_wall_ns,
+              accounts.*,
+              -- The share of the time blocked in which the hypervisor had taken the processor.
+              coalesce(
+                least(
+                  accounts.steal_share * accounts.cpu_ns
+                    / ((accounts.cpu_share + accounts.foreign_cpu_share) * accounts.blocked_ns),
+                  1.0),
+                0.0) AS stolen,
+              sum(accounts.wall_ns) OVER query AS every_wall_ns,
               sum(accounts.throttled_ns) OVER query AS every_throttled_ns,
               sum(accounts.queued_ns) OVER query AS every_queued_ns,
               sum(accounts.blocked_ns) OVER query AS every_blocked_ns,
