@@ -160,7 +160,7 @@ function ends(query: Query, exchange: Exchange): string {
 }
 
 function Meter({ part }: { part: number }): JSX.Element {
-  return <span class="meter"><span aria-hidden="true"><i style={{ width: `${part * 100}%` }} /></span>{share(part)}</span>;
+  return <span class="gauge"><span aria-hidden="true"><i style={{ width: `${part * 100}%` }} /></span>{share(part)}</span>;
 }
 
 function ExchangePanel({ query, exchange, window }: { query: Query; exchange: Exchange; window: Params }): JSX.Element {
