@@ -21,6 +21,8 @@ interface Verdict {
   partition: number | null;
   longest_ns: number | null;
   busy_ns: number | null;
+  cpu_ns: number | null;
+  cores: number | null;
   elapsed_ns: number | null;
 }
 
@@ -55,7 +57,11 @@ const GROUPS: readonly { name: string; of: readonly string[]; look: string; wait
   { name: 'Operators that spilled', of: ['spilling'], look: 'spilling' },
   { name: 'Other work', of: [], look: 'other' },
   { name: 'Waiting for rows', of: ['exchange wait'], look: 'wait', waits: 'Waiting for rows of other tasks' },
+  { name: 'Waiting for a processor', of: ['processor wait'], look: 'off', waits: 'Waiting for a processor' },
+  { name: 'Throttled', of: ['throttled'], look: 'throttled', waits: 'Throttling by the quota of the cgroup' },
+  { name: 'Blocked', of: ['blocked'], look: 'blocked', waits: 'Waiting for a disk, a lock or a page' },
   { name: 'Off processor', of: ['off processor'], look: 'off', waits: 'Waiting for a processor or a disk' },
+  { name: 'Not called', of: ['between calls'], look: 'between', waits: 'Waiting to be called again' },
   { name: 'Returning rows', of: ['returning rows'], look: 'returning', waits: 'Returning rows' },
   { name: 'Stopping', of: ['stopping'], look: 'returning' },
   { name: 'Not recorded', of: ['not recorded'], look: 'starting' },
@@ -120,7 +126,7 @@ function reason(found: Finding, without: Without | undefined, estimating: boolea
 function sentence(query: Query, findings: Finding[], verdict: Verdict | undefined, split: Slice[], without: View<Without>): [ComponentChildren, Place | undefined] {
   const { info } = query;
   const elapsed = duration((info.queued_ns ?? 0) + (info.planning_ns ?? 0) + (info.execution_ns ?? 0));
-  const found = findings.find((one) => one.place === 1);
+  const found = findings.find((one) => one.place === 1 && one.rule !== 'incomplete profile');
   if (found) return [reason(found, without.rows?.[0], without.loading && !without.rows, elapsed), found];
   if (info.profile_level === 'off') return [`The query took ${elapsed}. Level off recorded nothing else.`, undefined];
   const most = split.reduce<Slice | undefined>((best, slice) => (!best || slice.ns > best.ns ? slice : best), undefined);
@@ -158,6 +164,13 @@ function Badges(): JSX.Element {
   return <>{badges.map(([look, text, why]) => <span key={text} class={`badge ${look}`} title={why}>{text}<span class="visually-hidden">: {why}</span></span>)}</>;
 }
 
+/** Cores busy on average; never more than there are. */
+function cores(cpu: number, execution: number | null, all: number | null): string | undefined {
+  if (!execution) return undefined;
+  const busy = Math.min(cpu / execution, all ?? Infinity);
+  return `${busy.toFixed(2)}${all === null ? '' : ` of ${Number(all.toFixed(1))}`} cores busy`;
+}
+
 /** What the levels below records cannot say. */
 function advice(level: string, id: number): string | undefined {
   if (level === 'off') return `To see where the time goes: EXPLAIN PROFILE QUERY ${id}, or SET profile.level = 'counters'.`;
@@ -175,6 +188,7 @@ export function Summary(): JSX.Element {
   const without = useView<Without>('what_if', record && { query_id: query.id, table_name: record.table_name ?? '', row_ids: String(record.row_id ?? 0) });
   const parts = useRows(split, slices) ?? [];
   const busy = verdict.rows?.[0]?.busy_ns ?? null;
+  const cpu = verdict.rows?.[0]?.cpu_ns ?? null;
   // The estimate without the record comes later, at the end of the sentence. Diagnoses may fail alone, as in an exported file without them: the operator then has the word.
   const ready = (diagnoses.rows || diagnoses.error) && (verdict.rows || verdict.error) && (split.rows || split.error);
   const [text, place] = ready ? sentence(query, diagnoses.rows ?? [], verdict.rows?.[0], parts, without) : [undefined, undefined];
@@ -186,6 +200,7 @@ export function Summary(): JSX.Element {
     ['Planning', duration(info.planning_ns)],
     ...(queued ? [['Queue', duration(queued)] as [string, string]] : []),
     ['Execution', duration(info.execution_ns)],
+    ...(cpu === null ? [] : [['Processor time', duration(cpu), cores(cpu, info.execution_ns, verdict.rows?.[0]?.cores ?? null)] as [string, string, string?]]),
     ['Rows returned', count(info.rows_returned)],
     ['Between workers', bytes(info.crossed_bytes ?? 0), info.crossed_rows ? plural(info.crossed_rows, 'row') : 'no rows'],
     ['Level', info.profile_level, info.overhead_ns ? `recording took ${duration(info.overhead_ns)}${busy ? `, ${share(info.overhead_ns / busy)} of the work` : ''}` : undefined],
