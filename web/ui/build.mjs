@@ -23,7 +23,7 @@ const PIECES = {
 };
 
 /** What several pieces need: it is part of the page's script, which all of them have. */
-const COMMON = ['src/pages/progress.tsx', 'src/pages/running.ts', 'src/pages/strip.tsx'];
+const COMMON = ['src/pages/alerts.tsx', 'src/pages/progress.tsx', 'src/pages/running.ts', 'src/pages/strip.tsx'];
 
 /** Every file that decides what the build makes, in byte order of its path. */
 function sources(folder) {

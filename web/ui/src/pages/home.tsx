@@ -6,6 +6,7 @@ import { refresh, useRows, useView } from '../data';
 import { count, duration, plural, times } from '../format';
 import { Choice, Panel, useKeys } from '../panel';
 import { go, search } from '../state';
+import { AlertStrip } from './alerts';
 import { State } from './progress';
 import { ago, oneLine, ON_OPENING } from './running';
 import { planChanges, Sparkline, type Run } from './sparkline';
@@ -83,11 +84,12 @@ export function Home(): JSX.Element {
     loaded.current = { rows: listed, id: Math.max(ran, ...(ids ?? [])) };
   }
   const newer = Math.max(ran - loaded.current.id, 0);
-  if (newest.rows?.length === 0) return <><Strip /><Beginning /></>;
+  if (newest.rows?.length === 0) return <><AlertStrip /><Strip /><Beginning /></>;
   const total = statements.rows?.[0]?.statements ?? 0;
   const slower = statements.rows?.filter((row) => row.change === 'slower') ?? [];
   return (
     <>
+      <AlertStrip />
       <Strip />
       <h1 class="visually-hidden">Statements</h1>
       <Panel

@@ -200,7 +200,7 @@ function nameOf(query: Query, by: By, id: number): string {
   return by === 'fragment' ? `Fragment ${id}` : by === 'worker' ? workerName(id) : row ? title(row) : '';
 }
 
-function nice(most: number): number {
+export function nice(most: number): number {
   const power = 10 ** Math.floor(Math.log10(Math.max(most, 1e-9)));
   return [1, 1.5, 2, 3, 4, 5, 6, 8, 10].map((step) => step * power).find((step) => step >= most * 0.999)!;
 }
@@ -241,7 +241,7 @@ function Multiples({ query, time, by, whole, focus, order, width, tasks }: {
 export const workerName = (id: number) => (id === 0 ? 'Master' : `Worker ${id}`);
 
 /** What the colours mean; a click selects it. */
-function Layers({ kind, rows }: { kind: 'operators' | 'workers'; rows: { id: number; n: number; name: string }[] }): JSX.Element {
+export function Layers({ kind, rows }: { kind: 'operators' | 'workers'; rows: { id: number; n: number; name: string }[] }): JSX.Element {
   return (
     <span class="layers">
       {rows.map(({ id, n, name }) => (
