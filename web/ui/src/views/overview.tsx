@@ -197,7 +197,7 @@ const plain = (top: number) => String(Number(top.toPrecision(2)));
 /** What a panel is. */
 function nameOf(query: Query, by: By, id: number): string {
   const row = query.byId.get(id);
-  return by === 'fragment' ? `Fragment ${id}` : by === 'worker' ? workerName(id) : row ? title(row) : '';
+  return by === 'fragment' ? `Fragment ${id}` : by === 'worker' ? workerName(id) : row ? `${id} ${title(row)}` : '';
 }
 
 export function nice(most: number): number {

@@ -5,7 +5,7 @@ import { clipped, describe, tableName } from '../describe';
 import { bytes, count, duration, plural, share } from '../format';
 import { Link, Panel } from '../panel';
 import { pathOf, show, type Place } from '../place';
-import { useQuery, type PlanRow, type Query } from '../query';
+import { title, useQuery, type PlanRow, type Query } from '../query';
 import { source } from '../source';
 import { hovered, selection } from '../state';
 import { capital, Copy, sorted, type Finding } from './diagnoses';
@@ -48,12 +48,12 @@ const GROUPS: readonly { name: string; of: readonly string[]; look: string; wait
   { name: 'Planning', of: ['planning'], look: 'planning' },
   { name: 'Starting tasks', of: ['starting'], look: 'starting', waits: 'Starting the tasks' },
   { name: 'Scan', of: ['scan', 'reading', 'values', 'working table', 'shared rows', 'subquery values'], look: 'scan' },
-  { name: 'Expressions', of: ['evaluation', 'projection', 'filter'], look: 'expressions' },
+  { name: 'Evaluate, project, filter', of: ['evaluation', 'projection', 'filter'], look: 'expressions' },
   { name: 'Unnest', of: ['unnest'], look: 'unnest' },
   { name: 'Join', of: ['join'], look: 'join' },
   { name: 'Aggregate', of: ['aggregate'], look: 'aggregate' },
-  { name: 'Sort and window', of: ['sort', 'window', 'limit'], look: 'sort' },
-  { name: 'Exchange work', of: ['exchange'], look: 'exchange' },
+  { name: 'Sort, window, limit', of: ['sort', 'window', 'limit'], look: 'sort' },
+  { name: 'Exchange, gather, merge', of: ['exchange'], look: 'exchange' },
   { name: 'Operators that spilled', of: ['spilling'], look: 'spilling' },
   { name: 'Other work', of: [], look: 'other' },
   { name: 'Waiting for rows', of: ['exchange wait'], look: 'wait', waits: 'Waiting for rows of other tasks' },
@@ -76,15 +76,22 @@ interface Slice {
   operators: number[];
 }
 
-function slices(parts: Part[]): Slice[] {
+/** A part's name: what its operators are called elsewhere, if they are few. */
+function nameOf(query: Query, group: string, operators: number[]): string {
+  const names = [...new Set(operators.map((id) => query.byId.get(id)).filter((row) => row !== undefined).map((row) => title(row).replace(/,.*/, '')))];
+  return names.length === 0 || names.length > 2 || group.endsWith('spilled') ? group : names.join(', ');
+}
+
+function slices(query: Query, parts: Part[]): Slice[] {
   const total = parts.reduce((sum, part) => sum + part.ns, 0);
   const known = new Set(GROUPS.flatMap((group) => group.of));
   return GROUPS.map((group) => {
     const own = parts.filter((part) => (group.of.length ? group.of.includes(part.category) : !known.has(part.category)));
     const ns = own.reduce((sum, part) => sum + part.ns, 0);
+    const operators = [...new Set(own.flatMap((part) => (part.operator_id === null ? [] : [part.operator_id])))];
     return {
-      name: group.name, look: group.look, waits: group.waits, ns, share: total ? ns / total : 0,
-      operators: [...new Set(own.flatMap((part) => (part.operator_id === null ? [] : [part.operator_id])))],
+      name: nameOf(query, group.name, operators), look: group.look, waits: group.waits, ns, share: total ? ns / total : 0,
+      operators,
     };
   }).filter((slice) => slice.ns > 0);
 }
@@ -186,7 +193,7 @@ export function Summary(): JSX.Element {
   const split = useView<Part>('time_split', parameters);
   const record = diagnoses.rows?.find((found) => found.place === 1 && found.rule === 'expensive input');
   const without = useView<Without>('what_if', record && { query_id: query.id, table_name: record.table_name ?? '', row_ids: String(record.row_id ?? 0) });
-  const parts = useRows(split, slices) ?? [];
+  const parts = useRows(split, (rows) => slices(query, rows), query) ?? [];
   const busy = verdict.rows?.[0]?.busy_ns ?? null;
   const cpu = verdict.rows?.[0]?.cpu_ns ?? null;
   // The estimate without the record comes later, at the end of the sentence. Diagnoses may fail alone, as in an exported file without them: the operator then has the word.
