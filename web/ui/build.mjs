@@ -57,9 +57,8 @@ async function bundle(entry, options) {
     metafile: true,
     format: 'esm',
     target: 'es2022',
-    jsx: 'transform',
-    jsxFactory: 'h',
-    jsxFragment: 'Fragment',
+    // Calls of h(…) are shorter than those that tsconfig.json asks for.
+    tsconfigRaw: { compilerOptions: { jsx: 'react', jsxFactory: 'h', jsxFragmentFactory: 'Fragment', strict: true } },
     inject: ['src/jsx.ts'],
     legalComments: 'none',
     charset: 'utf8',

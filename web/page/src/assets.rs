@@ -137,9 +137,9 @@ mod tests {
         let index = super::INDEX.text;
         let loaded: usize = super::loaded().map(|asset| asset.text.len()).sum();
         let bytes = index.len() + loaded;
-        assert!(bytes < 320_000, "the page has {bytes} bytes");
+        assert!(bytes < 310_000, "the page has {bytes} bytes");
         let first = super::SCRIPT.text.len();
-        assert!(first < 140_000, "the first script has {first} bytes");
+        assert!(first < 125_000, "the first script has {first} bytes");
         assert!(
             !index.contains("http:") && !index.contains("https:"),
             "{index}"
