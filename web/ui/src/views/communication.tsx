@@ -52,9 +52,9 @@ const UNEVEN = 1.25;
 function routing(exchange: Exchange): string {
   const columns = /Hash\(\[(.*)\],/.exec(exchange.details)?.[1]?.replace(/@\d+/g, '');
   const names: Record<string, string> = {
-    hash: columns ? `Hash of ${columns}` : 'Hash', 'value number': 'By number of a value', 'round robin': 'Round robin', gather: 'Gather', broadcast: 'Broadcast',
+    hash: columns ? `Hash of ${columns}` : 'Hash', 'value number': 'By number of a value', 'round robin': 'Round robin',
   };
-  return names[exchange.routing ?? ''] ?? exchange.name.replace(/Exec$/, '');
+  return names[exchange.routing ?? ''] ?? title({ name: exchange.name, details: exchange.details, table_name: null });
 }
 
 const amount = (load: Pick<Load, 'rows' | 'bytes'>, by: Amount): string => (by === 'rows' ? plural(load.rows, 'row') : bytes(load.bytes));
