@@ -37,6 +37,7 @@ macro_rules! views {
 
 views![
     "activity",
+    "alerts",
     "arrows",
     "cluster_nodes",
     "communication",
@@ -51,7 +52,10 @@ views![
     "heavy_keys",
     "lineage_edge",
     "lineage_node",
+    "links",
     "metric_lanes",
+    "metric_sources",
+    "node_metrics",
     "operator_metrics",
     "operator_tasks",
     "plan",
@@ -86,7 +90,6 @@ views![
     "traces",
     "verdict",
     "what_if",
-    "worker_metrics",
     "worker_queries",
     "worker_scores",
     "worker_spans",
