@@ -45,7 +45,8 @@
 //!   cancelled
 //! * [`cluster`]: a database over several processes
 //! * `admission`: how many statements run queries at once, `running_table`: which, as a table
-//! * `record`: a statement's row in `sys.queries`, `tables_read`: the tables that it read
+//! * `record`: a statement's row in `sys.queries`, `tables_read`: the tables that it read, `query_totals`: totals of
+//!   the statements that have ended
 //! * `profile`: profiles for programs, and EXPLAIN PROFILE's rows
 //! * `compaction`: small segments merged in the background
 //! * `last_query_id`: the function of that name
@@ -65,6 +66,7 @@ mod prepared;
 mod profile;
 mod progress;
 mod query_stream;
+mod query_totals;
 mod record;
 mod rows;
 mod running_table;

@@ -11,20 +11,24 @@ use skewer_storage::TableMeta;
 
 use crate::error::Error;
 use crate::progress::ProgressHandle;
+use crate::query_totals::{QueryTotals, Total};
 use crate::settings::ProfileSettings;
 use crate::tables_read::TablesRead;
 use skewer_profiling::budget::{Budgets, Choice};
 
 /// How a statement ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Status {
+pub(crate) enum Status {
     Finished,
     Failed,
     Cancelled,
 }
 
 impl Status {
-    fn name(self) -> &'static str {
+    /// All of them, in order.
+    pub(crate) const ALL: [Status; 3] = [Self::Finished, Self::Failed, Self::Cancelled];
+
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Finished => "finished",
             Self::Failed => "failed",
@@ -66,6 +70,8 @@ pub(crate) struct StatementRecord {
     first_row: Option<SystemTime>,
     /// The user of its session.
     user: String,
+    /// The totals that the statement is added to when it ends.
+    totals: Option<Arc<QueryTotals>>,
     /// What learns what the statement took, and under which fingerprint.
     charged_to: Option<(Arc<Budgets>, String)>,
     planned: Option<Instant>,
@@ -121,6 +127,7 @@ impl StatementRecord {
             queued: Duration::ZERO,
             first_row: None,
             user: String::new(),
+            totals: None,
             charged_to: None,
             planned: None,
             rows: 0,
@@ -146,6 +153,7 @@ impl StatementRecord {
         anew.progress = self.progress.clone();
         anew.sql = self.sql.clone();
         anew.user = self.user.clone();
+        anew.totals = self.totals.clone();
         anew.charged_to = self.charged_to.clone();
         anew
     }
@@ -169,6 +177,12 @@ impl StatementRecord {
     /// The same, of a user.
     pub(crate) fn sent_by(mut self, user: String) -> Self {
         self.user = user;
+        self
+    }
+
+    /// The same; `totals` count it when it ends.
+    pub(crate) fn counted_in(mut self, totals: Arc<QueryTotals>) -> Self {
+        self.totals = Some(totals);
         self
     }
 
@@ -284,6 +298,13 @@ impl StatementRecord {
             };
             budgets.ran(statement, ran, ended - self.started);
         }
+        let total = Total {
+            queries: 1,
+            rows: self.rows,
+            queued_ns: nanos(self.queued),
+            planning_ns: nanos(planned - self.started),
+            execution_ns: nanos(ended - planned),
+        };
         sys.finish(
             &self.recorder,
             QueryRow {
@@ -294,15 +315,18 @@ impl StatementRecord {
                 started_at: nanos_since_epoch(self.started_at),
                 first_row_at: self.first_row.map(nanos_since_epoch),
                 ended_at: Some(nanos_since_epoch(ended_at)),
-                queued_ns: Some(nanos(self.queued)),
-                planning_ns: Some(nanos(planned - self.started)),
-                execution_ns: Some(nanos(ended - planned)),
+                queued_ns: Some(total.queued_ns),
+                planning_ns: Some(total.planning_ns),
+                execution_ns: Some(total.execution_ns),
                 rows_returned: Some(self.rows),
                 tables_read: self.tables_read.take(),
                 imported_from: None,
                 user_name: Some(std::mem::take(&mut self.user)),
             },
         );
+        if let Some(totals) = &self.totals {
+            totals.add(status, &total);
+        }
         self.last_query_id
             .store(self.recorder.query_id(), Ordering::Release);
     }

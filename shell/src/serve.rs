@@ -8,7 +8,7 @@ use clap::Args;
 use skewer::{ClusterOptions, Database};
 use skewer_server::server::MAX_CONNECTIONS;
 use skewer_server::{Identity, LoginLimiter, Server, ServerOptions};
-use skewer_web::{WebOptions, WebServer};
+use skewer_web::{MetricsToken, WebOptions, WebServer};
 use tokio::sync::oneshot;
 
 use crate::error::ShellError;
@@ -34,6 +34,10 @@ pub struct ServeArguments {
     /// A name that browsers may call this machine by, beside localhost; may be repeated
     #[arg(long, value_name = "NAME", requires = "http_listen")]
     http_host: Vec<String>,
+
+    /// A file with a token of at least 16 characters: programs that send it may read /metrics, and nothing else
+    #[arg(long, value_name = "FILE", requires = "http_listen")]
+    metrics_token_file: Option<PathBuf>,
 
     /// How many SQL clients may be connected at once
     #[arg(long, value_name = "N", default_value_t = MAX_CONNECTIONS)]
@@ -149,8 +153,13 @@ async fn web_server(
     identity: Option<Identity>,
     limiter: Arc<LoginLimiter>,
 ) -> Result<WebServer, ShellError> {
+    let metrics_token = match &arguments.metrics_token_file {
+        Some(file) => Some(metrics_token(file)?),
+        None => None,
+    };
     let options = WebOptions {
         listen: listen.to_owned(),
+        metrics_token,
         data: Some(arguments.data.clone()),
         identity,
         hosts: arguments.http_host.clone(),
@@ -165,6 +174,18 @@ async fn web_server(
     };
     tracing::info!(%address, "the profiler's page is served");
     Ok(web)
+}
+
+fn metrics_token(file: &Path) -> Result<MetricsToken, ShellError> {
+    let name = file.display();
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| ShellError::Usage(format!("{name} cannot be read: {error}")))?;
+    MetricsToken::new(&text).ok_or_else(|| {
+        let least = MetricsToken::SHORTEST;
+        ShellError::Usage(format!(
+            "the token in {name} is too short: it must have at least {least} characters"
+        ))
+    })
 }
 
 fn cluster(data: &Path, address: &str) -> Result<ClusterOptions, ShellError> {

@@ -18,7 +18,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
 use crate::error::WebError;
-use crate::login::{Tokens, secret};
+use crate::login::{MetricsToken, Tokens, secret};
+use crate::metrics::MetricsReader;
 use crate::routes::{Shared, State, router};
 
 /// So many connections at once; who comes then is turned away.
@@ -45,6 +46,8 @@ pub struct WebOptions {
     pub limiter: Arc<LoginLimiter>,
     /// How long a view may take, and how much memory the views of one login may hold.
     pub limits: ReadOnly,
+    /// What programs may send to read `/metrics`, beside a user's password.
+    pub metrics_token: Option<MetricsToken>,
 }
 
 /// Views over millions of records take seconds; nobody waits longer.
@@ -63,6 +66,7 @@ impl WebOptions {
             hosts: Vec::new(),
             limiter: Arc::default(),
             limits: LIMITS,
+            metrics_token: None,
         }
     }
 }
@@ -123,6 +127,8 @@ impl WebServer {
             listener,
             address,
             shared: Arc::new(State {
+                metrics: MetricsReader::new(&database),
+                metrics_token: options.metrics_token,
                 database,
                 data: options.data.filter(|_| has_users),
                 tokens: Tokens::default().into(),

@@ -230,6 +230,7 @@ impl DatabaseBuilder {
                 admission: AdmissionQueue::new(limit),
                 opened_limit: limit,
                 distribution,
+                totals: Arc::default(),
                 budgets: Arc::default(),
                 snapshots: Arc::default(),
                 place,

@@ -33,6 +33,7 @@ use crate::cluster::{Master, MemberState};
 use crate::compaction::Grown;
 use crate::error::Error;
 use crate::progress::Elsewhere;
+use crate::query_totals::{QueryTotals, with_query_totals};
 use crate::running_table::{with_running, with_running_operators};
 use crate::session::{ReadOnly, Session};
 use skewer_compat::operators::memory_pool::MemoryBudget;
@@ -105,6 +106,8 @@ pub(crate) struct DatabaseInner {
     /// What RESET goes back to.
     pub(crate) opened_limit: Option<usize>,
     distribution: Distribution,
+    /// Totals of the statements that have ended.
+    pub(crate) totals: Arc<QueryTotals>,
     /// What statements took, for `profile.budget`.
     pub(crate) budgets: Arc<Budgets>,
     /// What queries saw, for `EXPLAIN PROFILE QUERY n`.
@@ -289,6 +292,7 @@ impl DatabaseInner {
         let sys = self.sys.schema_provider();
         let sys = Arc::new(with_running(sys, Arc::clone(&self.admission)));
         let sys = Arc::new(with_running_operators(sys, Arc::clone(&self.admission)));
+        let sys = Arc::new(with_query_totals(sys, Arc::clone(&self.totals)));
         match &self.distribution {
             Distribution::Cluster(master) => Arc::new(master.0.with_cluster_table(sys, snapshot)),
             Distribution::None | Distribution::InProcess(_) => sys,

@@ -91,6 +91,7 @@ impl Context {
                 progress.clone(),
             )
             .sent_by(session.user())
+            .counted_in(Arc::clone(&database.totals))
         };
         let record = match tracing {
             Tracing::At(settings) => start(settings),

@@ -1,4 +1,5 @@
-//! Named SELECT statements over schema `sys`, one file each in `web/views`.
+//! Named SELECT statements over schema `sys`, one file each: in `web/views` what the page shows, in `web/metrics`
+//! what other programs read.
 //!
 //! A file begins with comments: what the view shows, then a line for each parameter:
 //!
@@ -26,16 +27,18 @@ pub struct View {
 }
 
 macro_rules! views {
-    ($($name:literal),* $(,)?) => {
-        /// All views, by name.
-        pub const VIEWS: &[View] = &[$(View {
+    ($(#[$doc:meta])* $all:ident in $folder:literal: $($name:literal),* $(,)?) => {
+        $(#[$doc])*
+        pub const $all: &[View] = &[$(View {
             name: $name,
-            text: include_str!(concat!("../../views/", $name, ".sql")),
+            text: include_str!(concat!("../../", $folder, "/", $name, ".sql")),
         }),*];
     };
 }
 
 views![
+    /// The page's views, by name.
+    VIEWS in "views":
     "activity",
     "arrows",
     "cluster_nodes",
@@ -91,6 +94,19 @@ views![
     "worker_scores",
     "worker_spans",
     "workers",
+];
+
+views![
+    /// What `/metrics` of a server has, by name. A comment declares each family of metrics, as
+    /// `-- counter skewer_queries: Statements that ended.`
+    METRICS in "metrics":
+    "alerts",
+    "execution",
+    "links",
+    "nodes",
+    "profiler",
+    "queries",
+    "running",
 ];
 
 /// Why a view cannot be asked for.
@@ -179,6 +195,11 @@ impl View {
     /// The parameters, in the order of the file.
     pub fn parameters(&self) -> impl Iterator<Item = Parameter> {
         self.text.lines().filter_map(parameter)
+    }
+
+    /// The comments at the beginning of the file, without their dashes.
+    pub fn comments(&self) -> impl Iterator<Item = &'static str> {
+        self.text.lines().map_while(|line| line.strip_prefix("-- "))
     }
 
     /// The statement, with `values` for its parameters.
@@ -354,10 +375,16 @@ mod tests {
 
     #[test]
     fn every_file_is_a_view_and_declares_its_parameters() {
+        for (folder, views) in [("views", VIEWS), ("metrics", METRICS)] {
+            every_file_is_one_of(folder, views);
+        }
+    }
+
+    fn every_file_is_one_of(folder: &str, views: &[View]) {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
             .parent()
             .unwrap()
-            .join("views");
+            .join(folder);
         let files = std::fs::read_dir(folder).unwrap();
         let mut files: Vec<String> = files
             .map(|entry| {
@@ -372,9 +399,9 @@ mod tests {
             })
             .collect();
         files.sort();
-        let names: Vec<_> = VIEWS.iter().map(|view| view.name).collect();
+        let names: Vec<_> = views.iter().map(|view| view.name).collect();
         assert_eq!(names, files);
-        for view in VIEWS {
+        for view in views {
             let comment = view.text.lines().next().unwrap();
             assert!(
                 comment.starts_with("-- ") && !comment.starts_with("-- $"),

@@ -3,6 +3,7 @@
 mod actions;
 mod client;
 mod logins;
+mod metrics;
 mod pages;
 mod truth;
 mod views;
