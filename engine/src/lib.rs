@@ -47,6 +47,7 @@
 //! * `admission`: how many statements run queries at once, `running_table`: which, as a table
 //! * `record`: a statement's row in `sys.queries`, `tables_read`: the tables that it read, `query_totals`: totals of
 //!   the statements that have ended
+//! * `trace_parent`: the caller's span of a statement
 //! * `profile`: profiles for programs, and EXPLAIN PROFILE's rows
 //! * `compaction`: small segments merged in the background
 //! * `last_query_id`: the function of that name
@@ -74,6 +75,7 @@ mod session;
 mod settings;
 mod statements;
 mod tables_read;
+mod trace_parent;
 
 pub use cluster::{ClusterOptions, Worker, WorkerOptions};
 pub use database::{Database, DatabaseBuilder};
@@ -95,7 +97,7 @@ pub use skewer_diagnosis::{Profile, ProfileDiff};
 pub use skewer_net::log_panics;
 pub use skewer_profiling::{Level as ProfileLevel, LineageMode, Retention};
 pub use skewer_report as report;
-pub use skewer_sql::{ObjectKind, ScriptStatement, SyntaxError, is_complete, split};
+pub use skewer_sql::{ObjectKind, ScriptStatement, SyntaxError, TraceParent, is_complete, split};
 
 /// The README's program, compiled and run with the other examples.
 #[cfg(doctest)]

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use datafusion::physical_plan::ExecutionPlan;
 use skewer_cluster::{Workers, is_exchange_between_workers};
 use skewer_profiling::{Level, QueryRow, Recorder, RecorderLimits, SysTables, nanos_since_epoch};
+use skewer_sql::TraceParent;
 use skewer_storage::TableMeta;
 
 use crate::error::Error;
@@ -70,6 +71,8 @@ pub(crate) struct StatementRecord {
     first_row: Option<SystemTime>,
     /// The user of its session.
     user: String,
+    /// The span of the caller that it belongs to.
+    trace_parent: Option<TraceParent>,
     /// The totals that the statement is added to when it ends.
     totals: Option<Arc<QueryTotals>>,
     /// What learns what the statement took, and under which fingerprint.
@@ -127,6 +130,7 @@ impl StatementRecord {
             queued: Duration::ZERO,
             first_row: None,
             user: String::new(),
+            trace_parent: None,
             totals: None,
             charged_to: None,
             planned: None,
@@ -153,6 +157,7 @@ impl StatementRecord {
         anew.progress = self.progress.clone();
         anew.sql = self.sql.clone();
         anew.user = self.user.clone();
+        anew.trace_parent = self.trace_parent;
         anew.totals = self.totals.clone();
         anew.charged_to = self.charged_to.clone();
         anew
@@ -177,6 +182,12 @@ impl StatementRecord {
     /// The same, of a user.
     pub(crate) fn sent_by(mut self, user: String) -> Self {
         self.user = user;
+        self
+    }
+
+    /// The same, of a span of a caller.
+    pub(crate) fn belongs_to(mut self, parent: Option<TraceParent>) -> Self {
+        self.trace_parent = parent;
         self
     }
 
@@ -322,6 +333,8 @@ impl StatementRecord {
                 tables_read: self.tables_read.take(),
                 imported_from: None,
                 user_name: Some(std::mem::take(&mut self.user)),
+                trace_id: self.trace_parent.map(|parent| parent.trace_id()),
+                parent_span_id: self.trace_parent.map(|parent| parent.span_id()),
             },
         );
         if let Some(totals) = &self.totals {
