@@ -46,7 +46,7 @@
 //! * [`cluster`]: a database over several processes
 //! * `admission`: how many statements run queries at once, `running_table`: which, as a table
 //! * `record`: a statement's row in `sys.queries`, `tables_read`: the tables that it read, `query_totals`: totals of
-//!   the statements that have ended
+//!   the statements that have ended; `ended_queries`: the same one by one, for programs that follow them
 //! * `trace_parent`: the caller's span of a statement
 //! * `profile`: profiles for programs, and EXPLAIN PROFILE's rows
 //! * `compaction`: small segments merged in the background
@@ -59,6 +59,7 @@ mod catalog;
 pub mod cluster;
 mod compaction;
 mod database;
+mod ended_queries;
 mod error;
 mod functions;
 mod last_query_id;
@@ -81,6 +82,7 @@ pub use cluster::{ClusterOptions, Worker, WorkerOptions};
 pub use database::{Database, DatabaseBuilder};
 pub use datafusion;
 pub use datafusion::arrow;
+pub use ended_queries::{EndedQueries, EndedQuery};
 pub use error::Error;
 pub use functions::Functions;
 pub use prepared::StatementDescription;

@@ -10,6 +10,7 @@ use skewer_profiling::{Level, QueryRow, Recorder, RecorderLimits, SysTables, nan
 use skewer_sql::TraceParent;
 use skewer_storage::TableMeta;
 
+use crate::ended_queries::{EndedQuery, Followers};
 use crate::error::Error;
 use crate::progress::ProgressHandle;
 use crate::query_totals::{QueryTotals, Total};
@@ -75,6 +76,8 @@ pub(crate) struct StatementRecord {
     trace_parent: Option<TraceParent>,
     /// The totals that the statement is added to when it ends.
     totals: Option<Arc<QueryTotals>>,
+    /// Whoever is told that it has ended.
+    followers: Option<Arc<Followers>>,
     /// What learns what the statement took, and under which fingerprint.
     charged_to: Option<(Arc<Budgets>, String)>,
     planned: Option<Instant>,
@@ -132,6 +135,7 @@ impl StatementRecord {
             user: String::new(),
             trace_parent: None,
             totals: None,
+            followers: None,
             charged_to: None,
             planned: None,
             rows: 0,
@@ -159,6 +163,7 @@ impl StatementRecord {
         anew.user = self.user.clone();
         anew.trace_parent = self.trace_parent;
         anew.totals = self.totals.clone();
+        anew.followers = self.followers.clone();
         anew.charged_to = self.charged_to.clone();
         anew
     }
@@ -191,9 +196,14 @@ impl StatementRecord {
         self
     }
 
-    /// The same; `totals` count it when it ends.
-    pub(crate) fn counted_in(mut self, totals: Arc<QueryTotals>) -> Self {
+    /// The same; `totals` count it and `followers` are told when it ends.
+    pub(crate) fn counted_in(
+        mut self,
+        totals: Arc<QueryTotals>,
+        followers: Arc<Followers>,
+    ) -> Self {
         self.totals = Some(totals);
+        self.followers = Some(followers);
         self
     }
 
@@ -339,6 +349,13 @@ impl StatementRecord {
         );
         if let Some(totals) = &self.totals {
             totals.add(status, &total);
+        }
+        if let Some(followers) = &self.followers {
+            followers.tell(EndedQuery {
+                query_id: self.recorder.query_id(),
+                level: self.recorder.level(),
+                trace_parent: self.trace_parent,
+            });
         }
         self.last_query_id
             .store(self.recorder.query_id(), Ordering::Release);

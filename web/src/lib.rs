@@ -9,6 +9,7 @@
 //! * `login`: tokens, passwords and cookies
 //! * `view`: rows and SQL of a view
 //! * `metrics`: the server's numbers for Prometheus, from SQL; `open_metrics`: their text
+//! * [`traces`]: queries as spans for a collector of OpenTelemetry
 //! * `action`: cancelling a statement; verifying a what-if
 //! * [`error`]: why the server does not start; answers that are errors
 
@@ -20,8 +21,10 @@ mod metrics;
 mod open_metrics;
 mod routes;
 pub mod server;
+pub mod traces;
 mod view;
 
 pub use error::WebError;
 pub use login::MetricsToken;
 pub use server::{WebOptions, WebServer};
+pub use traces::{TraceCounters, TraceExporter, TraceOptions};

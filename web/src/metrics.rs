@@ -15,6 +15,7 @@
 //! `skewer_view_success{view="…"}` is 0. OpenMetrics allows no other comments: Prometheus would refuse the whole text.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
@@ -32,6 +33,7 @@ use tokio::time::Instant;
 
 use crate::open_metrics::{Family, Kind, Labels, MEDIA_TYPE, Number, Sample, encode};
 use crate::routes::Shared;
+use crate::traces::TraceCounters;
 
 /// How long all statements of an answer may take together: Prometheus gives up after ten seconds.
 const PATIENCE: Duration = Duration::from_secs(8);
@@ -42,18 +44,20 @@ const MOST_ROWS: usize = 50_000;
 #[derive(Debug)]
 pub(crate) struct MetricsReader {
     session: tokio::sync::Mutex<Session>,
+    traces: Arc<TraceCounters>,
     /// The views that failed last time, so that the log names them once.
     failing: Mutex<HashSet<&'static str>>,
 }
 
 impl MetricsReader {
-    pub(crate) fn new(database: &Database) -> Self {
+    pub(crate) fn new(database: &Database, traces: Arc<TraceCounters>) -> Self {
         let limits = ReadOnly {
             timeout: PATIENCE,
             memory: 64 << 20,
         };
         Self {
             session: database.read_only_session(limits).into(),
+            traces,
             failing: Mutex::default(),
         }
     }
@@ -81,6 +85,7 @@ impl MetricsReader {
             families.extend(read.unwrap_or_else(|error| without_samples(view, &error)));
         }
         families.push(outcomes);
+        families.extend(self.traces.families());
         families
     }
 

@@ -21,6 +21,7 @@ use crate::error::WebError;
 use crate::login::{MetricsToken, Tokens, secret};
 use crate::metrics::MetricsReader;
 use crate::routes::{Shared, State, router};
+use crate::traces::TraceCounters;
 
 /// So many connections at once; who comes then is turned away.
 const CONNECTIONS: usize = 256;
@@ -48,6 +49,8 @@ pub struct WebOptions {
     pub limits: ReadOnly,
     /// What programs may send to read `/metrics`, beside a user's password.
     pub metrics_token: Option<MetricsToken>,
+    /// What `/metrics` says of the export of traces, if there is one.
+    pub traces: Option<Arc<TraceCounters>>,
 }
 
 /// Views over millions of records take seconds; nobody waits longer.
@@ -67,6 +70,7 @@ impl WebOptions {
             limiter: Arc::default(),
             limits: LIMITS,
             metrics_token: None,
+            traces: None,
         }
     }
 }
@@ -127,7 +131,7 @@ impl WebServer {
             listener,
             address,
             shared: Arc::new(State {
-                metrics: MetricsReader::new(&database),
+                metrics: MetricsReader::new(&database, options.traces.unwrap_or_default()),
                 metrics_token: options.metrics_token,
                 database,
                 data: options.data.filter(|_| has_users),

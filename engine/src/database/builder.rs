@@ -231,6 +231,7 @@ impl DatabaseBuilder {
                 opened_limit: limit,
                 distribution,
                 totals: Arc::default(),
+                followers: Arc::default(),
                 budgets: Arc::default(),
                 snapshots: Arc::default(),
                 place,

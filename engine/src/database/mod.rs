@@ -31,6 +31,7 @@ use crate::admission::AdmissionQueue;
 use crate::cancellation;
 use crate::cluster::{Master, MemberState};
 use crate::compaction::Grown;
+use crate::ended_queries::{EndedQueries, Followers};
 use crate::error::Error;
 use crate::progress::Elsewhere;
 use crate::query_totals::{QueryTotals, with_query_totals};
@@ -108,6 +109,8 @@ pub(crate) struct DatabaseInner {
     distribution: Distribution,
     /// Totals of the statements that have ended.
     pub(crate) totals: Arc<QueryTotals>,
+    /// Whoever follows the statements that end.
+    pub(crate) followers: Arc<Followers>,
     /// What statements took, for `profile.budget`.
     pub(crate) budgets: Arc<Budgets>,
     /// What queries saw, for `EXPLAIN PROFILE QUERY n`.
@@ -174,6 +177,23 @@ impl Database {
     /// `sys.running` has it. The statement fails with [`Error::Cancelled`].
     pub fn cancel(&self, query_id: i64) -> bool {
         self.inner.admission.cancel(query_id)
+    }
+
+    /// The recorded statements that end from now on, whatever session they are of. At most `waiting` of them wait to
+    /// be read; more are missed.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), skewer::Error> {
+    /// let database = skewer::Database::in_memory()?;
+    /// let mut ended = database.ended_queries(100);
+    /// let session = database.session();
+    /// session.sql("SELECT 1").await?.collect().await?;
+    /// let ids: Vec<_> = ended.next(100).await.iter().map(|query| query.query_id).collect();
+    /// assert_eq!(ids, [session.last_query_id().unwrap()]);
+    /// # Ok(()) }
+    /// ```
+    pub fn ended_queries(&self, waiting: usize) -> EndedQueries {
+        self.inner.followers.follow(waiting)
     }
 
     /// The directory, unless the database is in memory.

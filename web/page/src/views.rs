@@ -1,5 +1,5 @@
 //! Named SELECT statements over schema `sys`, one file each: in `web/views` what the page shows, in `web/metrics`
-//! what other programs read.
+//! and `web/traces` what other programs read.
 //!
 //! A file begins with comments: what the view shows, then a line for each parameter:
 //!
@@ -109,6 +109,13 @@ views![
     "running",
 ];
 
+views![
+    /// What spans of queries are made of, by name.
+    TRACES in "traces":
+    "queries",
+    "tasks",
+];
+
 /// Why a view cannot be asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ViewError {
@@ -152,6 +159,8 @@ pub enum Kind {
     Bigint,
     /// A text, or NULL.
     Varchar,
+    /// 64-bit integers, separated by commas.
+    Bigints,
     /// The name of a table as schema `sys` has it, or of a column.
     Identifier,
 }
@@ -160,6 +169,7 @@ impl std::fmt::Display for Kind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Bigint => "an integer",
+            Self::Bigints => "a list of integers",
             Self::Varchar => "a text",
             Self::Identifier => "a name",
         })
@@ -186,6 +196,17 @@ const NULL: &str = "NULL";
 /// [`ViewError::Unknown`].
 pub fn find_view(name: &str) -> Result<View, ViewError> {
     let found = VIEWS.iter().find(|view| view.name == name);
+    found
+        .copied()
+        .ok_or_else(|| ViewError::Unknown(name.to_owned()))
+}
+
+/// Finds one of [`TRACES`].
+///
+/// # Errors
+/// [`ViewError::Unknown`].
+pub fn find_trace(name: &str) -> Result<View, ViewError> {
+    let found = TRACES.iter().find(|view| view.name == name);
     found
         .copied()
         .ok_or_else(|| ViewError::Unknown(name.to_owned()))
@@ -253,6 +274,7 @@ fn parameter(line: &'static str) -> Option<Parameter> {
     let (name, kind) = declaration.split_once(' ')?;
     let kind = match kind.trim() {
         "BIGINT" => Kind::Bigint,
+        "BIGINTS" => Kind::Bigints,
         "VARCHAR" => Kind::Varchar,
         "IDENTIFIER" => Kind::Identifier,
         _ => return None,
@@ -268,6 +290,14 @@ fn parameter(line: &'static str) -> Option<Parameter> {
 fn literal(kind: Kind, value: &str) -> Option<String> {
     match kind {
         Kind::Bigint | Kind::Varchar if value == NULL => Some(NULL.to_owned()),
+        Kind::Bigints => {
+            let numbers = value.split(',').map(|number| number.parse::<i64>());
+            let numbers: Vec<String> = numbers
+                .map(|number| number.map(|number| number.to_string()))
+                .collect::<Result<_, _>>()
+                .ok()?;
+            Some(numbers.join(", "))
+        }
         // After a minus sign, a negative number would begin a comment.
         Kind::Bigint => match value.parse::<i64>().ok()? {
             negative @ ..0 => Some(format!("({negative})")),
@@ -340,6 +370,15 @@ mod tests {
     }
 
     #[test]
+    fn integers_of_a_list_are_separated_by_commas() {
+        let list = |value| literal(Kind::Bigints, value);
+        assert_eq!(list("1,-2,3").as_deref(), Some("1, -2, 3"));
+        for value in ["", "1,", "1;2", "1, 2", "NULL", "1) OR (1"] {
+            assert_eq!(list(value), None, "{value}");
+        }
+    }
+
+    #[test]
     fn values_that_do_not_fit_are_refused() {
         let error = |values: &[(&str, &str)]| sql(values).unwrap_err().to_string();
         assert_eq!(error(&[]), "view example needs the parameter a");
@@ -375,7 +414,7 @@ mod tests {
 
     #[test]
     fn every_file_is_a_view_and_declares_its_parameters() {
-        for (folder, views) in [("views", VIEWS), ("metrics", METRICS)] {
+        for (folder, views) in [("views", VIEWS), ("metrics", METRICS), ("traces", TRACES)] {
             every_file_is_one_of(folder, views);
         }
     }

@@ -5,5 +5,6 @@ mod client;
 mod logins;
 mod metrics;
 mod pages;
+mod traces;
 mod truth;
 mod views;
