@@ -96,7 +96,9 @@ mod tests {
         let headers = [("authorization", "Bearer a="), ("x-team", "data")];
         let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned()));
         assert_eq!(of_environment.headers, headers);
-        let given = options(Some("http://other:1"), &environment).unwrap().unwrap();
+        let given = options(Some("http://other:1"), &environment)
+            .unwrap()
+            .unwrap();
         assert_eq!(given.endpoint, "http://other:1");
         for wrong in ["secret", "a=%4", "a=%zz", "a=%ff"] {
             let error = options(Some("http://a"), &[(HEADERS, wrong)]).unwrap_err();

@@ -107,7 +107,9 @@ mod tests {
     #[test]
     fn comments_that_name_the_callers_span_stay() {
         let parent = "/*traceparent='00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01'*/";
-        let script = format!("/* x */ {parent} SELECT 1 /* y */; SELECT 2 /* z */ {parent} ; {parent} ; SELECT 3");
+        let script = format!(
+            "/* x */ {parent} SELECT 1 /* y */; SELECT 2 /* z */ {parent} ; {parent} ; SELECT 3"
+        );
         assert_eq!(
             texts(&script),
             [

@@ -364,7 +364,7 @@ mod tests {
 
     use super::*;
 
-    fn batch(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
+    fn batch<const N: usize>(columns: [(&str, ArrayRef); N]) -> RecordBatch {
         RecordBatch::try_from_iter_with_nullable(
             columns
                 .into_iter()
@@ -399,7 +399,7 @@ mod tests {
 
     #[test]
     fn labels_are_the_columns_that_no_family_has_and_null_is_left_out() {
-        let rows = batch(vec![
+        let rows = batch([
             ("worker", Arc::new(Int64Array::from(vec![0, 1, 2]))),
             (
                 "state",
@@ -437,7 +437,7 @@ skewer_b_seconds{worker=\"2\",state=\"c\"} 2.0
 
     #[test]
     fn a_histogram_ends_with_its_count_and_sum() {
-        let rows = batch(vec![
+        let rows = batch([
             ("le", Arc::new(Float64Array::from(vec![Some(0.5), None]))),
             ("skewer_h_bucket", Arc::new(Int64Array::from(vec![1, 3]))),
             ("skewer_h_sum", Arc::new(Float64Array::from(vec![7.5, 7.5]))),
@@ -456,7 +456,7 @@ skewer_b_seconds{worker=\"2\",state=\"c\"} 2.0
 
     #[test]
     fn each_metric_of_a_node_is_a_family_of_its_own() {
-        let rows = batch(vec![
+        let rows = batch([
             (
                 "metric",
                 Arc::new(StringArray::from(vec![

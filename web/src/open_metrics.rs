@@ -230,7 +230,12 @@ mod tests {
                     sample("_sum", &[], Number::Float(2.5)),
                 ],
             },
-            Family::single("skewer_rss_bytes", Kind::Gauge, "Memory.", Number::Float(1e21)),
+            Family::single(
+                "skewer_rss_bytes",
+                Kind::Gauge,
+                "Memory.",
+                Number::Float(1e21),
+            ),
         ];
         let expected = "\
 # TYPE skewer_queries counter

@@ -93,7 +93,10 @@ impl Context {
             )
             .sent_by(session.user())
             .belongs_to(trace_parent(session))
-            .counted_in(Arc::clone(&database.totals), Arc::clone(&database.followers))
+            .counted_in(
+                Arc::clone(&database.totals),
+                Arc::clone(&database.followers),
+            )
         };
         let record = match tracing {
             Tracing::At(settings) => start(settings),

@@ -88,18 +88,19 @@ impl Collector {
         };
         let mut headers = HeaderMap::new();
         for (name, value) in &options.headers {
-            let pair = (
-                name.parse::<HeaderName>(),
-                value.parse::<HeaderValue>(),
-            );
+            let pair = (name.parse::<HeaderName>(), value.parse::<HeaderValue>());
             let (Ok(name), Ok(value)) = pair else {
-                return Err(failed(format!("{name} cannot be the name of a header, or its value not one")));
+                return Err(failed(format!(
+                    "{name} cannot be the name of a header, or its value not one"
+                )));
             };
             headers.insert(name, value);
         }
         let path = uri.path().trim_end_matches('/');
         Ok(Self {
-            port: authority.port_u16().unwrap_or(if is_secure { 443 } else { 80 }),
+            port: authority
+                .port_u16()
+                .unwrap_or(if is_secure { 443 } else { 80 }),
             path: match path.ends_with(PATH) {
                 true => path.to_owned(),
                 false => format!("{path}{PATH}"),
@@ -229,10 +230,25 @@ mod tests {
             collector.map(|collector| (collector.port, collector.path))
         };
         let traces = |port: u16, path: &str| (port, path.to_owned());
-        assert_eq!(path("http://localhost:4318").unwrap(), traces(4318, "/v1/traces"));
-        assert_eq!(path("http://[::1]/otlp/").unwrap(), traces(80, "/otlp/v1/traces"));
-        assert_eq!(path("http://a/v1/traces").unwrap(), traces(80, "/v1/traces"));
-        for wrong in ["", "localhost:4318", "/v1/traces", "ftp://localhost", "http://"] {
+        assert_eq!(
+            path("http://localhost:4318").unwrap(),
+            traces(4318, "/v1/traces")
+        );
+        assert_eq!(
+            path("http://[::1]/otlp/").unwrap(),
+            traces(80, "/otlp/v1/traces")
+        );
+        assert_eq!(
+            path("http://a/v1/traces").unwrap(),
+            traces(80, "/v1/traces")
+        );
+        for wrong in [
+            "",
+            "localhost:4318",
+            "/v1/traces",
+            "ftp://localhost",
+            "http://",
+        ] {
             let error = path(wrong).unwrap_err().to_string();
             assert!(error.contains("traces cannot be sent to"), "{error}");
         }

@@ -183,8 +183,7 @@ impl TraceExporter {
             let queries = tokio::select! {
                 biased;
                 queries = self.queries.next(QUERIES) => queries,
-                // Without a sender, too, it is over.
-                _ = ended.wait_for(|ended| *ended) => self.queries.waiting(QUERIES),
+                () = is_over(&mut ended) => self.queries.waiting(QUERIES),
             };
             if queries.is_empty() {
                 return;
@@ -254,4 +253,9 @@ impl TraceExporter {
             .exported
             .fetch_add(all - rejected, Ordering::Relaxed);
     }
+}
+
+/// Completes when the export ends: also without a sender.
+async fn is_over(ended: &mut watch::Receiver<bool>) {
+    let _ = ended.wait_for(|ended| *ended).await;
 }

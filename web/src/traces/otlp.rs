@@ -122,7 +122,10 @@ mod tests {
 
     #[test]
     fn a_collector_may_take_a_part() {
-        assert_eq!(rejected(b"{\"partialSuccess\":{\"rejectedSpans\":\"3\"}}"), 3);
+        assert_eq!(
+            rejected(b"{\"partialSuccess\":{\"rejectedSpans\":\"3\"}}"),
+            3
+        );
         assert_eq!(rejected(b"{\"partialSuccess\":{\"rejectedSpans\":4}}"), 4);
         for answer in ["", "{}", "{\"partialSuccess\":{}}", "<html>"] {
             assert_eq!(rejected(answer.as_bytes()), 0, "{answer}");

@@ -86,7 +86,10 @@ struct Task {
 /// # Errors
 /// Whatever reading schema `sys` fails with.
 pub(super) async fn read(session: &Session, ended: &[EndedQuery]) -> Result<Vec<Span>, Error> {
-    let ids: Vec<String> = ended.iter().map(|query| query.query_id.to_string()).collect();
+    let ids: Vec<String> = ended
+        .iter()
+        .map(|query| query.query_id.to_string())
+        .collect();
     let ids = ids.join(",");
     let parents: HashMap<i64, Option<TraceParent>> = ended
         .iter()
@@ -238,7 +241,8 @@ fn spans_of_query(
     );
     root.kind = SpanKind::Server;
     if let Some(user) = &query.user {
-        root.attributes.push(("user.name", Value::Text(user.clone())));
+        root.attributes
+            .push(("user.name", Value::Text(user.clone())));
     }
     if query.status != "finished" {
         let error = query.error.clone();
@@ -255,9 +259,21 @@ fn spans_of_query(
         execution + query.execution_ns,
         Vec::new(),
     );
-    let mut phases = vec![span(below_root(), "planning", planning, execution, Vec::new())];
+    let mut phases = vec![span(
+        below_root(),
+        "planning",
+        planning,
+        execution,
+        Vec::new(),
+    )];
     if query.queued_ns > 0 {
-        phases.push(span(below_root(), "queue", query.started_ns, planning, Vec::new()));
+        phases.push(span(
+            below_root(),
+            "queue",
+            query.started_ns,
+            planning,
+            Vec::new(),
+        ));
     }
     // The time of a fragment is that of its tasks.
     let mut fragments: BTreeMap<i64, (Span, Option<i64>)> = BTreeMap::new();
@@ -351,7 +367,9 @@ mod tests {
 
     fn find<'a>(spans: &'a [Span], name: &str) -> &'a Span {
         let mut found = spans.iter().filter(|span| span.name == name);
-        let span = found.next().unwrap_or_else(|| panic!("no {name}: {spans:#?}"));
+        let span = found
+            .next()
+            .unwrap_or_else(|| panic!("no {name}: {spans:#?}"));
         assert_eq!(found.next(), None, "{name}");
         span
     }
@@ -383,7 +401,10 @@ mod tests {
         assert_eq!(of_2.len(), 2);
         let fragment = find(&spans, "fragment 2");
         assert_eq!((fragment.start_ns, fragment.end_ns), (1_390, 1_810));
-        assert_eq!(of_2[1].attributes[2], ("skewer.partition", Value::Integer(1)));
+        assert_eq!(
+            of_2[1].attributes[2],
+            ("skewer.partition", Value::Integer(1))
+        );
         assert!(spans.iter().all(|span| span.trace_id == root.trace_id));
         let ids: std::collections::HashSet<_> = spans.iter().map(|span| &span.span_id).collect();
         assert_eq!(ids.len(), spans.len());

@@ -151,7 +151,10 @@ async fn numbers_of_queries_are_counted_and_never_fall() {
     assert_eq!(grew("skewer_query_rows_total{status=\"finished\"}"), 5.0);
     assert!(grew("skewer_query_planning_seconds_total{status=\"finished\"}") > 0.0);
     let histogram = "skewer_query_execution_seconds";
-    assert_eq!(grew(&format!("{histogram}_count{{status=\"finished\"}}")), 1.0);
+    assert_eq!(
+        grew(&format!("{histogram}_count{{status=\"finished\"}}")),
+        1.0
+    );
     assert!(grew(&format!("{histogram}_sum{{status=\"finished\"}}")) > 0.0);
     let last = after.value(&format!(
         "{histogram}_bucket{{status=\"finished\",le=\"+Inf\"}}"
@@ -159,7 +162,9 @@ async fn numbers_of_queries_are_counted_and_never_fall() {
     let buckets: Vec<f64> = after
         .series
         .iter()
-        .filter(|(series, _)| series.starts_with(&format!("{histogram}_bucket{{status=\"finished\"")))
+        .filter(|(series, _)| {
+            series.starts_with(&format!("{histogram}_bucket{{status=\"finished\""))
+        })
         .map(|(_, value)| *value)
         .collect();
     assert_eq!(buckets.len(), 17);
@@ -228,7 +233,11 @@ async fn programs_need_a_token_that_lasts() {
         "Basic YTpi",
         "Digest x",
     ] {
-        assert_eq!(with_authorization(&served, wrong).await.status, 401, "{wrong}");
+        assert_eq!(
+            with_authorization(&served, wrong).await.status,
+            401,
+            "{wrong}"
+        );
     }
     // The token for metrics opens nothing else.
     let headers = [("authorization", "Bearer a token of this test")];
@@ -305,7 +314,10 @@ async fn the_dashboard_asks_for_series_that_are_there() {
             let query = target["expr"].as_str().unwrap();
             let names = names_in(query);
             assert!(!names.is_empty(), "{title}: {query}");
-            assert!(query.contains("{instance=~\"$instance\""), "{title}: {query}");
+            assert!(
+                query.contains("{instance=~\"$instance\""),
+                "{title}: {query}"
+            );
             for name in names {
                 let is_unknown = sources.is_none() && name.starts_with("skewer_node_");
                 assert!(is_unknown || known.contains(name), "{title}: no {name}");
@@ -314,7 +326,11 @@ async fn the_dashboard_asks_for_series_that_are_there() {
         }
     }
     let variable = dashboard["templating"]["list"][1]["definition"].as_str();
-    assert!(names_in(variable.unwrap()).iter().all(|name| known.contains(*name)));
+    assert!(
+        names_in(variable.unwrap())
+            .iter()
+            .all(|name| known.contains(*name))
+    );
     // Whatever is there is shown.
     for (family, kind) in &parsed.kinds {
         let is_shown = shown.iter().any(|name| name.starts_with(family.as_str()));

@@ -86,7 +86,8 @@ async fn receive(
     stream.write_all(answer.as_bytes()).await.unwrap();
 }
 
-const TAKEN: &str = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}";
+const TAKEN: &str =
+    "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}";
 
 /// An exporter that runs until it is stopped.
 struct Exporting {
@@ -116,7 +117,9 @@ async fn run(session: &Session, sql: &str) {
 }
 
 fn text<'a>(span: &'a Value, key: &str) -> &'a str {
-    span[key].as_str().unwrap_or_else(|| panic!("no {key}: {span}"))
+    span[key]
+        .as_str()
+        .unwrap_or_else(|| panic!("no {key}: {span}"))
 }
 
 fn time(span: &Value, key: &str) -> i64 {
@@ -151,7 +154,8 @@ async fn fragments_and_tasks_of_a_query_hang_below_the_span_of_its_caller() {
     for (size, builder) in sizes() {
         let database = builder.build().unwrap();
         let session = database.session();
-        let table = "CREATE TABLE t AS SELECT value AS a, value % 7 AS b FROM generate_series(1, 30000)";
+        let table =
+            "CREATE TABLE t AS SELECT value AS a, value % 7 AS b FROM generate_series(1, 30000)";
         run(&session, table).await;
         let mut collector = Collector::start(TAKEN).await;
         let exporting = export(&database, collector.address);
@@ -168,13 +172,21 @@ async fn fragments_and_tasks_of_a_query_hang_below_the_span_of_its_caller() {
         assert_eq!(attribute(root, "db.system.name").unwrap(), "skewer");
         assert_eq!(attribute(root, "db.query.text").unwrap(), sql);
         assert_eq!(attribute(root, "db.response.returned_rows").unwrap(), "7");
-        assert_eq!(attribute(root, "skewer.query_id").unwrap(), query_id.to_string());
-        let by_id: HashMap<&str, &Value> =
-            spans.iter().map(|span| (text(span, "spanId"), span)).collect();
+        assert_eq!(
+            attribute(root, "skewer.query_id").unwrap(),
+            query_id.to_string()
+        );
+        let by_id: HashMap<&str, &Value> = spans
+            .iter()
+            .map(|span| (text(span, "spanId"), span))
+            .collect();
         assert_eq!(by_id.len(), spans.len(), "{size}: ids are not unique");
         for span in &spans {
             assert_eq!(text(span, "traceId"), TRACE);
-            let (start, end) = (time(span, "startTimeUnixNano"), time(span, "endTimeUnixNano"));
+            let (start, end) = (
+                time(span, "startTimeUnixNano"),
+                time(span, "endTimeUnixNano"),
+            );
             assert!(start <= end, "{span}");
             assert!(time(root, "startTimeUnixNano") <= start, "{span}");
             if span["name"] != "SELECT" {
@@ -220,7 +232,12 @@ async fn fragments_and_tasks_of_a_query_hang_below_the_span_of_its_caller() {
         let returned: i64 = of_tasks
             .iter()
             .filter(|span| parent(span) == "fragment 0")
-            .map(|span| attribute(span, "skewer.rows").unwrap().parse::<i64>().unwrap())
+            .map(|span| {
+                attribute(span, "skewer.rows")
+                    .unwrap()
+                    .parse::<i64>()
+                    .unwrap()
+            })
             .sum();
         assert_eq!(returned, 7, "{size}");
         let since = Instant::now();
@@ -256,7 +273,10 @@ async fn only_queries_that_callers_record_are_exported() {
     let failed = named(&spans, "SELECT");
     assert_eq!(text(failed, "parentSpanId"), CALLER);
     assert_eq!(failed["status"]["code"], 2);
-    assert!(text(&failed["status"], "message").contains("nosuch"), "{failed}");
+    assert!(
+        text(&failed["status"], "message").contains("nosuch"),
+        "{failed}"
+    );
     spans = collector.spans().await.1;
     let root = named(&spans, "SELECT");
     assert_eq!(attribute(root, "db.query.text").unwrap(), "SELECT 3");
@@ -287,10 +307,17 @@ async fn what_a_collector_does_not_take_is_dropped_and_counted() {
             ..no_users()
         };
         let served = serve(database, options).await;
-        let metrics = Browser::with_token(&served).await.get("/metrics").await.text();
+        let metrics = Browser::with_token(&served)
+            .await
+            .get("/metrics")
+            .await
+            .text();
         let dropped = format!("\nskewer_spans_dropped_total {}\n", counters.dropped());
         assert!(metrics.contains(&dropped), "{metrics}");
-        assert!(metrics.contains("\nskewer_traces_missed_total 0\n"), "{metrics}");
+        assert!(
+            metrics.contains("\nskewer_traces_missed_total 0\n"),
+            "{metrics}"
+        );
     }
 }
 
