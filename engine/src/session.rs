@@ -1,7 +1,7 @@
 //! A session: settings, functions, prepared statements.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use skewer_compat::functions::zones::UTC;
 use skewer_compat::operators::memory_pool::{MemoryBudget, RaisedBy};
 use skewer_compat::session::repaired;
-use skewer_sql::ObjectKind;
+use skewer_sql::{ObjectKind, TraceParent};
 use skewer_storage::Snapshot;
 
 use crate::catalog::{CATALOG, MAIN, StatementCatalog};
@@ -31,6 +31,7 @@ use crate::query_stream::QueryStream;
 use crate::settings::{DEFAULT_STALL_TIMEOUT, ProfileSettings};
 use crate::statements;
 use crate::statements::prepare::Prepared;
+use crate::trace_parent;
 use skewer_compat::session_zone::zone_of;
 
 /// The user of sessions of which no other is known.
@@ -72,6 +73,10 @@ pub(crate) struct SessionInner {
     pub(crate) stall_timeout: Mutex<Duration>,
     /// Who sends the statements.
     user: Mutex<String>,
+    /// The caller's span of all statements that name none themselves (`trace.parent`).
+    pub(crate) trace_parent: Mutex<Option<TraceParent>>,
+    /// Whether the log has said that a comment names no valid span.
+    pub(crate) has_warned_of_comment: AtomicBool,
     pub(crate) prepared: Mutex<HashMap<String, Prepared>>,
     pub(crate) last_query_id: Arc<AtomicI64>,
     /// The tables of [`Session::register_table`], by name.
@@ -177,6 +182,8 @@ impl Session {
                 profile: Mutex::default(),
                 stall_timeout: Mutex::new(DEFAULT_STALL_TIMEOUT),
                 user: Mutex::new(LOCAL_USER.to_owned()),
+                trace_parent: Mutex::default(),
+                has_warned_of_comment: AtomicBool::new(false),
                 prepared: Mutex::default(),
                 last_query_id,
                 registered: Mutex::default(),
@@ -233,6 +240,7 @@ impl Session {
             .database
             .run(async move {
                 let statement = statements::execute(&session, &sql);
+                let statement = trace_parent::scope(&session, &sql, statement);
                 let Some(ReadOnly { timeout, .. }) = read_only else {
                     return statement.await;
                 };

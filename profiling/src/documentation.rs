@@ -157,6 +157,11 @@ of a higher one, on every worker and in every run.
 ([cluster.md](cluster.md)). `sys.running_operators` has what the operators of these statements did so
 far, from level `counters` on. These rows are not stored: each node keeps its own, and a node that does not
 answer within two seconds is left out.
+
+`sys.query_totals` has totals of the statements that have ended since the database was opened: a row for each
+`status` and bucket of execution time, with `execution_up_to_ns` (the greatest execution time of the bucket; NULL
+for the last one), `queries`, `rows_returned`, `queued_ns`, `planning_ns` and `execution_ns`. Unlike counts of rows
+in `sys.queries`, these numbers never fall while the database is open.
 ";
 
 /// The page `docs/sys-tables.md`.

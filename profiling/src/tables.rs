@@ -49,6 +49,11 @@ sys_table! {
         /// The user of the session, as the client of a server named itself; `local` in a program that embeds the
         /// database.
         row user_name: OptText,
+        /// The trace that the statement belongs to, as 32 hexadecimal digits: of the setting `trace.parent`, or of a
+        /// comment `/*traceparent='…'*/`. NULL if its client named none.
+        row trace_id: OptText,
+        /// The span of the client that the statement belongs to, as 16 hexadecimal digits.
+        row parent_span_id: OptText,
     }
 }
 

@@ -234,6 +234,8 @@ impl DatabaseBuilder {
                 admission,
                 opened_limit: limit,
                 distribution,
+                totals: Arc::default(),
+                followers: Arc::default(),
                 budgets: Arc::default(),
                 snapshots: Arc::default(),
                 place,
