@@ -9,6 +9,7 @@
 //!   ProfileSource (a session)
 //!     └─ Statements          runs a section's SQL and keeps its text
 //!          ├─ QuerySummary   status, times, level, caveats
+//!          ├─ Verdict        the causes that sys.diagnoses names first
 //!          ├─ ExcludedRows   rows that WITHOUT left out
 //!          ├─ Plan           operators: rows, self time, waiting, skew
 //!          ├─ TimeSpent      sentences: operators, latency, waiting, uneven tasks, …
@@ -19,7 +20,7 @@
 //!
 //! * [`source`]: what runs the SQL, and how answers are read
 //! * [`profile`]: the profile of one query; [`diff`]: what changed between two
-//! * [`summary`], [`plan`], [`time_spent`], [`expensive_inputs`], [`excluded_rows`], [`predicates`]:
+//! * [`summary`], [`verdict`], [`plan`], [`time_spent`], [`expensive_inputs`], [`excluded_rows`], [`predicates`]:
 //!   the parts of a profile
 //! * [`what_if`]: what the query would take without some records
 //! * [`source_function`]: table functions that run several statements; `what_if_function`,
@@ -48,6 +49,7 @@ pub mod text;
 pub mod time_spent;
 pub mod units;
 mod unknown_query;
+pub mod verdict;
 pub mod what_if;
 mod what_if_function;
 
@@ -64,4 +66,5 @@ pub use source::{ProfileSource, Section};
 pub use summary::QuerySummary;
 pub use time_spent::TimeSpent;
 pub use unknown_query::unknown_query;
+pub use verdict::{Diagnosis, Verdict};
 pub use what_if_function::WhatIfFunction;
