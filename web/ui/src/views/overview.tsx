@@ -447,7 +447,7 @@ const AROUND = 2.5e9;
 function Metrics({ query, time, width }: { query: Query; time: Time; width: number }): JSX.Element | null {
   const lo = Math.max(Math.round(time.asked[0] - AROUND), 0);
   const hi = Math.round(time.asked[1] + AROUND);
-  const view = useView<Reading>('metric_lanes', width ? { query_id: query.id, px: binsFor(width), lo, hi } : undefined);
+  const view = useView<Reading>('metric_lanes', width ? { query_id: query.id, lo, hi } : undefined);
   const lanes = useMemo(() => {
     const lanes = new Map<string, Map<number, Reading[]>>();
     for (const row of view.rows ?? []) {
