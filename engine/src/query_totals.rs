@@ -112,7 +112,7 @@ pub(crate) fn with_query_totals(
 
 #[cfg(test)]
 mod tests {
-    use datafusion::arrow::array::AsArray;
+    use datafusion::arrow::array::{Array, AsArray};
     use datafusion::arrow::datatypes::Int64Type;
 
     use super::*;
