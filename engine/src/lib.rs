@@ -45,8 +45,11 @@
 //!   cancelled
 //! * [`cluster`]: a database over several processes
 //! * `admission`: how many statements run queries at once, `running_table`: which, as a table
-//! * `record`: a statement's row in `sys.queries`, `tables_read`: the tables that it read
+//! * `record`: a statement's row in `sys.queries`, `tables_read`: the tables that it read, `query_totals`: totals of
+//!   the statements that have ended; `ended_queries`: the same one by one, for programs that follow them
+//! * `trace_parent`: the caller's span of a statement
 //! * `profile`: profiles for programs, and EXPLAIN PROFILE's rows
+//! * `detectors`: views of users that find causes of slow queries
 //! * `compaction`: small segments merged in the background
 //! * `last_query_id`: the function of that name
 
@@ -57,6 +60,8 @@ mod catalog;
 pub mod cluster;
 mod compaction;
 mod database;
+mod detectors;
+mod ended_queries;
 mod error;
 mod functions;
 mod last_query_id;
@@ -65,6 +70,7 @@ mod prepared;
 mod profile;
 mod progress;
 mod query_stream;
+mod query_totals;
 mod record;
 mod rows;
 mod running_table;
@@ -72,11 +78,13 @@ mod session;
 mod settings;
 mod statements;
 mod tables_read;
+mod trace_parent;
 
 pub use cluster::{ClusterOptions, Worker, WorkerOptions};
 pub use database::{Database, DatabaseBuilder};
 pub use datafusion;
 pub use datafusion::arrow;
+pub use ended_queries::{EndedQueries, EndedQuery};
 pub use error::Error;
 pub use functions::Functions;
 pub use prepared::StatementDescription;
@@ -93,7 +101,7 @@ pub use skewer_diagnosis::{Profile, ProfileDiff};
 pub use skewer_net::log_panics;
 pub use skewer_profiling::{Level as ProfileLevel, LineageMode, Retention};
 pub use skewer_report as report;
-pub use skewer_sql::{ObjectKind, ScriptStatement, SyntaxError, is_complete, split};
+pub use skewer_sql::{ObjectKind, ScriptStatement, SyntaxError, TraceParent, is_complete, split};
 
 /// The README's program, compiled and run with the other examples.
 #[cfg(doctest)]

@@ -10,6 +10,7 @@ use crate::error::Error;
 use crate::query_stream::QueryStream;
 use crate::session::Session;
 use crate::statements::{append, parameters};
+use crate::trace_parent;
 
 /// What is known of a statement before it runs.
 #[derive(Debug, Clone, PartialEq)]
@@ -43,7 +44,10 @@ impl Session {
         let session = self.clone();
         let (sql, values) = (sql.to_owned(), values.to_vec());
         self.database()
-            .run(async move { parameters::execute(&session, &sql, &values).await })
+            .run(async move {
+                let statement = parameters::execute(&session, &sql, &values);
+                trace_parent::scope(&session, &sql, statement).await
+            })
             .await
     }
 
@@ -126,7 +130,10 @@ impl Session {
         let (sql, table, columns) = (sql.to_owned(), table.to_owned(), columns.to_vec());
         let rows = Box::pin(rows);
         self.database()
-            .run(async move { append::execute(&session, &sql, &table, &columns, rows).await })
+            .run(async move {
+                let statement = append::execute(&session, &sql, &table, &columns, rows);
+                trace_parent::scope(&session, &sql, statement).await
+            })
             .await
     }
 }

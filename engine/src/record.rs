@@ -7,24 +7,30 @@ use std::time::{Duration, Instant, SystemTime};
 use datafusion::physical_plan::ExecutionPlan;
 use skewer_cluster::{Workers, is_exchange_between_workers};
 use skewer_profiling::{Level, QueryRow, Recorder, RecorderLimits, SysTables, nanos_since_epoch};
+use skewer_sql::TraceParent;
 use skewer_storage::TableMeta;
 
+use crate::ended_queries::{EndedQuery, Followers};
 use crate::error::Error;
 use crate::progress::ProgressHandle;
+use crate::query_totals::{QueryTotals, Total};
 use crate::settings::ProfileSettings;
 use crate::tables_read::TablesRead;
 use skewer_profiling::budget::{Budgets, Choice};
 
 /// How a statement ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Status {
+pub(crate) enum Status {
     Finished,
     Failed,
     Cancelled,
 }
 
 impl Status {
-    fn name(self) -> &'static str {
+    /// All of them, in order.
+    pub(crate) const ALL: [Status; 3] = [Self::Finished, Self::Failed, Self::Cancelled];
+
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Finished => "finished",
             Self::Failed => "failed",
@@ -66,6 +72,12 @@ pub(crate) struct StatementRecord {
     first_row: Option<SystemTime>,
     /// The user of its session.
     user: String,
+    /// The span of the caller that it belongs to.
+    trace_parent: Option<TraceParent>,
+    /// The totals that the statement is added to when it ends.
+    totals: Option<Arc<QueryTotals>>,
+    /// Whoever is told that it has ended.
+    followers: Option<Arc<Followers>>,
     /// What learns what the statement took, and under which fingerprint.
     charged_to: Option<(Arc<Budgets>, String)>,
     planned: Option<Instant>,
@@ -121,6 +133,9 @@ impl StatementRecord {
             queued: Duration::ZERO,
             first_row: None,
             user: String::new(),
+            trace_parent: None,
+            totals: None,
+            followers: None,
             charged_to: None,
             planned: None,
             rows: 0,
@@ -146,6 +161,9 @@ impl StatementRecord {
         anew.progress = self.progress.clone();
         anew.sql = self.sql.clone();
         anew.user = self.user.clone();
+        anew.trace_parent = self.trace_parent;
+        anew.totals = self.totals.clone();
+        anew.followers = self.followers.clone();
         anew.charged_to = self.charged_to.clone();
         anew
     }
@@ -169,6 +187,23 @@ impl StatementRecord {
     /// The same, of a user.
     pub(crate) fn sent_by(mut self, user: String) -> Self {
         self.user = user;
+        self
+    }
+
+    /// The same, of a span of a caller.
+    pub(crate) fn belongs_to(mut self, parent: Option<TraceParent>) -> Self {
+        self.trace_parent = parent;
+        self
+    }
+
+    /// The same; `totals` count it and `followers` are told when it ends.
+    pub(crate) fn counted_in(
+        mut self,
+        totals: Arc<QueryTotals>,
+        followers: Arc<Followers>,
+    ) -> Self {
+        self.totals = Some(totals);
+        self.followers = Some(followers);
         self
     }
 
@@ -284,6 +319,13 @@ impl StatementRecord {
             };
             budgets.ran(statement, ran, ended - self.started);
         }
+        let total = Total {
+            queries: 1,
+            rows: self.rows,
+            queued_ns: nanos(self.queued),
+            planning_ns: nanos(planned - self.started),
+            execution_ns: nanos(ended - planned),
+        };
         sys.finish(
             &self.recorder,
             QueryRow {
@@ -294,15 +336,27 @@ impl StatementRecord {
                 started_at: nanos_since_epoch(self.started_at),
                 first_row_at: self.first_row.map(nanos_since_epoch),
                 ended_at: Some(nanos_since_epoch(ended_at)),
-                queued_ns: Some(nanos(self.queued)),
-                planning_ns: Some(nanos(planned - self.started)),
-                execution_ns: Some(nanos(ended - planned)),
+                queued_ns: Some(total.queued_ns),
+                planning_ns: Some(total.planning_ns),
+                execution_ns: Some(total.execution_ns),
                 rows_returned: Some(self.rows),
                 tables_read: self.tables_read.take(),
                 imported_from: None,
                 user_name: Some(std::mem::take(&mut self.user)),
+                trace_id: self.trace_parent.map(|parent| parent.trace_id()),
+                parent_span_id: self.trace_parent.map(|parent| parent.span_id()),
             },
         );
+        if let Some(totals) = &self.totals {
+            totals.add(status, &total);
+        }
+        if let Some(followers) = &self.followers {
+            followers.tell(EndedQuery {
+                query_id: self.recorder.query_id(),
+                level: self.recorder.level(),
+                trace_parent: self.trace_parent,
+            });
+        }
         self.last_query_id
             .store(self.recorder.query_id(), Ordering::Release);
     }

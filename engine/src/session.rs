@@ -1,7 +1,7 @@
 //! A session: settings, functions, prepared statements.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use skewer_compat::functions::zones::UTC;
 use skewer_compat::operators::memory_pool::{MemoryBudget, RaisedBy};
 use skewer_compat::session::repaired;
-use skewer_sql::ObjectKind;
+use skewer_sql::{ObjectKind, TraceParent};
 use skewer_storage::Snapshot;
 
 use crate::catalog::{CATALOG, MAIN, StatementCatalog};
@@ -25,12 +25,13 @@ use crate::database::{Database, DatabaseInner};
 use crate::error::Error;
 use crate::functions::Functions;
 use crate::last_query_id::LastQueryId;
-use crate::profile::{blame_function, what_if_function};
+use crate::profile::{blame_function, critical_path_function, what_if_function};
 use crate::progress::ProgressHandle;
 use crate::query_stream::QueryStream;
 use crate::settings::{DEFAULT_STALL_TIMEOUT, ProfileSettings};
 use crate::statements;
 use crate::statements::prepare::Prepared;
+use crate::trace_parent;
 use skewer_compat::session_zone::zone_of;
 
 /// The user of sessions of which no other is known.
@@ -72,6 +73,10 @@ pub(crate) struct SessionInner {
     pub(crate) stall_timeout: Mutex<Duration>,
     /// Who sends the statements.
     user: Mutex<String>,
+    /// The caller's span of all statements that name none themselves (`trace.parent`).
+    pub(crate) trace_parent: Mutex<Option<TraceParent>>,
+    /// Whether the log has said that a comment names no valid span.
+    pub(crate) has_warned_of_comment: AtomicBool,
     pub(crate) prepared: Mutex<HashMap<String, Prepared>>,
     pub(crate) last_query_id: Arc<AtomicI64>,
     /// The tables of [`Session::register_table`], by name.
@@ -141,7 +146,7 @@ impl Session {
         let last_query_id = Arc::new(AtomicI64::new(0));
         let inner = database.inner();
         let mut config = SessionConfig::new()
-            .with_target_partitions(inner.threads)
+            .with_target_partitions(inner.partitions())
             .with_create_default_catalog_and_schema(false)
             .with_default_catalog_and_schema(CATALOG, MAIN)
             // `StatementCatalog` has its own, which copes with views that have become invalid.
@@ -169,12 +174,16 @@ impl Session {
             context.register_udtf("blame", Arc::new(blame));
             let what_if = what_if_function(WeakSession(Weak::clone(session)));
             context.register_udtf("what_if", Arc::new(what_if));
+            let path = critical_path_function(WeakSession(Weak::clone(session)));
+            context.register_udtf("critical_path", Arc::new(path));
             SessionInner {
                 database,
                 context,
                 profile: Mutex::default(),
                 stall_timeout: Mutex::new(DEFAULT_STALL_TIMEOUT),
                 user: Mutex::new(LOCAL_USER.to_owned()),
+                trace_parent: Mutex::default(),
+                has_warned_of_comment: AtomicBool::new(false),
                 prepared: Mutex::default(),
                 last_query_id,
                 registered: Mutex::default(),
@@ -231,6 +240,7 @@ impl Session {
             .database
             .run(async move {
                 let statement = statements::execute(&session, &sql);
+                let statement = trace_parent::scope(&session, &sql, statement);
                 let Some(ReadOnly { timeout, .. }) = read_only else {
                     return statement.await;
                 };

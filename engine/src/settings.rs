@@ -7,6 +7,7 @@ use datafusion::common::config::ConfigOptions;
 use skewer_compat::functions::zones;
 use skewer_compat::suggest::suggest;
 use skewer_profiling::{Level, LineageMode, Retention};
+use skewer_sql::TraceParent;
 
 use crate::error::Error;
 
@@ -73,11 +74,14 @@ pub(crate) const STALL_TIMEOUT: &str = "stall_timeout";
 /// An operator that is at work is called far more often, however slow it is.
 pub(crate) const DEFAULT_STALL_TIMEOUT: Duration = Duration::from_secs(300);
 
+/// The caller's span of a session's statements.
+pub(crate) const TRACE_PARENT: &str = "trace.parent";
+
 /// What replaced segments may take that queries saw.
 pub(crate) const SNAPSHOT_BYTES: &str = "profile.snapshot_bytes";
 
-/// No budget.
-const NO_BUDGET: &str = "none";
+/// No budget, and no span.
+const NONE: &str = "none";
 
 /// No limit.
 pub(crate) const UNLIMITED: &str = "unlimited";
@@ -86,7 +90,7 @@ pub(crate) const UNLIMITED: &str = "unlimited";
 pub(crate) const RUNTIME: &str = "datafusion.runtime.";
 
 /// Our settings and what they are about; DataFusion's are beside them.
-pub(crate) const OWN_SETTINGS: [(&str, &str); 13] = [
+pub(crate) const OWN_SETTINGS: [(&str, &str); 14] = [
     (
         MAX_RUNNING_QUERIES,
         "How many statements run queries at once, or unlimited: the others wait for their turn; of \
@@ -145,6 +149,10 @@ pub(crate) const OWN_SETTINGS: [(&str, &str); 13] = [
     (
         STALL_TIMEOUT,
         "Time after which a query fails if none of its operators makes progress, as '5 minutes'; 0 for never",
+    ),
+    (
+        TRACE_PARENT,
+        "The caller's span that statements belong to, as a W3C traceparent; or none",
     ),
 ];
 
@@ -328,7 +336,7 @@ pub(crate) fn parse_running_queries(value: &str) -> Result<Option<usize>, Error>
 /// A share of time above 0 and at most 1, as `5%` or `0.05`; `None` is `none`.
 pub(crate) fn parse_budget(name: &str, value: &str) -> Result<Option<f64>, Error> {
     let text = value.trim().to_lowercase();
-    if text == NO_BUDGET {
+    if text == NONE {
         return Ok(None);
     }
     let share = match text.strip_suffix('%') {
@@ -351,8 +359,26 @@ pub(crate) fn show_budget(budget: Option<f64>) -> String {
     match budget {
         // Without what only the division by 100 left.
         Some(share) => format!("{}%", (share * 1e8).round() / 1e6),
-        None => NO_BUDGET.to_owned(),
+        None => NONE.to_owned(),
     }
+}
+
+/// A span of a caller; `None` is `none`.
+pub(crate) fn parse_trace_parent(value: &str) -> Result<Option<TraceParent>, Error> {
+    if value.eq_ignore_ascii_case(NONE) {
+        return Ok(None);
+    }
+    let parent = value.parse().map_err(|error| Error::InvalidValue {
+        name: TRACE_PARENT.to_owned(),
+        value: value.to_owned(),
+        expected: format!("{error}, or none"),
+    });
+    parent.map(Some)
+}
+
+/// How SHOW writes a span of a caller.
+pub(crate) fn show_trace_parent(parent: Option<TraceParent>) -> String {
+    parent.map_or(NONE.to_owned(), |parent| parent.to_string())
 }
 
 /// A memory limit as people write it: `4GB`, `512 MiB`, `1073741824`; `None` is `unlimited`.

@@ -119,6 +119,7 @@ pub(crate) enum Mark {
     Fact,
     Predicate,
     Excluded,
+    Advice,
 }
 
 impl Mark {
@@ -130,6 +131,7 @@ impl Mark {
             Self::Fact => "·",
             Self::Predicate => "◆",
             Self::Excluded => "◇",
+            Self::Advice => "→",
         }
     }
 
@@ -138,7 +140,7 @@ impl Mark {
             Self::Caveat => Style::Caveat,
             Self::Finding | Self::Predicate => Style::Finding,
             Self::Good => Style::Good,
-            Self::Fact | Self::Excluded => Style::Plain,
+            Self::Fact | Self::Excluded | Self::Advice => Style::Plain,
         }
     }
 }

@@ -8,7 +8,8 @@
 //! * [`format`], [`progress`], [`terminal`], [`units`]: what is written, and where
 //! * [`keywords`], [`statement_kind`]: as much of SQL as the shell itself must understand
 //! * [`demo`]: the case studies
-//! * [`serve`], [`user`]: a database for PostgreSQL clients, and who may connect
+//! * [`serve`], [`user`]: a database for PostgreSQL clients, and who may connect; [`trace_options`]: where it
+//!   sends traces
 //! * [`cluster`], [`worker`]: a database over several processes
 //! * [`web`]: the profiler's page for the open database
 //! * [`log`]: what processes that serve say
@@ -38,6 +39,7 @@ mod serve;
 mod shell;
 mod statement_kind;
 mod terminal;
+mod trace_options;
 mod units;
 mod user;
 mod web;

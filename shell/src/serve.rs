@@ -8,12 +8,13 @@ use clap::Args;
 use skewer::{ClusterOptions, Database};
 use skewer_server::server::MAX_CONNECTIONS;
 use skewer_server::{Identity, LoginLimiter, Server, ServerOptions};
-use skewer_web::{WebOptions, WebServer};
+use skewer_web::{MetricsToken, TraceCounters, TraceExporter, WebOptions, WebServer};
 use tokio::sync::oneshot;
 
 use crate::error::ShellError;
 use crate::log::{LogFormat, Signals, logged};
 use crate::resources::Resources;
+use crate::trace_options::trace_options;
 
 /// What `skewer serve` takes.
 #[derive(Debug, Args)]
@@ -34,6 +35,15 @@ pub struct ServeArguments {
     /// A name that browsers may call this machine by, beside localhost; may be repeated
     #[arg(long, value_name = "NAME", requires = "http_listen")]
     http_host: Vec<String>,
+
+    /// A file with a token of at least 16 characters: programs that send it may read /metrics, and nothing else
+    #[arg(long, value_name = "FILE", requires = "http_listen")]
+    metrics_token_file: Option<PathBuf>,
+
+    /// Where to send each query that ends as spans of OpenTelemetry, over OTLP/HTTP, as http://localhost:4318
+    /// [default: the environment's OTEL_EXPORTER_OTLP_ENDPOINT, else nowhere]
+    #[arg(long, value_name = "URL")]
+    otlp_endpoint: Option<String>,
 
     /// How many SQL clients may be connected at once
     #[arg(long, value_name = "N", default_value_t = MAX_CONNECTIONS)]
@@ -90,13 +100,23 @@ fn serve(arguments: &ServeArguments) -> Result<(), ShellError> {
             key: key.clone(),
         });
     }
+    let traces = trace_options(arguments.otlp_endpoint.as_deref())?;
     let (identity, limiter) = (options.identity.clone(), Arc::clone(&options.limiter));
     runtime.block_on(async {
         let mut signals = Signals::new().map_err(ShellError::Start)?;
         let server = Server::bind(database.clone(), options).await?;
+        let exporter = match traces {
+            Some(options) => {
+                tracing::info!(endpoint = options.endpoint, "traces are exported");
+                Some(TraceExporter::new(&database, options)?)
+            }
+            None => None,
+        };
+        let counters = exporter.as_ref().map(TraceExporter::counters);
         let web = match &arguments.http_listen {
             Some(listen) => {
-                Some(web_server(&database, arguments, listen, identity, limiter).await?)
+                let web = web_server(&database, arguments, listen, identity, limiter, counters);
+                Some(web.await?)
             }
             None => None,
         };
@@ -113,6 +133,15 @@ fn serve(arguments: &ServeArguments) -> Result<(), ShellError> {
             }
         };
         let serving_web = tokio::spawn(serving_web);
+        let (stop_exporter, exporter_stopped) = oneshot::channel::<()>();
+        let exporting = tokio::spawn(async {
+            if let Some(exporter) = exporter {
+                let stopped = async {
+                    let _ = exporter_stopped.await;
+                };
+                exporter.run(stopped).await;
+            }
+        });
         let serving = server.run(async {
             // Without a sender the process is ending.
             let _ = stopped.await;
@@ -133,6 +162,9 @@ fn serve(arguments: &ServeArguments) -> Result<(), ShellError> {
         // It has ended, or nobody waits for browsers any longer.
         serving_web.abort();
         let _ = serving_web.await;
+        // All statements have ended: what is left of their spans goes out, but not for long.
+        let _ = stop_exporter.send(());
+        let _ = exporting.await;
         Ok::<_, ShellError>(())
     })?;
     drop(runtime);
@@ -148,9 +180,16 @@ async fn web_server(
     listen: &str,
     identity: Option<Identity>,
     limiter: Arc<LoginLimiter>,
+    traces: Option<Arc<TraceCounters>>,
 ) -> Result<WebServer, ShellError> {
+    let metrics_token = match &arguments.metrics_token_file {
+        Some(file) => Some(metrics_token(file)?),
+        None => None,
+    };
     let options = WebOptions {
         listen: listen.to_owned(),
+        metrics_token,
+        traces,
         data: Some(arguments.data.clone()),
         identity,
         hosts: arguments.http_host.clone(),
@@ -165,6 +204,18 @@ async fn web_server(
     };
     tracing::info!(%address, "the profiler's page is served");
     Ok(web)
+}
+
+fn metrics_token(file: &Path) -> Result<MetricsToken, ShellError> {
+    let name = file.display();
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| ShellError::Usage(format!("{name} cannot be read: {error}")))?;
+    MetricsToken::new(&text).ok_or_else(|| {
+        let least = MetricsToken::SHORTEST;
+        ShellError::Usage(format!(
+            "the token in {name} is too short: it must have at least {least} characters"
+        ))
+    })
 }
 
 fn cluster(data: &Path, address: &str) -> Result<ClusterOptions, ShellError> {

@@ -17,6 +17,7 @@
 //! * [`lex`]: text cut into tokens
 //! * [`quote`]: literals and identifiers as SQL text
 //! * `source_location`: places in a statement's text
+//! * [`trace_parent`]: the caller's span that a statement belongs to
 //! * [`type_name`]: SQL names of Arrow types
 
 pub mod copy;
@@ -35,6 +36,7 @@ pub mod settings;
 mod source_location;
 pub mod split;
 pub mod statement;
+pub mod trace_parent;
 pub mod traits;
 pub mod type_name;
 
@@ -46,4 +48,5 @@ pub use fingerprint::fingerprint;
 pub use parser::{is_readable, parse};
 pub use split::{ScriptStatement, is_complete, split};
 pub use statement::{ObjectKind, Statement};
+pub use trace_parent::{TraceParent, trace_parent_in_comment};
 pub use type_name::sql_name;

@@ -1,11 +1,13 @@
 //! A script cut at its semicolons.
 
 use crate::lex::{Kind, tokens};
+use crate::trace_parent::names_trace_parent;
 
 /// One statement of a script.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScriptStatement {
-    /// The statement's text without its semicolon and the space around it.
+    /// The statement's text without its semicolon, and without the space and comments around it. A comment that
+    /// names the caller's span stays.
     pub sql: String,
     /// Line of the script on which it begins, from 1.
     pub line: u64,
@@ -35,18 +37,28 @@ fn cut(script: &str) -> (Vec<ScriptStatement>, bool) {
     let mut is_closed = true;
     // The bytes and the first line of the statement so far.
     let mut current: Option<(usize, usize, u64)> = None;
+    // The same of a comment that belongs to the next statement.
+    let mut before: Option<(usize, u64)> = None;
     let mut line = 1;
     for token in tokens(script) {
         is_closed = token.closed;
         let end = token.start + token.text.len();
         match token.kind {
+            Kind::Comment if names_trace_parent(&token) => match &mut current {
+                Some((_, until, _)) => *until = end,
+                None => before = before.or(Some((token.start, line))),
+            },
             Kind::Space | Kind::Comment => {}
             Kind::Symbol if token.text == ";" => {
                 let ended = current.take();
+                before = None;
                 statements.extend(ended.map(|current| statement(script, current, true)));
             }
             _ => {
-                let (from, _, line) = current.unwrap_or((token.start, end, line));
+                let (from, line) = match (current, before.take()) {
+                    (Some((from, _, line)), _) | (None, Some((from, line))) => (from, line),
+                    (None, None) => (token.start, line),
+                };
                 current = Some((from, end, line));
             }
         }
@@ -89,6 +101,22 @@ mod tests {
         assert_eq!(
             texts("SELECT E'it\\'s; one'; SELECT 2"),
             ["SELECT E'it\\'s; one'", "SELECT 2"]
+        );
+    }
+
+    #[test]
+    fn comments_that_name_the_callers_span_stay() {
+        let parent = "/*traceparent='00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01'*/";
+        let script = format!(
+            "/* x */ {parent} SELECT 1 /* y */; SELECT 2 /* z */ {parent} ; {parent} ; SELECT 3"
+        );
+        assert_eq!(
+            texts(&script),
+            [
+                format!("{parent} SELECT 1"),
+                format!("SELECT 2 /* z */ {parent}"),
+                "SELECT 3".to_owned()
+            ]
         );
     }
 

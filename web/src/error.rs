@@ -28,6 +28,14 @@ pub enum WebError {
         /// The address to listen at.
         address: SocketAddr,
     },
+    /// Spans cannot be sent to the collector of traces.
+    #[error("traces cannot be sent to {endpoint}: {reason}")]
+    Collector {
+        /// As given.
+        endpoint: String,
+        /// Why not.
+        reason: String,
+    },
     /// Users or certificate cannot be read.
     #[error(transparent)]
     Server(#[from] ServerError),

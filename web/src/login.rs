@@ -1,5 +1,6 @@
 //! Who may look: a one-time token in the address that the server printed, or a user with a password. Either is
-//! exchanged for a cookie that scripts cannot read.
+//! exchanged for a cookie that scripts cannot read. Programs that read `/metrics` keep no cookies: they send a token
+//! or a password with each request.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -8,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use axum::Json;
 use axum::extract::{ConnectInfo, Request, State};
-use axum::http::header::{COOKIE, RETRY_AFTER, SET_COOKIE};
+use axum::http::header::{AUTHORIZATION, COOKIE, RETRY_AFTER, SET_COOKIE, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use parking_lot::Mutex;
 use serde::Deserialize;
 use skewer::Session;
@@ -48,6 +49,27 @@ pub(crate) fn secret() -> String {
     URL_SAFE_NO_PAD.encode(rand::random::<[u8; 32]>())
 }
 
+/// A token that opens `/metrics` and nothing else.
+#[derive(Clone)]
+pub struct MetricsToken(String);
+
+impl MetricsToken {
+    /// So many characters are hard to guess.
+    pub const SHORTEST: usize = 16;
+
+    /// A token of at least [`MetricsToken::SHORTEST`] characters; space around it does not count.
+    pub fn new(token: &str) -> Option<Self> {
+        let token = token.trim();
+        (token.len() >= Self::SHORTEST).then(|| Self(token.to_owned()))
+    }
+}
+
+impl std::fmt::Debug for MetricsToken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("MetricsToken")
+    }
+}
+
 /// Tokens that nobody has exchanged yet, and those that are good for ever: at most [`LOGINS`].
 #[derive(Debug, Default)]
 pub(crate) struct Tokens(Vec<(String, bool)>);
@@ -59,6 +81,12 @@ impl Tokens {
             self.0.remove(0);
         }
         self.0.push((token, once));
+    }
+
+    /// Whether a token is one that is good for ever.
+    fn has_lasting(&self, given: &str) -> bool {
+        let mut lasting = self.0.iter().filter(|(_, once)| !once);
+        lasting.any(|(token, _)| is_same(token, given))
     }
 
     fn exchange(&mut self, given: &str) -> bool {
@@ -155,6 +183,66 @@ pub(crate) async fn required(
     }
 }
 
+/// Lets requests for `/metrics` pass: of a login, or with a token or a user's password in `Authorization`.
+pub(crate) async fn required_of_programs(
+    State(shared): State<Shared>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let headers = request.headers();
+    if cookie_of(&shared, headers).is_some_and(|cookie| shared.logins.find(&cookie).is_some()) {
+        return next.run(request).await;
+    }
+    let given = headers.get(AUTHORIZATION).cloned();
+    let Some(given) = given.as_ref().and_then(|value| value.to_str().ok()) else {
+        return unauthorized(&shared, "log in first, or send a token or a password");
+    };
+    if let Err(wait) = shared.limiter.may_try(peer.ip()) {
+        return too_many(wait);
+    }
+    match authorized(&shared, given).await {
+        // Failed logins of the address still count: otherwise whoever has only this token could try passwords for ever.
+        Ok(true) => next.run(request).await,
+        Ok(false) => {
+            shared.limiter.failed(peer.ip());
+            tracing::warn!(%peer, "a request for /metrics had a wrong token or password");
+            unauthorized(&shared, "the token or the password is not right")
+        }
+        Err(failure) => failure.into_response(),
+    }
+}
+
+/// Whether the value of a header `Authorization` opens `/metrics`.
+async fn authorized(shared: &Shared, given: &str) -> Result<bool, Failure> {
+    let Some((scheme, given)) = given.split_once(' ') else {
+        return Ok(false);
+    };
+    if scheme.eq_ignore_ascii_case("bearer") {
+        let for_metrics = shared.metrics_token.as_ref();
+        return Ok(for_metrics.is_some_and(|token| is_same(&token.0, given))
+            || shared.tokens.lock().has_lasting(given));
+    }
+    let decoded = STANDARD.decode(given).ok().map(String::from_utf8);
+    let Some(Ok(decoded)) = decoded.filter(|_| scheme.eq_ignore_ascii_case("basic")) else {
+        return Ok(false);
+    };
+    match (decoded.split_once(':'), &shared.data) {
+        (Some((user, password)), Some(_)) => accepts(shared, user, password).await,
+        _ => Ok(false),
+    }
+}
+
+/// Refuses a program, and says how it can log in.
+fn unauthorized(shared: &Shared, text: &str) -> Response {
+    let scheme = match shared.data {
+        Some(_) => "Basic realm=\"skewer\", Bearer",
+        None => "Bearer",
+    };
+    let failure = Failure::new(StatusCode::UNAUTHORIZED, text);
+    ([(WWW_AUTHENTICATE, scheme)], failure).into_response()
+}
+
 /// What the form sends.
 #[derive(Deserialize)]
 pub(crate) struct Credentials {
@@ -169,28 +257,34 @@ pub(crate) async fn by_password(
     Json(given): Json<Credentials>,
 ) -> Response {
     limited(&shared, peer, async || {
-        let Some(data) = shared.data.clone() else {
-            return Err(Failure::new(
-                StatusCode::FORBIDDEN,
-                "this database has no users: use the address with the token",
-            ));
-        };
-        // Hashing takes milliseconds by design.
-        let accepted = tokio::task::spawn_blocking(move || {
-            Users::read(&data).map(|users| users.accepts(&given.user, &given.password))
-        });
-        match accepted.await {
-            Ok(Ok(accepted)) => Ok(accepted),
-            failed => {
-                tracing::error!(?failed, "the users cannot be read");
-                Err(Failure::new(
-                    StatusCode::INTERNAL_SERVER_ERROR,
-                    "the server cannot read its users",
-                ))
-            }
-        }
+        accepts(&shared, &given.user, &given.password).await
     })
     .await
+}
+
+/// Whether a user of the database has this password.
+async fn accepts(shared: &Shared, user: &str, password: &str) -> Result<bool, Failure> {
+    let Some(data) = shared.data.clone() else {
+        return Err(Failure::new(
+            StatusCode::FORBIDDEN,
+            "this database has no users: use the address with the token",
+        ));
+    };
+    let (user, password) = (user.to_owned(), password.to_owned());
+    // Hashing takes milliseconds by design.
+    let accepted = tokio::task::spawn_blocking(move || {
+        Users::read(&data).map(|users| users.accepts(&user, &password))
+    });
+    match accepted.await {
+        Ok(Ok(accepted)) => Ok(accepted),
+        failed => {
+            tracing::error!(?failed, "the users cannot be read");
+            Err(Failure::new(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "the server cannot read its users",
+            ))
+        }
+    }
 }
 
 /// What the page takes from its address.
@@ -227,14 +321,7 @@ async fn limited(
     attempt: impl AsyncFnOnce() -> Result<bool, Failure>,
 ) -> Response {
     if let Err(wait) = shared.limiter.may_try(peer.ip()) {
-        let seconds = wait.as_secs() + 1;
-        let text = format!("too many failed logins from this address: try again in {seconds} s");
-        return (
-            StatusCode::TOO_MANY_REQUESTS,
-            [(RETRY_AFTER, seconds.to_string())],
-            text,
-        )
-            .into_response();
+        return too_many(wait);
     }
     match attempt().await {
         Ok(true) => {
@@ -252,6 +339,18 @@ async fn limited(
         }
         Err(failure) => failure.into_response(),
     }
+}
+
+/// Refuses an address that has to wait.
+fn too_many(wait: Duration) -> Response {
+    let seconds = wait.as_secs() + 1;
+    let text = format!("too many failed logins from this address: try again in {seconds} s");
+    (
+        StatusCode::TOO_MANY_REQUESTS,
+        [(RETRY_AFTER, seconds.to_string())],
+        text,
+    )
+        .into_response()
 }
 
 /// `POST /api/logout`

@@ -2,10 +2,11 @@
 //!
 //! | path | |
 //! |---|---|
-//! | `GET /app.js`, `GET /app.css` | the page's files |
+//! | `GET /app.js`, `GET /app.css` … | the page's files |
 //! | `GET /api/view/NAME?parameter=value…` | rows of a view, as an Arrow IPC stream |
 //! | `GET /api/sql/NAME?parameter=value…` | the SQL of a view |
 //! | `POST /api/token`, `/api/login`, `/api/logout` | a cookie, and its end |
+//! | `GET /metrics` | the server's numbers as OpenMetrics text |
 //! | `POST /api/cancel`, `/api/verify` | what has effects |
 //! | `GET` of any other path | the page, which shows what the path names |
 
@@ -26,12 +27,13 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use parking_lot::Mutex;
 use skewer::{Database, ReadOnly};
-use skewer_page::assets::{Asset, INDEX, SCRIPT, STYLE};
+use skewer_page::assets::{Asset, INDEX, loaded};
 use skewer_server::LoginLimiter;
 
 use crate::error::Failure;
-use crate::login::{Logins, Tokens};
-use crate::{action, guard, login, view};
+use crate::login::{Logins, MetricsToken, Tokens};
+use crate::metrics::MetricsReader;
+use crate::{action, guard, login, metrics, view};
 
 /// What all requests have in common.
 pub(crate) type Shared = Arc<State>;
@@ -45,6 +47,9 @@ pub(crate) struct State {
     pub(crate) logins: Logins,
     pub(crate) limiter: Arc<LoginLimiter>,
     pub(crate) limits: ReadOnly,
+    pub(crate) metrics: MetricsReader,
+    /// What `/metrics` takes beside logins.
+    pub(crate) metrics_token: Option<MetricsToken>,
     /// Names of this server beside loopback's.
     pub(crate) hosts: Vec<String>,
     pub(crate) port: u16,
@@ -61,21 +66,29 @@ pub(crate) fn router(shared: Shared) -> Router {
         .route("/api/cancel", post(action::cancel))
         .route("/api/verify", post(action::verify))
         .route_layer(from_fn_with_state(Arc::clone(&shared), login::required));
-    let (script, style, index) = (File::new(SCRIPT), File::new(STYLE), File::new(INDEX));
+    let metrics = Router::new()
+        .route("/metrics", get(metrics::metrics))
+        .route_layer(from_fn_with_state(
+            Arc::clone(&shared),
+            login::required_of_programs,
+        ));
+    let index = File::new(INDEX);
+    let mut files = Router::new();
+    for asset in loaded() {
+        let file = File::new(asset);
+        files = files.route(
+            asset.path,
+            get(async move |headers: HeaderMap| file.answer(&headers)),
+        );
+    }
     Router::new()
         .merge(protected)
+        .merge(files)
+        .merge(metrics)
         .route("/api/token", post(login::by_token))
         .route("/api/login", post(login::by_password))
         .route("/api/logout", post(login::logout))
         .route("/api/{*rest}", get(unknown).post(unknown))
-        .route(
-            SCRIPT.path,
-            get(async move |headers: HeaderMap| script.answer(&headers)),
-        )
-        .route(
-            STYLE.path,
-            get(async move |headers: HeaderMap| style.answer(&headers)),
-        )
         .fallback(get(async move |request: Request| {
             index.answer(request.headers())
         }))

@@ -18,8 +18,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
 use crate::error::WebError;
-use crate::login::{Tokens, secret};
+use crate::login::{MetricsToken, Tokens, secret};
+use crate::metrics::MetricsReader;
 use crate::routes::{Shared, State, router};
+use crate::traces::TraceCounters;
 
 /// So many connections at once; who comes then is turned away.
 const CONNECTIONS: usize = 256;
@@ -45,6 +47,10 @@ pub struct WebOptions {
     pub limiter: Arc<LoginLimiter>,
     /// How long a view may take, and how much memory the views of one login may hold.
     pub limits: ReadOnly,
+    /// What programs may send to read `/metrics`, beside a user's password.
+    pub metrics_token: Option<MetricsToken>,
+    /// What `/metrics` says of the export of traces, if there is one.
+    pub traces: Option<Arc<TraceCounters>>,
 }
 
 /// Views over millions of records take seconds; nobody waits longer.
@@ -63,6 +69,8 @@ impl WebOptions {
             hosts: Vec::new(),
             limiter: Arc::default(),
             limits: LIMITS,
+            metrics_token: None,
+            traces: None,
         }
     }
 }
@@ -123,6 +131,8 @@ impl WebServer {
             listener,
             address,
             shared: Arc::new(State {
+                metrics: MetricsReader::new(&database, options.traces.unwrap_or_default()),
+                metrics_token: options.metrics_token,
                 database,
                 data: options.data.filter(|_| has_users),
                 tokens: Tokens::default().into(),

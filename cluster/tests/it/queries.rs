@@ -87,6 +87,8 @@ impl Cluster {
             first_row_at: None,
             queued_ns: None,
             user_name: None,
+            trace_id: None,
+            parent_span_id: None,
         };
         self.master.finish(&recorder, row);
     }

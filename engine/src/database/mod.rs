@@ -31,9 +31,11 @@ use crate::admission::AdmissionQueue;
 use crate::cancellation;
 use crate::cluster::{Master, MemberState};
 use crate::compaction::Grown;
+use crate::ended_queries::{EndedQueries, Followers};
 use crate::error::Error;
 use crate::progress::Elsewhere;
-use crate::running_table::{with_running, with_running_operators};
+use crate::query_totals::{QueryTotals, with_query_totals};
+use crate::running_table::with_running;
 use crate::session::{ReadOnly, Session};
 use skewer_compat::operators::memory_pool::MemoryBudget;
 use skewer_profiling::budget::Budgets;
@@ -105,6 +107,10 @@ pub(crate) struct DatabaseInner {
     /// What RESET goes back to.
     pub(crate) opened_limit: Option<usize>,
     distribution: Distribution,
+    /// Totals of the statements that have ended.
+    pub(crate) totals: Arc<QueryTotals>,
+    /// Whoever follows the statements that end.
+    pub(crate) followers: Arc<Followers>,
     /// What statements took, for `profile.budget`.
     pub(crate) budgets: Arc<Budgets>,
     /// What queries saw, for `EXPLAIN PROFILE QUERY n`.
@@ -162,6 +168,11 @@ impl Database {
         Session::new(self.clone(), None)
     }
 
+    /// A handle of a database that is open.
+    pub(crate) fn of_inner(inner: Arc<DatabaseInner>) -> Self {
+        Self { inner }
+    }
+
     /// A new session that can only look: for programs that show what is there to people.
     pub fn read_only_session(&self, read_only: ReadOnly) -> Session {
         Session::new(self.clone(), Some(read_only))
@@ -171,6 +182,23 @@ impl Database {
     /// `sys.running` has it. The statement fails with [`Error::Cancelled`].
     pub fn cancel(&self, query_id: i64) -> bool {
         self.inner.admission.cancel(query_id)
+    }
+
+    /// The recorded statements that end from now on, whatever session they are of. At most `waiting` of them wait to
+    /// be read; more are missed.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), skewer::Error> {
+    /// let database = skewer::Database::in_memory()?;
+    /// let mut ended = database.ended_queries(100);
+    /// let session = database.session();
+    /// session.sql("SELECT 1").await?.collect().await?;
+    /// let ids: Vec<_> = ended.next(100).await.iter().map(|query| query.query_id).collect();
+    /// assert_eq!(ids, [session.last_query_id().unwrap()]);
+    /// # Ok(()) }
+    /// ```
+    pub fn ended_queries(&self, waiting: usize) -> EndedQueries {
+        self.inner.followers.follow(waiting)
     }
 
     /// The directory, unless the database is in memory.
@@ -288,10 +316,19 @@ impl DatabaseInner {
     pub(crate) fn sys_schema(&self, snapshot: Arc<Snapshot>) -> Arc<dyn SchemaProvider> {
         let sys = self.sys.schema_provider();
         let sys = Arc::new(with_running(sys, Arc::clone(&self.admission)));
-        let sys = Arc::new(with_running_operators(sys, Arc::clone(&self.admission)));
+        let sys = Arc::new(with_query_totals(sys, Arc::clone(&self.totals)));
         match &self.distribution {
             Distribution::Cluster(master) => Arc::new(master.0.with_cluster_table(sys, snapshot)),
             Distribution::None | Distribution::InProcess(_) => sys,
+        }
+    }
+
+    /// Into how many partitions statements are divided unless a session says otherwise. A plan with one partition has
+    /// no exchanges, so that no other worker could take part.
+    pub(crate) fn partitions(&self) -> usize {
+        match &self.distribution {
+            Distribution::None => self.threads,
+            Distribution::InProcess(_) | Distribution::Cluster(_) => self.threads.max(2),
         }
     }
 

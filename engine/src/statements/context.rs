@@ -30,6 +30,7 @@ use crate::query_stream::QueryStream;
 use crate::record::{StatementRecord, crosses_workers};
 use crate::session::Session;
 use crate::settings::ProfileSettings;
+use crate::trace_parent::trace_parent;
 use skewer_compat::logical::constant_folding as folding;
 use skewer_compat::session_zone::zone_of;
 
@@ -91,6 +92,11 @@ impl Context {
                 progress.clone(),
             )
             .sent_by(session.user())
+            .belongs_to(trace_parent(session))
+            .counted_in(
+                Arc::clone(&database.totals),
+                Arc::clone(&database.followers),
+            )
         };
         let record = match tracing {
             Tracing::At(settings) => start(settings),

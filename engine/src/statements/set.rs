@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::session::Session;
 use crate::settings::{
     self, DEFAULT_STALL_TIMEOUT, MAX_RUNNING_QUERIES, MAX_TEMP_DIRECTORY_SIZE, MEMORY_LIMIT,
-    OWN_SETTINGS, ProfileSettings, SNAPSHOT_BYTES, STALL_TIMEOUT, canonical,
+    OWN_SETTINGS, ProfileSettings, SNAPSHOT_BYTES, STALL_TIMEOUT, TRACE_PARENT, canonical,
 };
 
 /// The schema of names without schema.
@@ -69,6 +69,9 @@ pub(crate) async fn set(session: &Session, name: &str, value: &str) -> Result<Ou
         }
         STALL_TIMEOUT => {
             *session.inner().stall_timeout.lock() = settings::parse_age(name, value)?;
+        }
+        TRACE_PARENT => {
+            *session.inner().trace_parent.lock() = settings::parse_trace_parent(value)?;
         }
         MEMORY_LIMIT => database
             .memory
@@ -165,6 +168,7 @@ fn reset_own(session: &Session, name: &str) -> Result<bool, Error> {
         }
         MAX_RUNNING_QUERIES => database.admission.set_limit(database.opened_limit),
         STALL_TIMEOUT => *session.inner().stall_timeout.lock() = DEFAULT_STALL_TIMEOUT,
+        TRACE_PARENT => *session.inner().trace_parent.lock() = None,
         MEMORY_LIMIT => database.memory.set_limit(database.opened_memory_limit),
         MAX_TEMP_DIRECTORY_SIZE => database.set_temp_limit(database.opened_temp_limit)?,
         _ => return Ok(false),

@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::session::Session;
 use crate::settings::{
     self, MAX_RUNNING_QUERIES, MAX_TEMP_DIRECTORY_SIZE, MEMORY_LIMIT, OWN_SETTINGS, SNAPSHOT_BYTES,
-    STALL_TIMEOUT, UNLIMITED, canonical, show_bytes, show_retention,
+    STALL_TIMEOUT, TRACE_PARENT, UNLIMITED, canonical, show_bytes, show_retention,
 };
 use skewer_sql::sql_name;
 
@@ -40,6 +40,7 @@ pub(crate) fn setting(session: &Session, name: Option<&str>) -> Result<Outcome, 
                     None => UNLIMITED.to_owned(),
                 },
                 STALL_TIMEOUT => settings::show_age(*session.inner().stall_timeout.lock()),
+                TRACE_PARENT => settings::show_trace_parent(*session.inner().trace_parent.lock()),
                 MEMORY_LIMIT => match database.memory.limit() {
                     Some(limit) => show_bytes(limit as u64),
                     None => UNLIMITED.to_owned(),

@@ -81,6 +81,8 @@ async fn profile_query(level: Level, query: &str) -> SessionContext {
             first_row_at: None,
             queued_ns: None,
             user_name: None,
+            trace_id: None,
+            parent_span_id: None,
         },
     );
     let catalog = context.catalog("datafusion").unwrap();

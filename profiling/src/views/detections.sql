@@ -23,10 +23,13 @@ SELECT * FROM sys.straggler_tasks
 UNION ALL
 SELECT * FROM sys.worker_findings
 UNION ALL
-SELECT * FROM sys.abnormal_nodes
-UNION ALL
 SELECT * FROM sys.slow_links
 UNION ALL
 SELECT * FROM sys.changed_runs
 UNION ALL
 SELECT * FROM sys.query_findings
+UNION ALL
+SELECT
+  query_id, detector, subject, cause, advice, fragment_id, operator_id, worker_id, partition, exchange_id, table_name,
+  row_id, cost_ns, score, threshold, confidence, coalesce(innocent, false), evidence_sql
+FROM sys.user_detections

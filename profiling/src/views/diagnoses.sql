@@ -1,7 +1,7 @@
 -- What is conspicuous about a query, judged together: the findings of `sys.detections` that matter, one row each, with
 -- what it costs, what to do, and SQL that shows why. A finding matters if it costs 10 ms and 5 % of the query's time
--- (queue, planning and execution). Detectors count a task's cost only as far as the task gates its fragment. Findings whose cost cannot be told stay, and so does each record of `sys.anomalies`.
--- `explained_by` names the finding that causes this one; data explain before placement, and placement before the
+-- (queue, planning and execution). Detectors count a task's cost only as far as the task gates its fragment.
+-- Findings whose cost cannot be told stay, and so does each record of `sys.anomalies`. `explained_by` names the finding that causes this one; data explain before placement, and placement before the
 -- machine. `place` ranks what is left and needs action: 1 is the verdict, 2 and 3 matter too. The dearest comes first;
 -- of those that cost at least 0.8 of it, data come first. `severity` follows from the share of the query's execution
 -- time: `critical` from a half, `warning` from a tenth. Thresholds are conservative, so that no correction for many

@@ -75,6 +75,7 @@ keys AS (
 rated AS (
   SELECT
     operators.*, kinds.rule, queries.execution_ns, queries.status, queries.rows_returned,
+    regexp_like(queries.sql, '^[\s(]*(select|with|values|from|table)\b', 'i') AS returns_rows,
     coalesce(queries.queued_ns, 0) + coalesce(queries.planning_ns, 0) + coalesce(queries.execution_ns, 0)
       AS elapsed_ns,
     -- A key that makes far more or fewer rows than there are is no cause: most of its rows do not match.
@@ -184,7 +185,7 @@ WHERE CASE rule
   WHEN 'join multiplies rows' THEN
     kind = 'join' AND rows_out >= 100000 AND rows_out >= 2 * rows_in AND cost_ns >= 10000000
   WHEN 'spilling' THEN spilled_bytes > 0
-  WHEN 'slow client' THEN operator_id = 0 AND cost_ns >= 10000000 AND cost_ns >= 0.1 * elapsed_ns
+  WHEN 'slow client' THEN operator_id = 0 AND returns_rows AND cost_ns >= 10000000 AND cost_ns >= 0.1 * elapsed_ns
   WHEN 'operator fission' THEN
     expressions_ns >= 100000000 AND expressions_ns >= 0.5 * execution_ns AND most_tasks >= 2
       -- A processor at least was free.

@@ -190,6 +190,8 @@ async fn columns_that_older_versions_did_not_have_are_null() {
         first_row_at: Some(2_000_000_000),
         queued_ns: Some(7),
         user_name: Some("ada".to_owned()),
+        trace_id: None,
+        parent_span_id: None,
         ..finished("SELECT 1")
     };
     tables.finish(&recorder, query);

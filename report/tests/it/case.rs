@@ -210,6 +210,8 @@ impl Case {
                 first_row_at: None,
                 queued_ns: None,
                 user_name: None,
+                trace_id: None,
+                parent_span_id: None,
             },
         );
         tables

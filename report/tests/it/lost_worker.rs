@@ -70,6 +70,8 @@ async fn report_of(workers: i64) -> String {
         first_row_at: None,
         queued_ns: None,
         user_name: None,
+        trace_id: None,
+        parent_span_id: None,
     };
     tables.finish(&recorder, query);
     let report = profile(&tables).await;

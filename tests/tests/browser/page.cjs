@@ -660,7 +660,7 @@ test('diagnoses', async () => {
   await addressHas(page, 'sel', /(^|,)r:main\.ratings#\d+$/);
   for (const row of rows.slice(0, 2)) {
     await page.keyboard.press('.');
-    await addressHas(page, 'finding', row.place);
+    await addressHas(page, 'finding', row.number);
     assert.notStrictEqual(parameter(page, 'sel'), null, `finding ${row.rule} selects nothing`);
   }
   await close(page);

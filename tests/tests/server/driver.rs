@@ -445,6 +445,64 @@ async fn the_profiler_is_there_through_the_wire() {
 }
 
 #[tokio::test]
+async fn clients_name_their_spans() {
+    const OF_SESSION: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    const OF_COMMENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00";
+    let served = Served::start();
+    let client = connect(&served).await;
+    let recorded = async || {
+        let sql =
+            "SELECT trace_id, parent_span_id FROM sys.queries WHERE query_id = last_query_id()";
+        let row = client.query_one(sql, &[]).await.unwrap();
+        let ids: (Option<String>, Option<String>) = (row.get(0), row.get(1));
+        ids
+    };
+    let ids = |parent: &str| {
+        let parts: Vec<_> = parent.split('-').map(str::to_owned).collect();
+        (Some(parts[1].clone()), Some(parts[2].clone()))
+    };
+    client.simple_query("SELECT 1").await.unwrap();
+    assert_eq!(recorded().await, (None, None));
+    let set = format!("SET trace.parent = '{OF_SESSION}'");
+    client.simple_query(&set).await.unwrap();
+    let row = client.query_one("SHOW trace.parent", &[]).await.unwrap();
+    assert_eq!(row.get::<_, &str>("value"), OF_SESSION);
+    client.simple_query("SELECT 1").await.unwrap();
+    assert_eq!(recorded().await, ids(OF_SESSION));
+    // In both protocols, at both ends, and for this statement alone.
+    let behind = format!("SELECT 2 /*db_driver='x',traceparent='{OF_COMMENT}'*/;");
+    let before = format!("/*traceparent='{OF_COMMENT}'*/ SELECT 3");
+    for sql in [&behind, &before] {
+        client.simple_query(sql).await.unwrap();
+        assert_eq!(recorded().await, ids(OF_COMMENT), "{sql}");
+        client.query_one(sql.as_str(), &[]).await.unwrap();
+        assert_eq!(recorded().await, ids(OF_COMMENT), "{sql}");
+    }
+    let with_value = format!("SELECT $1::bigint /*traceparent='{OF_COMMENT}'*/");
+    client.query_one(&with_value, &[&4_i64]).await.unwrap();
+    assert_eq!(recorded().await, ids(OF_COMMENT));
+    client.simple_query("SELECT 5").await.unwrap();
+    assert_eq!(recorded().await, ids(OF_SESSION));
+    // What is wrong in a comment is no error: the statement is right.
+    let wrong = "SELECT 6 /*traceparent='00-1-2-3'*/";
+    client.simple_query(wrong).await.unwrap();
+    assert_eq!(recorded().await, ids(OF_SESSION));
+    for wrong in [
+        "00-1-2-3",
+        &OF_SESSION.to_uppercase(),
+        &format!("{OF_SESSION}-x"),
+    ] {
+        let set = format!("SET trace.parent = '{wrong}'");
+        assert_eq!(code(&client, &set).await, "22023", "{wrong}");
+    }
+    client.simple_query("RESET trace.parent").await.unwrap();
+    client.simple_query("SELECT 7").await.unwrap();
+    assert_eq!(recorded().await, (None, None));
+    let row = client.query_one("SHOW trace.parent", &[]).await.unwrap();
+    assert_eq!(row.get::<_, &str>("value"), "none");
+}
+
+#[tokio::test]
 async fn users_must_say_who_they_are() {
     let served = Served::with(|directory| Users::add(directory, "ada", "lovelace").unwrap());
     let connect = |user: &'static str, password: &'static str| {

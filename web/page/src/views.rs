@@ -1,4 +1,5 @@
-//! Named SELECT statements over schema `sys`, one file each in `web/views`.
+//! Named SELECT statements over schema `sys`, one file each: in `web/views` what the page shows, in `web/metrics`
+//! and `web/traces` what other programs read.
 //!
 //! A file begins with comments: what the view shows, then a line for each parameter:
 //!
@@ -26,17 +27,20 @@ pub struct View {
 }
 
 macro_rules! views {
-    ($($name:literal),* $(,)?) => {
-        /// All views, by name.
-        pub const VIEWS: &[View] = &[$(View {
+    ($(#[$doc:meta])* $all:ident in $folder:literal: $($name:literal),* $(,)?) => {
+        $(#[$doc])*
+        pub const $all: &[View] = &[$(View {
             name: $name,
-            text: include_str!(concat!("../../views/", $name, ".sql")),
+            text: include_str!(concat!("../../", $folder, "/", $name, ".sql")),
         }),*];
     };
 }
 
 views![
+    /// The page's views, by name.
+    VIEWS in "views":
     "activity",
+    "alerts",
     "arrows",
     "cluster_nodes",
     "communication",
@@ -51,7 +55,10 @@ views![
     "heavy_keys",
     "lineage_edge",
     "lineage_node",
+    "links",
     "metric_lanes",
+    "metric_sources",
+    "node_metrics",
     "operator_metrics",
     "operator_tasks",
     "plan",
@@ -86,11 +93,30 @@ views![
     "traces",
     "verdict",
     "what_if",
-    "worker_metrics",
     "worker_queries",
     "worker_scores",
     "worker_spans",
     "workers",
+];
+
+views![
+    /// What `/metrics` of a server has, by name. A comment declares each family of metrics, as
+    /// `-- counter skewer_queries: Statements that ended.`
+    METRICS in "metrics":
+    "alerts",
+    "execution",
+    "links",
+    "nodes",
+    "profiler",
+    "queries",
+    "running",
+];
+
+views![
+    /// What spans of queries are made of, by name.
+    TRACES in "traces":
+    "queries",
+    "tasks",
 ];
 
 /// Why a view cannot be asked for.
@@ -136,6 +162,8 @@ pub enum Kind {
     Bigint,
     /// A text, or NULL.
     Varchar,
+    /// 64-bit integers, separated by commas.
+    Bigints,
     /// The name of a table as schema `sys` has it, or of a column.
     Identifier,
 }
@@ -144,6 +172,7 @@ impl std::fmt::Display for Kind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Bigint => "an integer",
+            Self::Bigints => "a list of integers",
             Self::Varchar => "a text",
             Self::Identifier => "a name",
         })
@@ -175,10 +204,26 @@ pub fn find_view(name: &str) -> Result<View, ViewError> {
         .ok_or_else(|| ViewError::Unknown(name.to_owned()))
 }
 
+/// Finds one of [`TRACES`].
+///
+/// # Errors
+/// [`ViewError::Unknown`].
+pub fn find_trace(name: &str) -> Result<View, ViewError> {
+    let found = TRACES.iter().find(|view| view.name == name);
+    found
+        .copied()
+        .ok_or_else(|| ViewError::Unknown(name.to_owned()))
+}
+
 impl View {
     /// The parameters, in the order of the file.
     pub fn parameters(&self) -> impl Iterator<Item = Parameter> {
         self.text.lines().filter_map(parameter)
+    }
+
+    /// The comments at the beginning of the file, without their dashes.
+    pub fn comments(&self) -> impl Iterator<Item = &'static str> {
+        self.text.lines().map_while(|line| line.strip_prefix("-- "))
     }
 
     /// The statement, with `values` for its parameters.
@@ -232,6 +277,7 @@ fn parameter(line: &'static str) -> Option<Parameter> {
     let (name, kind) = declaration.split_once(' ')?;
     let kind = match kind.trim() {
         "BIGINT" => Kind::Bigint,
+        "BIGINTS" => Kind::Bigints,
         "VARCHAR" => Kind::Varchar,
         "IDENTIFIER" => Kind::Identifier,
         _ => return None,
@@ -247,6 +293,14 @@ fn parameter(line: &'static str) -> Option<Parameter> {
 fn literal(kind: Kind, value: &str) -> Option<String> {
     match kind {
         Kind::Bigint | Kind::Varchar if value == NULL => Some(NULL.to_owned()),
+        Kind::Bigints => {
+            let numbers = value.split(',').map(|number| number.parse::<i64>());
+            let numbers: Vec<String> = numbers
+                .map(|number| number.map(|number| number.to_string()))
+                .collect::<Result<_, _>>()
+                .ok()?;
+            Some(numbers.join(", "))
+        }
         // After a minus sign, a negative number would begin a comment.
         Kind::Bigint => match value.parse::<i64>().ok()? {
             negative @ ..0 => Some(format!("({negative})")),
@@ -319,6 +373,15 @@ mod tests {
     }
 
     #[test]
+    fn integers_of_a_list_are_separated_by_commas() {
+        let list = |value| literal(Kind::Bigints, value);
+        assert_eq!(list("1,-2,3").as_deref(), Some("1, -2, 3"));
+        for value in ["", "1,", "1;2", "1, 2", "NULL", "1) OR (1"] {
+            assert_eq!(list(value), None, "{value}");
+        }
+    }
+
+    #[test]
     fn values_that_do_not_fit_are_refused() {
         let error = |values: &[(&str, &str)]| sql(values).unwrap_err().to_string();
         assert_eq!(error(&[]), "view example needs the parameter a");
@@ -354,10 +417,16 @@ mod tests {
 
     #[test]
     fn every_file_is_a_view_and_declares_its_parameters() {
+        for (folder, views) in [("views", VIEWS), ("metrics", METRICS), ("traces", TRACES)] {
+            every_file_is_one_of(folder, views);
+        }
+    }
+
+    fn every_file_is_one_of(folder: &str, views: &[View]) {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
             .parent()
             .unwrap()
-            .join("views");
+            .join(folder);
         let files = std::fs::read_dir(folder).unwrap();
         let mut files: Vec<String> = files
             .map(|entry| {
@@ -372,9 +441,9 @@ mod tests {
             })
             .collect();
         files.sort();
-        let names: Vec<_> = VIEWS.iter().map(|view| view.name).collect();
+        let names: Vec<_> = views.iter().map(|view| view.name).collect();
         assert_eq!(names, files);
-        for view in VIEWS {
+        for view in views {
             let comment = view.text.lines().next().unwrap();
             assert!(
                 comment.starts_with("-- ") && !comment.starts_with("-- $"),

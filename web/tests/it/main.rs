@@ -3,6 +3,8 @@
 mod actions;
 mod client;
 mod logins;
+mod metrics;
 mod pages;
+mod traces;
 mod truth;
 mod views;

@@ -234,6 +234,8 @@ pub async fn try_profiled(
             first_row_at: None,
             queued_ns: None,
             user_name: None,
+            trace_id: None,
+            parent_span_id: None,
         },
     );
     let rows = rows(&batches);

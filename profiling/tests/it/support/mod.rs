@@ -98,6 +98,8 @@ pub fn finished(sql: &str) -> QueryRow {
         first_row_at: None,
         queued_ns: None,
         user_name: None,
+        trace_id: None,
+        parent_span_id: None,
     }
 }
 
