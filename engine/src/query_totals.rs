@@ -76,6 +76,7 @@ impl QueryTotals {
         let statuses = Status::ALL
             .iter()
             .flat_map(|status| std::iter::repeat_n(status.name(), BUCKETS));
+        let statuses: Vec<&str> = statuses.collect();
         let bounds = BOUNDS.into_iter().map(Some).chain([None]);
         let bounds = std::iter::repeat_n(bounds, totals.len()).flatten();
         let numbers = |get: fn(&Total) -> i64| -> ArrayRef {
