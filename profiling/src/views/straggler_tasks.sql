@@ -46,7 +46,7 @@ SELECT
     ' ORDER BY excess_ns DESC') AS evidence_sql
 FROM (
   SELECT
-    *, tasks >= 4 OR main_cause IN ('slower rows', 'blocked') AND wall_ns >= 4 * others_ns AS is_judged,
+    *, tasks >= 4 OR main_cause IN ('slower rows', 'blocked') AND wall_ns >= 4 * usual_ns AS is_judged,
     CASE
       WHEN ended < last_peer - 0.05 * (ended - started) THEN 0
       WHEN wall_ns >= 0.8 * (ended - started) THEN least(excess_ns, wall_ns - longest_peer_ns)
@@ -55,7 +55,6 @@ FROM (
   FROM (
     SELECT
       *, CAST(started_at AS BIGINT) AS started, CAST(ended_at AS BIGINT) AS ended,
-      (sum(wall_ns) OVER fragment - wall_ns) / greatest(tasks - 1, 1) AS others_ns,
       max(CASE WHEN NOT is_off THEN wall_ns END) OVER fragment AS longest_peer_ns,
       max(CASE WHEN NOT is_off THEN CAST(ended_at AS BIGINT) END) OVER fragment AS last_peer
     FROM (
