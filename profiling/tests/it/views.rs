@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use crate::support::*;
-use skewer_profiling::{OperatorStats, Retention, SysTables, TuplesSent, VIEWS};
+use skewer_profiling::{
+    OperatorStats, Retention, StreamRecord, SysTables, TaskStats, TuplesSent, VIEWS,
+};
 
 const MS: i64 = 1_000_000;
 
@@ -18,10 +20,26 @@ fn tables() -> Arc<SysTables> {
         recorder.operator(operator(2, Some(1), "DataSourceExec", false));
         for partition in 0..4 {
             let last = partition == 3;
-            recorder.operator_stats(OperatorStats {
-                rows_out: if last { 700 } else { 100 },
-                spilled_bytes: if last { 4096 } else { 0 },
-                ..stats(0, partition, if last { 700 * MS } else { 100 * MS })
+            let wall_ns = if last { 950 * MS } else { 350 * MS };
+            recorder.stream(StreamRecord {
+                stats: OperatorStats {
+                    rows_out: if last { 700 } else { 100 },
+                    spilled_bytes: if last { 4096 } else { 0 },
+                    ..stats(0, partition, if last { 700 * MS } else { 100 * MS })
+                },
+                timeline: None,
+                task: Some(TaskStats {
+                    fragment_id: 0,
+                    partition,
+                    started_at: 0,
+                    ended_at: wall_ns,
+                    wall_ns,
+                    cpu_ns: Some(wall_ns),
+                    voluntary_switches: None,
+                    involuntary_switches: None,
+                    runqueue_ns: Some(0),
+                    throttled_ns: Some(0),
+                }),
             });
             recorder.operator_stats(OperatorStats {
                 rows_out: 250,
