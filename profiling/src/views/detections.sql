@@ -3,110 +3,31 @@
 -- the time of the query that would be saved, NULL where that cannot be told. `score` over `threshold` is how conspicuous
 -- the finding is, `confidence` how often such a finding was right in the fault laboratory, NULL where nobody measured
 -- it. `innocent` findings explain something that needs no action. `sys.diagnoses` judges them.
-SELECT
-  query_id, detector, subject, cause, advice, fragment_id, operator_id, worker_id, partition, exchange_id, table_name,
-  row_id, cost_ns, score, threshold, confidence, innocent, evidence_sql
-FROM sys.expensive_records
+SELECT * FROM sys.expensive_records
 UNION ALL
-SELECT
-  query_id, detector, subject, cause, advice, fragment_id, operator_id, worker_id, partition, exchange_id, table_name,
-  row_id, cost_ns, score, threshold, confidence, innocent, evidence_sql
-FROM sys.shuffle_latencies
+SELECT * FROM sys.shuffle_latencies
 UNION ALL
-SELECT
-  query_id, detector, subject, cause, advice, fragment_id, operator_id, worker_id, partition, exchange_id, table_name,
-  row_id, cost_ns, score, threshold, confidence, innocent, evidence_sql
-FROM sys.null_keys
+SELECT * FROM sys.key_findings
 UNION ALL
-SELECT
-  query_id, detector, subject, cause, advice, fragment_id, operator_id, worker_id, partition, exchange_id, table_name,
-  row_id, cost_ns, score, threshold, confidence, innocent, evidence_sql
-FROM sys.heavy_keys
+SELECT * FROM sys.data_size_skew
 UNION ALL
-SELECT
-  query_id, detector, subject, cause, advice, fragment_id, operator_id, worker_id, partition, exchange_id, table_name,
-  row_id, cost_ns, score, threshold, confidence, innocent, evidence_sql
-FROM sys.data_size_skew
+SELECT * FROM sys.operator_findings
 UNION ALL
-SELECT
-  query_id, detector, subject, cause, advice, fragment_id, operator_id, worker_id, partition, exchange_id, table_name,
-  row_id, cost_ns, score, threshold, confidence, innocent, evidence_sql
-FROM sys.multiplying_joins
+SELECT * FROM sys.overpartitioned
 UNION ALL
-SELECT
-  query_id, detector, subject, cause, advice, fragment_id, operator_id, worker_id, partition, exchange_id, table_name,
-  row_id, cost_ns, score, threshold, confidence, innocent, evidence_sql
-FROM sys.wrong_estimates
+SELECT * FROM sys.colocation
 UNION ALL
-SELECT
-  query_id, detector, subject, cause, advice, fragment_id, operator_id, worker_id, partition, exchange_id, table_name,
-  row_id, cost_ns, score, threshold, confidence, innocent, evidence_sql
-FROM sys.spills
+SELECT * FROM sys.task_assignment
 UNION ALL
-SELECT
-  query_id, detector, subject, cause, advice, fragment_id, operator_id, worker_id, partition, exchange_id, table_name,
-  row_id, cost_ns, score, threshold, confidence, innocent, evidence_sql
-FROM sys.fission
+SELECT * FROM sys.straggler_tasks
 UNION ALL
-SELECT
-  query_id, detector, subject, cause, advice, fragment_id, operator_id, worker_id, partition, exchange_id, table_name,
-  row_id, cost_ns, score, threshold, confidence, innocent, evidence_sql
-FROM sys.overpartitioned
+SELECT * FROM sys.worker_findings
 UNION ALL
-SELECT
-  query_id, detector, subject, cause, advice, fragment_id, operator_id, worker_id, partition, exchange_id, table_name,
-  row_id, cost_ns, score, threshold, confidence, innocent, evidence_sql
-FROM sys.colocation
+SELECT * FROM sys.slow_links
 UNION ALL
-SELECT
-  query_id, detector, subject, cause, advice, fragment_id, operator_id, worker_id, partition, exchange_id, table_name,
-  row_id, cost_ns, score, threshold, confidence, innocent, evidence_sql
-FROM sys.task_assignment
+SELECT * FROM sys.changed_runs
 UNION ALL
-SELECT
-  query_id, detector, subject, cause, advice, fragment_id, operator_id, worker_id, partition, exchange_id, table_name,
-  row_id, cost_ns, score, threshold, confidence, innocent, evidence_sql
-FROM sys.not_distributed
-UNION ALL
-SELECT
-  query_id, detector, subject, cause, advice, fragment_id, operator_id, worker_id, partition, exchange_id, table_name,
-  row_id, cost_ns, score, threshold, confidence, innocent, evidence_sql
-FROM sys.straggler_tasks
-UNION ALL
-SELECT
-  query_id, detector, subject, cause, advice, fragment_id, operator_id, worker_id, partition, exchange_id, table_name,
-  row_id, cost_ns, score, threshold, confidence, innocent, evidence_sql
-FROM sys.worker_findings
-UNION ALL
-SELECT
-  query_id, detector, subject, cause, advice, fragment_id, operator_id, worker_id, partition, exchange_id, table_name,
-  row_id, cost_ns, score, threshold, confidence, innocent, evidence_sql
-FROM sys.abnormal_nodes
-UNION ALL
-SELECT
-  query_id, detector, subject, cause, advice, fragment_id, operator_id, worker_id, partition, exchange_id, table_name,
-  row_id, cost_ns, score, threshold, confidence, innocent, evidence_sql
-FROM sys.slow_links
-UNION ALL
-SELECT
-  query_id, detector, subject, cause, advice, fragment_id, operator_id, worker_id, partition, exchange_id, table_name,
-  row_id, cost_ns, score, threshold, confidence, innocent, evidence_sql
-FROM sys.changed_runs
-UNION ALL
-SELECT
-  query_id, detector, subject, cause, advice, fragment_id, operator_id, worker_id, partition, exchange_id, table_name,
-  row_id, cost_ns, score, threshold, confidence, innocent, evidence_sql
-FROM sys.slow_client
-UNION ALL
-SELECT
-  query_id, detector, subject, cause, advice, fragment_id, operator_id, worker_id, partition, exchange_id, table_name,
-  row_id, cost_ns, score, threshold, confidence, innocent, evidence_sql
-FROM sys.waiting_statements
-UNION ALL
-SELECT
-  query_id, detector, subject, cause, advice, fragment_id, operator_id, worker_id, partition, exchange_id, table_name,
-  row_id, cost_ns, score, threshold, confidence, innocent, evidence_sql
-FROM sys.profiler_faults
+SELECT * FROM sys.query_findings
 UNION ALL
 SELECT
   query_id, detector, subject, cause, advice, fragment_id, operator_id, worker_id, partition, exchange_id, table_name,

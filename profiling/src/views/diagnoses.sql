@@ -1,8 +1,7 @@
 -- What is conspicuous about a query, judged together: the findings of `sys.detections` that matter, one row each, with
 -- what it costs, what to do, and SQL that shows why. A finding matters if it costs 10 ms and 5 % of the query's time
--- (queue, planning and execution). A task's cost counts as far as the task gates: less the time by which another task
--- of its fragment ended later. Findings whose cost cannot be told stay, and so does each record of `sys.anomalies`.
--- `explained_by` names the finding that causes this one; data explain before placement, and placement before the
+-- (queue, planning and execution). Detectors count a task's cost only as far as the task gates its fragment.
+-- Findings whose cost cannot be told stay, and so does each record of `sys.anomalies`. `explained_by` names the finding that causes this one; data explain before placement, and placement before the
 -- machine. `place` ranks what is left and needs action: 1 is the verdict, 2 and 3 matter too. The dearest comes first;
 -- of those that cost at least 0.8 of it, data come first. `severity` follows from the share of the query's execution
 -- time: `critical` from a half, `warning` from a tenth. Thresholds are conservative, so that no correction for many
@@ -21,7 +20,7 @@ WITH found AS (
   FROM (
     SELECT
       found.query_id, found.detector AS rule, found.subject, found.cause, found.advice, found.evidence_sql,
-      found.operator_id, coalesce(found.fragment_id, operators.fragment_id) AS fragment_id, found.worker_id,
+      found.operator_id, found.fragment_id, found.worker_id,
       found.partition, found.exchange_id, found.table_name, found.row_id, found.score, found.threshold,
       found.confidence, found.innocent, queries.execution_ns, queries.imported_from, queries.lineage,
       queries.profile_level, queries.sql,
@@ -29,25 +28,12 @@ WITH found AS (
         AS elapsed_ns,
       CASE
         WHEN found.detector = 'expensive input' OR found.cost_ns IS NULL THEN found.cost_ns
-        ELSE greatest(
-          least(
-            found.cost_ns,
-            coalesce(queries.queued_ns, 0) + coalesce(queries.planning_ns, 0) + coalesce(queries.execution_ns, 0)
-          ) - coalesce(tasks.slack_ns, 0),
-          0)
+        ELSE least(
+          found.cost_ns,
+          coalesce(queries.queued_ns, 0) + coalesce(queries.planning_ns, 0) + coalesce(queries.execution_ns, 0))
       END AS wasted_ns
     FROM sys.detections AS found
     JOIN sys.queries AS queries ON found.query_id = queries.query_id
-    LEFT JOIN sys.operators AS operators
-      ON found.query_id = operators.query_id AND found.operator_id = operators.operator_id
-    LEFT JOIN (
-      SELECT
-        query_id, fragment_id, worker_id, partition,
-        max(CAST(ended_at AS BIGINT)) OVER (PARTITION BY query_id, fragment_id) - CAST(ended_at AS BIGINT) AS slack_ns
-      FROM sys.task_stats
-    ) AS tasks
-      ON found.query_id = tasks.query_id AND found.fragment_id = tasks.fragment_id
-        AND found.worker_id = tasks.worker_id AND found.partition = tasks.partition
   ) AS priced
   WHERE wasted_ns IS NULL OR rule = 'expensive input' OR wasted_ns >= 10000000 AND wasted_ns >= 0.05 * elapsed_ns
 ),
