@@ -4,7 +4,8 @@
 -- ended after them, unless it was busy all the time, and what it worked beyond the longest of them. It is at least 10
 -- ms and 5 % of the query's time. `cause` gives the account of sys.task_accounts. Of fewer than four tasks only a gross
 -- difference tells something: a task whose rows, and no wait for a processor, took four times as long as its peers.
--- Others are `innocent`. It replaces HybridTune's rule, which sys.hybridtune_straggler_tasks keeps.
+-- Others are `innocent`, and so are tasks that mostly waited for a processor: what is wrong is then the machine, and
+-- sys.processor_contention says so. It replaces HybridTune's rule, which sys.hybridtune_straggler_tasks keeps.
 SELECT
   found.query_id, 'straggler task' AS detector,
   concat('fragment ', fragment_id, ', partition ', partition, ' on worker ', worker_id) AS subject,
@@ -41,12 +42,12 @@ SELECT
   fragment_id, CAST(NULL AS BIGINT) AS operator_id, worker_id, partition, CAST(NULL AS BIGINT) AS exchange_id,
   CAST(NULL AS VARCHAR) AS table_name, CAST(NULL AS BIGINT) AS row_id, CAST(cost_ns AS BIGINT) AS cost_ns,
   score, 6.0 AS threshold, CAST(NULL AS DOUBLE) AS confidence,
-  NOT is_judged AS innocent,
+  NOT is_judged OR main_cause IN ('queued', 'stolen') AS innocent,
   concat('SELECT * FROM sys.task_accounts WHERE query_id = ', found.query_id, ' AND fragment_id = ', fragment_id,
     ' ORDER BY excess_ns DESC') AS evidence_sql
 FROM (
   SELECT
-    *, tasks >= 4 OR main_cause IN ('slower rows', 'blocked') AND wall_ns >= 4 * others_ns AS is_judged,
+    *, tasks >= 4 OR main_cause IN ('slower rows', 'blocked') AND wall_ns >= 4 * usual_ns AS is_judged,
     CASE
       WHEN ended < last_peer - 0.05 * (ended - started) THEN 0
       WHEN wall_ns >= 0.8 * (ended - started) THEN least(excess_ns, wall_ns - longest_peer_ns)
@@ -55,7 +56,6 @@ FROM (
   FROM (
     SELECT
       *, CAST(started_at AS BIGINT) AS started, CAST(ended_at AS BIGINT) AS ended,
-      (sum(wall_ns) OVER fragment - wall_ns) / greatest(tasks - 1, 1) AS others_ns,
       max(CASE WHEN NOT is_off THEN wall_ns END) OVER fragment AS longest_peer_ns,
       max(CASE WHEN NOT is_off THEN CAST(ended_at AS BIGINT) END) OVER fragment AS last_peer
     FROM (

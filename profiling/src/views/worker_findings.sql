@@ -5,7 +5,9 @@
 -- alike. Level `counters` and above.
 SELECT
   query_id, detector,
-  CASE WHEN worker_id IS NULL THEN 'all workers' ELSE concat('worker ', worker_id) END AS subject,
+  CASE
+    WHEN worker_id IS NOT NULL THEN concat('worker ', worker_id) WHEN others > 0 THEN 'all workers' ELSE 'the query'
+  END AS subject,
   concat(what_before, CAST(time_ns AS BIGINT) / 1000000, what_after, CAST(cost_ns AS BIGINT) / 1000000, ' ms longer',
     why, '.') AS cause,
   CASE detector
@@ -21,29 +23,42 @@ SELECT
   END AS advice,
   CAST(NULL AS BIGINT) AS fragment_id, CAST(NULL AS BIGINT) AS operator_id, worker_id,
   CAST(NULL AS BIGINT) AS partition, CAST(NULL AS BIGINT) AS exchange_id, CAST(NULL AS VARCHAR) AS table_name,
-  CAST(NULL AS BIGINT) AS row_id, CAST(cost_ns AS BIGINT) AS cost_ns, score, threshold,
+  CAST(NULL AS BIGINT) AS row_id, CAST(cost_ns AS BIGINT) AS cost_ns,
+  coalesce(score, cost_ns / least_ns) AS score, threshold,
   CAST(NULL AS DOUBLE) AS confidence, false AS innocent,
   concat('SELECT * FROM sys.worker_waits WHERE query_id = ', query_id, ' ORDER BY kind, time_ns DESC') AS evidence_sql
 FROM (
   SELECT
-    waits.query_id, CASE WHEN waits.is_alone THEN waits.worker_id END AS worker_id, waits.cost_ns,
+    waits.query_id, CASE WHEN waits.is_alone THEN waits.worker_id END AS worker_id, waits.others, waits.least_ns,
+    -- Tasks cannot have waited for memory or a disk longer than any thread of the machine did.
+    CASE
+      WHEN waits.kind <> 'blocked' THEN waits.cost_ns
+      WHEN hosts.faults >= 100 OR hosts.memory >= 0.05 AND hosts.faults >= 10
+        THEN least(waits.cost_ns, hosts.memory * waits.execution_ns)
+      WHEN hosts.bytes >= 1000000 THEN least(waits.cost_ns, hosts.disk * waits.execution_ns)
+      ELSE waits.cost_ns
+    END AS cost_ns,
     CASE
       WHEN waits.kind = 'throttled' THEN 'throttled worker'
       WHEN waits.kind = 'queued' THEN 'waited for a processor'
-      WHEN waits.kind = 'all' THEN 'slow worker'
-      WHEN hosts.memory >= 0.05 OR hosts.faults >= 100 THEN 'memory pressure'
-      WHEN hosts.disk >= 0.05 OR hosts.bytes >= 1000000 THEN 'disk wait'
+      WHEN waits.kind = 'all' AND 2 * waits.more_used_ns >= waits.excess_ns THEN 'slow worker'
+      -- A worker that waited for memory, a disk or the hypervisor gets a finding for the wait.
+      WHEN waits.kind = 'all' AND (hosts.faults >= 100 OR hosts.memory >= 0.05 AND hosts.faults >= 10
+        OR hosts.bytes >= 1000000 OR hosts.steal >= 0.05) THEN NULL
+      WHEN hosts.faults >= 100 OR hosts.memory >= 0.05 AND hosts.faults >= 10 THEN 'memory pressure'
+      WHEN hosts.bytes >= 1000000 THEN 'disk wait'
       -- The time that the hypervisor takes from a running thread looks as if the thread waited by itself.
       WHEN hosts.steal >= 0.05 THEN 'waited for a processor'
+      WHEN waits.kind = 'all' THEN 'slow worker'
     END AS detector,
     CASE WHEN waits.kind = 'all' THEN waits.excess_ns WHEN waits.is_alone THEN waits.time_ns ELSE waits.every_ns END
       AS time_ns,
     CASE WHEN waits.kind = 'all' THEN 'For the same rows its tasks took ' ELSE 'Tasks waited ' END AS what_before,
     CASE waits.kind
-      WHEN 'throttled' THEN ' ms since the cgroup had used up its quota of processor time, and the query took '
-      WHEN 'queued' THEN ' ms for a processor, and the query took '
+      WHEN 'throttled' THEN ' ms together since the cgroup had used up its quota of processor time, and the query took '
+      WHEN 'queued' THEN ' ms together for a processor, and the query took '
       WHEN 'all' THEN ' ms more than those of other workers, and the query took '
-      ELSE ' ms by themselves, and the query took '
+      ELSE ' ms together by themselves, and the query took '
     END AS what_after,
     CASE
       WHEN waits.kind = 'throttled' THEN concat(': the quota is ', round(hosts.cores, 2), ' cores')
@@ -51,7 +66,7 @@ FROM (
         WHEN 2 * waits.more_used_ns >= waits.excess_ns THEN ': a processor worked longer on each row'
         ELSE ': most of it they waited by themselves, as for disk, memory or locks'
       END
-      WHEN waits.kind = 'blocked' AND (hosts.steal < 0.05 OR hosts.memory >= 0.05 OR hosts.disk >= 0.05) THEN concat(
+      WHEN waits.kind = 'blocked' AND (hosts.faults >= 10 OR hosts.bytes >= 1000000) THEN concat(
         ': threads waited for memory ', round(100 * hosts.memory), ' % of the time and for the disk ',
         round(100 * hosts.disk), ' %, ', round(hosts.faults), ' page faults a second read from it')
       WHEN hosts.steal >= 0.05 AND hosts.steal >= hosts.foreign / 2
@@ -64,13 +79,12 @@ FROM (
           round(hosts.cores, 2))
       ELSE ': who had the processors is not known'
     END AS why,
-    CASE WHEN waits.kind = 'all' THEN waits.score ELSE waits.cost_ns / greatest(0.05 * waits.elapsed_ns, 10000000) END
-      AS score,
+    CASE WHEN waits.kind = 'all' THEN waits.score END AS score,
     CASE WHEN waits.kind = 'all' THEN 3.0 ELSE 1.0 END AS threshold
   FROM (
     SELECT
-      rated.query_id, worker_id, kind, time_ns, excess_ns, more_used_ns, every_ns, others, score, elapsed_ns,
-      time_ns / execution_ns AS demand, is_alone,
+      rated.query_id, worker_id, kind, time_ns, excess_ns, more_used_ns, every_ns, others, score,
+      execution_ns, least_ns, time_ns / execution_ns AS demand, is_alone,
       CASE
         WHEN kind = 'all' THEN CASE
           WHEN score >= 3 AND 3 * slow_share >= 2 AND 3 * excess_ns >= time_ns AND 2 * more_waited_ns < excess_ns
@@ -106,7 +120,7 @@ FROM (
     JOIN (
       SELECT
         query_id, CAST(execution_ns AS DOUBLE) AS execution_ns,
-        coalesce(queued_ns, 0) + planning_ns + execution_ns AS elapsed_ns
+        greatest(0.05 * (coalesce(queued_ns, 0) + planning_ns + execution_ns), 10000000) AS least_ns
       FROM sys.queries
     ) AS queries ON rated.query_id = queries.query_id
   ) AS waits
@@ -124,6 +138,5 @@ FROM (
     FROM sys.worker_metrics
     GROUP BY query_id, worker_id
   ) AS hosts ON waits.query_id = hosts.query_id AND waits.worker_id = hosts.worker_id
-  WHERE waits.cost_ns >= 10000000 AND waits.cost_ns >= 0.05 * waits.elapsed_ns
 ) AS found
-WHERE detector IS NOT NULL
+WHERE detector IS NOT NULL AND cost_ns >= least_ns
