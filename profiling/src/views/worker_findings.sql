@@ -49,7 +49,7 @@ FROM (
       WHEN hosts.bytes >= 1000000 THEN 'disk wait'
       -- The time that the hypervisor takes from a running thread looks as if the thread waited by itself.
       WHEN hosts.steal >= 0.05 THEN 'waited for a processor'
-      WHEN waits.kind = 'all' THEN 'slow worker'
+      WHEN waits.kind = 'all' OR waits.is_alone AND waits.even_share >= 0.4 THEN 'slow worker'
     END AS detector,
     CASE WHEN waits.kind = 'all' THEN waits.excess_ns WHEN waits.is_alone THEN waits.time_ns ELSE waits.every_ns END
       AS time_ns,
@@ -66,6 +66,8 @@ FROM (
         WHEN 2 * waits.more_used_ns >= waits.excess_ns THEN ': a processor worked longer on each row'
         ELSE ': most of it they waited by themselves, as for disk, memory or locks'
       END
+      WHEN waits.kind = 'blocked' AND hosts.steal < 0.05 AND hosts.faults < 10 AND hosts.bytes < 1000000
+        THEN ': neither memory nor disk nor hypervisor made them wait, and other workers did not'
       WHEN waits.kind = 'blocked' AND (hosts.faults >= 10 OR hosts.bytes >= 1000000) THEN concat(
         ': threads waited for memory ', round(100 * hosts.memory), ' % of the time and for the disk ',
         round(100 * hosts.disk), ' %, ', round(hosts.faults), ' page faults a second read from it')
@@ -84,11 +86,11 @@ FROM (
   FROM (
     SELECT
       rated.query_id, worker_id, kind, time_ns, excess_ns, more_used_ns, every_ns, others, score,
-      execution_ns, least_ns, time_ns / execution_ns AS demand, is_alone,
+      even_share, execution_ns, least_ns, time_ns / execution_ns AS demand, is_alone,
       CASE
         WHEN kind = 'all' THEN CASE
-          WHEN score >= 3 AND 3 * slow_share >= 2 AND 3 * excess_ns >= time_ns AND 2 * more_waited_ns < excess_ns
-            THEN gates_ns
+          WHEN score >= 3 AND 3 * slow_share >= 2 AND coalesce(even_share, 1) >= 0.4 AND 3 * excess_ns >= time_ns
+            AND 2 * more_waited_ns < excess_ns THEN gates_ns
         END
         WHEN is_alone THEN least(gates_ns, execution_ns * time_ns / wall_ns)
         WHEN time_ns = longest_ns THEN least(every_gates_ns, execution_ns * every_ns / every_wall_ns)
@@ -102,7 +104,8 @@ FROM (
           query_id, kind, others, every_wall_ns, every_ns, longest_ns, every_gates_ns, worker['worker_id'] AS worker_id,
           worker['wall_ns'] AS wall_ns, worker['time_ns'] AS time_ns, worker['gates_ns'] AS gates_ns,
           worker['excess_ns'] AS excess_ns, worker['more_used_ns'] AS more_used_ns,
-          worker['more_waited_ns'] AS more_waited_ns, worker['slow_share'] AS slow_share, worker['score'] AS score
+          worker['more_waited_ns'] AS more_waited_ns, worker['slow_share'] AS slow_share,
+          worker['even_share'] AS even_share, worker['score'] AS score
         FROM (
           -- Grouped and taken apart again: windows, whose order planning follows, would take longer to plan.
           SELECT
@@ -111,7 +114,7 @@ FROM (
             unnest(array_agg(named_struct(
               'worker_id', worker_id, 'wall_ns', wall_ns, 'time_ns', time_ns, 'gates_ns', gates_ns,
               'excess_ns', excess_ns, 'more_used_ns', more_used_ns, 'more_waited_ns', more_waited_ns,
-              'slow_share', slow_share, 'score', score))) AS worker
+              'slow_share', slow_share, 'even_share', even_share, 'score', score))) AS worker
           FROM sys.worker_waits
           GROUP BY query_id, kind
         ) AS kinds

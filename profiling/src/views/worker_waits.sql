@@ -7,8 +7,9 @@
 -- the query would be faster without the kind's time on this worker, if fragments started as they did; of `all` it is
 -- what it would be faster without the excess. `every_gates_ns` says so of all workers together; each fragment's is with
 -- the worker that ended last. `slow_share` is the share of the time in fragments in which it was at least 1.3 times
--- that of the others for the same rows. `score` is the excess in standard deviations, which the tasks within workers
--- tell. Level `counters` and above.
+-- that of the others for the same rows. `even_share` is 1 if all tasks of the worker have as much of the time, and less
+-- if few have it. `score` is the excess in standard deviations, which the tasks within workers tell. Level `counters`
+-- and above.
 SELECT
   query_id, worker_id, kind, sum(tasks) AS tasks, sum(wall_ns) AS wall_ns, sum(time_ns) AS time_ns,
   sum(excess_ns) AS excess_ns, sum(used_ns - share * (all_used_ns - used_ns)) AS more_used_ns,
@@ -21,6 +22,7 @@ SELECT
     END) AS gates_ns,
   sum(CASE WHEN ended = last THEN ended - all_without END) AS every_gates_ns,
   sum(CASE WHEN excess_ns >= 0.23 * wall_ns THEN wall_ns END) / greatest(sum(wall_ns), 1.0) AS slow_share,
+  sum(even_ns) / greatest(sum(time_ns), 1.0) AS even_share,
   ln(greatest(sum(wall_ns) / (1 + sum(wall_ns - excess_ns)), 1.0))
     / greatest(0.05, coalesce(avg(spread), 0.25) * sqrt(1.5 / avg(tasks))) AS score
 FROM (
@@ -29,6 +31,7 @@ FROM (
     worker['tasks'] AS tasks, worker['wall_ns'] AS wall_ns, worker['time_ns'] AS time_ns,
     worker['longest_ns'] AS longest_ns, worker['spread'] AS spread, worker['ended'] AS ended,
     worker['without'] AS without, worker['used_ns'] AS used_ns, worker['waited_ns'] AS waited_ns,
+    worker['even_ns'] AS even_ns,
     worker['rows'] / nullif(all_rows - worker['rows'], 0.0) AS share,
     worker['wall_ns']
       - worker['rows'] / nullif(all_rows - worker['rows'], 0.0) * (all_wall_ns - worker['wall_ns']) AS excess_ns,
@@ -42,13 +45,14 @@ FROM (
       unnest(array_agg(named_struct(
         'worker_id', worker_id, 'tasks', tasks, 'wall_ns', wall_ns, 'time_ns', time_ns, 'longest_ns', longest_ns,
         'spread', spread, 'ended', ended, 'without', without, 'used_ns', used_ns, 'waited_ns', waited_ns,
-        'rows', rows))) AS worker
+        'rows', rows, 'even_ns', even_ns))) AS worker
     FROM (
       SELECT
         tasks.query_id, tasks.fragment_id, tasks.worker_id, tasks.kind, count(*) AS tasks,
         CAST(sum(tasks.wall_ns) AS DOUBLE) AS wall_ns, CAST(sum(tasks.time_ns) AS DOUBLE) AS time_ns,
         CAST(sum(tasks.cpu_ns) AS DOUBLE) AS used_ns, CAST(sum(tasks.runqueue_ns) AS DOUBLE) AS waited_ns,
         CAST(sum(loads.rows) AS DOUBLE) AS rows, CAST(max(tasks.wall_ns) AS DOUBLE) AS longest_ns,
+        CASE WHEN count(*) > 1 THEN CAST(min(tasks.time_ns) * count(*) AS DOUBLE) END AS even_ns,
         min(tasks.started) AS started, max(tasks.ended) AS ended, max(tasks.ended - tasks.time_ns) AS without,
         stddev(tasks.wall_ns / loads.rows) / avg(tasks.wall_ns / loads.rows) AS spread
       FROM (
