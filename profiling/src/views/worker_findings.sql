@@ -64,10 +64,10 @@ FROM (
       WHEN waits.kind = 'throttled' THEN concat(': the quota is ', round(hosts.cores, 2), ' cores')
       WHEN waits.kind = 'all' THEN CASE
         WHEN 2 * waits.more_used_ns >= waits.excess_ns THEN ': a processor worked longer on each row'
-        ELSE ': most of it they waited by themselves, as for disk, memory or locks'
+        ELSE ': most of it waiting for disk, memory or locks, or the process did not run'
       END
       WHEN waits.kind = 'blocked' AND hosts.steal < 0.05 AND hosts.faults < 10 AND hosts.bytes < 1000000
-        THEN ': neither memory nor disk nor hypervisor made them wait, and other workers did not'
+        THEN ': the process did not run or waited for locks; memory, disk and hypervisor did not make it wait'
       WHEN waits.kind = 'blocked' AND (hosts.faults >= 10 OR hosts.bytes >= 1000000) THEN concat(
         ': threads waited for memory ', round(100 * hosts.memory), ' % of the time and for the disk ',
         round(100 * hosts.disk), ' %, ', round(hosts.faults), ' page faults a second read from it')
