@@ -43,8 +43,8 @@ SELECT
   'statement got slower' AS alert, substr(regexp_replace(sql, '\s+', ' ', 'g'), 1, 80) AS subject, since,
   CASE WHEN now_ns >= 3 * usual_ns THEN 'critical' ELSE 'warning' END AS severity,
   concat(
-    'The last runs took ', CAST(round(now_ns / 1000000.0) AS BIGINT), ' ms in the median, earlier ones ',
-    CAST(round(usual_ns / 1000000.0) AS BIGINT), ' ms. The last one is query ', query_id, '.') AS cause,
+    'The last runs took ', CAST(now_ns AS BIGINT) / 1000000, ' ms in the median, earlier ones ',
+    CAST(usual_ns AS BIGINT) / 1000000, ' ms. The last one is query ', query_id, '.') AS cause,
   now_ns / greatest(usual_ns, 1) AS value, CAST(1.5 AS DOUBLE) AS threshold,
   concat(
     'SELECT query_id, started_at, planning_ns, execution_ns FROM sys.queries WHERE fingerprint = ''', fingerprint,

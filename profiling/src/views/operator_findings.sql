@@ -81,7 +81,7 @@ rated AS (
     -- A key that makes far more or fewer rows than there are is no cause: most of its rows do not match.
     CASE WHEN keys.product >= 0.2 * rows_out AND keys.product <= 2 * rows_out THEN keys.key END AS key,
     least(keys.product / greatest(rows_out, 1), 1) AS part,
-    CASE kinds.rule
+    CAST(CASE kinds.rule
       WHEN 'join multiplies rows' THEN above_ns * (1 - CAST(rows_in AS DOUBLE) / greatest(rows_out, 1))
       WHEN 'spilling' THEN spill_ns
       WHEN 'slow client' THEN output_wait_ns
@@ -91,7 +91,7 @@ rated AS (
         WHEN build_rows >= 2 * probe_rows AND build_rows >= 10 * build_estimate
           THEN build_ns * (1 - CAST(probe_rows AS DOUBLE) / build_rows)
       END
-    END AS cost_ns
+    END AS BIGINT) AS cost_ns
   FROM operators
   JOIN sys.queries AS queries ON operators.query_id = queries.query_id
   LEFT JOIN keys ON operators.query_id = keys.query_id AND operators.operator_id = keys.exchange_id
@@ -112,31 +112,31 @@ SELECT
           'About ', CAST(round(100 * part) AS BIGINT), ' % of them have the key ', key,
           ', which many rows of both inputs have. ')
       END,
-      'The rows beyond its inputs cost a task up to ', CAST(round(cost_ns / 1000000.0) AS BIGINT), ' ms.')
+      'The rows beyond its inputs cost a task up to ', cost_ns / 1000000, ' ms.')
     WHEN 'spilling' THEN concat(
       'The operator wrote ', spilled_bytes, ' bytes to temporary files',
       CASE
         WHEN cost_ns IS NOT NULL
-          THEN concat(', ', spilled_rows, ' rows: that took about ', CAST(round(cost_ns / 1000000.0) AS BIGINT), ' ms')
+          THEN concat(', ', spilled_rows, ' rows: that took about ', cost_ns / 1000000, ' ms')
       END, '.')
     WHEN 'slow client' THEN concat(
       'The query was not slow, the client was: ', rows_returned, ' rows waited ',
-      CAST(round(cost_ns / 1000000.0) AS BIGINT), ' ms of ', CAST(round(elapsed_ns / 1000000.0) AS BIGINT),
+      cost_ns / 1000000, ' ms of ', elapsed_ns / 1000000,
       ' ms to be taken.')
     WHEN 'operator fission' THEN concat(
-      'A task evaluated expressions for ', CAST(round(expressions_ns / 1000000.0) AS BIGINT), ' ms of ',
-      CAST(round(execution_ns / 1000000.0) AS BIGINT), ' ms, ',
+      'A task evaluated expressions for ', expressions_ns / 1000000, ' ms of ',
+      execution_ns / 1000000, ' ms, ',
       CASE
         WHEN tasks = 1 THEN 'alone in its fragment, while processors had little to do.'
         ELSE concat(
-          'one operator after the other. The dearest took ', CAST(round(dearest_ns / 1000000.0) AS BIGINT), ' ms.')
+          'one operator after the other. The dearest took ', dearest_ns / 1000000, ' ms.')
       END)
     ELSE CASE
       WHEN cost_ns IS NULL THEN concat('Expected ', estimated_rows, ' rows, got ', rows_out, ' rows.')
       ELSE concat(
         'The join built its hash table of ', build_rows, ' rows where it expected ', build_estimate,
         ', and looked up ', probe_rows, ' rows: the smaller input would save ',
-        CAST(round(cost_ns / 1000000.0) AS BIGINT), ' ms of building.')
+        cost_ns / 1000000, ' ms of building.')
     END
   END AS cause,
   CASE rule
@@ -159,7 +159,7 @@ SELECT
   fragment_id, operator_id, CASE WHEN rule IN ('join multiplies rows', 'operator fission') THEN worker_id END AS worker_id,
   CASE WHEN rule IN ('join multiplies rows', 'operator fission') THEN partition END AS partition,
   CAST(NULL AS BIGINT) AS exchange_id, CAST(NULL AS VARCHAR) AS table_name, CAST(NULL AS BIGINT) AS row_id,
-  CAST(cost_ns AS BIGINT) AS cost_ns,
+  cost_ns,
   CASE rule
     WHEN 'join multiplies rows' THEN CAST(rows_out AS DOUBLE) / greatest(rows_in, 1)
     WHEN 'spilling' THEN CAST(spilled_bytes AS DOUBLE)

@@ -38,7 +38,7 @@ SELECT
   query_id, 'slow link' AS detector,
   'from worker ' || source_worker || ' to worker ' || destination_worker AS subject,
   'The last of ' || bytes || ' bytes from worker ' || source_worker || ' to worker ' || destination_worker || ' left '
-    || CAST(round(cost_ns / 1000000.0) AS BIGINT) || ' ms after the last over any other link of both, in operator '
+    || cost_ns / 1000000 || ' ms after the last over any other link of both, in operator '
     || exchange_id || ' ' || name || '.' AS cause,
   'Look at the network between both: SELECT * FROM sys.links WHERE worker_id = ' || source_worker
     || ' AND peer_id = ' || destination_worker AS advice,
