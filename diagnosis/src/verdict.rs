@@ -55,9 +55,14 @@ impl Verdict {
         let query_id = summary.query_id.to_string();
         let sql = include_str!("sql/verdict.sql").replace("$query_id", &query_id);
         let answer = statements.query("Verdict", sql).await?;
-        let causes = rows(&answer).map(|row| {
+        let folded: Vec<String> = rows(&answer)
+            .filter_map(|row| row.text("explained_by"))
+            .collect();
+        let causes = rows(&answer).filter(|row| row.integer("place").is_some());
+        let causes = causes.map(|row| {
             let text = |column: &str| row.text(column).unwrap_or_default();
             Diagnosis {
+                explains: folded.iter().filter(|rule| **rule == text("rule")).count() as i64,
                 rule: text("rule"),
                 severity: text("severity"),
                 subject: as_in_the_plan(&text("subject"), plan),
@@ -66,7 +71,6 @@ impl Verdict {
                 wasted_ns: row.integer("wasted_ns"),
                 evidence_sql: row.text("evidence_sql"),
                 zoom_sql: row.text("zoom_sql"),
-                explains: row.sum("explains"),
             }
         });
         Ok(Self {

@@ -119,6 +119,7 @@ pub(crate) enum Mark {
     Fact,
     Predicate,
     Excluded,
+    Cause,
     Advice,
 }
 
@@ -131,6 +132,7 @@ impl Mark {
             Self::Fact => "·",
             Self::Predicate => "◆",
             Self::Excluded => "◇",
+            Self::Cause => "▶",
             Self::Advice => "→",
         }
     }
@@ -138,7 +140,7 @@ impl Mark {
     fn style(self) -> Style {
         match self {
             Self::Caveat => Style::Caveat,
-            Self::Finding | Self::Predicate => Style::Finding,
+            Self::Finding | Self::Predicate | Self::Cause => Style::Finding,
             Self::Good => Style::Good,
             Self::Fact | Self::Excluded | Self::Advice => Style::Plain,
         }

@@ -19,7 +19,7 @@ pub(crate) fn section(verdict: &Verdict, summary: &QuerySummary) -> Document {
     };
     for (place, cause) in verdict.causes.iter().enumerate() {
         let mark = match place {
-            0 => Mark::Finding,
+            0 => Mark::Cause,
             _ => Mark::Fact,
         };
         let mut sentence = cause.sentence();

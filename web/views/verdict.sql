@@ -28,9 +28,24 @@ CROSS JOIN (
 CROSS JOIN (
   SELECT sum(cores) AS cores
   FROM (
-    SELECT max(value) AS cores
-    FROM sys.worker_metrics WHERE query_id = $query_id AND metric = 'effective_cores'
-    GROUP BY worker_id
-  ) AS workers
+    -- Workers of one machine share its cores.
+    SELECT least(sum(effective), max(machine)) AS cores
+    FROM (
+      SELECT
+        readings.worker_id,
+        max(CASE
+          WHEN workers.address LIKE '127.%' OR workers.address LIKE '[::1]%' THEN 'in process'
+          ELSE left(workers.address, length(workers.address) - strpos(reverse(workers.address), ':'))
+        END) AS host,
+        max(CASE WHEN readings.metric = 'effective_cores' THEN readings.value END) AS effective,
+        max(CASE WHEN readings.metric = 'machine_cores' THEN readings.value END) AS machine
+      FROM sys.worker_metrics AS readings
+      LEFT JOIN sys.workers AS workers
+        ON workers.query_id = $query_id AND workers.worker_id = readings.worker_id
+      WHERE readings.query_id = $query_id AND readings.metric IN ('effective_cores', 'machine_cores')
+      GROUP BY readings.worker_id
+    ) AS workers
+    GROUP BY host
+  ) AS machines
 ) AS cores
 WHERE queries.query_id = $query_id

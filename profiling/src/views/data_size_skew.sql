@@ -3,7 +3,8 @@
 -- all the time; it is at least 10 ms and 5 % of the query's time. `exchange_id` is the exchange that dealt the rows
 -- out, and `cause` names the key that has more of its rows than a task should get, or says that few keys have many
 -- rows. Where the rows of a scan differ by no more than a row group of 131,072 rows, row groups are coarse and nobody
--- is to blame: the finding is `innocent`. It replaces HybridTune's rule, which sys.hybridtune_data_skew keeps.
+-- is to blame: the finding is `innocent`. So it is where an exchange deals out whole batches in turn and has too few
+-- rows for a batch of 8,192 rows each. It replaces HybridTune's rule, which sys.hybridtune_data_skew keeps.
 SELECT
   found.query_id, 'uneven rows' AS detector,
   concat('fragment ', found.fragment_id, ', partition ', found.partition, ' on worker ', found.worker_id) AS subject,
@@ -12,6 +13,8 @@ SELECT
     ': the rows beyond cost ', CAST(round(cost_ns / 1000000.0) AS BIGINT), ' ms. ',
     CASE
       WHEN leaf_kind = 'scan' AND is_coarse THEN 'Row groups are coarse: a task reads whole ones.'
+      WHEN is_coarse THEN concat(
+        'The exchange deals out whole batches in turn, and has only ', all_leaf_rows, ' rows.')
       WHEN leaf_kind = 'scan' THEN concat('It read ', leaf_rows, ' of ', all_leaf_rows, ' rows of ',
         coalesce(table_name, 'its input'), '.')
       WHEN keys.share > 1.0 / tasks THEN concat('About ', CAST(round(100 * keys.share) AS BIGINT),
@@ -20,7 +23,7 @@ SELECT
       ELSE 'Few keys have many of the rows.'
     END) AS cause,
   CASE
-    WHEN leaf_kind = 'scan' AND is_coarse THEN 'Nothing is to be done. Larger tables spread more evenly.'
+    WHEN is_coarse THEN 'Nothing is to be done. Larger tables spread more evenly.'
     WHEN leaf_kind = 'scan' THEN 'Spread the table''s rows evenly over workers: REBALANCE.'
     WHEN keys.share > 1.0 / tasks THEN
       'Treat that key by itself or, where rows are grouped, aggregate before the exchange.'
@@ -30,7 +33,7 @@ SELECT
   CASE WHEN leaf_kind = 'exchange' THEN found.operator_id END AS exchange_id,
   table_name, CAST(NULL AS BIGINT) AS row_id, CAST(cost_ns AS BIGINT) AS cost_ns,
   CAST(rows AS DOUBLE) / greatest(usual_rows, 1) AS score, 1.5 AS threshold, CAST(NULL AS DOUBLE) AS confidence,
-  coalesce(leaf_kind = 'scan' AND is_coarse, false) AS innocent,
+  coalesce(is_coarse, false) AS innocent,
   concat('SELECT * FROM sys.operator_stats WHERE query_id = ', found.query_id, ' AND fragment_id = ',
     found.fragment_id, ' ORDER BY greatest(rows_in, rows_out) DESC') AS evidence_sql
 FROM (
@@ -66,13 +69,17 @@ FROM (
         max(stats.rows_out) AS rows, sum(stats.rows_out) AS all_rows,
         max(stats.rows_out) - avg(stats.rows_out) AS beyond,
         max(stats.rows_out) / greatest(avg(stats.rows_out), 1) AS skew,
-        max(stats.rows_out) - median(stats.rows_out) <= 131072 AS is_coarse
+        CASE
+          WHEN operators.kind = 'scan' THEN max(stats.rows_out) - median(stats.rows_out) <= 131072
+          ELSE operators.routing = 'round robin' AND sum(stats.rows_out) <= 8192 * count(*)
+        END AS is_coarse
       FROM sys.operators AS operators
       JOIN sys.operator_stats AS stats
         ON operators.query_id = stats.query_id AND operators.operator_id = stats.operator_id
       WHERE operators.kind IN ('scan', 'exchange')
       GROUP BY
-        operators.query_id, operators.fragment_id, operators.operator_id, operators.kind, operators.table_name
+        operators.query_id, operators.fragment_id, operators.operator_id, operators.kind, operators.routing,
+        operators.table_name
     ) AS inputs
   ) AS leaves ON tasks.query_id = leaves.query_id AND tasks.fragment_id = leaves.fragment_id AND leaves.place = 1
   WHERE tasks.place = 1 AND tasks.rows >= 1.5 * tasks.usual_rows AND tasks.tasks > 1

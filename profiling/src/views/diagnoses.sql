@@ -60,7 +60,8 @@ folded AS (
           THEN 'hot join key'
       END,
       CASE
-        WHEN rule IN ('straggler task', 'operator fission') AND strpos(marks, concat('expensive input of task ', fragment_id, ':', partition, ':', worker_id, ';')) > 0
+        WHEN rule IN ('straggler task', 'operator fission', 'uneven rows') AND strpos(marks, concat('expensive input of task ', fragment_id, ':', partition, ':', worker_id, ';')) > 0
+          OR rule IN ('disk wait', 'memory pressure') AND strpos(marks, 'expensive input of task ') > 0
           THEN 'expensive input'
       END,
       CASE WHEN rule = 'operator fission' AND strpos(marks, 'not distributed of task') > 0 THEN 'not distributed' END,

@@ -2,7 +2,8 @@
 -- `queued_ns` is what it waited for a processor without being throttled, `stolen_ns` the part of that wait that the
 -- hypervisor caused, `blocked_ns` what it waited for by itself: disk, lock, page fault, sleep. `rows` adds up, over the
 -- operators of the task, the rows that each took or returned, whichever are more: the measure of its work. `usual_ns`
--- is the median of `wall_ns` in the fragment, `usual_rows` that of `rows`. `excess_ns` is what the task worked beyond
+-- is the median of `wall_ns` in the fragment, `usual_rows` that of `rows`; of two or three tasks the mean of the others
+-- stands for the median, which would be half the task itself. `excess_ns` is what the task worked beyond
 -- `usual_ns`. It is the sum of the seven entries that follow: more rows, more processor time for a row, throttling by
 -- the cgroup, waiting for a processor, what the hypervisor took, waiting for anything else, and what none of these
 -- explains. `main_cause` is the entry with at least half of the excess, else `several causes`. `score` says by how many
@@ -50,14 +51,46 @@ FROM (
   FROM (
     SELECT
       *, count(*) OVER fragment AS tasks,
-      median(wall_ns) OVER fragment AS usual_ns,
-      median(rows) OVER fragment AS usual_rows,
-      median(cpu_ns) OVER fragment AS usual_cpu_ns,
-      median(throttled_ns) OVER fragment AS usual_throttled_ns,
-      median(queued_ns) OVER fragment AS usual_queued_ns,
-      median(stolen_ns) OVER fragment AS usual_stolen_ns,
-      median(blocked_ns) OVER fragment AS usual_blocked_ns,
-      CAST(rows AS DOUBLE) / greatest(median(rows) OVER fragment, 1) AS ratio
+      CASE
+        WHEN count(*) OVER fragment IN (2, 3)
+          THEN CAST(sum(wall_ns) OVER fragment - wall_ns AS DOUBLE) / (count(*) OVER fragment - 1)
+        ELSE median(wall_ns) OVER fragment
+      END AS usual_ns,
+      CASE
+        WHEN count(*) OVER fragment IN (2, 3)
+          THEN CAST(sum(rows) OVER fragment - rows AS DOUBLE) / (count(*) OVER fragment - 1)
+        ELSE median(rows) OVER fragment
+      END AS usual_rows,
+      CASE
+        WHEN count(*) OVER fragment IN (2, 3)
+          THEN CAST(sum(cpu_ns) OVER fragment - cpu_ns AS DOUBLE) / (count(*) OVER fragment - 1)
+        ELSE median(cpu_ns) OVER fragment
+      END AS usual_cpu_ns,
+      CASE
+        WHEN count(*) OVER fragment IN (2, 3)
+          THEN CAST(sum(throttled_ns) OVER fragment - throttled_ns AS DOUBLE) / (count(*) OVER fragment - 1)
+        ELSE median(throttled_ns) OVER fragment
+      END AS usual_throttled_ns,
+      CASE
+        WHEN count(*) OVER fragment IN (2, 3)
+          THEN CAST(sum(queued_ns) OVER fragment - queued_ns AS DOUBLE) / (count(*) OVER fragment - 1)
+        ELSE median(queued_ns) OVER fragment
+      END AS usual_queued_ns,
+      CASE
+        WHEN count(*) OVER fragment IN (2, 3)
+          THEN CAST(sum(stolen_ns) OVER fragment - stolen_ns AS DOUBLE) / (count(*) OVER fragment - 1)
+        ELSE median(stolen_ns) OVER fragment
+      END AS usual_stolen_ns,
+      CASE
+        WHEN count(*) OVER fragment IN (2, 3)
+          THEN CAST(sum(blocked_ns) OVER fragment - blocked_ns AS DOUBLE) / (count(*) OVER fragment - 1)
+        ELSE median(blocked_ns) OVER fragment
+      END AS usual_blocked_ns,
+      CASE
+        WHEN count(*) OVER fragment IN (2, 3)
+          THEN CAST(rows AS DOUBLE) * (count(*) OVER fragment - 1) / greatest(sum(rows) OVER fragment - rows, 1)
+        ELSE CAST(rows AS DOUBLE) / greatest(median(rows) OVER fragment, 1)
+      END AS ratio
     FROM (
       SELECT
         tasks.query_id, tasks.fragment_id, tasks.worker_id, tasks.partition, tasks.started_at, tasks.ended_at,

@@ -99,8 +99,9 @@ FROM (
           WHEN detector = 'slow worker' THEN CASE
             WHEN score >= 3 AND 3 * slow_share >= 2 AND excess_ns >= 0.5 * usual_ns THEN slow_gates_ns
           END
-          WHEN is_alone THEN least(alone_ns, execution_ns * CAST(wait_ns AS DOUBLE) / greatest(wall_ns, 1))
-          ELSE least(every_ns, execution_ns * CAST(every_wait_ns AS DOUBLE) / greatest(every_wall_ns, 1))
+          WHEN is_alone THEN
+            least(alone_ns, execution_ns * CAST(wait_ns AS DOUBLE) / greatest(wall_ns, 1), stalled_ns)
+          ELSE least(every_ns, execution_ns * CAST(every_wait_ns AS DOUBLE) / greatest(every_wall_ns, 1), stalled_ns)
         END AS cost_ns
       FROM (
         SELECT
@@ -130,7 +131,12 @@ FROM (
               WHEN 'throttled worker' THEN every_throttled_gates_ns
               WHEN 'waited for a processor' THEN every_queued_gates_ns
               ELSE every_blocked_gates_ns
-            END AS every_ns
+            END AS every_ns,
+            -- Tasks cannot have waited for memory or a disk longer than any thread of the machine did.
+            CASE detector
+              WHEN 'memory pressure' THEN psi_memory_share * execution_ns
+              WHEN 'disk wait' THEN psi_io_share * execution_ns
+            END AS stalled_ns
           FROM (
             SELECT
               accounts.*,
@@ -176,8 +182,8 @@ FROM (
   ) AS placed
   WHERE cost_ns >= 10000000 AND cost_ns >= 0.05 * elapsed_ns AND (is_alone OR place = 1)
     AND CASE detector
-      WHEN 'memory pressure' THEN psi_memory_share >= 0.05 OR major_faults_per_second >= 100
-      WHEN 'disk wait' THEN (psi_io_share >= 0.05 OR read_bytes_per_second >= 1000000)
+      WHEN 'memory pressure' THEN major_faults_per_second >= CASE WHEN psi_memory_share >= 0.05 THEN 10 ELSE 100 END
+      WHEN 'disk wait' THEN read_bytes_per_second >= 1000000
         AND coalesce(psi_memory_share, 0) < 0.05 AND coalesce(major_faults_per_second, 0) < 100
       ELSE true
     END

@@ -6,7 +6,7 @@ import { Choice, Panel } from '../panel';
 import { hovered, search, select, selection, setSearch } from '../state';
 import { Alerts, useAlerts } from './alerts';
 import { Links } from './links';
-import { NodeReadings } from './node_readings';
+import { newest, NodeReadings, useReadings } from './node_readings';
 import { State } from './progress';
 import { ago, ON_OPENING } from './running';
 import { nameOf, useWorkers, type Worker } from './strip';
@@ -61,7 +61,14 @@ export function Cluster(): JSX.Element {
   const scores = useView<Score>('worker_scores', isCluster ? { queries } : undefined, ON_OPENING);
   const parts = useView<Part>('worker_queries', isCluster ? { queries } : undefined, ON_OPENING);
   const alerts = useAlerts();
-  const all = workers.rows ?? [];
+  const readings = useReadings();
+  // What a node read last is newer than what it read while a query ran.
+  const all = (workers.rows ?? []).map((worker) => {
+    const [cpu, memory, cores] = ['cpu_share', 'rss_bytes', 'effective_cores'].map((metric) => newest(readings, worker.worker_id, metric));
+    if (!cpu || !memory) return worker;
+    const most = cores?.high ?? worker.cores;
+    return { ...worker, cpu_share: Math.min(cpu.mean, most ?? Infinity), cores: most, rss_bytes: memory.mean, read_ago_ns: Math.max(-memory.at_ns, 0) };
+  });
   const lost = all.filter((worker) => worker.state === 'lost');
   return (
     <>
@@ -76,7 +83,7 @@ export function Cluster(): JSX.Element {
       >
         <WorkerTable workers={all} nodes={nodes.rows ?? []} scores={scores.rows ?? []} parts={parts.rows ?? []} isCluster={isCluster} />
       </Panel>
-      <NodeReadings total={all.length} />
+      <NodeReadings view={readings} total={all.length} />
       {isCluster && <Links total={all.length} />}
     </>
   );
@@ -126,7 +133,7 @@ function WorkerTable({ workers, nodes, scores, parts, isCluster }: { workers: Wo
                 <td class="text"><State state={node?.state ?? worker.state} />{node?.reason && <span class="bad"> {node.reason}</span>}</td>
                 <td>{id === 0 ? '0' : <>{duration(worker.clock_offset_ns)}<small>± {duration(worker.clock_error_ns)}</small></>}</td>
                 <td>{worker.cpu_share === null ? '–' : worker.cpu_share.toFixed(2)}{worker.cores !== null && ` of ${Number(worker.cores.toFixed(2))}`}<small>{ago(worker.read_ago_ns)}</small></td>
-                <td>{bytes(worker.rss_bytes)}<small>{ago(worker.read_ago_ns)}</small></td>
+                <td>{bytes(worker.rss_bytes && Math.round(worker.rss_bytes))}<small>{ago(worker.read_ago_ns)}</small></td>
                 {isCluster && <>
                   <td>{node ? <>{plural(node.rows, 'row')}<small>{bytes(node.bytes)}</small></> : '–'}</td>
                   <td class="text">{score ? <span class="part"><span class="track"><span style={{ width: `${((score.share / most) * 100).toFixed(1)}%` }} /></span>{share(score.share)}</span> : <span class="faint">{id === 0 ? 'not compared' : '–'}</span>}</td>

@@ -50,7 +50,7 @@ const SORTS = [['slower', 'Got slower'], ['total', 'Total time'], ['last', 'Last
 const WINDOWS = [['1', 'Hour'], ['24', 'Day'], ['168', 'Week'], ['all', 'All']] as const;
 const GROUPS = [['statements', 'Statements'], ['runs', 'Single runs']] as const;
 /** Findings are computed for so many of the newest queries: they are dear. */
-const JUDGED = 200;
+const JUDGED = 50;
 
 const BEGIN = [
   ['Make a table', 'CREATE TABLE ratings AS SELECT value AS movie, value % 5 + 1 AS stars FROM generate_series(1, 1000000)'],

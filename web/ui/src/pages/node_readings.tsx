@@ -14,7 +14,7 @@ import { ago, oneLine, ON_OPENING } from './running';
 import { nameOf } from './strip';
 
 /** A row of the view `node_metrics`. */
-interface Bin {
+export interface Bin {
   worker_id: number;
   metric: string;
   at_ns: number;
@@ -39,9 +39,20 @@ type Lane = Map<number, Bin[]>;
 const highest = (lane: Lane): [worker: number, value: number] =>
   [...lane].map(([worker, bins]) => [worker, Math.max(...bins.map((bin) => bin.high))] as [number, number]).reduce((a, b) => (b[1] > a[1] ? b : a), [0, -Infinity]);
 
-export function NodeReadings({ total }: { total: number }): JSX.Element {
-  const seconds = SPANS.find(([value]) => value === search.value['span'])?.[0] ?? '300';
-  const view = useView<Bin>('node_metrics', { seconds: Number(seconds) }, EVERY[seconds]);
+const spanOf = () => SPANS.find(([value]) => value === search.value['span'])?.[0] ?? '300';
+
+export function useReadings(): View<Bin> {
+  const seconds = spanOf();
+  return useView<Bin>('node_metrics', { seconds: Number(seconds) }, EVERY[seconds]);
+}
+
+/** The newest reading of a metric of a node. */
+export function newest(view: View<Bin>, worker: number, metric: string): Bin | undefined {
+  return view.rows?.filter((bin) => bin.worker_id === worker && bin.metric === metric).pop();
+}
+
+export function NodeReadings({ view, total }: { view: View<Bin>; total: number }): JSX.Element {
+  const seconds = spanOf();
   const spans = useView<Span>('worker_spans', { queries: 100 }, ON_OPENING);
   const sources = useView<Source>('metric_sources', {}, ON_OPENING);
   const lanes = useRows(view, (rows) => {

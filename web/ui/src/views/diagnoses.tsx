@@ -4,7 +4,7 @@ import type { JSX } from 'preact';
 import { useRef } from 'preact/hooks';
 import { useView } from '../data';
 import { clipped, line, tableName } from '../describe';
-import { duration, plural, share, times } from '../format';
+import { bytes, count, duration, plural, share, times } from '../format';
 import { useKeys } from '../keys';
 import { Panel } from '../panel';
 import { show, type Place } from '../place';
@@ -74,6 +74,21 @@ const LOOK = { critical: 'bad', warning: 'warn', info: '' };
 
 export const capital = (text: string) => text.charAt(0).toUpperCase() + text.slice(1);
 
+/** A sentence of sys.diagnoses with its amounts as the page writes them. */
+export function readable(text: string): string {
+  return text.replace(/(?<![\d.,])(\d+) (rows|bytes|ms)\b/g, (_, digits: string, unit: string) => {
+    const amount = Number(digits);
+    return unit === 'rows' ? `${count(amount)} rows` : unit === 'bytes' ? bytes(amount) : duration(amount * 1e6);
+  });
+}
+
+/** Rule, place and cause, as the text report says them; operators are called as in the plan. */
+export function sentenceOf(query: Query, found: Finding): string {
+  const row = found.operator_id === null ? undefined : query.byId.get(found.operator_id);
+  const subject = row ? found.subject.replace(/^operator \d+ \w+(\(\w+\))?/, () => clipped(line(row), 60)) : found.subject;
+  return `${capital(found.rule)}${subject === 'the query' ? '' : `, ${subject}`}: ${readable(found.cause ?? found.advice)}`;
+}
+
 export function Copy({ name, sql }: { name: string; sql: string }): JSX.Element {
   const copied = useSignal(false);
   return (
@@ -108,9 +123,9 @@ function Card({ found, explains = [] }: { found: Finding; explains?: Finding[] |
         <button type="button" onClick={() => show(query, found)} aria-label={`Show ${found.rule}, ${found.subject}`}>Show</button>
       </header>
       {found.place !== null && found.share !== null && <div class="meter" aria-hidden="true"><i style={{ width: `${Math.min(100 * found.share, 100)}%` }} /></div>}
-      {found.cause && <p class="subject">{found.cause}</p>}
+      {found.cause && <p class="subject">{readable(found.cause)}</p>}
       <p class={found.cause ? 'faint' : 'subject'}>{subjectOf(query, found)}{strength(found) && <span class="faint"> · {strength(found)}</span>}</p>
-      <p>{found.advice}</p>
+      <p>{readable(found.advice)}</p>
       <details>
         <summary>Evidence{found.zoom_sql ? ' and a closer look' : ''}</summary>
         <Copy name="Evidence" sql={found.evidence_sql} />

@@ -8,7 +8,7 @@ import { pathOf, show, type Place } from '../place';
 import { title, useQuery, type PlanRow, type Query } from '../query';
 import { source } from '../source';
 import { hovered, selection } from '../state';
-import { capital, Copy, sorted, type Finding } from './diagnoses';
+import { Copy, readable, sentenceOf, sorted, type Finding } from './diagnoses';
 import './summary.css';
 
 interface Verdict {
@@ -119,7 +119,7 @@ function Headline({ place, children }: { place?: Place | undefined; children: Co
 }
 
 /** The sentence of a diagnosis. What the query takes without an expensive record says more than what the record cost. */
-function reason(found: Finding, without: Without | undefined, estimating: boolean, elapsed: string): ComponentChildren {
+function reason(query: Query, found: Finding, without: Without | undefined, estimating: boolean, elapsed: string): ComponentChildren {
   if (found.rule === 'expensive input') {
     const cost = found.wasted_ns === null ? 'much' : duration(found.wasted_ns);
     return <>Row {String(found.row_id)} of {tableName(found.table_name ?? '')} cost {
@@ -127,14 +127,14 @@ function reason(found: Finding, without: Without | undefined, estimating: boolea
         : <>{cost} of {elapsed}</>}.{
       estimating && <span class="faint"> Estimating the time without it…</span>}</>;
   }
-  return found.cause ?? `${capital(found.subject)}: ${found.rule}. ${found.advice}`;
+  return sentenceOf(query, found);
 }
 
 function sentence(query: Query, findings: Finding[], verdict: Verdict | undefined, split: Slice[], without: View<Without>): [ComponentChildren, Place | undefined] {
   const { info } = query;
   const elapsed = duration((info.queued_ns ?? 0) + (info.planning_ns ?? 0) + (info.execution_ns ?? 0));
   const found = findings.find((one) => one.place === 1 && one.rule !== 'incomplete profile');
-  if (found) return [reason(found, without.rows?.[0], without.loading && !without.rows, elapsed), found];
+  if (found) return [reason(query, found, without.rows?.[0], without.loading && !without.rows, elapsed), found];
   if (info.profile_level === 'off') return [`The query took ${elapsed}. Level off recorded nothing else.`, undefined];
   const most = split.reduce<Slice | undefined>((best, slice) => (!best || slice.ns > best.ns ? slice : best), undefined);
   if (most && most.share >= 0.35 && (most.waits || most.look === 'planning')) {
@@ -223,15 +223,15 @@ export function Summary(): JSX.Element {
           <h1 class="verdict"><span class={info.status === 'failed' ? 'bad' : 'warn'}>{info.status === 'failed' ? `Failed after ${elapsed}: ${info.error}` : `Cancelled after ${elapsed}`}.</span></h1>
           <p class="until" aria-busy={!ready}>Until then: {cause}</p>
         </>}
-      {main && <p class="do">{main.found.advice}</p>}
+      {main && <p class="do">{readable(main.found.advice)}</p>}
       {main && <details class="evidence">
         <summary>Evidence{main.explains.length > 0 && `; explains ${plural(main.explains.length, 'more finding')}`}</summary>
         <Copy name="Evidence" sql={main.found.evidence_sql} />
         {main.found.zoom_sql && <Copy name="Closer look" sql={main.found.zoom_sql} />}
-        {main.explains.length > 0 && <ul>{main.explains.map((found) => <li key={found.number}><Headline place={found}>{found.cause ?? `${capital(found.rule)}: ${found.subject}`}</Headline></li>)}</ul>}
+        {main.explains.length > 0 && <ul>{main.explains.map((found) => <li key={found.number}><Headline place={found}>{sentenceOf(query, found)}</Headline></li>)}</ul>}
       </details>}
       {also.length > 0 && <ul class="also" aria-label="Other findings">
-        {also.map(({ found }) => <li key={found.number}><Headline place={found}>{found.cause ?? `${capital(found.rule)}: ${found.subject}`}</Headline></li>)}
+        {also.map(({ found }) => <li key={found.number}><Headline place={found}>{sentenceOf(query, found)}</Headline></li>)}
       </ul>}
       <p class="more">
         {others + harmless.length > 0 && <Link to={`/q/${query.id}?tab=diagnoses`}>{[others > 0 && plural(others, 'more finding'), harmless.length > 0 && `${harmless.length} harmless`].filter(Boolean).join(', ')}</Link>}
