@@ -1,10 +1,10 @@
--- What is wrong now, over all queries and nodes: one row for each alert. `statement got slower`: at least 3 of the last 5
--- runs of a statement took 1.5 times the median of the 32 runs before, six robust standard deviations and 10 ms more.
--- The deviation is at least 5 % of the median; there must be 5 runs before, and a run in the last day. It ends when
--- fewer than 3 of 5 runs are slow. `abnormal node`: a node of `sys.abnormal_nodes`, which has hysteresis of its own.
--- `worker lost`: a worker of the cluster that is lost now. `since` is when the first of these runs began, or since when
--- the reading is off at least, or when the node was read last. `value` over `threshold` is how bad it is. The view
--- reads all queries that are kept.
+-- What is wrong now, over all queries and nodes: one row for each alert. `statement got slower`: at least 3 of the
+-- last 5 runs of a statement took 1.5 times the median of the 32 runs before, six robust standard deviations and 10
+-- ms more. The deviation is at least 5 % of the median; there must be 5 runs before, and a run in the last day. It
+-- ends when fewer than 3 of 5 runs are slow. `abnormal node`: a node of `sys.abnormal_nodes`, which has hysteresis of
+-- its own. `worker lost`: a worker of the cluster that is lost now. `since` is when the first of these runs began, or
+-- since when the reading is off at least, or when the node was read last. `value` over `threshold` is how bad it is.
+-- The view reads all queries that are kept.
 WITH runs AS (
   SELECT
     *, median(CASE WHEN age > 5 THEN elapsed_ns END) OVER statements AS usual_ns,

@@ -1,5 +1,5 @@
--- Records that cost much: `expensive input`, one row for each record of `sys.anomalies`. That view has the rule. Place is
--- the task that took longest for the record. Level `records`.
+-- Records that cost much: `expensive input`, one row for each record of `sys.anomalies`. That view has the rule.
+-- Place is the task that took longest for the record. Level `records`.
 WITH found AS (
   SELECT
     anomalies.query_id, anomalies.table_name, anomalies.row_id, anomalies.reason, anomalies.cost_ns,

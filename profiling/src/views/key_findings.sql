@@ -43,7 +43,9 @@ found AS (
   SELECT
     loads.*, keys.key, keys.tuples, operators.name, operators.routing,
     CAST(keys.tuples AS DOUBLE) / loads.rows AS share,
-    CASE WHEN is_empty AND (key <> '0' OR tuples * partitions <= rows) THEN 'NULL keys' ELSE 'heavy key' END AS detector,
+    CASE
+      WHEN is_empty AND (key <> '0' OR tuples * partitions <= rows) THEN 'NULL keys' ELSE 'heavy key'
+    END AS detector,
     CAST(CASE
       WHEN is_empty AND (key <> '0' OR tuples * partitions <= rows) THEN
         least(
@@ -77,18 +79,22 @@ SELECT
   CASE
     WHEN routing = 'value number' THEN 'Split the long value, or compute the subquery for it by itself.'
     WHEN detector = 'NULL keys' AND key LIKE '%NULL%' THEN
-      'NULL matches nothing: leave these rows out before an inner join, and add them with UNION ALL after an outer join. Where rows are grouped, aggregate before the exchange.'
+      concat(
+        'NULL matches nothing: leave these rows out before an inner join, and add them with UNION ALL after an outer ',
+        'join. Where rows are grouped, aggregate before the exchange.')
     WHEN detector = 'NULL keys' THEN
       'If the key means that a value is missing, store NULL and leave these rows out, or treat that key by itself.'
     ELSE 'Treat that key by itself, or, where rows are grouped, aggregate before the exchange.'
   END AS advice,
   fragment_id, operator_id, worker_id, partition, operator_id AS exchange_id, CAST(NULL AS VARCHAR) AS table_name,
   CAST(NULL AS BIGINT) AS row_id, cost_ns, share AS score,
-  CASE WHEN detector = 'NULL keys' THEN 0.05 ELSE 1.0 / partitions END AS threshold,
+  CASE WHEN detector = 'NULL keys' THEN 0.05 ELSE least(1.0 / partitions, 0.1) END AS threshold,
   CAST(NULL AS DOUBLE) AS confidence, FALSE AS innocent,
   concat(
     'SELECT * FROM sys.key_frequencies WHERE query_id = ', query_id, ' AND exchange_id = ', operator_id,
     ' ORDER BY share DESC') AS evidence_sql
 FROM found
 WHERE of_fragment = 1 AND cost_ns >= 10000000
-  AND share > CASE WHEN detector = 'NULL keys' THEN 0.05 ELSE 1.0 / partitions END
+  AND share > CASE WHEN detector = 'NULL keys' THEN 0.05 ELSE least(1.0 / partitions, 0.1) END
+  -- Most of what the partition has beyond the mean are the key's rows.
+  AND 2.0 * tuples >= rows_out - rows / partitions

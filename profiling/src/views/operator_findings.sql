@@ -23,7 +23,8 @@ WITH tasks AS (
   ) AS operators ON stats.query_id = operators.query_id AND stats.operator_id = operators.operator_id
   LEFT JOIN (
     SELECT
-      query_id, operator_id, worker_id, partition, sum(CASE WHEN metric = 'spilled_rows' THEN value END) AS spilled_rows,
+      query_id, operator_id, worker_id, partition,
+      sum(CASE WHEN metric = 'spilled_rows' THEN value END) AS spilled_rows,
       sum(CASE WHEN metric = 'build_input_rows' THEN value END) AS build_rows,
       sum(CASE WHEN metric = 'input_rows' THEN value END) AS probe_rows,
       sum(CASE WHEN metric = 'build_time_ns' THEN value END) AS build_ns
@@ -43,7 +44,10 @@ operators AS (
     sum(spilled_rows) AS spilled_rows,
     max(self_ns * (CAST(spilled_rows AS DOUBLE) / greatest(rows_in + spilled_rows, 1))) AS spill_ns,
     CASE WHEN bool_or(is_broadcast) THEN max(build_rows) ELSE sum(build_rows) END AS build_rows,
-    sum(probe_rows) AS probe_rows, max(build_ns) AS build_ns, max(above_ns) AS above_ns,
+    sum(probe_rows) AS probe_rows, max(build_ns) AS build_ns,
+    coalesce(
+      greatest(CASE WHEN bool_or(is_broadcast) THEN max(build_rows) ELSE sum(build_rows) END, sum(probe_rows)),
+      sum(rows_in)) AS larger_rows, max(above_ns) AS above_ns,
     first_value(worker_id ORDER BY above_ns DESC, partition) AS worker_id,
     first_value(partition ORDER BY above_ns DESC, partition) AS partition,
     max(CASE WHEN is_expression AND self_ns = dearest_ns AND 2 * expressions_ns >= task_ns THEN expressions_ns END)
@@ -82,7 +86,7 @@ rated AS (
     CASE WHEN keys.product >= 0.2 * rows_out AND keys.product <= 2 * rows_out THEN keys.key END AS key,
     least(keys.product / greatest(rows_out, 1), 1) AS part,
     CAST(CASE kinds.rule
-      WHEN 'join multiplies rows' THEN above_ns * (1 - CAST(rows_in AS DOUBLE) / greatest(rows_out, 1))
+      WHEN 'join multiplies rows' THEN above_ns * (1 - CAST(larger_rows AS DOUBLE) / greatest(rows_out, 1))
       WHEN 'spilling' THEN spill_ns
       WHEN 'slow client' THEN output_wait_ns
       WHEN 'operator fission' THEN
@@ -112,7 +116,7 @@ SELECT
           'About ', CAST(round(100 * part) AS BIGINT), ' % of them have the key ', key,
           ', which many rows of both inputs have. ')
       END,
-      'The rows beyond its inputs cost a task up to ', cost_ns / 1000000, ' ms.')
+      'The rows beyond its larger input cost a task up to ', cost_ns / 1000000, ' ms.')
     WHEN 'spilling' THEN concat(
       'The operator wrote ', spilled_bytes, ' bytes to temporary files',
       CASE
@@ -156,19 +160,20 @@ SELECT
       ELSE 'Compute the larger input into a table first, so that its size is known, or join it last.'
     END
   END AS advice,
-  fragment_id, operator_id, CASE WHEN rule IN ('join multiplies rows', 'operator fission') THEN worker_id END AS worker_id,
+  fragment_id, operator_id,
+  CASE WHEN rule IN ('join multiplies rows', 'operator fission') THEN worker_id END AS worker_id,
   CASE WHEN rule IN ('join multiplies rows', 'operator fission') THEN partition END AS partition,
   CAST(NULL AS BIGINT) AS exchange_id, CAST(NULL AS VARCHAR) AS table_name, CAST(NULL AS BIGINT) AS row_id,
   cost_ns,
   CASE rule
-    WHEN 'join multiplies rows' THEN CAST(rows_out AS DOUBLE) / greatest(rows_in, 1)
+    WHEN 'join multiplies rows' THEN CAST(rows_out AS DOUBLE) / greatest(larger_rows, 1)
     WHEN 'spilling' THEN CAST(spilled_bytes AS DOUBLE)
     WHEN 'slow client' THEN CAST(cost_ns AS DOUBLE) / elapsed_ns
     WHEN 'operator fission' THEN CAST(expressions_ns AS DOUBLE) / execution_ns
     ELSE CAST(greatest(estimated_rows, rows_out) AS DOUBLE) / greatest(least(estimated_rows, rows_out), 1)
   END AS score,
   CASE rule
-    WHEN 'join multiplies rows' THEN 2.0 WHEN 'spilling' THEN 0.0 WHEN 'slow client' THEN 0.1
+    WHEN 'join multiplies rows' THEN 1.5 WHEN 'spilling' THEN 0.0 WHEN 'slow client' THEN 0.1
     WHEN 'operator fission' THEN 0.5 ELSE 10.0
   END AS threshold,
   CAST(NULL AS DOUBLE) AS confidence, rule = 'spilling' AND self_ns < 10000000 AS innocent,
@@ -183,7 +188,7 @@ SELECT
 FROM rated
 WHERE CASE rule
   WHEN 'join multiplies rows' THEN
-    kind = 'join' AND rows_out >= 100000 AND rows_out >= 2 * rows_in AND cost_ns >= 10000000
+    kind = 'join' AND rows_out >= 100000 AND rows_out >= 1.5 * larger_rows AND cost_ns >= 10000000
   WHEN 'spilling' THEN spilled_bytes > 0
   WHEN 'slow client' THEN operator_id = 0 AND returns_rows AND cost_ns >= 10000000 AND cost_ns >= 0.1 * elapsed_ns
   WHEN 'operator fission' THEN

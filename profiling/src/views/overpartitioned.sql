@@ -1,8 +1,8 @@
--- Partitions that cost more to begin than to run: `heavy initialisation`. In every partition of a projection or filter,
--- the time up to the end of its first call is at least ten times the mean of its other calls, and at least 20 ms. Such a
--- function loads a model or compiles something in each partition. Its cost is the longest first call less a usual one.
--- Where partitions had one call only, nothing is found. Level `counters` and above; at level `records` expressions with
--- a time for each record are left out, since the profiler makes their first calls slow.
+-- Partitions that cost more to begin than to run: `heavy initialisation`. In every partition of a projection or
+-- filter, the time up to the end of its first call is at least ten times the mean of its other calls, and at least 20
+-- ms. Such a function loads a model or compiles something in each partition. Its cost is the longest first call less
+-- a usual one. Where partitions had one call only, nothing is found. Level `counters` and above; at level `records`
+-- expressions with a time for each record are left out, since the profiler makes their first calls slow.
 WITH bins AS (
   SELECT
     query_id, fragment_id, operator_id, worker_id, partition, calls, self_ns,

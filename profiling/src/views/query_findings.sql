@@ -108,7 +108,7 @@ SELECT
 FROM rated
 WHERE CASE rule
   WHEN 'queued statement' THEN cost_ns >= 10000000 AND cost_ns >= 0.05 * elapsed_ns
-  WHEN 'slow planning' THEN cost_ns >= 100000000 AND cost_ns > execution_ns
+  WHEN 'slow planning' THEN cost_ns >= 50000000 AND cost_ns > execution_ns
   WHEN 'costly profiling' THEN cost_ns >= 10000000 AND time_ns >= 0.1 * wall_ns
   WHEN 'incomplete profile' THEN events_dropped > 0
   ELSE
