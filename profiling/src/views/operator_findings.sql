@@ -176,7 +176,8 @@ SELECT
     WHEN 'join multiplies rows' THEN 1.5 WHEN 'spilling' THEN 0.0 WHEN 'slow client' THEN 0.1
     WHEN 'operator fission' THEN 0.5 ELSE 10.0
   END AS threshold,
-  CAST(NULL AS DOUBLE) AS confidence, rule = 'spilling' AND self_ns < 10000000 AS innocent,
+  CAST(NULL AS DOUBLE) AS confidence,
+  rule = 'spilling' AND self_ns < 10000000 OR rule = 'wrong estimate' AND cost_ns IS NULL AS innocent,
   CASE
     WHEN key IS NOT NULL AND rule = 'join multiplies rows' THEN concat(
       'SELECT * FROM sys.key_frequencies WHERE query_id = ', query_id, ' AND exchange_id = ', operator_id,
