@@ -128,7 +128,7 @@ SELECT
         PARTITION BY query_id, explained_by IS NULL AND NOT innocent
         ORDER BY
           CASE WHEN wasted_ns >= 0.8 * dearest_ns THEN blame ELSE 3 END, wasted_ns DESC NULLS LAST,
-          rule = 'incomplete profile', rule, subject
+          rule = 'incomplete profile', rule, table_name, row_id, subject
       )
   END AS place
 FROM (
