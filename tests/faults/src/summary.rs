@@ -217,8 +217,8 @@ fn overview(text: &mut String, lines: &[Line]) {
     let _ = writeln!(
         text,
         "{ran} cases with a fault ran; the fault cost at least 5 % of the query's time in {material}, and at \
-         least 20 % in {large}. In {unsure} cases other programs made the times so uneven that the cost is \
-         unknown: they are left out. There are {clean} clean runs; in {} of them threads waited for a processor for \
+         least 20 % in {large}. The cost of {unsure} is unknown, since other programs made \
+         times uneven: they are left out. There are {clean} clean runs; in {} of them threads waited for a processor for \
          at least 5 % of the time in which they could run.\n",
         percent(contended.value())
     );
