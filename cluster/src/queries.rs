@@ -1,11 +1,12 @@
 //! The queries that a worker process runs tasks of, and what becomes of their recordings.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use datafusion::arrow::array::RecordBatch;
 use parking_lot::Mutex;
-use skewer_profiling::{FinishRequest, Level, RemoteSysError, SysTables, remote};
+use skewer_profiling::{FinishRequest, Level, RemoteSysError, SysTables, present, remote};
 
 use crate::profile::QueryProfile;
 use crate::task::WorkerQuery;
@@ -49,11 +50,33 @@ struct Running {
 impl WorkerQueries {
     /// No query yet, on worker `worker_id`, whose part of schema `sys` is `sys`.
     pub fn new(worker_id: i64, sys: Arc<SysTables>) -> Arc<Self> {
-        Arc::new(Self {
-            worker_id,
-            sys,
-            state: Mutex::default(),
+        Arc::new_cyclic(|queries: &Weak<Self>| {
+            let queries = Weak::clone(queries);
+            sys.set_running(Arc::new(move || {
+                let queries = queries.upgrade();
+                queries.map_or_else(Vec::new, |queries| queries.running_operators())
+            }));
+            Self {
+                worker_id,
+                sys,
+                state: Mutex::default(),
+            }
         })
+    }
+
+    /// Rows of `sys.running_operators`: what the operators of all queries did here so far.
+    fn running_operators(&self) -> Vec<RecordBatch> {
+        let running: Vec<_> = {
+            let state = self.state.lock();
+            let running = state.running.values();
+            running
+                .map(|running| Arc::clone(&running.query.recorder))
+                .collect()
+        };
+        let batches = running
+            .iter()
+            .flat_map(|recorder| recorder.running_operators());
+        batches.collect()
     }
 
     /// The query that a new task belongs to.
@@ -142,6 +165,7 @@ impl WorkerQueries {
                 let answer = tokio::task::spawn_blocking(move || sys.answer(&body)).await;
                 answer.map_err(|error| RemoteSysError::Failed(error.to_string()))?
             }
+            present::PRESENT => self.sys.answer_present(&body),
             other => Err(RemoteSysError::Method(other.to_owned())),
         }
     }

@@ -9,6 +9,7 @@
 //!   ProfileSource (a session)
 //!     └─ Statements          runs a section's SQL and keeps its text
 //!          ├─ QuerySummary   status, times, level, caveats
+//!          ├─ Verdict        the causes that sys.diagnoses names first
 //!          ├─ ExcludedRows   rows that WITHOUT left out
 //!          ├─ Plan           operators: rows, self time, waiting, skew
 //!          ├─ TimeSpent      sentences: operators, latency, waiting, uneven tasks, …
@@ -19,13 +20,16 @@
 //!
 //! * [`source`]: what runs the SQL, and how answers are read
 //! * [`profile`]: the profile of one query; [`diff`]: what changed between two
-//! * [`summary`], [`plan`], [`time_spent`], [`expensive_inputs`], [`excluded_rows`], [`predicates`]:
+//! * [`summary`], [`verdict`], [`plan`], [`time_spent`], [`expensive_inputs`], [`excluded_rows`], [`predicates`]:
 //!   the parts of a profile
-//! * [`what_if`]: what the query would take without some records; `what_if_function`: that as a table function
+//! * [`what_if`]: what the query would take without some records
+//! * [`source_function`]: table functions that run several statements; `what_if_function`,
+//!   `critical_path_function`: two of them
 //! * [`operator_text`]: what an operator does, in the words of SQL
 //! * [`operator_calls`]: single calls of operators, for a trace
 //! * [`record`]: an input record's values; [`text`], [`units`]: text and numbers for people
 
+mod critical_path_function;
 pub mod diff;
 pub mod error;
 pub mod excluded_rows;
@@ -39,14 +43,17 @@ pub mod predicates;
 pub mod profile;
 pub mod record;
 pub mod source;
+pub mod source_function;
 pub mod summary;
 pub mod text;
 pub mod time_spent;
 pub mod units;
 mod unknown_query;
+pub mod verdict;
 pub mod what_if;
 mod what_if_function;
 
+pub use critical_path_function::CriticalPathFunction;
 pub use diff::ProfileDiff;
 pub use error::Error;
 pub use excluded_rows::ExcludedRows;
@@ -59,4 +66,5 @@ pub use source::{ProfileSource, Section};
 pub use summary::QuerySummary;
 pub use time_spent::TimeSpent;
 pub use unknown_query::unknown_query;
+pub use verdict::{Diagnosis, Verdict};
 pub use what_if_function::WhatIfFunction;

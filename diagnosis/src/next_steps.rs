@@ -7,15 +7,23 @@ use crate::predicates::Predicates;
 use crate::record::table_sql;
 use crate::summary::QuerySummary;
 use crate::time_spent::TimeSpent;
+use crate::verdict::{EXPENSIVE_INPUT, Verdict};
 
 /// Statements that each run as they stand.
 pub(crate) fn next_steps(
     summary: &QuerySummary,
+    verdict: &Verdict,
     time_spent: &TimeSpent,
     inputs: &ExpensiveInputs,
     predicates: &Predicates,
 ) -> Vec<String> {
     let query_id = summary.query_id;
+    // Expensive inputs have statements of their own below.
+    let cause = verdict
+        .causes
+        .iter()
+        .find(|cause| cause.rule != EXPENSIVE_INPUT);
+    let evidence = cause.and_then(|cause| Some(format!("{};", cause.evidence_sql.as_ref()?)));
     if !summary.has_records() {
         return match summary.level.as_str() {
             "off" => vec![format!(
@@ -26,7 +34,7 @@ pub(crate) fn next_steps(
                     format!("SELECT * FROM sys.operator_contribution WHERE query_id = {query_id};"),
                     format!("SELECT * FROM sys.diagnoses WHERE query_id = {query_id};"),
                 ];
-                statements.extend(time_spent.evidence.iter().cloned());
+                statements.extend(evidence);
                 statements
             }
         };
@@ -86,6 +94,6 @@ pub(crate) fn next_steps(
         format!("EXPLAIN PROFILE QUERY {query_id} WITHOUT {table} (_row_id = {row_id});")
     }));
     statements.extend(verify);
-    statements.extend(time_spent.evidence.iter().cloned());
+    statements.extend(evidence);
     statements
 }

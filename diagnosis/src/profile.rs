@@ -9,6 +9,7 @@ use crate::predicates::Predicates;
 use crate::source::{ProfileSource, Section, Statements};
 use crate::summary::QuerySummary;
 use crate::time_spent::TimeSpent;
+use crate::verdict::Verdict;
 
 /// How the profiled query came to be run.
 #[derive(Debug, Clone, Default)]
@@ -26,6 +27,8 @@ pub struct RunContext {
 pub struct Profile {
     /// The query: its text, status, times and what limits the numbers.
     pub summary: QuerySummary,
+    /// Why it took its time: the causes that `sys.diagnoses` names first.
+    pub verdict: Verdict,
     /// Rows that `WITHOUT` left out of the run.
     pub excluded: ExcludedRows,
     /// The operators of the plan and what each did.
@@ -69,6 +72,7 @@ impl Profile {
         summary.run_caveats.clone_from(&context.caveats);
         let excluded = ExcludedRows::read(&mut statements, context).await?;
         let plan = Plan::read(&mut statements, &summary).await?;
+        let verdict = Verdict::read(&mut statements, &summary, &plan).await?;
         let time_spent = TimeSpent::read(&mut statements, &summary, &plan).await?;
         let expensive_inputs = ExpensiveInputs::read(&mut statements, &summary).await?;
         let mut predicates = Predicates::worth_showing(&mut statements, &summary).await?;
@@ -80,12 +84,14 @@ impl Profile {
         Ok(Self {
             next_steps: next_steps::next_steps(
                 &summary,
+                &verdict,
                 &time_spent,
                 &expensive_inputs,
                 &predicates,
             ),
             statements: statements.into_sections(),
             summary,
+            verdict,
             excluded,
             plan,
             time_spent,

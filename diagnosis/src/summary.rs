@@ -36,6 +36,10 @@ pub struct QuerySummary {
     pub rows_returned: Option<i64>,
     /// Self time of all operators in all tasks, in nanoseconds.
     pub busy_ns: i64,
+    /// Nanoseconds in which processors worked on the tasks; `None` where that was not recorded.
+    pub cpu_ns: Option<i64>,
+    /// Nanoseconds in which tasks could have run but had no processor.
+    pub runqueue_ns: i64,
     /// The part of `busy_ns` that recording took.
     pub recording_ns: i64,
     /// Events that the profiler dropped since its memory was full.
@@ -82,6 +86,8 @@ impl QuerySummary {
             execution_ns: row.sum("execution_ns"),
             rows_returned: row.integer("rows_returned"),
             busy_ns: row.sum("busy_ns"),
+            cpu_ns: row.integer("cpu_ns"),
+            runqueue_ns: row.sum("runqueue_ns"),
             recording_ns: row.sum("recording_ns"),
             events_dropped: row.sum("events_dropped"),
             disabled_optimizations: row.text("given_up"),

@@ -49,6 +49,7 @@
 //!   the statements that have ended; `ended_queries`: the same one by one, for programs that follow them
 //! * `trace_parent`: the caller's span of a statement
 //! * `profile`: profiles for programs, and EXPLAIN PROFILE's rows
+//! * `detectors`: views of users that find causes of slow queries
 //! * `compaction`: small segments merged in the background
 //! * `last_query_id`: the function of that name
 
@@ -59,6 +60,7 @@ mod catalog;
 pub mod cluster;
 mod compaction;
 mod database;
+mod detectors;
 mod ended_queries;
 mod error;
 mod functions;

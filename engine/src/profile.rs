@@ -8,7 +8,9 @@ use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch, StringArray};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::Result as DataFusionResult;
-use skewer_diagnosis::{BlameFunction, Profile, ProfileSource, RunContext, WhatIfFunction};
+use skewer_diagnosis::{
+    BlameFunction, CriticalPathFunction, Profile, ProfileSource, RunContext, WhatIfFunction,
+};
 use skewer_report::Document;
 use skewer_sql::{ExplainProfile, ProfileFormat, Statement};
 
@@ -52,6 +54,11 @@ pub(crate) fn blame_function(session: WeakSession) -> BlameFunction {
 /// The table function `sys.what_if` for the statements of a session.
 pub(crate) fn what_if_function(session: WeakSession) -> WhatIfFunction {
     WhatIfFunction::new(move || source_of(&session))
+}
+
+/// The table function `sys.critical_path` for the statements of a session.
+pub(crate) fn critical_path_function(session: WeakSession) -> CriticalPathFunction {
+    CriticalPathFunction::new(move || source_of(&session))
 }
 
 fn source_of(session: &WeakSession) -> datafusion::common::Result<Box<dyn ProfileSource>> {

@@ -76,6 +76,7 @@ impl QueryTotals {
         let statuses = Status::ALL
             .iter()
             .flat_map(|status| std::iter::repeat_n(status.name(), BUCKETS));
+        let statuses: Vec<&str> = statuses.collect();
         let bounds = BOUNDS.into_iter().map(Some).chain([None]);
         let bounds = std::iter::repeat_n(bounds, totals.len()).flatten();
         let numbers = |get: fn(&Total) -> i64| -> ArrayRef {
@@ -112,7 +113,7 @@ pub(crate) fn with_query_totals(
 
 #[cfg(test)]
 mod tests {
-    use datafusion::arrow::array::AsArray;
+    use datafusion::arrow::array::{Array, AsArray};
     use datafusion::arrow::datatypes::Int64Type;
 
     use super::*;

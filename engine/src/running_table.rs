@@ -6,11 +6,9 @@ use std::sync::Arc;
 use datafusion::arrow::array::{
     ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray, TimestampNanosecondArray,
 };
-use datafusion::arrow::compute::concat_batches;
 use datafusion::catalog::SchemaProvider;
 use datafusion::common::Result;
-use skewer_profiling::definition::SysRow;
-use skewer_profiling::{OneMoreTable, RunningOperator, nanos_since_epoch};
+use skewer_profiling::{OneMoreTable, SysTables, nanos_since_epoch};
 
 use crate::admission::{AdmissionQueue, QueuedStatement};
 
@@ -22,22 +20,21 @@ pub(crate) fn with_running(
     OneMoreTable::new(sys, "running", move || rows(&queue.list()).map(Some))
 }
 
-/// `sys` with the operators of the statements of `queue`.
-pub(crate) fn with_running_operators(
-    sys: Arc<dyn SchemaProvider>,
-    queue: Arc<AdmissionQueue>,
-) -> OneMoreTable {
-    OneMoreTable::new(sys, "running_operators", move || {
-        let statements = queue.list();
+/// Lets `sys` have what the operators of the statements of `queue` did so far in this process.
+pub(crate) fn report_running_operators(sys: &SysTables, queue: &Arc<AdmissionQueue>) {
+    let queue = Arc::downgrade(queue);
+    sys.set_running(Arc::new(move || {
+        let statements = queue
+            .upgrade()
+            .map(|queue| queue.list())
+            .unwrap_or_default();
         let recorders = statements
             .iter()
             .filter_map(|(statement, _)| statement.recorder.upgrade());
-        let rows: Vec<RecordBatch> = recorders
+        recorders
             .flat_map(|recorder| recorder.running_operators())
-            .collect();
-        let schema = RunningOperator::TABLE.schema();
-        Ok(Some(concat_batches(&schema, &rows)?))
-    })
+            .collect()
+    }));
 }
 
 fn rows(statements: &[(QueuedStatement, bool)]) -> Result<RecordBatch> {

@@ -25,7 +25,7 @@ use crate::database::{Database, DatabaseInner};
 use crate::error::Error;
 use crate::functions::Functions;
 use crate::last_query_id::LastQueryId;
-use crate::profile::{blame_function, what_if_function};
+use crate::profile::{blame_function, critical_path_function, what_if_function};
 use crate::progress::ProgressHandle;
 use crate::query_stream::QueryStream;
 use crate::settings::{DEFAULT_STALL_TIMEOUT, ProfileSettings};
@@ -146,7 +146,7 @@ impl Session {
         let last_query_id = Arc::new(AtomicI64::new(0));
         let inner = database.inner();
         let mut config = SessionConfig::new()
-            .with_target_partitions(inner.threads)
+            .with_target_partitions(inner.partitions())
             .with_create_default_catalog_and_schema(false)
             .with_default_catalog_and_schema(CATALOG, MAIN)
             // `StatementCatalog` has its own, which copes with views that have become invalid.
@@ -174,6 +174,8 @@ impl Session {
             context.register_udtf("blame", Arc::new(blame));
             let what_if = what_if_function(WeakSession(Weak::clone(session)));
             context.register_udtf("what_if", Arc::new(what_if));
+            let path = critical_path_function(WeakSession(Weak::clone(session)));
+            context.register_udtf("critical_path", Arc::new(path));
             SessionInner {
                 database,
                 context,

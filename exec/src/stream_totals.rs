@@ -4,6 +4,7 @@
 //! until then counts, too.
 
 use parking_lot::Mutex;
+use skewer_machine::waiting;
 use skewer_profiling::ticks::{Scale, Ticks};
 use skewer_profiling::{OperatorStats, StreamRecord, TaskStats, Timeline, UnfinishedStream};
 
@@ -224,16 +225,23 @@ impl StreamTotals {
     fn task_stats(&self, task: TaskTotals, scale: Scale) -> TaskStats {
         let wall_ns = scale.ns(task.ticks);
         let switches = task.used.filter(|_| self.counts_switches);
+        // The thread's times are read a little before and after the clock.
+        let cpu_ns = task.used.map(|used| used.cpu_ns.cast_signed().min(wall_ns));
+        let idle_ns = wall_ns - cpu_ns.unwrap_or(0);
+        let used = task.used.filter(|_| waiting::is_told());
+        let waited =
+            |of: fn(ThreadUse) -> u64| used.map(|used| of(used).cast_signed().min(idle_ns));
         TaskStats {
             fragment_id: self.position.fragment_id,
             partition: self.position.partition,
             started_at: scale.wall_ns(task.began),
             ended_at: scale.wall_ns(task.ended),
             wall_ns,
-            // The processor's time is read a little before and after the clock.
-            cpu_ns: task.used.map(|used| used.cpu_ns.cast_signed().min(wall_ns)),
+            cpu_ns,
             voluntary_switches: switches.map(|used| used.voluntary.cast_signed()),
             involuntary_switches: switches.map(|used| used.involuntary.cast_signed()),
+            runqueue_ns: waited(|used| used.runqueue_ns),
+            throttled_ns: waited(|used| used.throttled_ns),
         }
     }
 

@@ -1,12 +1,20 @@
 //! What a thread took of its processor during the calls of a task.
 
-use crate::preemption::thread;
+use std::time::{Duration, Instant};
 
-/// Processor time and context switches, of a thread since it began or of some calls.
+use skewer_machine::waiting::Waited;
+
+use crate::preemption::{Switches, thread};
+
+/// Processor time, waits for a processor and context switches, of a thread since it began or of some calls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ThreadUse {
     /// Nanoseconds in which a processor worked.
     pub cpu_ns: u64,
+    /// Nanoseconds in which the thread could have run but had no processor.
+    pub runqueue_ns: u64,
+    /// The part of `runqueue_ns` in which a control group had used up its quota.
+    pub throttled_ns: u64,
     /// How often the thread waited for something.
     pub voluntary: u64,
     /// How often the processor was taken away.
@@ -14,28 +22,13 @@ pub struct ThreadUse {
 }
 
 impl ThreadUse {
-    /// Of the thread that calls, since it began; `None` where the system does not tell. It takes one call of the
-    /// system, and another one for the switches, which are 0 otherwise.
-    pub fn now(with_switches: bool) -> Option<Self> {
-        let cpu = thread::processor_time()?;
-        let switches = if with_switches {
-            thread::switches()
-        } else {
-            None
-        };
-        let count = |count: i64| u64::try_from(count).unwrap_or(0);
-        Some(Self {
-            cpu_ns: u64::try_from(cpu.as_nanos()).unwrap_or(u64::MAX),
-            voluntary: switches.map_or(0, |switches| count(switches.voluntary)),
-            involuntary: switches.map_or(0, |switches| count(switches.involuntary)),
-        })
-    }
-
     /// What this is more than another.
     #[must_use]
     pub fn without(self, other: Self) -> Self {
         Self {
             cpu_ns: self.cpu_ns.saturating_sub(other.cpu_ns),
+            runqueue_ns: self.runqueue_ns.saturating_sub(other.runqueue_ns),
+            throttled_ns: self.throttled_ns.saturating_sub(other.throttled_ns),
             voluntary: self.voluntary.saturating_sub(other.voluntary),
             involuntary: self.involuntary.saturating_sub(other.involuntary),
         }
@@ -45,16 +38,27 @@ impl ThreadUse {
 impl std::ops::AddAssign for ThreadUse {
     fn add_assign(&mut self, other: Self) {
         self.cpu_ns += other.cpu_ns;
+        self.runqueue_ns += other.runqueue_ns;
+        self.throttled_ns += other.throttled_ns;
         self.voluntary += other.voluntary;
         self.involuntary += other.involuntary;
     }
 }
 
+/// Time without a processor from here on is looked into; below, it costs more to ask than it can explain.
+const WORTH_ASKING: Duration = Duration::from_micros(50);
+
 /// What the thread takes during a call that begins a task.
+///
+/// It takes two calls of the system, and two more for context switches. Waits for a processor are read at
+/// the end only if there was time without one.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TaskClock {
     with_switches: bool,
-    before: Option<ThreadUse>,
+    began: Instant,
+    processor: Option<Duration>,
+    switches: Option<Switches>,
+    waited: Option<Waited>,
 }
 
 impl TaskClock {
@@ -62,21 +66,43 @@ impl TaskClock {
     pub(crate) fn start(with_switches: bool) -> Self {
         Self {
             with_switches,
-            before: ThreadUse::now(with_switches),
+            waited: Waited::recently(),
+            began: Instant::now(),
+            processor: thread::processor_time(),
+            switches: with_switches.then(thread::switches).flatten(),
         }
     }
 
-    /// What it took until now.
+    /// What it took until now; `None` where the system does not tell.
     pub(crate) fn elapsed(self) -> Option<ThreadUse> {
-        let before = self.before?;
-        Some(ThreadUse::now(self.with_switches)?.without(before))
+        let cpu = thread::processor_time()?.saturating_sub(self.processor?);
+        let idle = self.began.elapsed().saturating_sub(cpu);
+        let idle_ns = nanos(idle);
+        let waited = self.waited.filter(|_| idle >= WORTH_ASKING);
+        let waited = waited.and_then(|before| Some(Waited::now()?.since(before, idle_ns)));
+        let waited = waited.unwrap_or_default();
+        let switches = self.with_switches.then(thread::switches).flatten();
+        let count = |of: fn(&Switches) -> i64| {
+            let (before, after) = (self.switches.as_ref().map(of), switches.as_ref().map(of));
+            let switches = after.unwrap_or(0) - before.unwrap_or(0);
+            u64::try_from(switches).unwrap_or(0)
+        };
+        Some(ThreadUse {
+            cpu_ns: nanos(cpu),
+            runqueue_ns: waited.runqueue_ns,
+            throttled_ns: waited.throttled_ns,
+            voluntary: count(|switches| switches.voluntary),
+            involuntary: count(|switches| switches.involuntary),
+        })
     }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
-
     use super::*;
 
     #[cfg(target_os = "linux")]

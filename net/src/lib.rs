@@ -61,6 +61,6 @@ pub use error::NetError;
 pub use frame::{FailureClass, LostWorker, RemoteFailure};
 pub use panics::{Panic, log_panics, panic_text};
 pub use transport::{
-    CallHandler, Lifeline, Lifelines, NetOptions, Node, PeerAddress, QuicResolver, RunningTask,
-    Services, TaskEnd, Watched, join, node_of_url, pauses, worker_url,
+    CallHandler, Lifeline, Lifelines, LinkStats, NetOptions, Node, PeerAddress, QuicResolver,
+    RunningTask, Services, TaskEnd, Watched, join, node_of_url, pauses, worker_url,
 };

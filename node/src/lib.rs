@@ -29,6 +29,7 @@
 //! * `failure_detector`: how the master notices who is gone
 //! * `remote_reads`: segments of workers, read by the master
 //! * `remote_sys`: what workers recorded, read by the master
+//! * `links`: what QUIC measured on a node's connections
 //! * `tasks_read`: how far the tasks of a query are
 //! * [`worker`]: a worker's process
 //! * `registration`: a worker's life with its master
@@ -44,6 +45,7 @@ pub mod environment;
 pub mod error;
 mod failure_detector;
 pub mod functions;
+mod links;
 pub mod master;
 pub mod membership;
 pub mod options;

@@ -30,7 +30,7 @@ use crate::rpc_messages::{self, Leave, Register, Registered, ReserveRows, Watch}
 use crate::task_session::task_session;
 use crate::tasks_read::TasksOfQuery;
 use crate::watched_members::WatchedMembers;
-use crate::{VERSION, cluster_table, failure_detector};
+use crate::{VERSION, cluster_table, failure_detector, links};
 
 /// How long a worker that registers may take to be seen by its lifeline: it has been answered
 /// there before it registers.
@@ -102,6 +102,7 @@ impl Master {
             known.push((worker.0, directory.worker(worker)?.name));
         }
         let (place, sys) = (Arc::clone(place), Arc::clone(sys));
+        let reporting = Arc::clone(&sys);
         let tasks = NodeTasks::new(NodeOptions {
             node: NodeId::MASTER,
             quic: node.resolver(),
@@ -129,6 +130,8 @@ impl Master {
             node,
             tasks,
         });
+        let weak = Arc::downgrade(&inner);
+        links::report(&reporting, move || Some(weak.upgrade()?.node.clone()));
         storage.set_remote(RemoteReads::start(Arc::downgrade(&inner)));
         storage.set_membership(Arc::new(WeakMembership(Arc::downgrade(&inner))));
         inner.node.serve(Services {

@@ -31,6 +31,7 @@ use crate::VERSION;
 use crate::environment::{self, Environment};
 use crate::error::{Error, external};
 use crate::functions::Functions;
+use crate::links;
 use crate::membership::MemberView;
 use crate::options::resolve;
 use crate::registration::Registration;
@@ -264,6 +265,8 @@ impl Worker {
                 _tasks: tasks,
                 _spill_directory: spill_directory,
             });
+            let weak = Arc::downgrade(&inner);
+            links::report(&inner.sys, move || Some(weak.upgrade()?.node.clone()));
             inner.node.serve(Services {
                 worker: Some(worker),
                 calls: Some(Arc::new(Calls(Arc::downgrade(&inner)))),

@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 
-use crate::definition::{SysRow, TableDefinition};
+use crate::definition::{Kind, SysRow, TableDefinition};
 use crate::isolation::anomalies;
 use crate::isolation::expanded::Expansion;
-use crate::tables::{RunningOperator, Table};
+use crate::present::PresentTable;
+use crate::tables::Table;
+use crate::user_detectors::UserDetection;
 use crate::views::VIEWS;
 
 const INTRODUCTION: &str = "\
@@ -115,6 +117,33 @@ pub fn what_if_schema() -> SchemaRef {
     Arc::new(Schema::new(fields.to_vec()))
 }
 
+const CRITICAL_PATH: &str = "\
+The tasks that gated the result of a query: first the task of the fragment that made the result which ended last,
+then of each task's inputs the task that ended last. Only work on these tasks makes the query faster. `next_ns` is
+how much earlier the fragment's next task ended: what the fragment gains at most if this task is faster. Level
+`counters` and above.
+";
+
+/// The columns of the table function `sys.critical_path`.
+pub fn critical_path_schema() -> SchemaRef {
+    let time = || Kind::Time.data_type();
+    let columns: [(&str, DataType); 11] = [
+        ("step", DataType::Int64),
+        ("fragment_id", DataType::Int64),
+        ("worker_id", DataType::Int64),
+        ("partition", DataType::Int64),
+        ("began", time()),
+        ("ended", time()),
+        ("wall_ns", DataType::Int64),
+        ("cpu_ns", DataType::Int64),
+        ("off_processor_ns", DataType::Int64),
+        ("input_wait_ns", DataType::Int64),
+        ("next_ns", DataType::Int64),
+    ];
+    let fields = columns.map(|(name, data_type)| Field::new(name, data_type, true));
+    Arc::new(Schema::new(fields.to_vec()))
+}
+
 const OTHERS: &str = "
 ### `is_sampled(row_id, rate)`
 
@@ -126,8 +155,8 @@ of a higher one, on every worker and in every run.
 `sys.running` has the statements that run queries, and the ones that wait for admission
 ([server.md](server.md)). On the master of a cluster, `sys.cluster` has its nodes
 ([cluster.md](cluster.md)). `sys.running_operators` has what the operators of these statements did so
-far, from level `counters` on; those on workers in processes of their own are missing. These rows are
-not stored.
+far, from level `counters` on. These rows are not stored: each node keeps its own, and a node that does not
+answer within two seconds is left out.
 
 `sys.query_totals` has totals of the statements that have ended since the database was opened: a row for each
 `status` and bucket of execution time, with `execution_up_to_ns` (the greatest execution time of the bucket; NULL
@@ -185,8 +214,16 @@ pub fn sys_tables_page() -> String {
         "\n### `sys.what_if(query_id, table_name, row_ids)`\n\n{WHAT_IF}"
     );
     page.push_str(&columns(&what_if_schema()));
+    let _ = write!(
+        page,
+        "\n### `sys.critical_path(query_id)`\n\n{CRITICAL_PATH}"
+    );
+    page.push_str(&columns(&critical_path_schema()));
     page.push_str(OTHERS);
-    describe(&RunningOperator::TABLE, &mut page);
+    for table in PresentTable::ALL {
+        describe(table.definition(), &mut page);
+    }
+    describe(&UserDetection::TABLE, &mut page);
     page.push_str("\n## Views\n");
     for view in VIEWS {
         let sql: Vec<&str> = view

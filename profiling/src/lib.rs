@@ -23,7 +23,7 @@
 //! - [`remote`]: events of workers in processes of their own
 //! - `part_pages`, `remote_cache`: what a worker answers, and what the master keeps of that
 //! - `query_ids`, `chunk_filter`, `sys_table`, [`scan`], `coalesce_batches`, `schema`: how SQL reads them
-//! - `one_more_table`: tables of the present, which are not recorded
+//! - `one_more_table`, [`present`]: tables of the present, which are not recorded
 //! - [`distributed_scan`]: scans that run on the nodes that have the events
 //! - [`ticks`]: a clock that costs little
 //! - [`timeline`]: when an operator worked
@@ -32,6 +32,7 @@
 //! - [`views`]: conclusions whose SQL is the same for every query
 //! - `planner`: plans the SQL of views
 //! - `functions`: table functions
+//! - [`user_detectors`]: detectors of users, as views of schema `detectors`
 //! - `unknown_query`: ids of queries that are not there
 //! - [`documentation`]: the page about schema `sys`
 //! - [`sys_tables`]: all of it, for the engine
@@ -61,6 +62,7 @@ pub mod operator_kind;
 mod part;
 mod part_pages;
 mod planner;
+pub mod present;
 mod query_ids;
 mod query_log;
 pub mod recorder;
@@ -80,6 +82,7 @@ pub mod tables;
 pub mod ticks;
 pub mod timeline;
 mod unknown_query;
+pub mod user_detectors;
 pub mod views;
 
 pub use carried::{Carried, Gathering, Impacts, Sources};
@@ -93,6 +96,7 @@ pub use level::{Level, LevelError};
 pub use lineage_mode::{LineageMode, LineageModeError};
 pub use one_more_table::OneMoreTable;
 pub use operator_kind::{CapturedRecords, OperatorKind, Routing};
+pub use present::{Link, MetricSource, NodeMetric, Source};
 pub use recorder::{OpenStream, Recorder, RecorderLimits, StreamRecord, UnfinishedStream};
 pub use remote::{FinishRequest, RemoteSys, RemoteSysError};
 pub use retention::Retention;
@@ -109,4 +113,5 @@ pub use tables::{
 pub use ticks::nanos_since_epoch;
 pub use timeline::{RecordedTimeline, Timeline, TimelineStart};
 pub use unknown_query::unknown_query;
+pub use user_detectors::{UserDetection, UserDetectors, WithinDetector};
 pub use views::{VIEWS, View};

@@ -8,13 +8,14 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::common::HashMap;
 use datafusion::common::hash_map::Entry;
 use parking_lot::Mutex;
+use skewer_machine::readings::Counters;
 
 use crate::chunks::{LatencyChunk, LineageChunk, MAX_RECORDS, OutputChunk};
 use crate::definition::{Origin, SysRow};
 use crate::edges::{Edges, EdgesOf, PendingEdges};
 use crate::level::Level;
 use crate::lineage_mode::LineageMode;
-use crate::metrics::{self, Baseline};
+use crate::metrics;
 use crate::query_log::QueryLog;
 use crate::sampling::Sampling;
 use crate::store::Store;
@@ -82,7 +83,7 @@ pub struct Recorder {
     overhead_ns: AtomicU64,
     given_up: Mutex<Option<String>>,
     /// Processor time at the start, at levels that read it.
-    started: Option<Baseline>,
+    started: Option<Counters>,
     finished: AtomicBool,
     events: Mutex<Events>,
     /// The streams that have not ended, by their numbers.
@@ -336,7 +337,7 @@ impl Recorder {
             dropped: AtomicU64::new(0),
             overhead_ns: AtomicU64::new(0),
             given_up: Mutex::default(),
-            started: (level > Level::Off).then(Baseline::now),
+            started: (level > Level::Off).then(Counters::recent),
             finished: AtomicBool::new(false),
             events: Mutex::default(),
             unfinished: Mutex::default(),

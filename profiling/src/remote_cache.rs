@@ -173,6 +173,21 @@ impl RemoteCache {
         }
     }
 
+    /// Asks all workers the same, and returns what each answers.
+    pub(crate) async fn ask_all(
+        &self,
+        method: &str,
+        body: &[u8],
+        at_most: Duration,
+    ) -> Vec<(i64, Result<Vec<u8>, RemoteSysError>)> {
+        let workers = self.others().into_iter();
+        let asked = workers.map(async |worker_id| {
+            let answer = self.call(worker_id, method, body.to_vec(), at_most);
+            (worker_id, answer.await)
+        });
+        join_all(asked).await
+    }
+
     /// Whether rows of these queries are kept.
     pub(crate) fn keeps(ids: &QueryIds) -> bool {
         matches!(ids, QueryIds::Listed(ids) if ids.len() <= KEPT_QUERIES)

@@ -7,11 +7,14 @@ use datafusion::catalog::{SchemaProvider, TableProvider};
 use datafusion::common::Result;
 use datafusion::datasource::ViewTable;
 
+use crate::definition::SysRow;
 use crate::isolation::expanded::{ExpandedTable, Expansion};
 use crate::planner::Planner;
+use crate::present::{PresentProvider, PresentTable};
 use crate::store::Store;
 use crate::sys_table::{SysTable, read_only};
 use crate::tables::Table;
+use crate::user_detectors::{UserDetection, UserDetectionsProvider};
 use crate::views::{VIEWS, View};
 
 /// The schema `sys`.
@@ -32,7 +35,13 @@ impl SchemaProvider for SysSchema {
         let tables = Table::ALL.into_iter().map(Table::name);
         let expansions = Expansion::VIEWS.iter().map(Expansion::name);
         let views = VIEWS.iter().map(|view| view.name);
-        let names = tables.chain(expansions).chain(views);
+        let present = PresentTable::ALL.map(|table| table.definition().name);
+        let users = [UserDetection::TABLE.name];
+        let names = tables
+            .chain(present)
+            .chain(users)
+            .chain(expansions)
+            .chain(views);
         names.map(str::to_owned).collect()
     }
 
@@ -40,6 +49,12 @@ impl SchemaProvider for SysSchema {
         let store = Arc::clone(&self.store);
         if let Some(table) = Table::by_name(name) {
             return Ok(Some(Arc::new(SysTable::new(store, table))));
+        }
+        if let Some(table) = PresentTable::by_name(name) {
+            return Ok(Some(Arc::new(PresentProvider::new(store, table))));
+        }
+        if name == UserDetection::TABLE.name {
+            return Ok(Some(Arc::new(UserDetectionsProvider::new(store))));
         }
         if let Some(view) = Expansion::VIEWS
             .into_iter()

@@ -11,6 +11,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use crate::isolation::Shape;
 use crate::part::Part;
 use crate::part_pages::PartPages;
+use crate::present::Present;
 use crate::query_log::QueryLog;
 use crate::remote::RemoteSys;
 use crate::remote_cache::RemoteCache;
@@ -57,6 +58,7 @@ pub(crate) struct Store {
     readings: Mutex<PartPages>,
     /// What the workers of a cluster have, for the master.
     fetched: OnceLock<RemoteCache>,
+    present: Present,
 }
 
 #[derive(Debug)]
@@ -112,7 +114,9 @@ impl Store {
             signal: Arc::default(),
             readings: Mutex::default(),
             fetched: OnceLock::new(),
+            present: Present::default(),
         });
+        store.present.start();
         for warning in warnings {
             store.warn(warning);
         }
@@ -185,6 +189,11 @@ impl Store {
     /// What the workers of a cluster have.
     pub(crate) fn fetched(&self) -> Option<&RemoteCache> {
         self.fetched.get()
+    }
+
+    /// What this process knows of the present.
+    pub(crate) fn present(&self) -> &Present {
+        &self.present
     }
 
     /// Writes what is in memory.

@@ -188,14 +188,7 @@ impl SysTable {
 
 /// Rows of `sys.workers` that belong to no query.
 pub(crate) fn now(workers: &[WorkerRow]) -> Result<RecordBatch> {
-    let nobody = Origin {
-        query_id: 0,
-        worker_id: 0,
-        profile_level: String::new(),
-        sample_rate: 1.0,
-        lineage: None,
-    };
-    let rows = WorkerRow::batch(&nobody, workers);
+    let rows = WorkerRow::batch(&Origin::nobody(), workers);
     let mut columns = rows.columns().to_vec();
     columns[0] = new_null_array(columns[0].data_type(), rows.num_rows());
     Ok(RecordBatch::try_new(rows.schema(), columns)?)

@@ -14,6 +14,7 @@ use crate::imported;
 use crate::isolation::expanded::Expansion;
 use crate::part_pages;
 use crate::planner::Planner;
+use crate::present::{Link, Source};
 use crate::query_log::QueryLog;
 use crate::recorder::Recorder;
 use crate::remote::{RemoteSys, RemoteSysError};
@@ -22,6 +23,7 @@ use crate::schema::SysSchema;
 use crate::segment::SegmentError;
 use crate::store::Store;
 use crate::tables::{QueryRow, Table};
+use crate::user_detectors::UserDetectors;
 
 /// Why a query could not be imported.
 #[derive(Debug, thiserror::Error)]
@@ -76,6 +78,30 @@ impl SysTables {
     pub fn finish_on_worker(&self, recorder: &Recorder, clock_offset_ns: i64) {
         let log = QueryLog::of_worker(recorder, clock_offset_ns);
         self.store.push(vec![log]);
+    }
+
+    /// Lets `sys.links` have the connections of this process. The first time counts.
+    pub fn set_links(&self, links: Arc<dyn Source<Link>>) {
+        self.store.present().set_links(links);
+    }
+
+    /// Lets `sys.running_operators` have the operators that run in this process. The first time counts.
+    pub fn set_running(&self, running: Arc<dyn Source<RecordBatch>>) {
+        self.store.present().set_running(running);
+    }
+
+    /// Lets the views of schema `detectors` count as detectors. The first time counts.
+    pub fn set_detectors(&self, detectors: Arc<dyn UserDetectors>) {
+        self.store.present().set_detectors(detectors);
+    }
+
+    /// Answers another process that asks for the rows of a table of the present: the method
+    /// [`PRESENT`](crate::present::PRESENT).
+    ///
+    /// # Errors
+    /// If there is no such table.
+    pub fn answer_present(&self, table: &[u8]) -> std::result::Result<Vec<u8>, RemoteSysError> {
+        self.store.present().answer(table)
     }
 
     /// Lets the tables have the rows of the workers behind `remote`, too, which it is asked for

@@ -306,6 +306,13 @@ sys_table! {
         row voluntary_switches: OptInt,
         /// How often the processor was taken away from the thread in a call. As `voluntary_switches`.
         row involuntary_switches: OptInt,
+        /// Nanoseconds of its calls in which the thread could have run but had no processor; with `throttled_ns`.
+        /// What is left of `wall_ns` beside this and `cpu_ns` the task waited by itself: for a disk, a lock, a page
+        /// of memory. Below 50 µs in a call it counts as 0. NULL where the system does not tell.
+        row runqueue_ns: OptInt,
+        /// Nanoseconds of its calls in which a control group around the worker had used up its processor quota.
+        /// NULL where the system does not tell.
+        row throttled_ns: OptInt,
     }
 }
 
@@ -319,6 +326,8 @@ impl TaskStats {
         self.cpu_ns = sum(self.cpu_ns, more.cpu_ns);
         self.voluntary_switches = sum(self.voluntary_switches, more.voluntary_switches);
         self.involuntary_switches = sum(self.involuntary_switches, more.involuntary_switches);
+        self.runqueue_ns = sum(self.runqueue_ns, more.runqueue_ns);
+        self.throttled_ns = sum(self.throttled_ns, more.throttled_ns);
     }
 }
 
@@ -594,7 +603,9 @@ sys_table! {
         given worker_id: Int,
         /// When it was read.
         row at: Time,
-        /// `rss_bytes`: memory of the process; `cpu_share`: cores busy since the last reading.
+        /// `rss_bytes`: memory of the process; `cpu_share`: cores busy in it; `foreign_cpu_share`: cores busy in
+        /// other processes of the machine; and more: `sys.metric_sources` lists all. Rates are over the time since
+        /// the reading before, at the end of the query over its whole time.
         row metric: Text,
         /// The reading, in the unit that the metric's name says.
         row value: Float,

@@ -119,6 +119,8 @@ pub(crate) enum Mark {
     Fact,
     Predicate,
     Excluded,
+    Cause,
+    Advice,
 }
 
 impl Mark {
@@ -130,15 +132,17 @@ impl Mark {
             Self::Fact => "·",
             Self::Predicate => "◆",
             Self::Excluded => "◇",
+            Self::Cause => "▶",
+            Self::Advice => "→",
         }
     }
 
     fn style(self) -> Style {
         match self {
             Self::Caveat => Style::Caveat,
-            Self::Finding | Self::Predicate => Style::Finding,
+            Self::Finding | Self::Predicate | Self::Cause => Style::Finding,
             Self::Good => Style::Good,
-            Self::Fact | Self::Excluded => Style::Plain,
+            Self::Fact | Self::Excluded | Self::Advice => Style::Plain,
         }
     }
 }

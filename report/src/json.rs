@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use skewer_diagnosis::{ExpensiveInput, Operator, Predicate, Profile, QuerySummary};
 
-use crate::excluded_rows;
+use crate::{excluded_rows, verdict};
 
 /// Changes when a field changes its meaning or is removed; new fields do not change it.
 const FORMAT_VERSION: i64 = 1;
@@ -17,6 +17,7 @@ pub(crate) fn lines(profile: &Profile) -> Vec<String> {
 fn document(profile: &Profile) -> Value {
     let Profile {
         summary,
+        verdict,
         excluded,
         plan,
         time_spent,
@@ -82,6 +83,7 @@ fn document(profile: &Profile) -> Value {
             "events_dropped": summary.events_dropped,
             "reservations": summary.caveats(),
         },
+        "verdict": verdict::json(verdict),
         "left_out": excluded_rows::json(excluded, summary),
         "plan": plan.operators.iter().map(operator).collect::<Vec<_>>(),
         "time_spent": {

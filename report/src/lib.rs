@@ -27,6 +27,7 @@ mod statements;
 mod summary;
 mod time_spent;
 pub mod trace_events;
+mod verdict;
 
 use skewer_diagnosis::{Profile, ProfileDiff};
 use skewer_sql::ProfileFormat;
@@ -70,6 +71,7 @@ pub fn text(profile: &Profile) -> Document {
     let summary = &profile.summary;
     let mut sections = vec![
         summary::section(summary),
+        verdict::section(&profile.verdict, summary),
         excluded_rows::section(&profile.excluded, summary),
         plan_tree::section(&profile.plan),
         time_spent::section(&profile.time_spent, summary),

@@ -2,7 +2,7 @@
 //!
 //! | path | |
 //! |---|---|
-//! | `GET /app.js`, `GET /app.css` | the page's files |
+//! | `GET /app.js`, `GET /app.css` … | the page's files |
 //! | `GET /api/view/NAME?parameter=value…` | rows of a view, as an Arrow IPC stream |
 //! | `GET /api/sql/NAME?parameter=value…` | the SQL of a view |
 //! | `POST /api/token`, `/api/login`, `/api/logout` | a cookie, and its end |
@@ -27,7 +27,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use parking_lot::Mutex;
 use skewer::{Database, ReadOnly};
-use skewer_page::assets::{Asset, INDEX, SCRIPT, STYLE};
+use skewer_page::assets::{Asset, INDEX, loaded};
 use skewer_server::LoginLimiter;
 
 use crate::error::Failure;
@@ -72,22 +72,23 @@ pub(crate) fn router(shared: Shared) -> Router {
             Arc::clone(&shared),
             login::required_of_programs,
         ));
-    let (script, style, index) = (File::new(SCRIPT), File::new(STYLE), File::new(INDEX));
+    let index = File::new(INDEX);
+    let mut files = Router::new();
+    for asset in loaded() {
+        let file = File::new(asset);
+        files = files.route(
+            asset.path,
+            get(async move |headers: HeaderMap| file.answer(&headers)),
+        );
+    }
     Router::new()
         .merge(protected)
+        .merge(files)
         .merge(metrics)
         .route("/api/token", post(login::by_token))
         .route("/api/login", post(login::by_password))
         .route("/api/logout", post(login::logout))
         .route("/api/{*rest}", get(unknown).post(unknown))
-        .route(
-            SCRIPT.path,
-            get(async move |headers: HeaderMap| script.answer(&headers)),
-        )
-        .route(
-            STYLE.path,
-            get(async move |headers: HeaderMap| style.answer(&headers)),
-        )
         .fallback(get(async move |request: Request| {
             index.answer(request.headers())
         }))

@@ -1,16 +1,12 @@
--- The worst finding about each of the newest queries, and how many findings it has. Findings about single records
--- are dear to compute: they are on the page of the query.
+-- The verdict about each of the newest queries, and how many findings call for action.
 -- $from BIGINT: only queries from this one on
-SELECT query_id, rule, severity, subject, wasted_ns, findings
+SELECT query_id, rule, severity, subject, cause, wasted_ns, findings
 FROM (
   SELECT
-    query_id, rule, severity, subject, wasted_ns, count(*) OVER (PARTITION BY query_id) AS findings,
-    row_number() OVER (
-      PARTITION BY query_id
-      ORDER BY CASE severity WHEN 'critical' THEN 0 WHEN 'warning' THEN 1 ELSE 2 END, wasted_ns DESC NULLS LAST, rule
-    ) AS place
+    query_id, rule, severity, subject, cause, wasted_ns, place,
+    count(CASE WHEN place IS NOT NULL OR explained_by IS NOT NULL THEN 1 END) OVER (PARTITION BY query_id) AS findings
   FROM sys.diagnoses
-  WHERE query_id >= $from AND rule NOT IN ('expensive input', 'shuffle latency')
+  WHERE query_id >= $from
 ) AS found
 WHERE place = 1
 ORDER BY query_id

@@ -1,6 +1,7 @@
 -- How the elapsed time splits along the critical path: from the end of the result down to the task of each input
 -- fragment that ended last; from a task without input to what had ended when it began. Each has the time from the end
 -- of the next on, split by its operators' self time; while it is idle, others of the path work. The parts add up.
+-- Work is the time on a processor; what a task waited within its calls is a part of its own, if sys.task_stats has it.
 -- $query_id BIGINT: the query
 WITH RECURSIVE
 -- The task of each fragment that ended last.
@@ -59,6 +60,11 @@ work AS (
       SELECT
         query.*, path.step, path.fragment_id, path.worker_id, path.partition, path.is_leaf,
         stats.operator_id, stats.self_ns,
+        CASE WHEN tasks.cpu_ns IS NOT NULL THEN least(CAST(tasks.cpu_ns AS DOUBLE) / nullif(tasks.wall_ns, 0), 1) END
+          AS cpu_part,
+        CASE WHEN tasks.cpu_ns IS NOT NULL THEN CAST(tasks.runqueue_ns AS DOUBLE) / nullif(tasks.wall_ns, 0) END
+          AS runqueue_part,
+        CAST(tasks.throttled_ns AS DOUBLE) / nullif(tasks.wall_ns, 0) AS throttled_part,
         CASE WHEN stats.spilled_bytes > 0 THEN 'spilling' ELSE operators.kind END AS category,
         CASE
           WHEN path.step IS NOT NULL
@@ -87,6 +93,11 @@ work AS (
       LEFT JOIN (
         SELECT operator_id, parent_operator_id, kind FROM sys.operators WHERE query_id = $query_id
       ) AS operators ON operators.operator_id = stats.operator_id
+      LEFT JOIN (
+        SELECT * FROM sys.task_stats WHERE query_id = $query_id
+      ) AS tasks
+        ON tasks.fragment_id = path.fragment_id AND tasks.worker_id = path.worker_id
+          AND tasks.partition = path.partition
       WINDOW task AS (PARTITION BY path.step)
     ) AS tasks
   ) AS windows
@@ -94,7 +105,9 @@ work AS (
 -- As much of the work that does not fit into a task's own time fills the gaps of others as there is.
 gaps AS (
   SELECT
-    *,
+    *, CASE WHEN runqueue_part IS NOT NULL THEN least(runqueue_part, 1 - cpu_part) END AS waited_part,
+    CASE WHEN runqueue_part IS NOT NULL THEN least(coalesce(throttled_part, 0), runqueue_part, 1 - cpu_part) END
+      AS quota_part,
     coalesce(least(1, gaps_ns / nullif(more_ns, 0)), 0) AS of_work,
     idle_ns * (1 - coalesce(least(1, more_ns / nullif(gaps_ns, 0)), 0)) AS left_ns
   FROM (
@@ -123,16 +136,27 @@ parts AS (
       WHEN 'planning' THEN CAST(planning_ns AS DOUBLE)
       WHEN 'starting' THEN coalesce(from_ns, elapsed_ns) - planning_ns
       WHEN 'work' THEN self_ns / nullif(busy_ns, 0) * (worked_ns + (busy_ns - worked_ns) * of_work)
+        * coalesce(cpu_part, 1)
+      WHEN 'processor wait' THEN (worked_ns + (busy_ns - worked_ns) * of_work) * (waited_part - quota_part)
+      WHEN 'throttled' THEN (worked_ns + (busy_ns - worked_ns) * of_work) * quota_part
+      WHEN 'blocked' THEN (worked_ns + (busy_ns - worked_ns) * of_work) * (1 - cpu_part - waited_part)
+      WHEN 'off processor'
+        THEN (worked_ns + (busy_ns - worked_ns) * of_work)
+          * CASE WHEN waited_part IS NULL THEN 1 - cpu_part END
       WHEN 'returning rows' THEN least(left_ns, output_wait_ns)
       WHEN 'exchange wait' THEN least(greatest(left_ns - output_wait_ns, 0), input_wait_ns)
-      WHEN 'off processor' THEN greatest(left_ns - output_wait_ns - input_wait_ns, 0)
+      WHEN 'between calls' THEN greatest(left_ns - output_wait_ns - input_wait_ns, 0)
       ELSE elapsed_ns - CASE WHEN step = 0 THEN until_ns END
     END) AS BIGINT) AS ns
   FROM gaps
   CROSS JOIN (
-    VALUES ('planning'), ('starting'), ('work'), ('returning rows'), ('exchange wait'), ('off processor'), ('last')
+    VALUES
+      ('planning'), ('starting'), ('last'), ('work'), ('processor wait'), ('throttled'), ('blocked'), ('off processor'),
+      ('returning rows'), ('exchange wait'), ('between calls')
   ) AS names (part)
-  WHERE part = 'work' OR is_first AND part IN ('returning rows', 'exchange wait', 'off processor') OR is_top
+  WHERE
+    part = 'work'
+    OR CASE WHEN part IN ('planning', 'starting', 'last') THEN is_top ELSE is_first END
 )
 SELECT step, category, operator_id, fragment_id, worker_id, partition, ns
 FROM parts WHERE ns > 0

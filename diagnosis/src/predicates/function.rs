@@ -4,13 +4,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
-use datafusion::arrow::datatypes::{DataType, SchemaRef};
-use datafusion::catalog::{
-    MemTable, Session as PlanningSession, TableFunctionArgs, TableFunctionImpl, TableProvider,
-};
-use datafusion::common::{DataFusionError, Result, ScalarValue, plan_err};
-use datafusion::logical_expr::{Expr, TableType};
-use datafusion::physical_plan::ExecutionPlan;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::common::{Result, plan_err};
+use datafusion::logical_expr::Expr;
 use skewer_profiling::LineageMode;
 use skewer_profiling::documentation::blame_schema;
 use skewer_sql::Statement;
@@ -20,96 +16,37 @@ use super::{NAMED, Predicate, find, measured_tables};
 use crate::error::Error;
 use crate::operator_text::table_name;
 use crate::source::{ProfileSource, Statements};
+use crate::source_function::{Question, SourceFunction, query_id_of};
 use crate::summary::QuerySummary;
 use crate::units::{counted, percent};
 
-/// Returns what runs the function's statements; an error if the session has ended.
-pub(crate) type SourceFn = dyn Fn() -> Result<Box<dyn ProfileSource>> + Send + Sync;
-
 /// `sys.blame(query_id)`, for the statements of a session.
-#[derive(Clone)]
-pub struct BlameFunction {
-    source: Arc<SourceFn>,
-}
+pub type BlameFunction = SourceFunction<Blame>;
 
-impl BlameFunction {
-    /// The function that reads from what `source` returns at each call.
-    pub fn new(
-        source: impl Fn() -> Result<Box<dyn ProfileSource>> + Send + Sync + 'static,
-    ) -> Self {
-        Self {
-            source: Arc::new(source),
-        }
-    }
-}
-
-impl std::fmt::Debug for BlameFunction {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter
-            .debug_struct("BlameFunction")
-            .finish_non_exhaustive()
-    }
-}
-
-impl TableFunctionImpl for BlameFunction {
-    fn call_with_args(
-        &self,
-        arguments: TableFunctionArgs<'_, '_>,
-    ) -> Result<Arc<dyn TableProvider>> {
-        let query_id = match arguments.exprs() {
-            [Expr::Literal(value, _)] => match value.cast_to(&DataType::Int64) {
-                Ok(ScalarValue::Int64(query_id)) => query_id,
-                _ => None,
-            },
-            _ => None,
-        };
-        let Some(query_id) = query_id else {
-            return plan_err!(
-                "sys.blame takes a query id as a constant: sys.blame(7); last_query_id() is NULL \
-                 before the session's first query"
-            );
-        };
-        Ok(Arc::new(BlameTable {
-            function: self.clone(),
-            query_id,
-        }))
-    }
-}
-
-/// The predicates of one query. The scan looks for them.
-#[derive(Debug)]
-struct BlameTable {
-    function: BlameFunction,
+/// Which predicates separate the expensive records of a query.
+#[derive(Debug, Clone)]
+pub struct Blame {
     query_id: i64,
 }
 
 #[async_trait]
-impl TableProvider for BlameTable {
-    fn schema(&self) -> SchemaRef {
+impl Question for Blame {
+    fn of_arguments(arguments: &[Expr]) -> Result<Self> {
+        match query_id_of(arguments) {
+            Some(query_id) => Ok(Self { query_id }),
+            None => plan_err!(
+                "sys.blame takes a query id as a constant: sys.blame(7); last_query_id() is NULL \
+                 before the session's first query"
+            ),
+        }
+    }
+
+    fn schema() -> SchemaRef {
         blame_schema()
     }
 
-    fn table_type(&self) -> TableType {
-        TableType::View
-    }
-
-    async fn scan(
-        &self,
-        state: &dyn PlanningSession,
-        projection: Option<&Vec<usize>>,
-        filters: &[Expr],
-        limit: Option<usize>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let source = (self.function.source)()?;
-        // Statements that look for predicates are planned while this one is: their futures hold
-        // plans within plans, and are on the heap.
-        let found = Box::pin(read(&*source, self.query_id)).await;
-        let batch = found.map_err(|error| match error {
-            Error::Source(error) => error,
-            invalid @ Error::Invalid(_) => DataFusionError::External(Box::new(invalid)),
-        })?;
-        let table = MemTable::try_new(self.schema(), vec![vec![batch]])?;
-        table.scan(state, projection, filters, limit).await
+    async fn answer(&self, source: &dyn ProfileSource) -> std::result::Result<RecordBatch, Error> {
+        read(source, self.query_id).await
     }
 }
 

@@ -24,8 +24,7 @@ use datafusion::arrow::array::{AsArray, RecordBatch};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Float64Type};
 
-pub use function::BlameFunction;
-pub(crate) use function::SourceFn;
+pub use function::{Blame, BlameFunction};
 pub use predicate::Predicate;
 
 use skewer_sql::quote::literal;

@@ -5,9 +5,9 @@ mod uneven_tasks;
 
 use crate::error::Error;
 use crate::plan::{Operator, Plan};
-use crate::source::{Statements, rows};
+use crate::source::Statements;
 use crate::summary::QuerySummary;
-use crate::units::{bytes, count, duration, percent};
+use crate::units::{bytes, duration, percent};
 pub use slowest_row::SlowestRow;
 pub use uneven_tasks::{Straggler, UnevenTasks};
 
@@ -43,44 +43,6 @@ pub enum Subject {
     Spilling,
     /// Planning before the query ran.
     Planning,
-    /// A rule of `sys.diagnoses`.
-    Diagnosed(Rule),
-}
-
-/// A rule of `sys.diagnoses` that no other part of a profile covers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rule {
-    /// A partition got far more rows than others.
-    DataSkew,
-    /// A key has many rows on both sides of a join.
-    HotJoinKey,
-    /// The planner expected far more or far fewer rows.
-    WrongEstimate,
-}
-
-impl Rule {
-    fn from_name(name: &str) -> Option<Self> {
-        let rules = [Self::DataSkew, Self::HotJoinKey, Self::WrongEstimate];
-        rules.into_iter().find(|rule| rule.name() == name)
-    }
-
-    /// Its name in `sys.diagnoses`.
-    fn name(self) -> &'static str {
-        match self {
-            Self::DataSkew => "data skew",
-            Self::HotJoinKey => "hot join key",
-            Self::WrongEstimate => "wrong estimate",
-        }
-    }
-
-    /// How a sentence about it begins.
-    fn begins(self) -> &'static str {
-        match self {
-            Self::DataSkew => "Data skew",
-            Self::HotJoinKey => "Hot join key",
-            Self::WrongEstimate => "Wrong estimate",
-        }
-    }
 }
 
 impl Subject {
@@ -93,7 +55,6 @@ impl Subject {
             Self::UnevenTasks => "uneven tasks",
             Self::Spilling => "spilling",
             Self::Planning => "planning",
-            Self::Diagnosed(rule) => rule.name(),
         }
     }
 }
@@ -116,8 +77,6 @@ pub struct TimeSpent {
     pub uneven: Option<UnevenTasks>,
     /// The conclusions, in the order in which a reader needs them.
     pub sentences: Vec<Sentence>,
-    /// Statements that show the rows behind some sentences.
-    pub evidence: Vec<String>,
 }
 
 impl TimeSpent {
@@ -143,10 +102,10 @@ impl TimeSpent {
         let latency = latency.and_then(|slowest| slowest.sentence(summary));
         spent.extend(Subject::Latency, latency);
         spent.add_waiting(summary, plan);
-        let uneven = spent.uneven.as_ref();
+        // Self times contain waits for a processor: where these are known, `sys.straggler_tasks` judges.
+        let uneven = spent.uneven.as_ref().filter(|_| summary.cpu_ns.is_none());
         let uneven = uneven.and_then(|uneven| uneven.sentence(summary, plan));
         spent.extend(Subject::UnevenTasks, uneven);
-        spent.add_diagnosed(statements, summary, plan).await?;
         spent.add_spilling(plan);
         spent.add_planning(summary);
         Ok(spent)
@@ -205,35 +164,6 @@ impl TimeSpent {
         }
     }
 
-    /// Adds what `sys.diagnoses` finds about exchanges and joins.
-    async fn add_diagnosed(
-        &mut self,
-        statements: &mut Statements<'_>,
-        summary: &QuerySummary,
-        plan: &Plan,
-    ) -> Result<(), Error> {
-        let query_id = summary.query_id.to_string();
-        let sql = include_str!("../sql/diagnosed.sql").replace("$query_id", &query_id);
-        let section = "Where the time went: skew and estimates";
-        let answer = statements.query(section, sql).await?;
-        for row in rows(&answer) {
-            let rule = row.text("rule").as_deref().and_then(Rule::from_name);
-            let (Some(rule), Some(subject), Some(advice)) =
-                (rule, row.text("subject"), row.text("advice"))
-            else {
-                continue;
-            };
-            let (begins, subject) = (rule.begins(), as_in_the_plan(&subject, plan));
-            let sentence = format!("{begins}: {subject}. {}", with_counted_rows(&advice));
-            self.add(Subject::Diagnosed(rule), sentence);
-            if self.evidence.is_empty() {
-                let evidence = row.text("evidence_sql");
-                self.evidence.extend(evidence.map(|sql| format!("{sql};")));
-            }
-        }
-        Ok(())
-    }
-
     fn add_spilling(&mut self, plan: &Plan) {
         for operator in plan.operators.iter().filter(|o| o.spilled_bytes > 0) {
             self.add(
@@ -262,10 +192,27 @@ impl TimeSpent {
     }
 }
 
-/// How many cores were in use. A clock measures self times: a task that waits for a core inside an
-/// operator seems to work. So their sum may be more than all cores can do.
+/// Waits of tasks for a processor are told from this share of the operators' time on.
+const NOTABLE_WAIT: f64 = 0.05;
+
+/// How many cores were in use: by the processor time of the tasks where it was recorded. Otherwise by self times.
+/// A clock measures these: a task that waits for a core inside an operator seems to work. So their sum may be more
+/// than all cores can do.
 fn cores_in_use(summary: &QuerySummary) -> String {
     let (busy, execution) = (duration(summary.busy_ns), duration(summary.execution_ns));
+    if let Some(cpu_ns) = summary.cpu_ns {
+        let cores = cpu_ns as f64 / summary.execution_ns as f64;
+        let mut sentence = format!(
+            "Operators took {busy} in {execution} of execution, {} of it on a processor: {cores:.1} cores on \
+             average.",
+            duration(cpu_ns)
+        );
+        if summary.runqueue_ns as f64 >= NOTABLE_WAIT * summary.busy_ns as f64 {
+            let waited = duration(summary.runqueue_ns);
+            sentence.push_str(&format!(" They waited {waited} for a processor."));
+        }
+        return sentence;
+    }
     let cores = summary.busy_ns as f64 / summary.execution_ns as f64;
     let most = summary.cores.map(|cores| cores as f64);
     match most {
@@ -289,39 +236,9 @@ fn cores_in_use(summary: &QuerySummary) -> String {
     }
 }
 
-/// A subject of `sys.diagnoses`, `operator 3 RepartitionExec, partition 1`, with the operator called as
-/// the report's plan calls it.
-fn as_in_the_plan(subject: &str, plan: &Plan) -> String {
-    let named = || {
-        let (operator_id, rest) = subject.strip_prefix("operator ")?.split_once(' ')?;
-        let operator = plan.operator(operator_id.parse().ok()?)?;
-        let place = rest.split_once(", ").map(|(_, place)| format!(", {place}"));
-        Some(operator.reference(OPERATOR_WIDTH) + &place.unwrap_or_default())
-    };
-    named().unwrap_or_else(|| subject.to_owned())
-}
-
-/// A text with its numbers of rows, `2111111 rows`, written as the report writes them.
-fn with_counted_rows(text: &str) -> String {
-    let mut counted = String::new();
-    let mut rest = text;
-    while let Some(end) = rest.find(" rows") {
-        let before = &rest[..end];
-        let start = before.trim_end_matches(|c: char| c.is_ascii_digit()).len();
-        counted.push_str(&before[..start]);
-        match before[start..].parse() {
-            Ok(number) => counted.push_str(&count(number)),
-            Err(_) => counted.push_str(&before[start..]),
-        }
-        counted.push_str(" rows");
-        rest = &rest[end + " rows".len()..];
-    }
-    counted + rest
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{cores_in_use, with_counted_rows};
+    use super::cores_in_use;
     use crate::summary::QuerySummary;
 
     #[test]
@@ -351,15 +268,13 @@ mod tests {
             let sentence = cores_in_use(&summary(busy_ms, cores));
             assert!(sentence.contains(expected), "{sentence}");
         }
-    }
-
-    #[test]
-    fn numbers_of_rows_are_grouped_and_keys_are_not() {
-        let text = "Expected 2000 rows, got 799900 rows: no.";
-        let expected = "Expected 2,000 rows, got 799,900 rows: no.";
-        assert_eq!(with_counted_rows(text), expected);
-        let text = "It got 90 % of 2111111 rows. About 9 % of all rows have the key 1234567.";
-        let expected = "It got 90 % of 2,111,111 rows. About 9 % of all rows have the key 1234567.";
-        assert_eq!(with_counted_rows(text), expected);
+        let recorded = QuerySummary {
+            cpu_ns: Some(2_000_000_000),
+            runqueue_ns: 5_000_000_000,
+            ..summary(7_000, Some(2))
+        };
+        let expected = "took 7.00 s in 2.00 s of execution, 2.00 s of it on a processor: 1.0 cores on average. \
+                        They waited 5.00 s for a processor.";
+        assert!(cores_in_use(&recorded).contains(expected));
     }
 }

@@ -356,7 +356,7 @@ impl StatementCatalog {
     fn is_system_function(&self, name: &Name) -> bool {
         self.base.table_functions().contains_key(&name.table)
             && (name.table.ends_with("_trace")
-                || matches!(name.table.as_str(), "blame" | "what_if"))
+                || matches!(name.table.as_str(), "blame" | "critical_path" | "what_if"))
             && !self.exists(name)
     }
 

@@ -17,7 +17,9 @@ use super::{Database, DatabaseInner, Distribution, TableLocks};
 use crate::admission::{AdmissionQueue, DEFAULT_LIMIT};
 use crate::cluster::{ClusterOptions, Master};
 use crate::compaction;
+use crate::detectors::DetectorViews;
 use crate::error::Error;
+use crate::running_table::report_running_operators;
 use crate::statements::export_profile::expect_no_export;
 
 /// Options of a database that is about to be opened.
@@ -209,6 +211,8 @@ impl DatabaseBuilder {
             (None, _) => Distribution::None,
         };
         let limit = Some(self.running_queries.unwrap_or(DEFAULT_LIMIT));
+        let admission = AdmissionQueue::new(limit);
+        report_running_operators(&sys, &admission);
         let writers = TableLocks::default();
         let (grown, tables) = compaction::grown();
         let merging = (storage.clone(), writers.clone());
@@ -227,7 +231,7 @@ impl DatabaseBuilder {
                 threads,
                 scheduler,
                 functions: self.functions,
-                admission: AdmissionQueue::new(limit),
+                admission,
                 opened_limit: limit,
                 distribution,
                 totals: Arc::default(),
@@ -241,6 +245,8 @@ impl DatabaseBuilder {
                 runtime: Some(runtime),
             }),
         };
+        let detectors = DetectorViews::new(&database.inner);
+        database.inner.sys.set_detectors(detectors);
         let (storage, writers) = merging;
         let weak = Arc::downgrade(&database.inner);
         let merge = compaction::run(weak, storage, writers, tables);

@@ -35,7 +35,7 @@ use crate::ended_queries::{EndedQueries, Followers};
 use crate::error::Error;
 use crate::progress::Elsewhere;
 use crate::query_totals::{QueryTotals, with_query_totals};
-use crate::running_table::{with_running, with_running_operators};
+use crate::running_table::with_running;
 use crate::session::{ReadOnly, Session};
 use skewer_compat::operators::memory_pool::MemoryBudget;
 use skewer_profiling::budget::Budgets;
@@ -166,6 +166,11 @@ impl Database {
     /// A new session, with default settings and nothing prepared.
     pub fn session(&self) -> Session {
         Session::new(self.clone(), None)
+    }
+
+    /// A handle of a database that is open.
+    pub(crate) fn of_inner(inner: Arc<DatabaseInner>) -> Self {
+        Self { inner }
     }
 
     /// A new session that can only look: for programs that show what is there to people.
@@ -311,11 +316,19 @@ impl DatabaseInner {
     pub(crate) fn sys_schema(&self, snapshot: Arc<Snapshot>) -> Arc<dyn SchemaProvider> {
         let sys = self.sys.schema_provider();
         let sys = Arc::new(with_running(sys, Arc::clone(&self.admission)));
-        let sys = Arc::new(with_running_operators(sys, Arc::clone(&self.admission)));
         let sys = Arc::new(with_query_totals(sys, Arc::clone(&self.totals)));
         match &self.distribution {
             Distribution::Cluster(master) => Arc::new(master.0.with_cluster_table(sys, snapshot)),
             Distribution::None | Distribution::InProcess(_) => sys,
+        }
+    }
+
+    /// Into how many partitions statements are divided unless a session says otherwise. A plan with one partition has
+    /// no exchanges, so that no other worker could take part.
+    pub(crate) fn partitions(&self) -> usize {
+        match &self.distribution {
+            Distribution::None => self.threads,
+            Distribution::InProcess(_) | Distribution::Cluster(_) => self.threads.max(2),
         }
     }
 

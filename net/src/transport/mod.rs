@@ -45,6 +45,6 @@ pub use join::{Joined, join, pauses};
 pub use lifeline::{Lifeline, Lifelines, Watched};
 pub use node::Node;
 pub use options::NetOptions;
-pub use peers::{PeerAddress, node_of_url, worker_url};
+pub use peers::{LinkStats, PeerAddress, node_of_url, worker_url};
 pub use services::{CallHandler, Services};
 pub use task_end::{RunningTask, TaskEnd};

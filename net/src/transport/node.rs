@@ -12,7 +12,7 @@ use super::channel::QuicResolver;
 use super::connect::Call;
 use super::lifeline::{Lifeline, Lifelines};
 use super::options::NetOptions;
-use super::peers::{CLOSED_BY_MEMBERSHIP, Peer, PeerAddress, Peers};
+use super::peers::{CLOSED_BY_MEMBERSHIP, LinkStats, Peer, PeerAddress, Peers};
 use super::serve;
 use super::services::Services;
 use super::threads::IoThreads;
@@ -235,6 +235,12 @@ impl Node {
         let peer = self.inner.peers.get(node).ok()?;
         let connection = peer.connection.try_lock().ok()?;
         connection.as_ref().map(Connection::rtt)
+    }
+
+    /// What QUIC measured on the connections that this node opened, by peer. A connection that is being made is left
+    /// out.
+    pub fn links(&self) -> Vec<LinkStats> {
+        self.inner.peers.links()
     }
 
     /// Declares a worker dead: closes its connections in both directions. What waits for it fails

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::RwLock;
 use quinn::{Connection, VarInt};
@@ -73,7 +74,50 @@ pub(crate) struct Peer {
     pub(crate) connection: tokio::sync::Mutex<Option<Connection>>,
 }
 
+/// What QUIC measured on a connection since it was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LinkStats {
+    /// The other node.
+    pub peer: NodeId,
+    /// The round trip now, smoothed.
+    pub rtt: Duration,
+    /// The shortest round trip that was measured.
+    pub shortest_rtt: Duration,
+    /// UDP datagrams sent.
+    pub sent_packets: u64,
+    /// Packets sent that are taken for lost.
+    pub lost_packets: u64,
+    /// How often congestion was seen.
+    pub congestion_events: u64,
+    /// Bytes that may be under way at once.
+    pub window_bytes: u64,
+    /// Bytes sent in UDP datagrams.
+    pub sent_bytes: u64,
+    /// Bytes received in UDP datagrams.
+    pub received_bytes: u64,
+}
+
 impl Peer {
+    fn link(&self) -> Option<LinkStats> {
+        let connection = self.connection.try_lock().ok()?;
+        let connection = connection.as_ref()?;
+        if connection.close_reason().is_some() {
+            return None;
+        }
+        let stats = connection.stats();
+        Some(LinkStats {
+            peer: self.at.node,
+            rtt: stats.path.rtt,
+            shortest_rtt: stats.path.min_rtt,
+            sent_packets: stats.path.sent_packets,
+            lost_packets: stats.path.lost_packets,
+            congestion_events: stats.path.congestion_events,
+            window_bytes: stats.path.cwnd,
+            sent_bytes: stats.udp_tx.bytes,
+            received_bytes: stats.udp_rx.bytes,
+        })
+    }
+
     pub(crate) fn new(at: PeerAddress) -> Self {
         Self {
             at,
@@ -207,6 +251,14 @@ impl Peers {
         }
         open.retain(|connection| connection.close_reason().is_none());
         open
+    }
+
+    /// What was measured on the connections on which others are asked.
+    pub(crate) fn links(&self) -> Vec<LinkStats> {
+        let peers = self.by_node.read();
+        let mut links: Vec<_> = peers.values().filter_map(|peer| peer.link()).collect();
+        links.sort_by_key(|link| link.peer);
+        links
     }
 
     /// Closes all connections with a node; what waits for it fails now, with this reason.

@@ -1,4 +1,4 @@
-//! The page, its script and its style sheet. `npm run build` in `web/ui` makes them; they are committed, so
+//! The page, its scripts and its style sheet. `npm run build` in `web/ui` makes them; they are committed, so
 //! that building Skewer needs no Node.
 
 use sha2::{Digest, Sha256};
@@ -32,12 +32,35 @@ pub const INDEX: Asset = Asset {
     text: include_str!("../../dist/index.html"),
 };
 
+const fn script(path: &'static str, text: &'static str) -> Asset {
+    Asset {
+        path,
+        media_type: "text/javascript; charset=utf-8",
+        text,
+    }
+}
+
 /// The script.
-pub const SCRIPT: Asset = Asset {
-    path: "/app.js",
-    media_type: "text/javascript; charset=utf-8",
-    text: include_str!("../../dist/app.js"),
-};
+pub const SCRIPT: Asset = script("/app.js", include_str!("../../dist/app.js"));
+
+/// Scripts that the script loads when a query's page shows what they draw. An exported file holds them.
+pub const QUERY_PIECES: [Asset; 4] = [
+    script(
+        "/communication.js",
+        include_str!("../../dist/communication.js"),
+    ),
+    script("/operator.js", include_str!("../../dist/operator.js")),
+    script("/records.js", include_str!("../../dist/records.js")),
+    script("/traces.js", include_str!("../../dist/traces.js")),
+];
+
+/// Scripts that the script loads for the other pages, which an exported file does not have.
+pub const OTHER_PIECES: [Asset; 4] = [
+    script("/cluster.js", include_str!("../../dist/cluster.js")),
+    script("/compare.js", include_str!("../../dist/compare.js")),
+    script("/home.js", include_str!("../../dist/home.js")),
+    script("/live.js", include_str!("../../dist/live.js")),
+];
 
 /// The style sheet.
 pub const STYLE: Asset = Asset {
@@ -46,8 +69,13 @@ pub const STYLE: Asset = Asset {
     text: include_str!("../../dist/app.css"),
 };
 
-/// All files.
-pub const ASSETS: [Asset; 3] = [INDEX, SCRIPT, STYLE];
+/// All files but the page.
+pub fn loaded() -> impl Iterator<Item = Asset> {
+    [SCRIPT, STYLE]
+        .into_iter()
+        .chain(QUERY_PIECES)
+        .chain(OTHER_PIECES)
+}
 
 #[cfg(test)]
 mod tests {
@@ -106,14 +134,33 @@ mod tests {
 
     #[test]
     fn the_page_is_small_and_loads_nothing_from_elsewhere() {
-        let bytes: usize = super::ASSETS.iter().map(|asset| asset.text.len()).sum();
-        assert!(bytes < 340_000, "the page has {bytes} bytes");
         let index = super::INDEX.text;
+        let loaded: usize = super::loaded().map(|asset| asset.text.len()).sum();
+        let bytes = index.len() + loaded;
+        assert!(bytes < 310_000, "the page has {bytes} bytes");
+        let first = super::SCRIPT.text.len();
+        assert!(first < 125_000, "the first script has {first} bytes");
         assert!(
             !index.contains("http:") && !index.contains("https:"),
             "{index}"
         );
         assert!(index.contains("<script src=\"/app.js\" defer></script>"));
         assert!(index.contains("<link rel=\"stylesheet\" href=\"/app.css\">"));
+    }
+
+    #[test]
+    fn every_built_file_is_served() {
+        let web = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let mut built = Vec::new();
+        files(&web.join("dist"), &mut built);
+        let mut built: Vec<_> = built
+            .iter()
+            .map(|path| format!("/{}", path.file_name().unwrap().to_str().unwrap()))
+            .filter(|name| name != "/index.html" && name != "/SOURCES.sha256")
+            .collect();
+        built.sort();
+        let mut served: Vec<_> = super::loaded().map(|asset| asset.path).collect();
+        served.sort_unstable();
+        assert_eq!(served, built);
     }
 }

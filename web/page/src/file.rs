@@ -7,7 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
 
-use crate::assets::{INDEX, SCRIPT, STYLE};
+use crate::assets::{INDEX, QUERY_PIECES, SCRIPT, STYLE};
 
 /// A view that a file has, and for which values of its parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -142,15 +142,21 @@ pub fn html(query_id: i64, views: &[ExportedView]) -> String {
     let data = serde_json::json!({ "query": query_id, "views": views });
     // Within a script element, only `<` could end it.
     let data = data.to_string().replace('<', "\\u003c");
-    let script = SCRIPT.text;
     let style = STYLE.text;
+    // A piece adds itself to what the page's script looks into when it starts.
+    let texts = QUERY_PIECES.iter().chain([&SCRIPT]).map(|asset| asset.text);
+    let scripts: String = texts
+        .clone()
+        .map(|text| format!("<script>{text}</script>\n"))
+        .collect();
+    let hash = |text: &str| format!("'sha256-{}'", STANDARD.encode(Sha256::digest(text)));
+    let hashes: Vec<_> = texts.map(hash).collect();
     let policy = format!(
-        "default-src 'none'; script-src 'sha256-{}'; style-src 'sha256-{}'; img-src data:; base-uri 'none'; \
-         form-action 'none'",
-        STANDARD.encode(Sha256::digest(script)),
-        STANDARD.encode(Sha256::digest(style)),
+        "default-src 'none'; script-src {}; style-src {}; img-src data:; base-uri 'none'; form-action 'none'",
+        hashes.join(" "),
+        hash(style),
     );
-    let mut page = String::with_capacity(data.len() + script.len() + style.len() + 2_000);
+    let mut page = String::with_capacity(data.len() + scripts.len() + style.len() + 2_000);
     for line in INDEX.text.lines() {
         let written = match line.trim() {
             l if l.starts_with("<meta charset") => writeln!(
@@ -165,7 +171,7 @@ pub fn html(query_id: i64, views: &[ExportedView]) -> String {
             }
             l if l.starts_with("<script src=") => write!(
                 page,
-                "<script type=\"application/json\" id=\"export\">{data}</script>\n<script>{script}</script>\n"
+                "<script type=\"application/json\" id=\"export\">{data}</script>\n{scripts}"
             ),
             _ => writeln!(page, "{line}"),
         };
@@ -228,8 +234,8 @@ mod tests {
         assert!(!page.contains("src=\"/") && !page.contains("href=\"/app"));
         assert_eq!(
             page.matches("</script>").count(),
-            2,
-            "the page's script ends early"
+            2 + QUERY_PIECES.len(),
+            "a script of the page ends early"
         );
         assert_eq!(page.matches("</style>").count(), 1);
     }

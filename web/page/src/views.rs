@@ -40,6 +40,7 @@ views![
     /// The page's views, by name.
     VIEWS in "views":
     "activity",
+    "alerts",
     "arrows",
     "cluster_nodes",
     "communication",
@@ -54,7 +55,10 @@ views![
     "heavy_keys",
     "lineage_edge",
     "lineage_node",
+    "links",
     "metric_lanes",
+    "metric_sources",
+    "node_metrics",
     "operator_metrics",
     "operator_tasks",
     "plan",
@@ -89,7 +93,6 @@ views![
     "traces",
     "verdict",
     "what_if",
-    "worker_metrics",
     "worker_queries",
     "worker_scores",
     "worker_spans",

@@ -30,7 +30,11 @@ async fn every_path_of_the_page_is_the_page_and_nothing_may_be_loaded_from_elsew
         assert_eq!(answer.header("referrer-policy"), "no-referrer");
         assert_eq!(answer.header("cross-origin-opener-policy"), "same-origin");
     }
-    for (path, kind) in [("/app.js", "text/javascript"), ("/app.css", "text/css")] {
+    for (path, kind) in [
+        ("/app.js", "text/javascript"),
+        ("/records.js", "text/javascript"),
+        ("/app.css", "text/css"),
+    ] {
         let answer = browser.get(path).await;
         assert!(answer.header("content-type").starts_with(kind), "{path}");
         let again = [("if-none-match", answer.header("etag"))];

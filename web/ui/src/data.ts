@@ -1,7 +1,7 @@
 // Views of the server: each is one named SQL statement over schema `sys`. Rows arrive as Arrow IPC.
 import { signal, useSignal, useSignalEffect } from '@preact/signals';
-import { tableFromIPC } from '@uwdata/flechette';
 import { useMemo, useRef } from 'preact/hooks';
+import { readStream } from './arrow';
 import { source } from './source';
 
 /** A 64-bit integer: a number while that is exact, a bigint beyond 2^53. */
@@ -28,23 +28,14 @@ export interface Answer {
   ms: number;
 }
 
-const SAFE = BigInt(Number.MAX_SAFE_INTEGER);
-
-function plain(value: unknown): Value {
-  if (typeof value === 'bigint') return value <= SAFE && value >= -SAFE ? Number(value) : value;
-  return (value ?? null) as Value;
-}
-
 /** Decodes an Arrow IPC stream into rows. */
 export function decode(bytes: Uint8Array): { columns: string[]; rows: Row[] } {
-  const table = tableFromIPC(bytes, { useBigInt: true });
-  const columns = table.schema.fields.map((field) => field.name);
-  const vectors = columns.map((name) => table.getChild(name));
-  const rows: Row[] = new Array(table.numRows);
-  for (let i = 0; i < table.numRows; i++) {
+  const { columns, values } = readStream(bytes);
+  const rows: Row[] = [];
+  for (let i = 0; i < (values[0]?.length ?? 0); i++) {
     const row: Row = {};
-    for (let c = 0; c < columns.length; c++) row[columns[c]!] = plain(vectors[c]!.at(i));
-    rows[i] = row;
+    for (let c = 0; c < columns.length; c++) row[columns[c]!] = values[c]![i]!;
+    rows.push(row);
   }
   return { columns, rows };
 }

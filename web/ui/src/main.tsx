@@ -8,15 +8,17 @@ import { refresh } from './data';
 import { activeKeys, helpIsOpen, startKeys, useKeys } from './keys';
 import { Login, needsLogin, startLogin } from './login';
 import { Link, panelKeys } from './panel';
-import { Cluster } from './pages/cluster';
-import { Compare } from './pages/compare';
-import { Home } from './pages/home';
-import { Live } from './pages/live';
 import { QueryPage } from './pages/query';
+import { later } from './piece';
 import { source } from './source';
 import { clearInnermost, go, path, search, startState } from './state';
 
 export const announcement = signal('');
+
+const Cluster = later('cluster');
+const Compare = later<{ query: number; other: number }>('compare');
+const Home = later('home');
+const Live = later('live');
 
 function Page(): JSX.Element {
   const query = /^\/q\/(\d+)(\/records)?$/.exec(path.value);

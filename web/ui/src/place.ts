@@ -9,16 +9,17 @@ export interface Place {
   fragment_id: number | null;
   partition: number | null;
   worker_id: number | null;
+  exchange_id?: number | null;
   table_name?: string | null;
   row_id?: number | bigint | null;
 }
 
 function tabOf(place: Place): string {
-  if (place.row_id !== null && place.row_id !== undefined) return 'records';
-  if (place.rule === 'data skew') return 'communication';
-  if (place.rule === 'task imbalance' || place.rule === 'incomplete profile') return 'overview';
-  if (place.rule === 'shuffle latency') return 'records';
+  if (place.row_id !== null && place.row_id !== undefined || place.rule === 'shuffle latency') return 'records';
+  if (place.exchange_id !== null && place.exchange_id !== undefined) return 'communication';
+  if (place.rule === 'incomplete profile') return 'overview';
   if (place.operator_id !== null) return 'operator';
+  if (place.fragment_id !== null || place.worker_id !== null) return 'overview';
   return search.value['tab'] ?? 'overview';
 }
 

@@ -2,6 +2,7 @@
 import { createContext } from 'preact';
 import { useContext } from 'preact/hooks';
 import type { Int } from './data';
+import { describe } from './describe';
 
 /** A row of the view `query`. */
 export interface QueryInfo {
@@ -98,14 +99,19 @@ export function useQuery(): Query {
   return query;
 }
 
-/** An operator in a few words: `Join`, `Scan ratings`, `Exchange`. */
-export function title(row: PlanRow): string {
-  const name = row.name.replace(/Exec$/, '');
-  const words: Record<string, string> = {
-    scan: 'Scan', filter: 'Filter', projection: 'Projection', evaluation: 'Evaluate', unnest: 'Unnest', join: 'Join', aggregate: 'Aggregate',
-    window: 'Window', sort: 'Sort', limit: 'Limit', union: 'Union', exchange: 'Exchange', recursive: 'Recursive query', write: 'Write',
-    values: 'Values',
-  };
-  const word = words[row.kind] ?? (row.kind === 'other' || !row.kind ? name : row.kind.charAt(0).toUpperCase() + row.kind.slice(1));
-  return row.table_name ? `${word} ${row.table_name.replace(/^main\./, '')}` : word;
+const titles = new WeakMap<object, string>();
+
+/** An operator in a few words, the same in every view: `Hash join`, `Scan ratings`, `Exchange between workers`. */
+export function title(row: Pick<PlanRow, 'name' | 'details' | 'table_name'>): string {
+  const known = titles.get(row) ?? describe(row).title;
+  titles.set(row, known);
+  return known;
+}
+
+const KINDS = [['join'], ['exchange'], ['aggregate'], ['sort', 'window', 'limit'], ['scan', 'values'], ['evaluation', 'projection', 'filter'], ['unnest']];
+
+/** The colour of an operator's kind, by `category`, the same in every view. */
+export function colourOfKind(kind: string): number {
+  const found = KINDS.findIndex((kinds) => kinds.includes(kind));
+  return found < 0 ? KINDS.length : found;
 }

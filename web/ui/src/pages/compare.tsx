@@ -132,7 +132,7 @@ function partsOf(before: Run, after: Run, operators: readonly Operator[], noise:
     const [byRows, byCost] = split(before, after);
     const shown = (after ?? before)!;
     return {
-      kind: 'operator', name: `${shown.operator_id} ${title(shown as unknown as PlanRow)}`, before, after, depth,
+      kind: 'operator', name: `${shown.operator_id} ${title(shown)}`, before, after, depth,
       old: before?.elapsed_ns ?? 0, now: after?.elapsed_ns ?? 0, delta: (after?.elapsed_ns ?? 0) - (before?.elapsed_ns ?? 0), byRows, byCost,
       noise: before && after ? varies.get(before.operator_id) : undefined,
     };
@@ -148,7 +148,7 @@ function partsOf(before: Run, after: Run, operators: readonly Operator[], noise:
 /** `4.00 × the rows`, or what else is the reason of a part's change. */
 function reason(part: Part): string {
   const { before, after, delta } = part;
-  const who = part.kind === 'operator' ? `operator ${(after ?? before)!.operator_id}, ${title((after ?? before) as unknown as PlanRow)},` : '';
+  const who = part.kind === 'operator' ? `operator ${(after ?? before)!.operator_id}, ${title((after ?? before)!)},` : '';
   const change = `(${signed(delta)})`;
   if (part.kind === 'planning') return part.old ? `planning took ${ratio(part.now / part.old)} ${change}` : `planning took ${duration(part.now)}`;
   if (part.kind === 'execution') return `execution took ${ratio(part.now / (part.old || 1))} ${change}`;

@@ -6,6 +6,7 @@ import { refresh, useRows, useView } from '../data';
 import { count, duration, plural, times } from '../format';
 import { Choice, Panel, useKeys } from '../panel';
 import { go, search } from '../state';
+import { AlertStrip } from './alerts';
 import { State } from './progress';
 import { ago, oneLine, ON_OPENING } from './running';
 import { planChanges, Sparkline, type Run } from './sparkline';
@@ -39,6 +40,7 @@ interface Finding {
   rule: string;
   severity: 'critical' | 'warning' | 'info';
   subject: string;
+  cause: string | null;
   wasted_ns: number | null;
   findings: number;
 }
@@ -48,7 +50,7 @@ const SORTS = [['slower', 'Got slower'], ['total', 'Total time'], ['last', 'Last
 const WINDOWS = [['1', 'Hour'], ['24', 'Day'], ['168', 'Week'], ['all', 'All']] as const;
 const GROUPS = [['statements', 'Statements'], ['runs', 'Single runs']] as const;
 /** Findings are computed for so many of the newest queries: they are dear. */
-const JUDGED = 200;
+const JUDGED = 50;
 
 const BEGIN = [
   ['Make a table', 'CREATE TABLE ratings AS SELECT value AS movie, value % 5 + 1 AS stars FROM generate_series(1, 1000000)'],
@@ -82,11 +84,12 @@ export function Home(): JSX.Element {
     loaded.current = { rows: listed, id: Math.max(ran, ...(ids ?? [])) };
   }
   const newer = Math.max(ran - loaded.current.id, 0);
-  if (newest.rows?.length === 0) return <><Strip /><Beginning /></>;
+  if (newest.rows?.length === 0) return <><AlertStrip /><Strip /><Beginning /></>;
   const total = statements.rows?.[0]?.statements ?? 0;
   const slower = statements.rows?.filter((row) => row.change === 'slower') ?? [];
   return (
     <>
+      <AlertStrip />
       <Strip />
       <h1 class="visually-hidden">Statements</h1>
       <Panel
@@ -188,7 +191,7 @@ function Worst({ finding, judged }: { finding: Finding | undefined; judged: bool
   if (!finding) return <span class="faint" title={judged ? undefined : 'Only the newest queries are judged here. Open the query.'}>{judged ? 'none' : '–'}</span>;
   const kind = finding.severity === 'critical' ? 'bad' : finding.severity === 'warning' ? 'warn' : '';
   return (
-    <Quiet to={`/q/${finding.query_id}?tab=diagnoses`} title={`${finding.severity}: ${finding.rule}, ${finding.subject}`}>
+    <Quiet to={`/q/${finding.query_id}?tab=diagnoses`} title={finding.cause ?? `${finding.rule}, ${finding.subject}`}>
       <span class={`badge ${kind}`}><span aria-hidden="true">{finding.severity === 'critical' ? '!! ' : finding.severity === 'warning' ? '! ' : 'i '}</span>{finding.rule}</span>
     </Quiet>
   );
@@ -217,7 +220,7 @@ function Statements({ rows, hours }: { rows: Statement[]; hours: string }): JSX.
     <>
       <div class="grid" role="treegrid" aria-label="Statements" aria-rowcount={rows.length} ref={grid.ref} onKeyDown={grid.onKeyDown}>
         <div class="line head" role="row">
-          {['Statement', 'Durations of runs', 'Runs', 'Median', 'Last', 'Change', 'Total', 'Worst finding', 'Last run'].map((text, i) => (
+          {['Statement', 'Durations of runs', 'Runs', 'Median', 'Last', 'Change', 'Total', 'Verdict', 'Last run'].map((text, i) => (
             <span role="columnheader" key={text} class={HEADS[i]}>{text}</span>
           ))}
         </div>
@@ -251,7 +254,6 @@ function Statements({ rows, hours }: { rows: Statement[]; hours: string }): JSX.
       <p class="home-legend faint">
         Bars start at zero and are as high as the longest run of the statement. <b class="bad">×</b> failed, <b class="warn">○</b> cancelled, <b>◆</b> other plan than before, hollow: run at
         another profile level, dashed: median. Slower or faster: at least 10 % and 3.5 deviations (z) from the median of the earlier finished runs at the same level.
-        Findings about single records are on the query's page.
       </p>
       {found.error && <p class="message bad" role="alert">{found.error}</p>}
       {history.error && <p class="message bad" role="alert">{history.error}</p>}

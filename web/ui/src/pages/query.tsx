@@ -4,16 +4,18 @@ import { useMemo } from 'preact/hooks';
 import { useView } from '../data';
 import { useKeys } from '../keys';
 import { makeQuery, QueryContext, type PlanRow, type QueryInfo } from '../query';
+import { later } from '../piece';
 import { go, search, setSearch } from '../state';
-import { Communication } from '../views/communication';
-import { Details } from '../views/details';
 import { Diagnoses } from '../views/diagnoses';
 import { Overview } from '../views/overview';
 import { Plan } from '../views/plan';
-import { Records } from '../views/records';
 import { SelectionBar } from '../views/selection_bar';
 import { Summary } from '../views/summary';
-import { Traces } from '../views/traces';
+
+const Communication = later('communication');
+const Details = later('operator');
+const Records = later('records');
+const Traces = later('traces');
 
 const TABS = [
   ['overview', 'Overview', Overview],
@@ -52,10 +54,10 @@ export function QueryPage({ id, records }: { id: number; records: boolean }): JS
         <Plan />
         <div class="right">
           <div class="tabs" role="tablist" aria-label="Views">
-            {TABS.map(([name, text], i) => (
+            {TABS.map(([name, text, View], i) => (
               <button
                 key={name} type="button" role="tab" id={`tab-${name}`} aria-selected={name === tab[0]} aria-controls="view"
-                tabIndex={name === tab[0] ? 0 : -1} title={`Key ${i + 1}`} onClick={() => show(name)}
+                tabIndex={name === tab[0] ? 0 : -1} title={`Key ${i + 1}`} onClick={() => show(name)} onPointerEnter={'ahead' in View ? View.ahead : undefined}
                 onKeyDown={(event) => {
                   const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
                   if (!step) return;

@@ -15,6 +15,7 @@ export interface Worker {
   clock_error_ns: number;
   rss_bytes: number | null;
   cpu_share: number | null;
+  cores: number | null;
   read_ago_ns: number | null;
 }
 
@@ -42,7 +43,7 @@ export function Strip(): JSX.Element {
             <li key={row.worker_id}>
               <Link to={`/cluster?sel=w:${row.worker_id}`}>
                 <span class="name">{nameOf(row, rows.length)}</span> <State state={row.state} />
-                <span class="reading"><b>{row.cpu_share === null ? '–' : row.cpu_share.toFixed(2)}</b> cores busy</span>
+                <span class="reading"><b>{row.cpu_share === null ? '–' : row.cpu_share.toFixed(2)}</b> {row.cores !== null && `of ${Number(row.cores.toFixed(2))} `}cores busy</span>
                 <span class="reading"><b>{bytes(row.rss_bytes)}</b> memory</span>
                 <span class="when">{row.read_ago_ns === null ? 'no reading yet' : `read ${ago(row.read_ago_ns)}`}</span>
               </Link>

@@ -52,9 +52,9 @@ const UNEVEN = 1.25;
 function routing(exchange: Exchange): string {
   const columns = /Hash\(\[(.*)\],/.exec(exchange.details)?.[1]?.replace(/@\d+/g, '');
   const names: Record<string, string> = {
-    hash: columns ? `Hash of ${columns}` : 'Hash', 'value number': 'By number of a value', 'round robin': 'Round robin', gather: 'Gather', broadcast: 'Broadcast',
+    hash: columns ? `Hash of ${columns}` : 'Hash', 'value number': 'By number of a value', 'round robin': 'Round robin',
   };
-  return names[exchange.routing ?? ''] ?? exchange.name.replace(/Exec$/, '');
+  return names[exchange.routing ?? ''] ?? title({ name: exchange.name, details: exchange.details, table_name: null });
 }
 
 const amount = (load: Pick<Load, 'rows' | 'bytes'>, by: Amount): string => (by === 'rows' ? plural(load.rows, 'row') : bytes(load.bytes));
@@ -160,7 +160,7 @@ function ends(query: Query, exchange: Exchange): string {
 }
 
 function Meter({ part }: { part: number }): JSX.Element {
-  return <span class="meter"><span aria-hidden="true"><i style={{ width: `${part * 100}%` }} /></span>{share(part)}</span>;
+  return <span class="gauge"><span aria-hidden="true"><i style={{ width: `${part * 100}%` }} /></span>{share(part)}</span>;
 }
 
 function ExchangePanel({ query, exchange, window }: { query: Query; exchange: Exchange; window: Params }): JSX.Element {

@@ -5,7 +5,8 @@ import { useMemo } from 'preact/hooks';
 import { Canvas, hatch, useAnimatedRange, useWidth, type Surface } from '../canvas';
 import { category } from '../colour';
 import { useView, type Row, type View } from '../data';
-import { bytes, count, duration, plural, share, times } from '../format';
+import { count, duration, plural, share, times } from '../format';
+import { byOrder, isLane, isNotable, labelOfMetric, limitOf, nameOfMetric, reading } from '../metrics';
 import { Choice, Panel, Tip } from '../panel';
 import { title, useQuery, type PlanRow, type Query } from '../query';
 import { hovered, search, select, selection, setSearch, type Range } from '../state';
@@ -30,7 +31,7 @@ interface Spread extends Row { panel: number; layer: number; at_ns: number; widt
 interface Reading extends Row { metric: string; worker_id: number; at_ns: number; width_ns: number; low: number; mean: number; high: number; last_at_ns: number; readings: number }
 export interface Task extends Row {
   fragment_id: number; worker_id: number; partition: number; first_ns: number; last_ns: number;
-  work_ns: number; off_ns: number | null; involuntary_switches: number | null; output_wait_ns: number | null; input_wait_ns: number | null; rows_out: number | null; calls: number; clock_error_ns: number | null;
+  work_ns: number; cpu_ns: number | null; ready_ns: number | null; throttled_ns: number | null; blocked_ns: number | null; off_ns: number | null; involuntary_switches: number | null; output_wait_ns: number | null; input_wait_ns: number | null; rows_out: number | null; calls: number; clock_error_ns: number | null;
 }
 
 function sumUp(bins: Omit<Bins, 'sums'>): Bins {
@@ -174,7 +175,7 @@ export function Overview(): JSX.Element {
           <TimeTools time={time} />
         </>}
         note={none ? undefined : <>
-          {finding && <><b>{finding}.</b> </>}Tasks that work at the same time, by {by === 'operator' ? 'worker' : 'operator'}; all panels have the same scales. {isBinned && <>Work is summed in parts of {duration(Math.max(...(view.rows as Spread[] | undefined ?? []).map((row) => row.width_ns), 0))} at most. </>}<Caveats query={query} calls={isEven ? "The time of each call is not known: each task's work is spread evenly between its first and its last call." : 'Single calls are not known.'} />
+          {finding && <><b>{finding}.</b> </>}Tasks that work at the same time, also while they wait for a processor, by {by === 'operator' ? 'worker' : 'operator'}; all panels have the same scales. {isBinned && <>Work is summed in parts of {duration(Math.max(...(view.rows as Spread[] | undefined ?? []).map((row) => row.width_ns), 0))} at most. </>}<Caveats query={query} calls={isEven ? "The time of each call is not known: each task's work is spread evenly between its first and its last call." : 'Single calls are not known.'} />
         </>}
         empty="No operator was called."
       >
@@ -196,10 +197,10 @@ const plain = (top: number) => String(Number(top.toPrecision(2)));
 /** What a panel is. */
 function nameOf(query: Query, by: By, id: number): string {
   const row = query.byId.get(id);
-  return by === 'fragment' ? `Fragment ${id}` : by === 'worker' ? workerName(id) : row ? title(row) : '';
+  return by === 'fragment' ? `Fragment ${id}` : by === 'worker' ? workerName(id) : row ? `${id} ${title(row)}` : '';
 }
 
-function nice(most: number): number {
+export function nice(most: number): number {
   const power = 10 ** Math.floor(Math.log10(Math.max(most, 1e-9)));
   return [1, 1.5, 2, 3, 4, 5, 6, 8, 10].map((step) => step * power).find((step) => step >= most * 0.999)!;
 }
@@ -240,7 +241,7 @@ function Multiples({ query, time, by, whole, focus, order, width, tasks }: {
 export const workerName = (id: number) => (id === 0 ? 'Master' : `Worker ${id}`);
 
 /** What the colours mean; a click selects it. */
-function Layers({ kind, rows }: { kind: 'operators' | 'workers'; rows: { id: number; n: number; name: string }[] }): JSX.Element {
+export function Layers({ kind, rows }: { kind: 'operators' | 'workers'; rows: { id: number; n: number; name: string }[] }): JSX.Element {
   return (
     <span class="layers">
       {rows.map(({ id, n, name }) => (
@@ -441,16 +442,12 @@ function areas(
   }
 }
 
-const METRICS: Record<string, { name: string; text: (value: number) => string }> = {
-  cpu_share: { name: 'Cores busy', text: (value) => `${value.toFixed(2)} cores` },
-  rss_bytes: { name: 'Memory of the process', text: (value) => bytes(value) },
-};
 const AROUND = 2.5e9;
 
 function Metrics({ query, time, width }: { query: Query; time: Time; width: number }): JSX.Element | null {
   const lo = Math.max(Math.round(time.asked[0] - AROUND), 0);
   const hi = Math.round(time.asked[1] + AROUND);
-  const view = useView<Reading>('metric_lanes', width ? { query_id: query.id, px: binsFor(width), lo, hi } : undefined);
+  const view = useView<Reading>('metric_lanes', width ? { query_id: query.id, lo, hi } : undefined);
   const lanes = useMemo(() => {
     const lanes = new Map<string, Map<number, Reading[]>>();
     for (const row of view.rows ?? []) {
@@ -461,25 +458,41 @@ function Metrics({ query, time, width }: { query: Query; time: Time; width: numb
   }, [view.rows]);
   if (view.rows?.length === 0) return <p class="message">Nothing was read of the workers' processors and memory while the statement ran.</p>;
   const workers = [...new Set([...lanes.values()].flatMap((lane) => [...lane.keys()]))].sort((a, b) => a - b);
+  const highest = (metric: string) => Math.max(...[...lanes.get(metric)!.values()].flat().map((row) => row.high));
+  const drawn = [...lanes.keys()].filter(isLane).sort(byOrder);
+  const first = drawn.filter((metric) => isNotable(metric, highest(metric)));
+  const more = drawn.length - first.length;
+  const all = search.value['readings'] === 'all';
   return (
     <div class="metrics">
       <div class="multiple"><div class="head"><h3>Workers</h3><span class="faint">one reading a second and one at the end{lanes.size > 0 && !lanes.has('cpu_share') ? '; too short for a reading of the processors' : ''}</span>
-        <Layers kind="workers" rows={workers.map((id) => ({ id, n: id, name: workerName(id) }))} /></div></div>
-      {[...lanes].map(([metric, lane]) => <Lane key={metric} metric={metric} lane={lane} time={time} width={width} />)}
+        <Layers kind="workers" rows={workers.map((id) => ({ id, n: id, name: workerName(id) }))} />
+        {more > 0 && <button type="button" aria-pressed={all} onClick={() => setSearch({ readings: all ? undefined : 'all' })}>{all ? 'Fewer readings' : `${plural(more, 'more reading')}`}</button>}</div></div>
+      {(all ? drawn : first).map((metric) => <Lane key={metric} metric={metric} lane={lanes.get(metric)!} limits={lanes.get(limitOf(metric) ?? '')} time={time} width={width} />)}
     </div>
   );
 }
 
-function Lane({ metric, lane, time, width }: { metric: string; lane: Map<number, Reading[]>; time: Time; width: number }): JSX.Element {
+function Lane({ metric, lane: read, limits, time, width }: {
+  metric: string; lane: Map<number, Reading[]>; limits: Map<number, Reading[]> | undefined; time: Time; width: number;
+}): JSX.Element {
   const tip = useSignal<{ x: number; y: number; ns: number } | undefined>(undefined);
-  const { name, text } = METRICS[metric] ?? { name: metric.replace(/_/g, ' '), text: (value: number) => count(Math.round(value)) };
+  const name = nameOfMetric(metric);
+  const text = (value: number) => reading(metric, value);
+  const limitOn = (worker: number) => Math.max(...(limits?.get(worker) ?? []).map((row) => row.high)) || 0;
+  // Clocks of two readings differ a little: no more cores are busy than there are.
+  const lane = useMemo(() => new Map([...read].map(([worker, rows]) => {
+    const most = metric === 'cpu_share' && limitOn(worker) > 0 ? limitOn(worker) : Infinity;
+    return [worker, rows.map((row) => ({ ...row, low: Math.min(row.low, most), mean: Math.min(row.mean, most), high: Math.min(row.high, most) }))] as const;
+  })), [read, limits]);
   const all = [...lane.values()].flat();
   const most = all.reduce((most, row) => Math.max(most, row.high), 0);
-  const top = metric.endsWith('bytes') ? most * 1.1 || 1 : nice(Math.max(most, 0.01));
+  const bound = Math.max(0, ...[...lane.keys()].map(limitOn).filter((limit) => limit > 0 && limit <= 4 * most));
+  const top = metric.includes('bytes') ? Math.max(most * 1.1, bound) || 1 : Math.max(nice(Math.max(most, 0.01)), bound);
   const busiest = [...lane].map(([id, rows]) => [id, Math.max(...rows.map((row) => row.high))] as const).sort((a, b) => b[1] - a[1])[0];
   const isOn = (worker: number) => (hovered.value.worker === undefined
     ? selection.value.workers.size === 0 || selection.value.workers.has(worker) : hovered.value.worker === worker);
-  const sentence = busiest ? `${name}: highest on ${workerName(busiest[0])} with ${text(busiest[1])}` : name;
+  const sentence = busiest ? `${name}: highest on ${workerName(busiest[0])} with ${text(busiest[1])}${limitOn(busiest[0]) > 0 ? ` of ${text(limitOn(busiest[0]))}` : ''}` : name;
   const pointer = usePointer(time, () => width);
   return (
     <div class="multiple" onDblClick={time.reset}>
@@ -495,6 +508,10 @@ function Lane({ metric, lane, time, width }: { metric: string; lane: Map<number,
           const moment = (ns: number) => x(Math.min(ns, time.whole[1])) - (ns >= time.whole[1] ? 2 : 0);
           const y = (value: number) => height - 1 - (value / top) * (height - 8);
           drawTicks(surface, time.shown);
+          if (bound > 0) {
+            context.fillStyle = ink.faint;
+            for (let at = LEFT; at < right; at += 8) context.fillRect(at, y(bound), 4, 1);
+          }
           context.save();
           context.beginPath();
           context.rect(LEFT, 0, right - LEFT, height);
@@ -508,7 +525,7 @@ function Lane({ metric, lane, time, width }: { metric: string; lane: Map<number,
             rows.forEach((row, i) => {
               // A share is a mean since the reading before; an amount is one at its moment.
               const before = rows[i - 1]?.last_at_ns ?? 0;
-              if (metric.endsWith('_share')) context.lineTo(x(before), y(row.mean));
+              if (/_share$|_per_second$/.test(metric)) context.lineTo(x(before), y(row.mean));
               context.lineTo(moment(row.last_at_ns), y(row.mean));
             });
             context.stroke();
@@ -524,8 +541,8 @@ function Lane({ metric, lane, time, width }: { metric: string; lane: Map<number,
           context.fillRect(LEFT, height - 1, right - LEFT, 1);
           context.font = '11px system-ui, sans-serif';
           context.textAlign = 'right';
-          context.fillText(metric.endsWith('bytes') ? text(top) : plain(top), LEFT - 6, 8);
-          context.fillText(name.split(' ')[0]!, LEFT - 6, 23);
+          context.fillText(metric.includes('bytes') ? text(top).replace('/s', '') : metric.startsWith('psi_') ? share(top) : plain(top), LEFT - 6, 8);
+          context.fillText(labelOfMetric(metric), LEFT - 6, 23);
           context.fillText('0', LEFT - 6, height - 6);
           context.textAlign = 'left';
           drawBrush(surface, time.shown, pointer.brush);
@@ -540,10 +557,21 @@ function Lane({ metric, lane, time, width }: { metric: string; lane: Map<number,
 }
 
 const BAR = 18;
-/** Parts of a task's time: how they are drawn and called. */
+/** Parts of a task's time: how they are called, their colour, and how far their lines are apart. */
 const PARTS = [
-  ['work', 'in operators, on a processor', 0], ['off', 'in operators, without a processor', 5], ['input', 'waits for input', 4], ['output', 'waits for its output to be taken', 1], ['rest', 'not in an operator', 7],
+  ['work', 'on a processor', 0, 0], ['ready', 'waits for a processor', 5, 4], ['throttled', 'throttled by its quota', 3, 3],
+  ['blocked', 'blocked: disk, lock or page', 2, 6], ['off', 'without a processor', 5, 4], ['input', 'waits for input', 4, 5],
+  ['output', 'waits for its output to be taken', 1, 3], ['rest', 'not called', 7, 0],
 ] as const;
+
+/** What kept a task from a processor while it was called, in words. */
+function kept(task: Task): string {
+  const causes = [
+    [task.ready_ns, 'waited for a processor'], [task.throttled_ns, 'was throttled by its quota'], [task.blocked_ns, 'was blocked'], [task.off_ns, 'was without a processor'],
+  ] as const;
+  const said = causes.filter(([ns]) => (ns ?? 0) > 0.1 * task.work_ns).map(([ns, what]) => `${what} for ${duration(ns)}`);
+  return said.length ? `; it ${said.join(' and ')}` : '';
+}
 
 function median(values: number[]): number {
   const sorted = [...values].sort((a, b) => a - b);
@@ -568,25 +596,30 @@ function Stragglers({ query, time, view }: { query: Query; time: Time; view: Vie
   const split = (task: Task) => {
     const wall = Math.max(task.last_ns - task.first_ns, 1);
     const busy = Math.min(task.work_ns, wall);
-    const off = Math.min(task.off_ns ?? 0, busy);
+    const [ready, throttled, blocked, off] = [task.ready_ns ?? 0, task.throttled_ns ?? 0, task.blocked_ns ?? 0, task.off_ns ?? 0];
+    const fits = Math.min(1, busy / Math.max(ready + throttled + blocked + off, 1));
     const output = Math.min(task.output_wait_ns ?? 0, wall - busy);
     const input = Math.min(task.input_wait_ns ?? 0, wall - busy - output);
-    return { wall, work: busy - off, off, input, output, rest: wall - busy - input - output };
+    return {
+      wall, work: busy - fits * (ready + throttled + blocked + off), ready: fits * ready, throttled: fits * throttled, blocked: fits * blocked, off: fits * off,
+      input, output, rest: wall - busy - input - output,
+    };
   };
   const last = tasks[0];
   const sentence = useMemo(() => {
     if (!last) return `Fragment ${fragment} has no tasks`;
     const name = `partition ${last.partition} on ${workerName(last.worker_id).toLowerCase()}`;
-    if (tasks.length === 1) return `Fragment ${fragment} is one task, ${name}: ${duration(last.last_ns - last.first_ns)}, of which it was in its operators ${share(last.work_ns / Math.max(last.last_ns - last.first_ns, 1))}`;
+    if (tasks.length === 1) return `Fragment ${fragment} is one task, ${name}: ${duration(last.last_ns - last.first_ns)}, of which it was called for ${share(last.work_ns / Math.max(last.last_ns - last.first_ns, 1))}${kept(last)}`;
     const late = last.last_ns - median(tasks.map((task) => task.last_ns));
     const usual = median(tasks.map((task) => task.work_ns));
-    return `The last of ${tasks.length} tasks of fragment ${fragment}, ${name}, ended ${duration(late)} after the median task and was in its operators for ${duration(last.work_ns)}${usual > 0 ? `, ${times(last.work_ns / usual)} the median` : ''}${
-      (last.off_ns ?? 0) > 0.1 * last.work_ns ? `, ${share((last.off_ns ?? 0) / last.work_ns)} of it without a processor` : ''}`;
+    return `The last of ${tasks.length} tasks of fragment ${fragment}, ${name}, ended ${duration(late)} after the median task and was called for ${duration(last.work_ns)}${usual > 0 ? `, ${times(last.work_ns / usual)} the median` : ''}${kept(last)}`;
   }, [tasks]);
   const isOn = (task: Task) => {
     const { workers, partitions } = selection.value;
     return (workers.size === 0 || workers.has(task.worker_id)) && (partitions.size === 0 || partitions.has(task.partition));
   };
+  // Systems and versions that do not tell what a thread waited for.
+  const isUnsplit = tasks.every((task) => task.ready_ns === null);
   const taskAt = (y: number) => tasks[Math.floor(y / BAR)];
   return (
     <Panel
@@ -628,7 +661,7 @@ function Stragglers({ query, time, view }: { query: Query; time: Time; view: Vie
               context.rect(LEFT, y, right - LEFT, BAR);
               context.clip();
               let at = task.first_ns;
-              for (const [key, , n] of PARTS) {
+              for (const [key, , n, gap] of PARTS) {
                 const [from, to] = [x(at), x(at + parts[key])];
                 at += parts[key];
                 if (to <= LEFT || from >= right || to - from < 0.05) continue;
@@ -639,7 +672,7 @@ function Stragglers({ query, time, view }: { query: Query; time: Time; view: Vie
                   context.globalAlpha *= 0.35;
                   context.fillRect(from, y + 4, to - from, BAR - 8);
                   context.globalAlpha = isOn(task) ? 1 : 0.35;
-                  hatch(context, Math.max(from, LEFT), y + 4, Math.min(to, right) - Math.max(from, LEFT), BAR - 8, category(n), key === 'input' ? 5 : key === 'off' ? 4 : 3);
+                  hatch(context, Math.max(from, LEFT), y + 4, Math.min(to, right) - Math.max(from, LEFT), BAR - 8, category(n), gap);
                 }
               }
               context.restore();
@@ -650,14 +683,15 @@ function Stragglers({ query, time, view }: { query: Query; time: Time; view: Vie
         />
       <TimeAxis range={time.whole} />
       <div class="key">
-        {PARTS.map(([key, name, n]) => <span key={key}><span class={`box part-${key}`} style={{ '--colour': category(n) }} aria-hidden="true" />{name}</span>)}
+        {PARTS.filter(([key]) => (key === 'off' ? isUnsplit : !isUnsplit || !['ready', 'throttled', 'blocked'].includes(key))).map(([key, name, n]) => <span key={key}><span class={`box part-${key}`} style={{ '--colour': category(n) }} aria-hidden="true" />{name}</span>)}
       </div>
       <Tip at={tip.value}>{tip.value && (() => {
         const { task } = tip.value;
         const parts = split(task);
         return <><b>Partition {task.partition} on {workerName(task.worker_id).toLowerCase()}</b><dl>
           <dt>From, to</dt><dd>{duration(task.first_ns)}, {duration(task.last_ns)}</dd>
-          {PARTS.map(([key, name]) => [<dt key={`t${key}`}>{name}</dt>, <dd key={`d${key}`}>{duration(parts[key])} ({share(parts[key] / parts.wall)})</dd>])}
+          <dt>Wall time of calls</dt><dd>{duration(task.work_ns)}</dd><dt>Processor time</dt><dd>{duration(task.cpu_ns)}</dd>
+          {PARTS.filter(([key]) => parts[key] > 0).map(([key, name]) => [<dt key={`t${key}`}>{name}</dt>, <dd key={`d${key}`}>{duration(parts[key])} ({share(parts[key] / parts.wall)})</dd>])}
           <dt>Rows out</dt><dd>{count(task.rows_out)}</dd>
         </dl></>;
       })()}</Tip>

@@ -10,7 +10,7 @@ import { useKeys } from '../keys';
 import { Choice, Panel, Tip } from '../panel';
 import { useQuery, type PlanRow } from '../query';
 import { hovered, search, select, selection, setSearch } from '../state';
-import { layout, misjudged, type Box, type Layout, type PlanNode } from './plan_tree';
+import { layout, type Box, type Layout, type PlanNode } from './plan_tree';
 import './plan.css';
 
 interface HeavyKey { operator_id: number; key: string }
@@ -37,8 +37,7 @@ function badges(node: PlanNode, finished: boolean): [string, string][] {
     else if (row.row_skew !== null && row.row_skew >= 2 && row.rows_out >= 10_000 && row.share >= 0.01) found.push(['warn', `rows skewed ${times(row.row_skew)}`]);
     if (row.spilled_bytes) found.push(['warn', `spilled ${bytes(row.spilled_bytes)}`]);
     // What was expected of all rows says nothing of a part of them.
-    const wrong = finished ? misjudged(row) : 1;
-    if (wrong >= 4) found.push([wrong >= 10 && row.kind === 'join' ? 'warn' : '', `expected ${short(row.estimated_rows)}`]);
+    if (finished && node.wrong.includes(row)) found.push([row.kind === 'join' ? 'warn' : '', `expected ${short(row.estimated_rows)}`]);
   }
   if (node.row.kind === 'recursive') found.push(['', 'in rounds']);
   return found;

@@ -16,6 +16,8 @@ export interface PlanNode {
   line: string;
   /** Operators that stand behind this node: itself, or a folded chain's. */
   rows: PlanRow[];
+  /** Those of them whose estimate goes wrong here. */
+  wrong: PlanRow[];
   folded: boolean;
   /** Operators below that are hidden, since the node is collapsed. */
   hidden: PlanRow[];
@@ -74,6 +76,13 @@ export function misjudged(row: PlanRow): number {
   return high < 1000 ? 1 : high / Math.max(low, 1);
 }
 
+/** Whether the estimate goes wrong here, by ten times or more: what the operators above inherit is no news. */
+function misjudgedHere(query: Query, row: PlanRow): boolean {
+  const wrong = misjudged(row);
+  const isOver = (one: PlanRow) => (one.estimated_rows ?? 0) > one.rows_out;
+  return wrong >= 10 && query.childrenOf(row.operator_id).every((child) => misjudged(child) < wrong / 10 || isOver(child) !== isOver(row));
+}
+
 export function layout(query: Query, options: Options): Layout {
   const root = query.plan.find((row) => row.parent_operator_id === null);
   const nodes: PlanNode[] = [];
@@ -119,7 +128,7 @@ export function layout(query: Query, options: Options): Layout {
     }
     const last = rows[rows.length - 1]!;
     const node: PlanNode = {
-      key, row, text: describe(row), line: line(row), rows, folded, hidden: [], parent, children: [], column,
+      key, row, text: describe(row), line: line(row), rows, wrong: rows.filter((row) => misjudgedHere(query, row)), folded, hidden: [], parent, children: [], column,
       level: (parent?.level ?? 0) + 1, index: nodes.length, y: 0, role,
     };
     nodes.push(node);

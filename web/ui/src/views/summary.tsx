@@ -1,14 +1,14 @@
 // The head of a query's page: one sentence that says why it took so long, five numbers, and how its time splits.
 import type { ComponentChildren, JSX } from 'preact';
 import { useRows, useView, type View } from '../data';
-import { clipped, describe, line, tableName } from '../describe';
+import { clipped, describe, tableName } from '../describe';
 import { bytes, count, duration, plural, share } from '../format';
 import { Link, Panel } from '../panel';
 import { pathOf, show, type Place } from '../place';
-import { useQuery, type PlanRow, type Query } from '../query';
+import { title, useQuery, type PlanRow, type Query } from '../query';
 import { source } from '../source';
 import { hovered, selection } from '../state';
-import { isNamed, type Finding } from './diagnoses';
+import { Copy, readable, sentenceOf, sorted, type Finding } from './diagnoses';
 import './summary.css';
 
 interface Verdict {
@@ -21,6 +21,8 @@ interface Verdict {
   partition: number | null;
   longest_ns: number | null;
   busy_ns: number | null;
+  cpu_ns: number | null;
+  cores: number | null;
   elapsed_ns: number | null;
 }
 
@@ -46,16 +48,20 @@ const GROUPS: readonly { name: string; of: readonly string[]; look: string; wait
   { name: 'Planning', of: ['planning'], look: 'planning' },
   { name: 'Starting tasks', of: ['starting'], look: 'starting', waits: 'Starting the tasks' },
   { name: 'Scan', of: ['scan', 'reading', 'values', 'working table', 'shared rows', 'subquery values'], look: 'scan' },
-  { name: 'Expressions', of: ['evaluation', 'projection', 'filter'], look: 'expressions' },
+  { name: 'Evaluate, project, filter', of: ['evaluation', 'projection', 'filter'], look: 'expressions' },
   { name: 'Unnest', of: ['unnest'], look: 'unnest' },
   { name: 'Join', of: ['join'], look: 'join' },
   { name: 'Aggregate', of: ['aggregate'], look: 'aggregate' },
-  { name: 'Sort and window', of: ['sort', 'window', 'limit'], look: 'sort' },
-  { name: 'Exchange work', of: ['exchange'], look: 'exchange' },
+  { name: 'Sort, window, limit', of: ['sort', 'window', 'limit'], look: 'sort' },
+  { name: 'Exchange, gather, merge', of: ['exchange'], look: 'exchange' },
   { name: 'Operators that spilled', of: ['spilling'], look: 'spilling' },
   { name: 'Other work', of: [], look: 'other' },
   { name: 'Waiting for rows', of: ['exchange wait'], look: 'wait', waits: 'Waiting for rows of other tasks' },
+  { name: 'Waiting for a processor', of: ['processor wait'], look: 'off', waits: 'Waiting for a processor' },
+  { name: 'Throttled', of: ['throttled'], look: 'throttled', waits: 'Throttling by the quota of the cgroup' },
+  { name: 'Blocked', of: ['blocked'], look: 'blocked', waits: 'Waiting for a disk, a lock or a page' },
   { name: 'Off processor', of: ['off processor'], look: 'off', waits: 'Waiting for a processor or a disk' },
+  { name: 'Not called', of: ['between calls'], look: 'between', waits: 'Waiting to be called again' },
   { name: 'Returning rows', of: ['returning rows'], look: 'returning', waits: 'Returning rows' },
   { name: 'Stopping', of: ['stopping'], look: 'returning' },
   { name: 'Not recorded', of: ['not recorded'], look: 'starting' },
@@ -70,15 +76,22 @@ interface Slice {
   operators: number[];
 }
 
-function slices(parts: Part[]): Slice[] {
+/** A part's name: what its operators are called elsewhere, if they are few. */
+function nameOf(query: Query, group: string, operators: number[]): string {
+  const names = [...new Set(operators.map((id) => query.byId.get(id)).filter((row) => row !== undefined).map((row) => title(row).replace(/,.*/, '')))];
+  return names.length === 0 || names.length > 2 || group.endsWith('spilled') ? group : names.join(', ');
+}
+
+function slices(query: Query, parts: Part[]): Slice[] {
   const total = parts.reduce((sum, part) => sum + part.ns, 0);
   const known = new Set(GROUPS.flatMap((group) => group.of));
   return GROUPS.map((group) => {
     const own = parts.filter((part) => (group.of.length ? group.of.includes(part.category) : !known.has(part.category)));
     const ns = own.reduce((sum, part) => sum + part.ns, 0);
+    const operators = [...new Set(own.flatMap((part) => (part.operator_id === null ? [] : [part.operator_id])))];
     return {
-      name: group.name, look: group.look, waits: group.waits, ns, share: total ? ns / total : 0,
-      operators: [...new Set(own.flatMap((part) => (part.operator_id === null ? [] : [part.operator_id])))],
+      name: nameOf(query, group.name, operators), look: group.look, waits: group.waits, ns, share: total ? ns / total : 0,
+      operators,
     };
   }).filter((slice) => slice.ns > 0);
 }
@@ -86,12 +99,6 @@ function slices(parts: Part[]): Slice[] {
 /** An operator and all below it. */
 function below(query: Query, operator: number): PlanRow[] {
   return [query.byId.get(operator)!, ...query.childrenOf(operator).flatMap((row) => below(query, row.operator_id))];
-}
-
-/** What an operator is called in a sentence. */
-function named(query: Query, id: number | null): string {
-  const row = id === null ? undefined : query.byId.get(id);
-  return row ? clipped(line(row), 70) : `operator ${id}`;
 }
 
 function Headline({ place, children }: { place?: Place | undefined; children: ComponentChildren }): JSX.Element {
@@ -111,42 +118,23 @@ function Headline({ place, children }: { place?: Place | undefined; children: Co
   );
 }
 
-/** The sentence of a diagnosis. */
+/** The sentence of a diagnosis. What the query takes without an expensive record says more than what the record cost. */
 function reason(query: Query, found: Finding, without: Without | undefined, estimating: boolean, elapsed: string): ComponentChildren {
-  const cost = found.wasted_ns === null ? '' : duration(found.wasted_ns);
-  const where = `partition ${found.partition} on worker ${found.worker_id}`;
-  switch (found.rule) {
-    case 'expensive input':
-      return <>Row {String(found.row_id)} of {tableName(found.table_name ?? '')} cost {
-        without?.saves_much ? <>about {duration(without.query_ns - without.without_ns)} of {elapsed}; without it the query takes about {duration(without.without_ns)}</>
-          : <>{cost} of {elapsed}</>}.{
-        estimating && <span class="faint"> Estimating the time without it…</span>}</>;
-    case 'slow rows':
-      return <>Rows of {where} were slow in {named(query, found.operator_id)}: they cost {cost} of {elapsed}.</>;
-    case 'task imbalance':
-      return <>One task of fragment {found.fragment_id} ({where}) did too much: even tasks would save {cost} of {elapsed}.</>;
-    case 'shuffle latency':
-      return <>A key with very many records cost {cost} of {elapsed}: the slowest row of the result waits until they are together.</>;
-    case 'slow planning':
-      return <>Planning took {cost} of {elapsed}, longer than execution.</>;
-    case 'data skew': {
-      const text = found.advice.split(/: (?=[a-z])/)[0]!.replace(/\.$/, '')
-        .replace(/^The partition/, found.partition === null ? 'one partition' : `partition ${found.partition}`)
-        .replace(/\d{4,}/g, (digits) => count(Number(digits)));
-      return <>{named(query, found.operator_id)} is uneven: {text}.</>;
-    }
-    default: {
-      const text = found.advice.split(/: (?=[a-z])/)[0]!.replace(/\.$/, '');
-      return <>{found.operator_id === null ? found.subject : named(query, found.operator_id)} has a {found.rule}. {text}.</>;
-    }
+  if (found.rule === 'expensive input') {
+    const cost = found.wasted_ns === null ? 'much' : duration(found.wasted_ns);
+    return <>Row {String(found.row_id)} of {tableName(found.table_name ?? '')} cost {
+      without?.saves_much ? <>about {duration(without.query_ns - without.without_ns)} of {elapsed}; without it the query takes about {duration(without.without_ns)}</>
+        : <>{cost} of {elapsed}</>}.{
+      estimating && <span class="faint"> Estimating the time without it…</span>}</>;
   }
+  return sentenceOf(query, found);
 }
 
 function sentence(query: Query, findings: Finding[], verdict: Verdict | undefined, split: Slice[], without: View<Without>): [ComponentChildren, Place | undefined] {
   const { info } = query;
   const elapsed = duration((info.queued_ns ?? 0) + (info.planning_ns ?? 0) + (info.execution_ns ?? 0));
-  const found = findings[0];
-  if (found && isNamed(found)) return [reason(query, found, without.rows?.[0], without.loading && !without.rows, elapsed), found];
+  const found = findings.find((one) => one.place === 1 && one.rule !== 'incomplete profile');
+  if (found) return [reason(query, found, without.rows?.[0], without.loading && !without.rows, elapsed), found];
   if (info.profile_level === 'off') return [`The query took ${elapsed}. Level off recorded nothing else.`, undefined];
   const most = split.reduce<Slice | undefined>((best, slice) => (!best || slice.ns > best.ns ? slice : best), undefined);
   if (most && most.share >= 0.35 && (most.waits || most.look === 'planning')) {
@@ -183,6 +171,13 @@ function Badges(): JSX.Element {
   return <>{badges.map(([look, text, why]) => <span key={text} class={`badge ${look}`} title={why}>{text}<span class="visually-hidden">: {why}</span></span>)}</>;
 }
 
+/** Cores busy on average; never more than there are. */
+function cores(cpu: number, execution: number | null, all: number | null): string | undefined {
+  if (!execution) return undefined;
+  const busy = Math.min(cpu / execution, all ?? Infinity);
+  return `${busy.toFixed(2)}${all === null ? '' : ` of ${Number(all.toFixed(1))}`} cores busy`;
+}
+
 /** What the levels below records cannot say. */
 function advice(level: string, id: number): string | undefined {
   if (level === 'off') return `To see where the time goes: EXPLAIN PROFILE QUERY ${id}, or SET profile.level = 'counters'.`;
@@ -196,19 +191,23 @@ export function Summary(): JSX.Element {
   const diagnoses = useView<Finding>('diagnoses', parameters);
   const verdict = useView<Verdict>('verdict', parameters);
   const split = useView<Part>('time_split', parameters);
-  const record = diagnoses.rows?.[0]?.rule === 'expensive input' ? diagnoses.rows[0] : undefined;
+  const record = diagnoses.rows?.find((found) => found.place === 1 && found.rule === 'expensive input');
   const without = useView<Without>('what_if', record && { query_id: query.id, table_name: record.table_name ?? '', row_ids: String(record.row_id ?? 0) });
-  const parts = useRows(split, slices) ?? [];
+  const parts = useRows(split, (rows) => slices(query, rows), query) ?? [];
   const busy = verdict.rows?.[0]?.busy_ns ?? null;
+  const cpu = verdict.rows?.[0]?.cpu_ns ?? null;
   // The estimate without the record comes later, at the end of the sentence. Diagnoses may fail alone, as in an exported file without them: the operator then has the word.
   const ready = (diagnoses.rows || diagnoses.error) && (verdict.rows || verdict.error) && (split.rows || split.error);
   const [text, place] = ready ? sentence(query, diagnoses.rows ?? [], verdict.rows?.[0], parts, without) : [undefined, undefined];
-  const others = (diagnoses.rows?.length ?? 0) - (diagnoses.rows?.[0] && isNamed(diagnoses.rows[0]) ? 1 : 0);
+  const { first, more, harmless } = sorted(diagnoses.rows ?? []);
+  const [main, ...also] = first;
+  const others = more.length + first.reduce((sum, { explains }) => sum + explains.length, 0) - (main?.explains.length ?? 0);
   const queued = info.queued_ns;
   const numbers: [string, string, string?][] = [
     ['Planning', duration(info.planning_ns)],
     ...(queued ? [['Queue', duration(queued)] as [string, string]] : []),
     ['Execution', duration(info.execution_ns)],
+    ...(cpu === null ? [] : [['Processor time', duration(cpu), cores(cpu, info.execution_ns, verdict.rows?.[0]?.cores ?? null)] as [string, string, string?]]),
     ['Rows returned', count(info.rows_returned)],
     ['Between workers', bytes(info.crossed_bytes ?? 0), info.crossed_rows ? plural(info.crossed_rows, 'row') : 'no rows'],
     ['Level', info.profile_level, info.overhead_ns ? `recording took ${duration(info.overhead_ns)}${busy ? `, ${share(info.overhead_ns / busy)} of the work` : ''}` : undefined],
@@ -224,9 +223,19 @@ export function Summary(): JSX.Element {
           <h1 class="verdict"><span class={info.status === 'failed' ? 'bad' : 'warn'}>{info.status === 'failed' ? `Failed after ${elapsed}: ${info.error}` : `Cancelled after ${elapsed}`}.</span></h1>
           <p class="until" aria-busy={!ready}>Until then: {cause}</p>
         </>}
+      {main && <p class="do">{readable(main.found.advice)}</p>}
+      {main && <details class="evidence">
+        <summary>Evidence{main.explains.length > 0 && `; explains ${plural(main.explains.length, 'more finding')}`}</summary>
+        <Copy name="Evidence" sql={main.found.evidence_sql} />
+        {main.found.zoom_sql && <Copy name="Closer look" sql={main.found.zoom_sql} />}
+        {main.explains.length > 0 && <ul>{main.explains.map((found) => <li key={found.number}><Headline place={found}>{sentenceOf(query, found)}</Headline></li>)}</ul>}
+      </details>}
+      {also.length > 0 && <ul class="also" aria-label="Other findings">
+        {also.map(({ found }) => <li key={found.number}><Headline place={found}>{sentenceOf(query, found)}</Headline></li>)}
+      </ul>}
       <p class="more">
-        {others > 0 && <Link to={`/q/${query.id}?tab=diagnoses`}>{plural(others, others === diagnoses.rows?.length ? 'finding' : 'more finding')}</Link>}
-        {others <= 0 && <span class="faint">{ready && !diagnoses.error ? 'No other findings.' : '\u00a0'}</span>}
+        {others + harmless.length > 0 && <Link to={`/q/${query.id}?tab=diagnoses`}>{[others > 0 && plural(others, 'more finding'), harmless.length > 0 && `${harmless.length} harmless`].filter(Boolean).join(', ')}</Link>}
+        {others + harmless.length === 0 && <span class="faint">{ready && !diagnoses.error && !also.length ? 'No other findings.' : '\u00a0'}</span>}
         {hint && <span class="faint"> {hint}</span>}
         {diagnoses.error && <span class="warn"> Findings could not be read: {diagnoses.error}</span>}
       </p>

@@ -7,7 +7,7 @@ import { category } from '../colour';
 import type { Row, View } from '../data';
 import { duration } from '../format';
 import { useKeys } from '../keys';
-import { title, type PlanRow, type Query } from '../query';
+import { colourOfKind, title, type PlanRow, type Query } from '../query';
 import { hovered, selection, selectTime, type Range } from '../state';
 import './time.css';
 
@@ -406,25 +406,23 @@ export function drawPlanning({ context, width, ink }: Surface, shown: Range, pla
   context.fillText('planning', a + 6, tall / 2);
 }
 
-const EXCHANGE = 7;
 const looks = new WeakMap<Query, Map<number, number>>();
 
-/**
- * The number of an operator's colour, in order of the plan, the same in both views. Exchanges are grey, and the
- * eighth and later ones are hatched: `n` from 8 on.
- */
+/** The number of an operator's colour: that of its kind, from 8 on if another of its kind is in the fragment. Those are hatched. */
 export function lookOf(query: Query, operator: number): number {
   let look = looks.get(query);
   if (!look) {
-    let next = 0;
+    const taken = new Set<string>();
     look = new Map(query.plan.map((row) => {
-      if (row.kind === 'exchange') return [row.operator_id, EXCHANGE];
-      if (next % 8 === EXCHANGE) next++;
-      return [row.operator_id, next++];
+      const n = colourOfKind(row.kind);
+      const key = `${row.fragment_id} ${n}`;
+      const again = taken.has(key);
+      taken.add(key);
+      return [row.operator_id, again ? n + 8 : n];
     }));
     looks.set(query, look);
   }
-  return look.get(operator) ?? EXCHANGE;
+  return look.get(operator) ?? colourOfKind('');
 }
 
 export function Swatch({ n }: { n: number }): JSX.Element {

@@ -247,7 +247,7 @@ function WithCalls({ query }: { query: Query }): JSX.Element {
           {exchange && totalArrows > 0 && (totalArrows > 200
             ? <span class="warn">{count(totalArrows)} batches of {title(exchange)} in this range: zoom in to at most 200 to see them as arrows</span>
             : <span>→ {plural(totalArrows, 'batch', 'batches')} of {title(exchange)}, from sending to the first call that used it</span>)}
-          {!exchange && query.plan.some((row) => row.kind === 'exchange') && <span>Select an exchange (grey) to see its batches as arrows.</span>}
+          {!exchange && query.plan.some((row) => row.kind === 'exchange') && <span>Select an exchange (orange) to see its batches as arrows.</span>}
         </div>
         <Tip at={tip.value}>{tip.value && <CallTip query={query} lane={tip.value.lane} call={tip.value.call} />}</Tip>
       </Panel>
