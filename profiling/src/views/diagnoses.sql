@@ -123,9 +123,9 @@ SELECT
   operator_id, fragment_id, worker_id, partition, exchange_id, table_name, row_id, cause, score, threshold,
   confidence, explained_by,
   CASE
-    WHEN explained_by IS NULL AND NOT innocent THEN
+    WHEN is_open THEN
       row_number() OVER (
-        PARTITION BY query_id, explained_by IS NULL AND NOT innocent
+        PARTITION BY query_id, is_open
         ORDER BY
           CASE WHEN wasted_ns >= 0.8 * dearest_ns THEN blame ELSE 3 END, wasted_ns DESC NULLS LAST,
           rule = 'incomplete profile', rule, table_name, row_id, subject
@@ -133,7 +133,7 @@ SELECT
   END AS place
 FROM (
   SELECT
-    *,
+    *, explained_by IS NULL AND NOT innocent AS is_open,
     max(CASE WHEN explained_by IS NULL AND NOT innocent THEN wasted_ns END) OVER (PARTITION BY query_id) AS dearest_ns
   FROM folded
 ) AS ranked
