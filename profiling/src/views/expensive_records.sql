@@ -20,10 +20,10 @@ SELECT
   CASE
     WHEN reason = 'fan-out' THEN
       'It became ' || rows_made || ' of the ' || table_rows || ' rows that descend from its table: operators took '
-        || cost_ns / 1000000 || ' ms for them.'
+        || (cost_ns / 1000000) || ' ms for them.'
     WHEN reason = 'self time' THEN
-      'Expressions took ' || cost_ns / 1000000 || ' ms for this record alone.'
-    ELSE 'The result waited ' || cost_ns / 1000000 || ' ms for this record.'
+      'Expressions took ' || (cost_ns / 1000000) || ' ms for this record alone.'
+    ELSE 'The result waited ' || (cost_ns / 1000000) || ' ms for this record.'
   END AS cause,
   'Look at this record: SELECT * FROM ' || table_name || ' WHERE _row_id = ' || row_id || '. '
     || CASE

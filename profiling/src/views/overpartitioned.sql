@@ -35,9 +35,9 @@ found AS (
 )
 SELECT
   query_id, 'heavy initialisation' AS detector, 'operator ' || operator_id || ' ' || name AS subject,
-  'The first call took at least ' || first_ns / 1000000 || ' ms in each of ' || partitions
+  'The first call took at least ' || (first_ns / 1000000) || ' ms in each of ' || partitions
     || ' partitions, other calls ' || round(usual_ns / 1000000.0, 1) || ' ms: beginning took '
-    || all_ns / 1000000 || ' ms in all.' AS cause,
+    || (all_ns / 1000000) || ' ms in all.' AS cause,
   'Keep what the function loads for all partitions of a process, or use fewer partitions: SET target_partitions.'
     AS advice,
   fragment_id, operator_id, CAST(NULL AS BIGINT) AS worker_id, CAST(NULL AS BIGINT) AS partition,
