@@ -150,7 +150,7 @@ mod tests {
         let expected = "About 9 % of 2,111,111 rows have the key 1234567: 28.9 s of 40.0 ms.";
         assert_eq!(readable(text), expected);
         let text = "0.5 ms a row, rows of 7 msg, 1000000 ms";
-        assert_eq!(readable(text), "0.5 ms a row, rows of 7 msg, 1,000 s");
+        assert_eq!(readable(text), "0.5 ms a row, rows of 7 msg, 16 min 40 s");
     }
 
     #[test]

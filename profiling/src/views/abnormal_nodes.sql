@@ -1,8 +1,9 @@
 -- Nodes whose readings are off those of the other nodes now: in at least 3 of the last 5 windows of 10 seconds, some
 -- metric's mean is more than 6 robust standard deviations (the deviation is at least 5 % of the median) off the median
 -- of all nodes, and off by more than a reading that matters. `score` is the largest number of such metrics in a window.
--- `query_id` is NULL: the finding is about a node, not a query. It needs three nodes. It replaces HybridTune's rule of
--- cosine similarity, which sys.hybridtune_abnormal_nodes keeps.
+-- `query_id` is NULL: the finding is about a node, not a query. It needs three nodes; the master, whose work is
+-- another, is not compared. It replaces HybridTune's rule of cosine similarity, which sys.hybridtune_abnormal_nodes
+-- keeps.
 SELECT
   CAST(NULL AS BIGINT) AS query_id, 'abnormal node' AS detector, concat('worker ', worker_id) AS subject,
   concat(
@@ -41,7 +42,7 @@ FROM (
               worker_id, metric, value,
               (CAST(max(at) OVER () AS BIGINT) - CAST(at AS BIGINT)) / 10000000000 AS slot
             FROM sys.node_metrics
-            WHERE seconds < 30
+            WHERE seconds < 30 AND worker_id > 0 AND metric NOT IN ('machine_cores', 'memory_limit_bytes')
           ) AS readings
           WHERE slot < 5
           GROUP BY worker_id, metric, slot

@@ -1,10 +1,10 @@
--- What is wrong now, over all queries and nodes: one row for each alert. `statement got slower`: at least 3 of the last 5
--- runs of a statement took 1.5 times the median of the 32 runs before, six robust standard deviations and 10 ms more.
--- The deviation is at least 5 % of the median; there must be 5 runs before, and a run in the last day. It ends when
--- fewer than 3 of 5 runs are slow. `abnormal node`: a node of `sys.abnormal_nodes`, which has hysteresis of its own.
--- `worker lost`: a worker of the cluster that is lost now. `since` is when the first of these runs began, or since when
--- the reading is off at least, or when the node was read last. `value` over `threshold` is how bad it is. The view
--- reads all queries that are kept.
+-- What is wrong now, over all queries and nodes: one row for each alert. `statement got slower`: at least 3 of the
+-- last 5 runs of a statement took 1.5 times the median of the 32 runs before, six robust standard deviations and 10
+-- ms more. The deviation is at least 5 % of the median; there must be 5 runs before, and a run in the last day. It
+-- ends when fewer than 3 of 5 runs are slow. `abnormal node`: a node of `sys.abnormal_nodes`, which has hysteresis of
+-- its own. `worker lost`: a worker of the cluster that is lost now. `since` is when the first of these runs began, or
+-- since when the reading is off at least, or when the node was read last. `value` over `threshold` is how bad it is.
+-- The view reads all queries that are kept.
 WITH runs AS (
   SELECT
     *, median(CASE WHEN age > 5 THEN elapsed_ns END) OVER statements AS usual_ns,
@@ -43,8 +43,8 @@ SELECT
   'statement got slower' AS alert, substr(regexp_replace(sql, '\s+', ' ', 'g'), 1, 80) AS subject, since,
   CASE WHEN now_ns >= 3 * usual_ns THEN 'critical' ELSE 'warning' END AS severity,
   concat(
-    'The last runs took ', CAST(round(now_ns / 1000000.0) AS BIGINT), ' ms in the median, earlier ones ',
-    CAST(round(usual_ns / 1000000.0) AS BIGINT), ' ms. The last one is query ', query_id, '.') AS cause,
+    'The last runs took ', CAST(now_ns AS BIGINT) / 1000000, ' ms in the median, earlier ones ',
+    CAST(usual_ns AS BIGINT) / 1000000, ' ms. The last one is query ', query_id, '.') AS cause,
   now_ns / greatest(usual_ns, 1) AS value, CAST(1.5 AS DOUBLE) AS threshold,
   concat(
     'SELECT query_id, started_at, planning_ns, execution_ns FROM sys.queries WHERE fingerprint = ''', fingerprint,

@@ -7,7 +7,7 @@ SELECT
   query_id, 'co-location' AS detector, concat('table ', table_name, ', column ', column_name) AS subject,
   concat(
     tuples, ' rows, ', bytes, ' bytes, crossed between workers by hash of ', column_name, ', which took a task up to ',
-    CAST(round(cost_ns / 1000000.0) AS BIGINT), ' ms.') AS cause,
+    cost_ns / 1000000, ' ms.') AS cause,
   concat(
     'If other queries agree (SELECT * FROM sys.colocation_savings), store the table by that column: CREATE TABLE ',
     'new_table PARTITION BY HASH (', column_name, ') AS SELECT * FROM ', table_name, '.') AS advice,

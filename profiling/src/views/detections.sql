@@ -1,8 +1,8 @@
 -- Everything that the detectors find: one row for each finding, before findings are judged together. Each detector is
--- a view of its own, whose comment has the rule. `cause` names the cause and its cost, `advice` what to do. `cost_ns` is
--- the time of the query that would be saved, NULL where that cannot be told. `score` over `threshold` is how conspicuous
--- the finding is, `confidence` how often such a finding was right in the fault laboratory, NULL where nobody measured
--- it. `innocent` findings explain something that needs no action. `sys.diagnoses` judges them.
+-- a view of its own, whose comment has the rule. `cause` names the cause and its cost, `advice` what to do. `cost_ns`
+-- is the time of the query that would be saved, NULL where that cannot be told. `score` over `threshold` is how
+-- conspicuous the finding is, `confidence` how often such a finding was right in the fault laboratory, NULL where
+-- nobody measured it. `innocent` findings explain something that needs no action. `sys.diagnoses` judges them.
 SELECT * FROM sys.expensive_records
 UNION ALL
 SELECT * FROM sys.shuffle_latencies

@@ -1,22 +1,19 @@
 -- What is conspicuous about a query, judged together: the findings of `sys.detections` that matter, one row each, with
 -- what it costs, what to do, and SQL that shows why. A finding matters if it costs 10 ms and 5 % of the query's time
--- (queue, planning and execution). Detectors count a task's cost only as far as the task gates its fragment.
--- Findings whose cost cannot be told stay, and so does each record of `sys.anomalies`. `explained_by` names the finding that causes this one; data explain before placement, and placement before the
--- machine. `place` ranks what is left and needs action: 1 is the verdict, 2 and 3 matter too. The dearest comes first;
--- of those that cost at least 0.8 of it, data come first. `severity` follows from the share of the query's execution
--- time: `critical` from a half, `warning` from a tenth. Thresholds are conservative, so that no correction for many
--- tests is needed. `zoom_sql` looks more closely: it runs a query again, at level `records`, that was only counted. Of
--- a query that ran elsewhere it is NULL: the tables are there. The columns from `operator_id` on say where the finding
--- is, as `subject` does in words; they are NULL where they do not apply. `cause` names the cause in a sentence.
+-- (queue, planning and execution). Detectors count a task's cost only as far as the task gates its fragment. Findings
+-- whose cost cannot be told stay, and so does each record of `sys.anomalies`. `explained_by` names the finding that
+-- causes this one; data explain before placement, and placement before the machine. `place` ranks what is left and
+-- needs action: 1 is the verdict, 2 and 3 matter too. The dearest comes first; of those that cost at least 0.8 of it,
+-- data come first. `severity` follows from the share of the query's execution time: `critical` from a half, `warning`
+-- from a tenth. Thresholds are conservative, so that no correction for many tests is needed. `zoom_sql` looks more
+-- closely: it runs a query again, at level `records`, that was only counted. Of a query that ran elsewhere it is NULL:
+-- the tables are there. The columns from `operator_id` on say where the finding is, as `subject` does in words; they
+-- are NULL where they do not apply. `cause` names the cause in a sentence.
 WITH found AS (
   SELECT
-    *,
-    -- All findings of the query as one text: a rule, what it is about, and where.
-    string_agg(
-      concat(
-        rule, ' of task ', fragment_id, ':', partition, ':', worker_id, ';', rule, ' of tasks ', fragment_id, ':',
-        partition, ';', rule, ' of operator ', operator_id, ';', rule, ' of worker ', worker_id, ';'),
-      '') OVER (PARTITION BY query_id) AS marks
+    *, concat(' of task ', fragment_id, ':', partition, ':', worker_id, ';') AS of_task,
+    concat(' of tasks ', fragment_id, ':', partition, ';') AS of_tasks,
+    concat(' of operator ', operator_id, ';') AS of_operator, concat(' of worker ', worker_id, ';') AS of_worker
   FROM (
     SELECT
       found.query_id, found.detector AS rule, found.subject, found.cause, found.advice, found.evidence_sql,
@@ -37,6 +34,14 @@ WITH found AS (
   ) AS priced
   WHERE wasted_ns IS NULL OR rule = 'expensive input' OR wasted_ns >= 10000000 AND wasted_ns >= 0.05 * elapsed_ns
 ),
+marked AS (
+  SELECT
+    *,
+    -- All findings of the query as one text: a rule, and where.
+    string_agg(concat(rule, of_task, rule, of_tasks, rule, of_operator, rule, of_worker), '')
+      OVER (PARTITION BY query_id) AS marks
+  FROM found
+),
 folded AS (
   SELECT
     *,
@@ -44,37 +49,46 @@ folded AS (
     nullif(split_part(concat_ws(
       ',',
       CASE
-        WHEN rule IN ('heavy key', 'uneven rows') AND strpos(marks, concat('NULL keys of operator ', exchange_id, ';')) > 0
-          OR rule IN ('straggler task', 'uneven rows', 'uneven assignment') AND strpos(marks, concat('NULL keys of tasks ', fragment_id, ':', partition, ';')) > 0
+        WHEN rule IN ('heavy key', 'uneven rows') AND strpos(marks, concat('NULL keys', of_operator)) > 0
+          OR rule IN ('straggler task', 'uneven rows', 'uneven assignment')
+            AND strpos(marks, concat('NULL keys', of_tasks)) > 0
           THEN 'NULL keys'
       END,
       CASE
-        WHEN rule = 'uneven rows' AND strpos(marks, concat('heavy key of operator ', exchange_id, ';')) > 0
-          OR rule IN ('straggler task', 'uneven rows', 'uneven assignment') AND strpos(marks, concat('heavy key of tasks ', fragment_id, ':', partition, ';')) > 0
+        WHEN rule = 'uneven rows' AND strpos(marks, concat('heavy key', of_operator)) > 0
+          OR rule IN ('straggler task', 'uneven rows', 'uneven assignment')
+            AND strpos(marks, concat('heavy key', of_tasks)) > 0
           OR rule = 'shuffle latency' AND strpos(marks, 'heavy key of task') > 0
           THEN 'heavy key'
       END,
       CASE
-        WHEN rule = 'wrong estimate' AND strpos(marks, concat('hot join key of operator ', operator_id, ';')) > 0
-          OR rule IN ('straggler task', 'uneven rows') AND strpos(marks, concat('hot join key of tasks ', fragment_id, ':', partition, ';')) > 0
+        WHEN rule = 'wrong estimate' AND strpos(marks, concat('hot join key', of_operator)) > 0
+          OR rule IN ('straggler task', 'uneven rows') AND strpos(marks, concat('hot join key', of_tasks)) > 0
           THEN 'hot join key'
       END,
       CASE
-        WHEN rule IN ('straggler task', 'operator fission', 'uneven rows') AND strpos(marks, concat('expensive input of task ', fragment_id, ':', partition, ':', worker_id, ';')) > 0
+        WHEN rule = 'wrong estimate' AND strpos(marks, concat('join multiplies rows', of_operator)) > 0
+          OR rule IN ('straggler task', 'uneven rows') AND strpos(marks, concat('join multiplies rows', of_tasks)) > 0
+          THEN 'join multiplies rows'
+      END,
+      CASE
+        WHEN rule IN ('straggler task', 'operator fission', 'uneven rows')
+            AND strpos(marks, concat('expensive input', of_task)) > 0
           OR rule IN ('disk wait', 'memory pressure') AND strpos(marks, 'expensive input of task ') > 0
           THEN 'expensive input'
       END,
       CASE WHEN rule = 'operator fission' AND strpos(marks, 'not distributed of task') > 0 THEN 'not distributed' END,
       CASE
         WHEN rule IN (
-            'straggler task', 'slow worker', 'abnormal node', 'slow link', 'uneven assignment',
-            'waited for a processor')
-          AND strpos(marks, concat('throttled worker of worker ', worker_id, ';')) > 0 THEN 'throttled worker'
+            'straggler task', 'slow worker', 'slow link', 'uneven assignment', 'waited for a processor')
+          AND strpos(marks, concat('throttled worker', of_worker)) > 0 THEN 'throttled worker'
       END,
-      CASE WHEN rule = 'straggler task' AND strpos(marks, concat('slow worker of worker ', worker_id, ';')) > 0 THEN 'slow worker' END,
       CASE
-        WHEN rule IN ('straggler task', 'slow worker', 'abnormal node') AND strpos(marks, 'waited for a processor of task') > 0
-          AND advice LIKE 'Stop other programs%' THEN 'waited for a processor'
+        WHEN rule = 'straggler task' AND strpos(marks, concat('slow worker', of_worker)) > 0 THEN 'slow worker'
+      END,
+      CASE
+        WHEN rule IN ('straggler task', 'slow worker') AND advice LIKE 'Stop other programs%'
+          AND strpos(marks, 'waited for a processor of task') > 0 THEN 'waited for a processor'
       END
     ), ',', 1), '') AS explained_by,
     CASE
@@ -84,7 +98,7 @@ folded AS (
       WHEN rule IN ('uneven assignment', 'not distributed', 'co-location', 'operator fission', 'plan changed') THEN 1
       ELSE 2
     END AS blame
-  FROM found
+  FROM marked
 )
 SELECT
   query_id, rule,
@@ -109,17 +123,17 @@ SELECT
   operator_id, fragment_id, worker_id, partition, exchange_id, table_name, row_id, cause, score, threshold,
   confidence, explained_by,
   CASE
-    WHEN explained_by IS NULL AND NOT innocent THEN
+    WHEN is_open THEN
       row_number() OVER (
-        PARTITION BY query_id, explained_by IS NULL AND NOT innocent
+        PARTITION BY query_id, is_open
         ORDER BY
           CASE WHEN wasted_ns >= 0.8 * dearest_ns THEN blame ELSE 3 END, wasted_ns DESC NULLS LAST,
-          rule = 'incomplete profile', rule, subject
+          rule = 'incomplete profile', rule, table_name, row_id, subject
       )
   END AS place
 FROM (
   SELECT
-    *,
+    *, explained_by IS NULL AND NOT innocent AS is_open,
     max(CASE WHEN explained_by IS NULL AND NOT innocent THEN wasted_ns END) OVER (PARTITION BY query_id) AS dearest_ns
   FROM folded
 ) AS ranked

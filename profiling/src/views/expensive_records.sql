@@ -1,5 +1,5 @@
--- Records that cost much: `expensive input`, one row for each record of `sys.anomalies`. That view has the rule. Place is
--- the task that took longest for the record. Level `records`.
+-- Records that cost much: `expensive input`, one row for each record of `sys.anomalies`. That view has the rule.
+-- Place is the task that took longest for the record. Level `records`.
 WITH found AS (
   SELECT
     anomalies.query_id, anomalies.table_name, anomalies.row_id, anomalies.reason, anomalies.cost_ns,
@@ -20,10 +20,10 @@ SELECT
   CASE
     WHEN reason = 'fan-out' THEN
       'It became ' || rows_made || ' of the ' || table_rows || ' rows that descend from its table: operators took '
-        || CAST(round(cost_ns / 1000000.0) AS BIGINT) || ' ms for them.'
+        || cost_ns / 1000000 || ' ms for them.'
     WHEN reason = 'self time' THEN
-      'Expressions took ' || CAST(round(cost_ns / 1000000.0) AS BIGINT) || ' ms for this record alone.'
-    ELSE 'The result waited ' || CAST(round(cost_ns / 1000000.0) AS BIGINT) || ' ms for this record.'
+      'Expressions took ' || cost_ns / 1000000 || ' ms for this record alone.'
+    ELSE 'The result waited ' || cost_ns / 1000000 || ' ms for this record.'
   END AS cause,
   'Look at this record: SELECT * FROM ' || table_name || ' WHERE _row_id = ' || row_id || '. '
     || CASE

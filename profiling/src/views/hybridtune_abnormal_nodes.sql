@@ -21,6 +21,7 @@ FROM (
     metric), 0)
       AS reading
     FROM sys.worker_metrics
+    WHERE worker_id > 0
     GROUP BY query_id, worker_id, metric
   ) AS one
   JOIN (
@@ -28,6 +29,7 @@ FROM (
     metric), 0)
       AS reading
     FROM sys.worker_metrics
+    WHERE worker_id > 0
     GROUP BY query_id, worker_id, metric
   ) AS other ON one.query_id = other.query_id AND one.metric = other.metric AND one.worker_id <> other.worker_id
   GROUP BY one.query_id, one.worker_id, other.worker_id

@@ -23,6 +23,7 @@ FROM (
     FROM (
       SELECT query_id, worker_id, metric, avg(value) AS reading
       FROM sys.worker_metrics
+      WHERE worker_id > 0
       GROUP BY query_id, worker_id, metric
     ) AS means
     WINDOW readings AS (PARTITION BY query_id, metric)

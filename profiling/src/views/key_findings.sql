@@ -26,7 +26,7 @@ loads AS (
   JOIN (
     SELECT
       query_id, fragment_id, worker_id, partition, coalesce(cpu_ns, wall_ns) AS work_ns,
-      avg(coalesce(cpu_ns, wall_ns)) OVER fragments AS mean_ns,
+      CAST(avg(coalesce(cpu_ns, wall_ns)) OVER fragments AS BIGINT) AS mean_ns,
       nth_value(coalesce(cpu_ns, wall_ns), 2) OVER (
         PARTITION BY query_id, fragment_id ORDER BY coalesce(cpu_ns, wall_ns) DESC
         ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING
@@ -43,14 +43,16 @@ found AS (
   SELECT
     loads.*, keys.key, keys.tuples, operators.name, operators.routing,
     CAST(keys.tuples AS DOUBLE) / loads.rows AS share,
-    CASE WHEN is_empty AND (key <> '0' OR tuples * partitions <= rows) THEN 'NULL keys' ELSE 'heavy key' END AS detector,
     CASE
+      WHEN is_empty AND (key <> '0' OR tuples * partitions <= rows) THEN 'NULL keys' ELSE 'heavy key'
+    END AS detector,
+    CAST(CASE
       WHEN is_empty AND (key <> '0' OR tuples * partitions <= rows) THEN
         least(
           work_ns * least(CAST(tuples AS DOUBLE) / greatest(rows_out, 1), 1), work_ns - coalesce(second_ns, 0)
         ) - slack_ns
       ELSE work_ns - mean_ns - slack_ns
-    END AS cost_ns,
+    END AS BIGINT) AS cost_ns,
     row_number() OVER (
       PARTITION BY loads.query_id, loads.fragment_id, is_empty ORDER BY tuples DESC, loads.operator_id
     ) AS of_fragment
@@ -71,24 +73,28 @@ SELECT
       WHEN routing = 'value number' THEN 'are made of one value that a subquery is asked for, as of a long list'
       ELSE concat('have the key ', CASE WHEN key = '' THEN 'of empty text' ELSE key END)
     END,
-    ' and go to one of ', partitions, ' tasks. That task worked ', CAST(round(work_ns / 1000000.0) AS BIGINT),
-    ' ms, the mean task ', CAST(round(mean_ns / 1000000.0) AS BIGINT), ' ms: these rows cost ',
-    CAST(round(cost_ns / 1000000.0) AS BIGINT), ' ms.') AS cause,
+    ' and go to one of ', partitions, ' tasks. That task worked ', work_ns / 1000000,
+    ' ms, the mean task ', mean_ns / 1000000, ' ms: these rows cost ',
+    cost_ns / 1000000, ' ms.') AS cause,
   CASE
     WHEN routing = 'value number' THEN 'Split the long value, or compute the subquery for it by itself.'
     WHEN detector = 'NULL keys' AND key LIKE '%NULL%' THEN
-      'NULL matches nothing: leave these rows out before an inner join, and add them with UNION ALL after an outer join. Where rows are grouped, aggregate before the exchange.'
+      concat(
+        'NULL matches nothing: leave these rows out before an inner join, and add them with UNION ALL after an outer ',
+        'join. Where rows are grouped, aggregate before the exchange.')
     WHEN detector = 'NULL keys' THEN
       'If the key means that a value is missing, store NULL and leave these rows out, or treat that key by itself.'
     ELSE 'Treat that key by itself, or, where rows are grouped, aggregate before the exchange.'
   END AS advice,
   fragment_id, operator_id, worker_id, partition, operator_id AS exchange_id, CAST(NULL AS VARCHAR) AS table_name,
-  CAST(NULL AS BIGINT) AS row_id, CAST(cost_ns AS BIGINT) AS cost_ns, share AS score,
-  CASE WHEN detector = 'NULL keys' THEN 0.05 ELSE 1.0 / partitions END AS threshold,
+  CAST(NULL AS BIGINT) AS row_id, cost_ns, share AS score,
+  CASE WHEN detector = 'NULL keys' THEN 0.05 ELSE least(1.0 / partitions, 0.1) END AS threshold,
   CAST(NULL AS DOUBLE) AS confidence, FALSE AS innocent,
   concat(
     'SELECT * FROM sys.key_frequencies WHERE query_id = ', query_id, ' AND exchange_id = ', operator_id,
     ' ORDER BY share DESC') AS evidence_sql
 FROM found
 WHERE of_fragment = 1 AND cost_ns >= 10000000
-  AND share > CASE WHEN detector = 'NULL keys' THEN 0.05 ELSE 1.0 / partitions END
+  AND share > CASE WHEN detector = 'NULL keys' THEN 0.05 ELSE least(1.0 / partitions, 0.1) END
+  -- Most of what the partition has beyond the mean are the key's rows.
+  AND 2.0 * tuples >= rows_out - rows / partitions

@@ -32,6 +32,7 @@ views! {
     "anomalies",
     "task_accounts",
     "worker_accounts",
+    "worker_waits",
     "worker_findings",
     "straggler_tasks",
     "straggler_nodes",

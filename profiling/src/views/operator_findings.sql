@@ -23,7 +23,8 @@ WITH tasks AS (
   ) AS operators ON stats.query_id = operators.query_id AND stats.operator_id = operators.operator_id
   LEFT JOIN (
     SELECT
-      query_id, operator_id, worker_id, partition, sum(CASE WHEN metric = 'spilled_rows' THEN value END) AS spilled_rows,
+      query_id, operator_id, worker_id, partition,
+      sum(CASE WHEN metric = 'spilled_rows' THEN value END) AS spilled_rows,
       sum(CASE WHEN metric = 'build_input_rows' THEN value END) AS build_rows,
       sum(CASE WHEN metric = 'input_rows' THEN value END) AS probe_rows,
       sum(CASE WHEN metric = 'build_time_ns' THEN value END) AS build_ns
@@ -43,7 +44,10 @@ operators AS (
     sum(spilled_rows) AS spilled_rows,
     max(self_ns * (CAST(spilled_rows AS DOUBLE) / greatest(rows_in + spilled_rows, 1))) AS spill_ns,
     CASE WHEN bool_or(is_broadcast) THEN max(build_rows) ELSE sum(build_rows) END AS build_rows,
-    sum(probe_rows) AS probe_rows, max(build_ns) AS build_ns, max(above_ns) AS above_ns,
+    sum(probe_rows) AS probe_rows, max(build_ns) AS build_ns,
+    coalesce(
+      greatest(CASE WHEN bool_or(is_broadcast) THEN max(build_rows) ELSE sum(build_rows) END, sum(probe_rows)),
+      sum(rows_in)) AS larger_rows, max(above_ns) AS above_ns,
     first_value(worker_id ORDER BY above_ns DESC, partition) AS worker_id,
     first_value(partition ORDER BY above_ns DESC, partition) AS partition,
     max(CASE WHEN is_expression AND self_ns = dearest_ns AND 2 * expressions_ns >= task_ns THEN expressions_ns END)
@@ -81,8 +85,8 @@ rated AS (
     -- A key that makes far more or fewer rows than there are is no cause: most of its rows do not match.
     CASE WHEN keys.product >= 0.2 * rows_out AND keys.product <= 2 * rows_out THEN keys.key END AS key,
     least(keys.product / greatest(rows_out, 1), 1) AS part,
-    CASE kinds.rule
-      WHEN 'join multiplies rows' THEN above_ns * (1 - CAST(rows_in AS DOUBLE) / greatest(rows_out, 1))
+    CAST(CASE kinds.rule
+      WHEN 'join multiplies rows' THEN above_ns * (1 - CAST(larger_rows AS DOUBLE) / greatest(rows_out, 1))
       WHEN 'spilling' THEN spill_ns
       WHEN 'slow client' THEN output_wait_ns
       WHEN 'operator fission' THEN
@@ -91,7 +95,7 @@ rated AS (
         WHEN build_rows >= 2 * probe_rows AND build_rows >= 10 * build_estimate
           THEN build_ns * (1 - CAST(probe_rows AS DOUBLE) / build_rows)
       END
-    END AS cost_ns
+    END AS BIGINT) AS cost_ns
   FROM operators
   JOIN sys.queries AS queries ON operators.query_id = queries.query_id
   LEFT JOIN keys ON operators.query_id = keys.query_id AND operators.operator_id = keys.exchange_id
@@ -112,31 +116,31 @@ SELECT
           'About ', CAST(round(100 * part) AS BIGINT), ' % of them have the key ', key,
           ', which many rows of both inputs have. ')
       END,
-      'The rows beyond its inputs cost a task up to ', CAST(round(cost_ns / 1000000.0) AS BIGINT), ' ms.')
+      'The rows beyond its larger input cost a task up to ', cost_ns / 1000000, ' ms.')
     WHEN 'spilling' THEN concat(
       'The operator wrote ', spilled_bytes, ' bytes to temporary files',
       CASE
         WHEN cost_ns IS NOT NULL
-          THEN concat(', ', spilled_rows, ' rows: that took about ', CAST(round(cost_ns / 1000000.0) AS BIGINT), ' ms')
+          THEN concat(', ', spilled_rows, ' rows: that took about ', cost_ns / 1000000, ' ms')
       END, '.')
     WHEN 'slow client' THEN concat(
       'The query was not slow, the client was: ', rows_returned, ' rows waited ',
-      CAST(round(cost_ns / 1000000.0) AS BIGINT), ' ms of ', CAST(round(elapsed_ns / 1000000.0) AS BIGINT),
+      cost_ns / 1000000, ' ms of ', elapsed_ns / 1000000,
       ' ms to be taken.')
     WHEN 'operator fission' THEN concat(
-      'A task evaluated expressions for ', CAST(round(expressions_ns / 1000000.0) AS BIGINT), ' ms of ',
-      CAST(round(execution_ns / 1000000.0) AS BIGINT), ' ms, ',
+      'A task evaluated expressions for ', expressions_ns / 1000000, ' ms of ',
+      execution_ns / 1000000, ' ms, ',
       CASE
         WHEN tasks = 1 THEN 'alone in its fragment, while processors had little to do.'
         ELSE concat(
-          'one operator after the other. The dearest took ', CAST(round(dearest_ns / 1000000.0) AS BIGINT), ' ms.')
+          'one operator after the other. The dearest took ', dearest_ns / 1000000, ' ms.')
       END)
     ELSE CASE
       WHEN cost_ns IS NULL THEN concat('Expected ', estimated_rows, ' rows, got ', rows_out, ' rows.')
       ELSE concat(
         'The join built its hash table of ', build_rows, ' rows where it expected ', build_estimate,
         ', and looked up ', probe_rows, ' rows: the smaller input would save ',
-        CAST(round(cost_ns / 1000000.0) AS BIGINT), ' ms of building.')
+        cost_ns / 1000000, ' ms of building.')
     END
   END AS cause,
   CASE rule
@@ -156,22 +160,24 @@ SELECT
       ELSE 'Compute the larger input into a table first, so that its size is known, or join it last.'
     END
   END AS advice,
-  fragment_id, operator_id, CASE WHEN rule IN ('join multiplies rows', 'operator fission') THEN worker_id END AS worker_id,
+  fragment_id, operator_id,
+  CASE WHEN rule IN ('join multiplies rows', 'operator fission') THEN worker_id END AS worker_id,
   CASE WHEN rule IN ('join multiplies rows', 'operator fission') THEN partition END AS partition,
   CAST(NULL AS BIGINT) AS exchange_id, CAST(NULL AS VARCHAR) AS table_name, CAST(NULL AS BIGINT) AS row_id,
-  CAST(cost_ns AS BIGINT) AS cost_ns,
+  cost_ns,
   CASE rule
-    WHEN 'join multiplies rows' THEN CAST(rows_out AS DOUBLE) / greatest(rows_in, 1)
+    WHEN 'join multiplies rows' THEN CAST(rows_out AS DOUBLE) / greatest(larger_rows, 1)
     WHEN 'spilling' THEN CAST(spilled_bytes AS DOUBLE)
     WHEN 'slow client' THEN CAST(cost_ns AS DOUBLE) / elapsed_ns
     WHEN 'operator fission' THEN CAST(expressions_ns AS DOUBLE) / execution_ns
     ELSE CAST(greatest(estimated_rows, rows_out) AS DOUBLE) / greatest(least(estimated_rows, rows_out), 1)
   END AS score,
   CASE rule
-    WHEN 'join multiplies rows' THEN 2.0 WHEN 'spilling' THEN 0.0 WHEN 'slow client' THEN 0.1
+    WHEN 'join multiplies rows' THEN 1.5 WHEN 'spilling' THEN 0.0 WHEN 'slow client' THEN 0.1
     WHEN 'operator fission' THEN 0.5 ELSE 10.0
   END AS threshold,
-  CAST(NULL AS DOUBLE) AS confidence, rule = 'spilling' AND self_ns < 10000000 AS innocent,
+  CAST(NULL AS DOUBLE) AS confidence,
+  rule = 'spilling' AND self_ns < 10000000 OR rule = 'wrong estimate' AND cost_ns IS NULL AS innocent,
   CASE
     WHEN key IS NOT NULL AND rule = 'join multiplies rows' THEN concat(
       'SELECT * FROM sys.key_frequencies WHERE query_id = ', query_id, ' AND exchange_id = ', operator_id,
@@ -183,7 +189,7 @@ SELECT
 FROM rated
 WHERE CASE rule
   WHEN 'join multiplies rows' THEN
-    kind = 'join' AND rows_out >= 100000 AND rows_out >= 2 * rows_in AND cost_ns >= 10000000
+    kind = 'join' AND rows_out >= 100000 AND rows_out >= 1.5 * larger_rows AND cost_ns >= 10000000
   WHEN 'spilling' THEN spilled_bytes > 0
   WHEN 'slow client' THEN operator_id = 0 AND returns_rows AND cost_ns >= 10000000 AND cost_ns >= 0.1 * elapsed_ns
   WHEN 'operator fission' THEN

@@ -1,9 +1,9 @@
 -- Readings of a worker that are off those of the other workers while a query ran: evidence for other findings, no
 -- diagnosis. The mean, and the highest reading, is more than 6 robust standard deviations (at least 5 % of the median)
--- off the median of all workers, and off by more than a reading that matters. It needs three workers. Rows whose
--- `query_id` is NULL are about nodes in the last 64 seconds: energy of a metric's oscillation in three bands of
--- frequency (periods from 16 to 64, 5 to 16 and 2 to 5 seconds). It replaces HybridTune's rule, which
--- sys.hybridtune_outlier_metrics keeps.
+-- off the median of all workers, and off by more than a reading that matters. It needs three workers; the master, whose
+-- work is another, is not compared. Rows whose `query_id` is NULL are about nodes in the last 64 seconds: energy of a
+-- metric's oscillation in three bands of frequency (periods from 16 to 64, 5 to 16 and 2 to 5 seconds). It replaces
+-- HybridTune's rule, which sys.hybridtune_outlier_metrics keeps.
 SELECT
   query_id, 'outlier metric' AS detector, concat('worker ', worker_id, ', ', metric) AS subject,
   concat('Its ', feature, ' of ', metric, ' is ', round(reading, 3), ', the workers'' median ', round(usual, 3), '.')
@@ -37,10 +37,12 @@ FROM (
       FROM (
         SELECT query_id, worker_id, metric, 'mean' AS feature, avg(value) AS reading
         FROM sys.worker_metrics
+        WHERE worker_id > 0 AND metric NOT IN ('machine_cores', 'memory_limit_bytes')
         GROUP BY query_id, worker_id, metric
         UNION ALL
         SELECT query_id, worker_id, metric, 'highest reading', max(value)
         FROM sys.worker_metrics
+        WHERE worker_id > 0 AND metric NOT IN ('machine_cores', 'memory_limit_bytes')
         GROUP BY query_id, worker_id, metric
         UNION ALL
         SELECT
@@ -58,7 +60,7 @@ FROM (
                 worker_id, metric, value,
                 (CAST(max(at) OVER () AS BIGINT) - CAST(at AS BIGINT)) / 1000000000 AS second
               FROM sys.node_metrics
-              WHERE seconds < 30
+              WHERE seconds < 30 AND worker_id > 0
             ) AS recent
             WHERE second < 64
             GROUP BY worker_id, metric, second

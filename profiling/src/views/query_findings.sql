@@ -52,21 +52,21 @@ SELECT
   END AS subject,
   CASE rule
     WHEN 'queued statement' THEN concat(
-      'The statement waited ', CAST(round(cost_ns / 1000000.0) AS BIGINT), ' ms of ',
-      CAST(round(elapsed_ns / 1000000.0) AS BIGINT), ' ms for other statements.')
+      'The statement waited ', cost_ns / 1000000, ' ms of ',
+      elapsed_ns / 1000000, ' ms for other statements.')
     WHEN 'slow planning' THEN concat(
-      'Planning took ', CAST(round(cost_ns / 1000000.0) AS BIGINT), ' ms, longer than execution with ',
-      CAST(round(execution_ns / 1000000.0) AS BIGINT), ' ms.')
+      'Planning took ', cost_ns / 1000000, ' ms, longer than execution with ',
+      execution_ns / 1000000, ' ms.')
     WHEN 'costly profiling' THEN concat(
       'Recording took ', CAST(round(100.0 * time_ns / greatest(wall_ns, 1)) AS BIGINT),
-      ' % of the operators'' time at level ', profile_level, ': about ', CAST(round(cost_ns / 1000000.0) AS BIGINT),
+      ' % of the operators'' time at level ', profile_level, ': about ', cost_ns / 1000000,
       ' ms of the query.')
     WHEN 'incomplete profile' THEN
       concat(events_dropped, ' events were dropped since the profiler''s memory was full.')
     ELSE concat(
       CASE WHEN worker_id = 0 THEN 'The master' ELSE concat('Worker ', worker_id) END, ' did ',
       CAST(round(100.0 * most_ns / greatest(work_ns, 1)) AS BIGINT), ' % of the work, ',
-      CAST(round(most_ns / 1000000.0) AS BIGINT), ' ms, while other nodes of a cluster of ', workers,
+      most_ns / 1000000, ' ms, while other nodes of a cluster of ', workers,
       ' workers idled.')
   END AS cause,
   CASE rule
@@ -108,7 +108,7 @@ SELECT
 FROM rated
 WHERE CASE rule
   WHEN 'queued statement' THEN cost_ns >= 10000000 AND cost_ns >= 0.05 * elapsed_ns
-  WHEN 'slow planning' THEN cost_ns >= 100000000 AND cost_ns > execution_ns
+  WHEN 'slow planning' THEN cost_ns >= 50000000 AND cost_ns > execution_ns
   WHEN 'costly profiling' THEN cost_ns >= 10000000 AND time_ns >= 0.1 * wall_ns
   WHEN 'incomplete profile' THEN events_dropped > 0
   ELSE

@@ -3,7 +3,7 @@
 SELECT
   query_id, 'shuffle latency' AS detector,
   'result row ' || first_value(output_row ORDER BY total_ns DESC, output_row) AS subject,
-  'The slowest result row waits ' || CAST(round(max(shuffle_ns) / 1000000.0) AS BIGINT)
+  'The slowest result row waits ' || max(shuffle_ns) / 1000000
     || ' ms for records to be brought together, not for computation: a key has very many records.' AS cause,
   'Aggregate the records in two steps, or earlier.' AS advice,
   CAST(NULL AS BIGINT) AS fragment_id, CAST(NULL AS BIGINT) AS operator_id, CAST(NULL AS BIGINT) AS worker_id,

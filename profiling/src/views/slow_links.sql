@@ -1,53 +1,83 @@
--- Links between workers that are slower than others: `slow link`. A worker sends its last batch over the link at
--- least 10 ms later than over its other links, and the receiver gets batches over its other links at least 10 ms
--- earlier. So neither the sender nor the receiver alone is slow. Its cost is the smaller of both delays. Times are those
--- of sending: what a link delays shows only if its buffers are full. Level `counters` and above; `sys.links` has
--- round trips and lost packets as they are now.
-WITH links AS (
-  SELECT query_id, exchange_id, source_worker, destination_worker, bytes, sent,
-    sent - lead(sent) OVER (PARTITION BY query_id, exchange_id, source_worker ORDER BY sent DESC) AS of_source_ns,
-    sent - lead(sent) OVER (PARTITION BY query_id, exchange_id, destination_worker ORDER BY sent DESC)
-      AS of_destination_ns,
-    sent - lag(sent) OVER (PARTITION BY query_id, exchange_id, source_worker ORDER BY sent DESC) AS is_earlier,
-    sent - lag(sent) OVER (PARTITION BY query_id, exchange_id, destination_worker ORDER BY sent DESC)
-      AS is_earlier_there,
-    sent - min(sent) OVER (PARTITION BY query_id, exchange_id) AS whole_ns
+-- Links between nodes that are slower than others: `slow link`. Of both directions of a link the shorter round trip
+-- counts. All links of a node are slow if even its fastest one takes 5 ms or more, and four times the fastest one of
+-- the median node. One link is slow if it takes 10 ms or more, and four times the fastest link of either end, so that
+-- it is neither node. `sys.links` has the present only: the view shows queries that ended in the last two minutes and
+-- sent rows over such a link. Its cost is what round trips take longer, for the start of the query, each exchange,
+-- and each window of bytes that crossed. Level `counters` and above.
+WITH pairs AS (
+  SELECT one, other, min(rtt_ns) AS rtt_ns, max(window_bytes) AS window_bytes
   FROM (
     SELECT
-      query_id, exchange_id, source_worker, destination_worker, sum(bytes) AS bytes,
-      max(CAST(sent_at AS BIGINT)) AS sent
-    FROM sys.tuples_sent
-    GROUP BY query_id, exchange_id, source_worker, destination_worker
-  ) AS streams
+      least(worker_id, peer_id) AS one, greatest(worker_id, peer_id) AS other, rtt_ns,
+      greatest(coalesce(window_bytes, 0), 65536) AS window_bytes
+    FROM sys.links
+  ) AS connections
+  GROUP BY one, other
+),
+nodes AS (
+  SELECT *, median(fastest_ns) OVER () AS usual_ns
+  FROM (
+    SELECT worker_id, min(rtt_ns) AS fastest_ns, max(window_bytes) AS window_bytes
+    FROM (
+      SELECT one AS worker_id, rtt_ns, window_bytes FROM pairs
+      UNION ALL
+      SELECT other, rtt_ns, window_bytes FROM pairs
+    ) AS ends
+    GROUP BY worker_id
+  ) AS fastest
+),
+slow AS (
+  SELECT worker_id, CAST(NULL AS BIGINT) AS peer_id, fastest_ns AS rtt_ns, usual_ns, window_bytes
+  FROM nodes
+  WHERE fastest_ns >= 5000000 AND fastest_ns >= 4 * usual_ns
+  UNION ALL
+  SELECT
+    pairs.one, pairs.other, pairs.rtt_ns, CAST(greatest(ones.fastest_ns, others.fastest_ns) AS DOUBLE),
+    pairs.window_bytes
+  FROM pairs
+  JOIN nodes AS ones ON pairs.one = ones.worker_id
+  JOIN nodes AS others ON pairs.other = others.worker_id
+  WHERE pairs.rtt_ns >= 10000000 AND pairs.rtt_ns >= 4 * greatest(ones.fastest_ns, others.fastest_ns)
+),
+crossed AS (
+  SELECT
+    query_id, least(source_worker, destination_worker) AS one, greatest(source_worker, destination_worker) AS other,
+    exchange_id, sum(bytes) AS bytes
+  FROM sys.tuples_sent
+  WHERE source_worker <> destination_worker
+  GROUP BY query_id, one, other, exchange_id
 ),
 found AS (
   SELECT
-    links.*, operators.name, operators.fragment_id, least(links.of_source_ns, links.of_destination_ns) AS cost_ns,
-    row_number() OVER (
-      PARTITION BY links.query_id, links.source_worker, links.destination_worker
-      ORDER BY least(links.of_source_ns, links.of_destination_ns) DESC, links.exchange_id
-    ) AS place
-  FROM links
-  JOIN sys.operators AS operators
-    ON links.query_id = operators.query_id AND links.exchange_id = operators.operator_id
-  WHERE links.source_worker <> links.destination_worker AND links.is_earlier IS NULL
-    AND links.is_earlier_there IS NULL AND links.of_source_ns >= 10000000 AND links.of_destination_ns >= 10000000
-    AND operators.routing = 'hash'
+    crossed.query_id, slow.worker_id, slow.peer_id, slow.rtt_ns, slow.usual_ns, sum(crossed.bytes) AS bytes,
+    count(DISTINCT crossed.exchange_id) AS exchanges, max(slow.window_bytes) AS window_bytes
+  FROM crossed
+  JOIN slow
+    ON crossed.one = slow.worker_id AND crossed.other = slow.peer_id
+      OR slow.peer_id IS NULL AND slow.worker_id IN (crossed.one, crossed.other)
+  GROUP BY crossed.query_id, slow.worker_id, slow.peer_id, slow.rtt_ns, slow.usual_ns
 )
 SELECT
-  query_id, 'slow link' AS detector,
-  'from worker ' || source_worker || ' to worker ' || destination_worker AS subject,
-  'The last of ' || bytes || ' bytes from worker ' || source_worker || ' to worker ' || destination_worker || ' left '
-    || CAST(round(cost_ns / 1000000.0) AS BIGINT) || ' ms after the last over any other link of both, in operator '
-    || exchange_id || ' ' || name || '.' AS cause,
-  'Look at the network between both: SELECT * FROM sys.links WHERE worker_id = ' || source_worker
-    || ' AND peer_id = ' || destination_worker AS advice,
-  fragment_id, exchange_id AS operator_id, source_worker AS worker_id, CAST(NULL AS BIGINT) AS partition, exchange_id,
-  CAST(NULL AS VARCHAR) AS table_name, CAST(NULL AS BIGINT) AS row_id, CAST(cost_ns AS BIGINT) AS cost_ns,
-  CAST(cost_ns AS DOUBLE) / whole_ns AS score, 0.5 AS threshold, CAST(NULL AS DOUBLE) AS confidence,
-  FALSE AS innocent,
-  'SELECT source_worker, destination_worker, sum(bytes) AS bytes, max(sent_at) AS last_sent_at FROM sys.tuples_sent '
-    || 'WHERE query_id = ' || query_id || ' AND exchange_id = ' || exchange_id || ' GROUP BY 1, 2 ORDER BY 4 DESC'
-    AS evidence_sql
+  found.query_id, 'slow link' AS detector,
+  CASE
+    WHEN peer_id IS NULL THEN concat('all links of worker ', worker_id)
+    ELSE concat('link between worker ', worker_id, ' and worker ', peer_id)
+  END AS subject,
+  concat(
+    'Round trips over the network ',
+    CASE
+      WHEN peer_id IS NULL THEN concat('to worker ', worker_id)
+      ELSE concat('between worker ', worker_id, ' and worker ', peer_id)
+    END,
+    ' take ', round(rtt_ns / 1000000.0, 1), ' ms, over other links ', round(usual_ns / 1000000.0, 1), ' ms. ',
+    exchanges, ' exchanges sent ', bytes, ' bytes this way.') AS cause,
+  'Look at the network of both ends: SELECT * FROM sys.links ORDER BY rtt_ns DESC' AS advice,
+  CAST(NULL AS BIGINT) AS fragment_id, CAST(NULL AS BIGINT) AS operator_id, worker_id,
+  CAST(NULL AS BIGINT) AS partition, CAST(NULL AS BIGINT) AS exchange_id, CAST(NULL AS VARCHAR) AS table_name,
+  CAST(NULL AS BIGINT) AS row_id,
+  CAST((rtt_ns - usual_ns) * (1 + exchanges + bytes / window_bytes) AS BIGINT) AS cost_ns,
+  rtt_ns / greatest(usual_ns, 1.0) AS score, 4.0 AS threshold, CAST(NULL AS DOUBLE) AS confidence, FALSE AS innocent,
+  'SELECT * FROM sys.links ORDER BY rtt_ns DESC' AS evidence_sql
 FROM found
-WHERE place = 1 AND cost_ns >= 0.5 * whole_ns
+JOIN sys.queries AS queries ON found.query_id = queries.query_id
+WHERE queries.imported_from IS NULL AND queries.ended_at >= now() - INTERVAL '2 minutes'

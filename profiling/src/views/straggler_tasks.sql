@@ -4,7 +4,8 @@
 -- ended after them, unless it was busy all the time, and what it worked beyond the longest of them. It is at least 10
 -- ms and 5 % of the query's time. `cause` gives the account of sys.task_accounts. Of fewer than four tasks only a gross
 -- difference tells something: a task whose rows, and no wait for a processor, took four times as long as its peers.
--- Others are `innocent`. It replaces HybridTune's rule, which sys.hybridtune_straggler_tasks keeps.
+-- Others are `innocent`, and so are tasks that mostly waited for a processor: what is wrong is then the machine, and
+-- sys.processor_contention says so. It replaces HybridTune's rule, which sys.hybridtune_straggler_tasks keeps.
 SELECT
   found.query_id, 'straggler task' AS detector,
   concat('fragment ', fragment_id, ', partition ', partition, ' on worker ', worker_id) AS subject,
@@ -41,7 +42,7 @@ SELECT
   fragment_id, CAST(NULL AS BIGINT) AS operator_id, worker_id, partition, CAST(NULL AS BIGINT) AS exchange_id,
   CAST(NULL AS VARCHAR) AS table_name, CAST(NULL AS BIGINT) AS row_id, CAST(cost_ns AS BIGINT) AS cost_ns,
   score, 6.0 AS threshold, CAST(NULL AS DOUBLE) AS confidence,
-  NOT is_judged AS innocent,
+  NOT is_judged OR main_cause IN ('queued', 'stolen') AS innocent,
   concat('SELECT * FROM sys.task_accounts WHERE query_id = ', found.query_id, ' AND fragment_id = ', fragment_id,
     ' ORDER BY excess_ns DESC') AS evidence_sql
 FROM (

@@ -2,15 +2,15 @@
 -- `queued_ns` is what it waited for a processor without being throttled, `stolen_ns` the part of that wait that the
 -- hypervisor caused, `blocked_ns` what it waited for by itself: disk, lock, page fault, sleep. `rows` adds up, over the
 -- operators of the task, the rows that each took or returned, whichever are more: the measure of its work. `usual_ns`
--- is the median of `wall_ns` in the fragment, `usual_rows` that of `rows`; of two or three tasks the mean of the others
--- stands for the median, which would be half the task itself. `excess_ns` is what the task worked beyond
--- `usual_ns`. It is the sum of the seven entries that follow: more rows, more processor time for a row, throttling by
--- the cgroup, waiting for a processor, what the hypervisor took, waiting for anything else, and what none of these
--- explains. `main_cause` is the entry with at least half of the excess, else `several causes`. `score` says by how many
--- robust standard deviations the task is off what its rows let one expect. The deviation is that of the fragment or of
--- the whole query, whichever is larger, and at least 5 %, or more the fewer tasks the query has. Large excesses count
--- by their logarithm, since times of tasks are skewed. Entries are NULL where the system tells no times of processors.
--- Level `counters` and above.
+-- is the median of `wall_ns` of the other tasks of the fragment, `usual_rows` that of `rows`; exact for tasks in the
+-- upper half, which alone have an excess. `excess_ns` is what the task worked beyond `usual_ns`. It is the sum of the
+-- seven entries that follow: more rows, more processor time for a row, throttling by the cgroup, waiting for a
+-- processor, what the hypervisor took, waiting for anything else, and what none of these explains. `main_cause` is the
+-- entry with at least half of the excess, else `several causes`. `score` says by how many robust standard deviations
+-- the task is off what its rows let one expect. The deviation is that of the fragment or of the whole query, whichever
+-- is larger, and at least 5 %, or more the fewer tasks the query has. Large excesses count by their logarithm, since
+-- times of tasks are skewed. Entries are NULL where the system tells no times of processors. Level `counters` and
+-- above.
 SELECT
   query_id, fragment_id, worker_id, partition, started_at, ended_at, wall_ns, cpu_ns, queued_ns, throttled_ns,
   stolen_ns, blocked_ns, rows, tasks, usual_ns, usual_rows, excess_ns, more_rows_ns, slower_rows_ns,
@@ -26,8 +26,9 @@ SELECT
     WHEN most_ns = more_blocked_ns THEN 'blocked'
     ELSE 'slower rows'
   END AS main_cause,
+  -- 1.7, not 1.48: tasks in the lower half are compared with less than their peers' median, and so seem less off.
   least(off, 1.5 * ln(1 + greatest(off, 0)))
-    / greatest(0.05 + 0.25 / sqrt(query_tasks), 1.4826 * spread, 1.4826 * query_spread) AS score
+    / greatest(0.05 + 0.25 / sqrt(query_tasks), 1.7 * spread, 1.7 * query_spread) AS score
 FROM (
   SELECT
     *,
@@ -39,84 +40,74 @@ FROM (
     -- Tasks of less than a millisecond say little about the spread.
     median(CASE WHEN wall_ns >= 1000000 THEN abs(off) END) OVER (PARTITION BY query_id) AS query_spread,
     greatest(count(CASE WHEN wall_ns >= 1000000 THEN 1 END) OVER (PARTITION BY query_id), 1) AS query_tasks
-    FROM (
-  SELECT
-    *, wall_ns - usual_ns AS excess_ns, (ratio - 1) * usual_ns AS more_rows_ns,
-    cpu_ns - ratio * usual_cpu_ns AS slower_rows_ns,
-    throttled_ns - ratio * usual_throttled_ns AS more_throttled_ns,
-    queued_ns - ratio * usual_queued_ns AS more_queued_ns,
-    stolen_ns - ratio * usual_stolen_ns AS more_stolen_ns,
-    blocked_ns - ratio * usual_blocked_ns AS more_blocked_ns,
-    (wall_ns - ratio * usual_ns) / (greatest(ratio, 1) * usual_ns) AS off
   FROM (
     SELECT
-      *, count(*) OVER fragment AS tasks,
-      CASE
-        WHEN count(*) OVER fragment IN (2, 3)
-          THEN CAST(sum(wall_ns) OVER fragment - wall_ns AS DOUBLE) / (count(*) OVER fragment - 1)
-        ELSE median(wall_ns) OVER fragment
-      END AS usual_ns,
-      CASE
-        WHEN count(*) OVER fragment IN (2, 3)
-          THEN CAST(sum(rows) OVER fragment - rows AS DOUBLE) / (count(*) OVER fragment - 1)
-        ELSE median(rows) OVER fragment
-      END AS usual_rows,
-      CASE
-        WHEN count(*) OVER fragment IN (2, 3)
-          THEN CAST(sum(cpu_ns) OVER fragment - cpu_ns AS DOUBLE) / (count(*) OVER fragment - 1)
-        ELSE median(cpu_ns) OVER fragment
-      END AS usual_cpu_ns,
-      CASE
-        WHEN count(*) OVER fragment IN (2, 3)
-          THEN CAST(sum(throttled_ns) OVER fragment - throttled_ns AS DOUBLE) / (count(*) OVER fragment - 1)
-        ELSE median(throttled_ns) OVER fragment
-      END AS usual_throttled_ns,
-      CASE
-        WHEN count(*) OVER fragment IN (2, 3)
-          THEN CAST(sum(queued_ns) OVER fragment - queued_ns AS DOUBLE) / (count(*) OVER fragment - 1)
-        ELSE median(queued_ns) OVER fragment
-      END AS usual_queued_ns,
-      CASE
-        WHEN count(*) OVER fragment IN (2, 3)
-          THEN CAST(sum(stolen_ns) OVER fragment - stolen_ns AS DOUBLE) / (count(*) OVER fragment - 1)
-        ELSE median(stolen_ns) OVER fragment
-      END AS usual_stolen_ns,
-      CASE
-        WHEN count(*) OVER fragment IN (2, 3)
-          THEN CAST(sum(blocked_ns) OVER fragment - blocked_ns AS DOUBLE) / (count(*) OVER fragment - 1)
-        ELSE median(blocked_ns) OVER fragment
-      END AS usual_blocked_ns,
-      CASE
-        WHEN count(*) OVER fragment IN (2, 3)
-          THEN CAST(rows AS DOUBLE) * (count(*) OVER fragment - 1) / greatest(sum(rows) OVER fragment - rows, 1)
-        ELSE CAST(rows AS DOUBLE) / greatest(median(rows) OVER fragment, 1)
-      END AS ratio
+      *, wall_ns - usual_ns AS excess_ns, (ratio - 1) * usual_ns AS more_rows_ns,
+      cpu_ns - ratio * usual_cpu_ns AS slower_rows_ns,
+      throttled_ns - ratio * usual_throttled_ns AS more_throttled_ns,
+      queued_ns - ratio * usual_queued_ns AS more_queued_ns,
+      stolen_ns - ratio * usual_stolen_ns AS more_stolen_ns,
+      blocked_ns - ratio * usual_blocked_ns AS more_blocked_ns,
+      (wall_ns - ratio * usual_ns) / (greatest(ratio, 1) * usual_ns) AS off
     FROM (
       SELECT
-        tasks.query_id, tasks.fragment_id, tasks.worker_id, tasks.partition, tasks.started_at, tasks.ended_at,
-        tasks.wall_ns, tasks.cpu_ns, tasks.throttled_ns, coalesce(loads.rows, 0) AS rows,
-        (tasks.runqueue_ns - tasks.throttled_ns) * (1 - coalesce(hosts.stolen, 0)) AS queued_ns,
-        (tasks.runqueue_ns - tasks.throttled_ns) * coalesce(hosts.stolen, 0) AS stolen_ns,
-        tasks.wall_ns - tasks.cpu_ns - tasks.runqueue_ns AS blocked_ns
-      FROM sys.task_stats AS tasks
-      LEFT JOIN (
-        SELECT query_id, fragment_id, worker_id, partition, sum(greatest(rows_in, rows_out)) AS rows
-        FROM sys.operator_stats
-        GROUP BY query_id, fragment_id, worker_id, partition
-      ) AS loads
-        ON tasks.query_id = loads.query_id AND tasks.fragment_id = loads.fragment_id
-          AND tasks.worker_id = loads.worker_id AND tasks.partition = loads.partition
-      LEFT JOIN (
-        -- The share of a processor's time that the hypervisor took.
+        *, CAST(rows AS DOUBLE) / greatest(usual_rows, 1) AS ratio
+      FROM (
         SELECT
-          query_id, worker_id,
-          sum(CASE WHEN metric = 'steal_share' THEN value END) / nullif(sum(value), 0) AS stolen
-        FROM sys.worker_metrics
-        WHERE metric IN ('steal_share', 'cpu_share', 'foreign_cpu_share')
-        GROUP BY query_id, worker_id
-      ) AS hosts ON tasks.query_id = hosts.query_id AND tasks.worker_id = hosts.worker_id
-    ) AS parts
-    WINDOW fragment AS (PARTITION BY query_id, fragment_id)
-  ) AS compared
-) AS accounts
+          query_id, fragment_id, tasks,
+          task['worker_id'] AS worker_id, task['partition'] AS partition, task['started_at'] AS started_at,
+          task['ended_at'] AS ended_at, task['wall_ns'] AS wall_ns, task['cpu_ns'] AS cpu_ns,
+          task['throttled_ns'] AS throttled_ns, task['rows'] AS rows, task['queued_ns'] AS queued_ns,
+          task['stolen_ns'] AS stolen_ns, task['blocked_ns'] AS blocked_ns,
+          -- The median of the others, for a task in the upper half.
+          (walls[half] + walls[half + odd]) / 2.0 AS usual_ns,
+          (counts[half] + counts[half + odd]) / 2.0 AS usual_rows,
+          (cpus[half] + cpus[half + odd]) / 2.0 AS usual_cpu_ns,
+          (throttles[half] + throttles[half + odd]) / 2.0 AS usual_throttled_ns,
+          (queues[half] + queues[half + odd]) / 2.0 AS usual_queued_ns,
+          (thefts[half] + thefts[half + odd]) / 2.0 AS usual_stolen_ns,
+          (blocks[half] + blocks[half + odd]) / 2.0 AS usual_blocked_ns
+        FROM (
+          -- Grouped and taken apart again: windows, whose order planning follows, would take longer to plan.
+          SELECT
+            query_id, fragment_id, count(*) AS tasks, greatest(count(*) / 2, 1) AS half,
+            CASE WHEN count(*) > 1 THEN count(*) % 2 ELSE 0 END AS odd,
+            array_sort(array_agg(wall_ns)) AS walls, array_sort(array_agg(rows)) AS counts,
+            array_sort(array_agg(cpu_ns)) AS cpus, array_sort(array_agg(throttled_ns)) AS throttles,
+            array_sort(array_agg(queued_ns)) AS queues, array_sort(array_agg(stolen_ns)) AS thefts,
+            array_sort(array_agg(blocked_ns)) AS blocks,
+            unnest(array_agg(named_struct(
+              'worker_id', worker_id, 'partition', partition, 'started_at', started_at, 'ended_at', ended_at,
+              'wall_ns', wall_ns, 'cpu_ns', cpu_ns, 'throttled_ns', throttled_ns, 'rows', rows,
+              'queued_ns', queued_ns, 'stolen_ns', stolen_ns, 'blocked_ns', blocked_ns))) AS task
+          FROM (
+            SELECT
+              tasks.query_id, tasks.fragment_id, tasks.worker_id, tasks.partition, tasks.started_at, tasks.ended_at,
+              tasks.wall_ns, tasks.cpu_ns, tasks.throttled_ns, coalesce(loads.rows, 0) AS rows,
+              (tasks.runqueue_ns - tasks.throttled_ns) * (1 - coalesce(hosts.stolen, 0)) AS queued_ns,
+              (tasks.runqueue_ns - tasks.throttled_ns) * coalesce(hosts.stolen, 0) AS stolen_ns,
+              tasks.wall_ns - tasks.cpu_ns - tasks.runqueue_ns AS blocked_ns
+            FROM sys.task_stats AS tasks
+            LEFT JOIN (
+              SELECT query_id, fragment_id, worker_id, partition, sum(greatest(rows_in, rows_out)) AS rows
+              FROM sys.operator_stats
+              GROUP BY query_id, fragment_id, worker_id, partition
+            ) AS loads
+              ON tasks.query_id = loads.query_id AND tasks.fragment_id = loads.fragment_id
+                AND tasks.worker_id = loads.worker_id AND tasks.partition = loads.partition
+            LEFT JOIN (
+              -- The share of a processor's time that the hypervisor took.
+              SELECT
+                query_id, worker_id,
+                sum(CASE WHEN metric = 'steal_share' THEN value END) / nullif(sum(value), 0) AS stolen
+              FROM sys.worker_metrics
+              WHERE metric IN ('steal_share', 'cpu_share', 'foreign_cpu_share')
+              GROUP BY query_id, worker_id
+            ) AS hosts ON tasks.query_id = hosts.query_id AND tasks.worker_id = hosts.worker_id
+          ) AS parts
+          GROUP BY query_id, fragment_id
+        ) AS fragments
+      ) AS taken
+    ) AS compared
+  ) AS accounts
 ) AS spreads

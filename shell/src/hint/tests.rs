@@ -290,7 +290,7 @@ async fn check(session: &Session, directory: &Path, profile: &Profile) {
     let hint = hint.iter().find_map(super::line);
     let record = hint.as_ref().and_then(|line| {
         let (_, rest) = line.split_once("expensive input in ")?;
-        Some(rest.split_once(" costs ")?.0.to_owned())
+        Some(rest.split_once(": ")?.0.to_owned())
     });
     if profile.workers == 0 {
         // Nothing else is conspicuous about one task.

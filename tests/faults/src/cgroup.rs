@@ -11,8 +11,8 @@ const ROOT: &str = "/sys/fs/cgroup";
 /// What directories of the laboratory are called, before its process id.
 const PREFIX: &str = "skewer-faults-";
 
-/// The period of a quota.
-const PERIOD_US: u64 = 100_000;
+/// The period of a quota: so short that each query sees many.
+const PERIOD_US: u64 = 25_000;
 
 /// Control groups of this process's nodes; they are removed when this is dropped.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use crate::fault::Place;
 use crate::inject::{Active, inject};
 use crate::processes::{PATIENCE, Processes, Schedule, Start};
 use crate::records::{Program, Run};
-use crate::sql::{Client, integer};
+use crate::sql::{Client, Finding, integer};
 use crate::workload::{Injection, Plan, Reader, Side, Size, plan, shared_tables, sizing_query};
 
 /// A running database with the tables that all cases share.
@@ -21,7 +21,7 @@ pub struct Laboratory {
     processes: Processes,
     program: Program,
     size: Size,
-    hybridtune: Vec<String>,
+    hybridtune: Vec<&'static str>,
     /// Numbers tables of cases.
     cases: usize,
 }
@@ -68,15 +68,15 @@ impl Laboratory {
             wait_for(&client, sql, WORKERS, "workers that take part").await?;
         }
         client.run_all(&shared_tables(FIRST_ROWS)).await?;
-        let first = shortest(&client).await?;
+        let first = shortest(&processes, &client).await?;
         let scale = target.as_secs_f64() / first.as_secs_f64().max(0.001);
         let rows = (FIRST_ROWS as f64 * scale).clamp(50_000.0, 4_000_000.0) as u64;
         client.run_all(&shared_tables(rows)).await?;
         let size = Size {
             rows,
-            clean: shortest(&client).await?,
+            clean: shortest(&processes, &client).await?,
         };
-        let hybridtune = client.hybridtune_views().await?;
+        let hybridtune = client.hybridtune_views().await;
         Ok(Laboratory {
             processes,
             program,
@@ -207,7 +207,7 @@ impl Laboratory {
         let undone = client_after(client, side).await;
         let elapsed = read?;
         let query_id = undone?;
-        let (diagnoses, reading) = client.diagnoses(query_id).await?;
+        let (diagnoses, reading) = self.diagnoses(client, query_id).await?;
         Ok(Run {
             case: case.id.clone(),
             program: self.program,
@@ -220,6 +220,16 @@ impl Laboratory {
             diagnoses,
             hybridtune: client.hybridtune(&self.hybridtune, query_id).await?,
         })
+    }
+
+    /// A busy machine may be too slow for a query over schema `sys`: it is asked again.
+    async fn diagnoses(&self, client: &Client, query_id: i64) -> Result<(Vec<Finding>, Duration)> {
+        for _ in 0..2 {
+            if let Ok(read) = client.diagnoses(query_id).await {
+                return Ok(read);
+            }
+        }
+        client.diagnoses(query_id).await
     }
 
     /// Sends statements that are to be ahead in the queue, and waits until they are.
@@ -301,11 +311,23 @@ pub fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// How long the query of the size takes, at best of three.
-async fn shortest(client: &Client) -> Result<Duration> {
+/// How long the query of the size takes, at best of three, if nobody else uses the processors.
+async fn shortest(processes: &Processes, client: &Client) -> Result<Duration> {
+    // A query of the laboratory does not keep more processors busy.
+    let processors = processors().min(4) as u64;
+    let ran = || {
+        processes
+            .schedules()
+            .iter()
+            .map(|schedule| schedule.ran_ns)
+            .sum::<u64>()
+    };
     let mut shortest = Duration::MAX;
     for _ in 0..3 {
-        shortest = shortest.min(client.read(&sizing_query(), Reader::Fast).await?);
+        let before = ran();
+        let elapsed = client.read(&sizing_query(), Reader::Fast).await?;
+        let alone = Duration::from_nanos(ran().saturating_sub(before) / processors);
+        shortest = shortest.min(elapsed).min(alone);
     }
     Ok(shortest)
 }

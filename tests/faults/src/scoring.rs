@@ -40,14 +40,18 @@ pub struct Truth {
     pub with_ns: f64,
     /// Median of the runs without it.
     pub without_ns: f64,
+    /// Whether the fault made nearly each pair of runs slower: else the difference may be an accident.
+    pub is_sure: bool,
 }
 
 impl Truth {
-    /// `None` if one of the sides has no runs.
+    /// Runs with and without the fault, in pairs; `None` if one of the sides has none.
     pub fn of(with: &[f64], without: &[f64]) -> Option<Truth> {
+        let slower = Share::where_true(with.iter().zip(without), |(with, without)| with > without);
         Some(Truth {
             with_ns: median(with)?,
             without_ns: median(without)?,
+            is_sure: slower.value()? >= SURE_FROM,
         })
     }
 
@@ -71,6 +75,9 @@ impl Truth {
         self.share() >= LARGE_FROM
     }
 }
+
+/// A fault is sure to cost something if it makes this share of the pairs slower.
+pub const SURE_FROM: f64 = 0.8;
 
 /// A case whose fault costs a smaller share counts as clean.
 pub const CLEAN_BELOW: f64 = 0.05;

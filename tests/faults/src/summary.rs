@@ -71,7 +71,23 @@ impl Seen<'_> {
 
     /// Whether there is a fault that costs enough.
     fn is_faulty(&self) -> bool {
-        !self.case().is_clean() && self.truth.is_some_and(|truth| !truth.is_clean())
+        !self.case().is_clean()
+            && self
+                .truth
+                .is_some_and(|truth| !truth.is_clean() && truth.is_sure)
+    }
+
+    /// Whether the machine was too busy to tell what the fault costs.
+    fn is_unsure(&self) -> bool {
+        !self.case().is_clean()
+            && self
+                .truth
+                .is_some_and(|truth| !truth.is_clean() && !truth.is_sure)
+    }
+
+    /// Whether all its runs are as good as clean.
+    fn is_harmless(&self) -> bool {
+        !self.is_faulty() && !self.is_unsure()
     }
 
     fn is_large(&self) -> bool {
@@ -194,13 +210,15 @@ fn overview(text: &mut String, lines: &[Line]) {
         .count();
     let material = faulty.iter().filter(|seen| seen.is_faulty()).count();
     let large = faulty.iter().filter(|seen| seen.is_large()).count();
+    let unsure = faulty.iter().filter(|seen| seen.is_unsure()).count();
     let clean: usize = seen.iter().map(|seen| seen.without.len()).sum();
     let contended = seen.iter().flat_map(|seen| &seen.without);
     let contended = Share::where_true(contended, |run| run.contention >= CONTENDED_FROM);
     let _ = writeln!(
         text,
         "{ran} cases with a fault ran; the fault cost at least 5 % of the query's time in {material}, and at \
-         least 20 % in {large}. There are {clean} clean runs; in {} of them threads waited for a processor for \
+         least 20 % in {large}. The cost of {unsure} is unknown, since other programs made \
+         times uneven: they are left out. There are {clean} clean runs; in {} of them threads waited for a processor for \
          at least 5 % of the time in which they could run.\n",
         percent(contended.value())
     );
@@ -327,17 +345,18 @@ fn chapter(text: &mut String, detectors: Detectors, seen: &[Seen<'_>]) {
         .collect();
     let small: Vec<(&Seen<'_>, &Run)> = seen
         .iter()
-        .filter(|seen| !seen.is_faulty())
+        .filter(|seen| seen.is_harmless())
         .flat_map(|seen| seen.with.iter().map(move |run| (seen, *run)))
         .collect();
     let none = Truth {
         with_ns: 1.0,
         without_ns: 1.0,
+        is_sure: true,
     };
     for seen in seen {
         let sides = [
             Some(&seen.without),
-            (!seen.is_faulty()).then_some(&seen.with),
+            seen.is_harmless().then_some(&seen.with),
         ];
         for side in sides.into_iter().flatten().filter(|side| !side.is_empty()) {
             let runs: Vec<(&[Finding], f64)> = side

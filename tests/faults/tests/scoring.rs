@@ -46,6 +46,12 @@ fn the_truth_is_the_difference_of_medians() {
     let medium = Truth::of(&[110.0], &[100.0]).unwrap();
     assert!(!medium.is_clean() && !medium.is_large());
     assert_eq!(Truth::of(&[], &[1.0]), None);
+    // Slower in the median, but in three pairs of five only.
+    let unsure = Truth::of(
+        &[130.0, 120.0, 90.0, 125.0, 90.0],
+        &[100.0, 100.0, 100.0, 100.0, 100.0],
+    );
+    assert!(truth.is_sure && !unsure.unwrap().is_sure);
 }
 
 #[test]
@@ -108,6 +114,7 @@ fn on_worker(number: i64) -> Place {
 const TRUTH: Truth = Truth {
     with_ns: 500e6,
     without_ns: 300e6,
+    is_sure: true,
 };
 
 #[test]
@@ -229,14 +236,26 @@ fn a_summary_counts_cases_losers_and_clean_runs() {
     let mut log = lines("found", Fault::ThrottledWorker, 200, &right);
     log.extend(lines("lost", Fault::ThrottledWorker, 200, &wrong));
     log.extend(lines("too small", Fault::ThrottledWorker, 101, &wrong));
+    // Slower in the median, but only one of two times: nobody knows.
+    let mut unsure = lines("unsure", Fault::ThrottledWorker, 300, &right);
+    for (line, ms) in unsure.drain(..2).zip([100, 300]) {
+        let Line::Run(run) = line else { unreachable!() };
+        log.push(Line::Run(run.clone()));
+        log.push(Line::Run(Run {
+            elapsed_ns: (if ms == 100 { 120 } else { 110 }) * 1_000_000,
+            ..run
+        }));
+    }
+    log.extend(unsure);
     let text = summarize(&log);
     for line in [
-        "3 cases with a fault ran; the fault cost at least 5 % of the query's time in 2, and at least 20 % in 2. \
-         There are 3 clean runs;",
+        "4 cases with a fault ran; the fault cost at least 5 % of the query's time in 2, and at least 20 % in 2. \
+         The cost of 1 is unknown, since other programs made times uneven: they are left out. \
+         There are 5 clean runs;",
         "| right cause and place first, all faults | 50 % | 9–91 % | 2 |",
         "| precision: right ones among findings | 33 % |",
         "| cost within a factor of 2 | 100 % | 21–100 % | 1 |",
-        "| clean runs with a false warning | 0 % | 0–56 % | 3 |",
+        "| clean runs with a false warning | 0 % | 0–43 % | 5 |",
         "| runs with a fault of less than 5 %, with a warning | 100 % |",
         "| throttled worker | 2 | 1 | 2 | 1 | 1 | 1.50× |",
         "| uneven rows | 0 | 2 | 0 % |",

@@ -19,13 +19,13 @@ async fn a_query_that_was_only_counted_has_a_diagnosis_and_the_way_to_look_close
     register_slow(&session, |value| (7..=16).contains(&value));
     let create = "CREATE TABLE t AS SELECT value AS v, \
                   CASE WHEN value % 10 > 0 THEN 0 ELSE value END AS k \
-                  FROM generate_series(1, 300000)";
+                  FROM generate_series(1, 1000000)";
     session.sql(create).await.unwrap().collect().await.unwrap();
     let diagnoses = async |sql: &str| {
         session.sql(sql).await.unwrap().collect().await.unwrap();
         let id = number(&session, "SELECT last_query_id()").await;
         let found = format!(
-            "SELECT rule || ': ' || coalesce(zoom_sql, '') || ' ' || advice FROM sys.diagnoses \
+            "SELECT rule || ': ' || coalesce(zoom_sql, '') || ' ' || cause FROM sys.diagnoses \
              WHERE query_id = {id} ORDER BY rule"
         );
         (id, column(&session, &found).await)
@@ -35,13 +35,11 @@ async fn a_query_that_was_only_counted_has_a_diagnosis_and_the_way_to_look_close
     let tasks = "concat_ws(' ', operator_id, partition, rows_in, rows_out, self_ns)";
     let tasks = format!("SELECT {tasks} FROM sys.operator_stats WHERE query_id = {id} ORDER BY 1");
     let tasks = column(&session, &tasks).await;
-    for rule in ["slow rows", "task imbalance"] {
-        let start = format!("{rule}: {zoom}");
-        assert!(
-            found.iter().any(|one| one.starts_with(&start)),
-            "{rule}: {found:?} {tasks:?}"
-        );
-    }
+    let start = format!("straggler task: {zoom}");
+    assert!(
+        found.iter().any(|one| one.starts_with(&start)),
+        "{found:?} {tasks:?}"
+    );
     let report = lines(&session, zoom.trim_end()).await.join("\n");
     assert!(report.contains("● Row "), "{report}");
 
@@ -49,31 +47,27 @@ async fn a_query_that_was_only_counted_has_a_diagnosis_and_the_way_to_look_close
     let (id, found) = diagnoses(window).await;
     let place = format!(
         "SELECT count(*) FROM sys.diagnoses JOIN sys.operators USING (query_id, operator_id, fragment_id) \
-         WHERE query_id = {id} AND rule = 'data skew' AND exchange_id = operator_id \
-         AND kind = 'exchange' AND partition >= 0 AND worker_id IS NULL AND row_id IS NULL"
+         WHERE query_id = {id} AND rule = 'heavy key' AND exchange_id = operator_id \
+         AND kind = 'exchange' AND partition >= 0 AND row_id IS NULL"
     );
     assert_eq!(number(&session, &place).await, 1);
     let skew = found
         .iter()
-        .find(|one| one.starts_with("data skew: EXPLAIN PROFILE QUERY"));
+        .find(|one| one.starts_with("heavy key: EXPLAIN PROFILE QUERY"));
     let skew = skew.unwrap_or_else(|| panic!("{found:?}"));
-    assert!(skew.contains("% of all rows have the key 0"), "{skew}");
+    assert!(skew.contains("rows have the key 0"), "{skew}");
     // Who looks closer finds it in the report, too.
     let report = lines(&session, &format!("EXPLAIN PROFILE {window}")).await;
     let report = report.join("\n");
-    for said in [
-        "· Data skew: operator ",
-        "Exchange: hash of k",
-        "SELECT * FROM sys.key_frequencies",
-    ] {
+    for said in ["Heavy key, operator ", "Exchange: hash of k"] {
         assert!(report.contains(said), "{said}: {report}");
     }
 
     // The number of a list is nobody's key.
     let lists = "SELECT (SELECT count(*) FROM unnest(list) AS u(x)) FROM (SELECT \
-                 CASE WHEN value = 0 THEN range(0, 300000) ELSE range(0, 2) END AS list FROM range(0, 3)) AS q";
+                 CASE WHEN value = 0 THEN range(0, 2000000) ELSE range(0, 2) END AS list FROM range(0, 3)) AS q";
     let (_, found) = diagnoses(lists).await;
-    let made = "% of all rows are made of one value that a subquery is asked for";
+    let made = "rows are made of one value that a subquery is asked for";
     assert!(found.iter().any(|one| one.contains(made)), "{found:?}");
 
     // A key of both inputs of a join makes most of its rows.
@@ -85,10 +79,10 @@ async fn a_query_that_was_only_counted_has_a_diagnosis_and_the_way_to_look_close
     let (_, found) = diagnoses(&join).await;
     let hot = found.iter().find(|one| one.starts_with("hot join key"));
     let hot = hot.unwrap_or_else(|| panic!("{found:?}"));
-    assert!(hot.contains("% of them have the key web"), "{hot}");
+    assert!(hot.contains("the key web"), "{hot}");
     let report = lines(&session, &format!("EXPLAIN PROFILE {join}")).await;
     let report = report.join("\n");
-    assert!(report.contains("· Hot join key: operator "), "{report}");
+    assert!(report.contains("Hot join key, operator "), "{report}");
     // Keys that many rows of one input have multiply nothing.
     let (_, found) = diagnoses(&join.replace("% 20 = 1 THEN", "= 1 THEN")).await;
     let is_hot = |one: &String| one.starts_with("hot join key");
@@ -97,7 +91,7 @@ async fn a_query_that_was_only_counted_has_a_diagnosis_and_the_way_to_look_close
     // What changes something is not offered to be run again.
     let (_, found) = diagnoses(&format!("CREATE TABLE u AS {window}")).await;
     assert!(
-        found.iter().any(|one| one.starts_with("data skew:  ")),
+        found.iter().any(|one| one.starts_with("heavy key:  ")),
         "{found:?}"
     );
 
@@ -107,7 +101,8 @@ async fn a_query_that_was_only_counted_has_a_diagnosis_and_the_way_to_look_close
         if found.is_empty() {
             break;
         }
-        found.retain(|one| attempt == 5 || !one.starts_with("slow planning:"));
+        let busy = ["slow planning:", "waited for a processor:"];
+        found.retain(|one| attempt == 5 || !busy.iter().any(|rule| one.starts_with(rule)));
         assert_eq!(found, Vec::<String>::new());
     }
 }

@@ -1,7 +1,8 @@
 // The alerts that hold now, on the first page and on the page of the cluster.
 import type { JSX } from 'preact';
 import { useView, type View } from '../data';
-import { capital, Copy } from '../views/diagnoses';
+import { clipped } from '../describe';
+import { capital, Copy, readable } from '../views/diagnoses';
 import { Link } from '../panel';
 import { ago } from './running';
 import './alerts.css';
@@ -21,7 +22,7 @@ export interface Alert {
 const LOOK = { critical: 'bad', warning: 'warn', info: '' };
 const SHOWN = 3;
 
-export const useAlerts = (): View<Alert> => useView<Alert>('alerts', {}, 5000);
+export const useAlerts = (): View<Alert> => useView<Alert>('alerts', {}, 15_000);
 
 /** Every alert, with what it is computed from. */
 export function Alerts({ alerts }: { alerts: readonly Alert[] }): JSX.Element {
@@ -30,7 +31,7 @@ export function Alerts({ alerts }: { alerts: readonly Alert[] }): JSX.Element {
       {alerts.map((row) => (
         <li key={`${row.alert} ${row.subject}`} class={LOOK[row.severity]}>
           <span class={`badge ${LOOK[row.severity]}`}>{row.severity}</span> <b>{capital(row.alert)}</b> <span>{row.subject}</span> <span class="faint">since {ago(row.since_ns).replace(/ ago$/, '')}</span>
-          <p>{row.cause}</p>
+          <p>{readable(row.cause)}</p>
           <details><summary>Evidence{row.value !== null && row.threshold !== null && `: ${Number(row.value.toPrecision(3))}, threshold ${Number(row.threshold.toPrecision(3))}`}</summary><Copy name="Evidence" sql={row.evidence_sql} /></details>
         </li>
       ))}
@@ -46,7 +47,7 @@ export function AlertStrip(): JSX.Element | null {
     <section class="alert-strip" aria-label="Alerts">
       <ul>
         {rows.slice(0, SHOWN).map((row) => (
-          <li key={`${row.alert} ${row.subject}`}><span class={`badge ${LOOK[row.severity]}`}>{row.severity}</span> <Link to="/cluster">{row.cause}</Link></li>
+          <li key={`${row.alert} ${row.subject}`}><span class={`badge ${LOOK[row.severity]}`}>{row.severity}</span> <Link to="/cluster">{capital(row.alert)}, {clipped(row.subject, 60)}: {readable(row.cause)}</Link></li>
         ))}
         {rows.length > SHOWN && <li><Link to="/cluster">{rows.length - SHOWN} more</Link></li>}
       </ul>

@@ -213,6 +213,8 @@ export function Summary(): JSX.Element {
     ['Level', info.profile_level, info.overhead_ns ? `recording took ${duration(info.overhead_ns)}${busy ? `, ${share(info.overhead_ns / busy)} of the work` : ''}` : undefined],
   ];
   const elapsed = duration((info.queued_ns ?? 0) + (info.planning_ns ?? 0) + (info.execution_ns ?? 0));
+  // What is known before the findings are: they take the longest.
+  const meanwhile = !ready && verdict.rows && split.rows ? <>Meanwhile: {sentence(query, [], verdict.rows[0], parts, without)[0]}</> : undefined;
   const cause = ready ? <Headline place={place}>{text}</Headline> : <span class="faint">Looking for the cause…</span>;
   const hint = advice(info.profile_level, query.id);
   return (
@@ -235,7 +237,7 @@ export function Summary(): JSX.Element {
       </ul>}
       <p class="more">
         {others + harmless.length > 0 && <Link to={`/q/${query.id}?tab=diagnoses`}>{[others > 0 && plural(others, 'more finding'), harmless.length > 0 && `${harmless.length} harmless`].filter(Boolean).join(', ')}</Link>}
-        {others + harmless.length === 0 && <span class="faint">{ready && !diagnoses.error && !also.length ? 'No other findings.' : '\u00a0'}</span>}
+        {others + harmless.length === 0 && <span class="faint">{ready && !diagnoses.error && !also.length ? 'No other findings.' : meanwhile ?? '\u00a0'}</span>}
         {hint && <span class="faint"> {hint}</span>}
         {diagnoses.error && <span class="warn"> Findings could not be read: {diagnoses.error}</span>}
       </p>
