@@ -9,12 +9,13 @@
 //! ```
 //!
 //! A histogram has the columns `le` (NULL is the last bucket), `NAME_bucket` and `NAME_sum`, in the order of its
-//! buckets. A name that ends with `*` stands for a family for each value of the column `metric`.
+//! buckets. A name that ends with `*` stands for a family for each value of the column `metric`. A comment
+//! `keep 30 s: …` says for how long the rows of a statement are good that reads much.
 //!
 //! A statement that fails leaves its families without samples: their HELP says why, and
 //! `skewer_view_success{view="…"}` is 0. OpenMetrics allows no other comments: Prometheus would refuse the whole text.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,10 +44,20 @@ const MOST_ROWS: usize = 50_000;
 /// Reads metrics, one request after the other.
 #[derive(Debug)]
 pub(crate) struct MetricsReader {
-    session: tokio::sync::Mutex<Session>,
+    session: Session,
+    /// What came of views that are not read each time. Whoever reads holds it.
+    kept: tokio::sync::Mutex<HashMap<&'static str, Kept>>,
     traces: Arc<TraceCounters>,
     /// The views that failed last time, so that the log names them once.
     failing: Mutex<HashSet<&'static str>>,
+}
+
+/// What came of a view.
+#[derive(Debug)]
+struct Kept {
+    since: Instant,
+    success: bool,
+    families: Vec<Family>,
 }
 
 impl MetricsReader {
@@ -56,7 +67,8 @@ impl MetricsReader {
             memory: 64 << 20,
         };
         Self {
-            session: database.read_only_session(limits).into(),
+            session: database.read_only_session(limits),
+            kept: Default::default(),
             traces,
             failing: Mutex::default(),
         }
@@ -64,7 +76,7 @@ impl MetricsReader {
 
     /// The families of all views, and what became of each view.
     async fn families(&self) -> Vec<Family> {
-        let session = self.session.lock().await;
+        let mut kept = self.kept.lock().await;
         let deadline = Instant::now() + PATIENCE;
         let mut families = vec![version()];
         let mut outcomes = Family {
@@ -73,16 +85,34 @@ impl MetricsReader {
             help: "Whether the statement behind these metrics ran: 1 or 0.".to_owned(),
             samples: Vec::new(),
         };
-        for view in METRICS {
-            let read = tokio::time::timeout_at(deadline, read(&session, view)).await;
+        let mut views: Vec<(&View, Option<Duration>)> =
+            METRICS.iter().map(|view| (view, keeps(view))).collect();
+        // The ones that take long are the last ones: if time runs out, the others are there.
+        views.sort_by_key(|(_, keeps)| *keeps);
+        for (view, keeps) in views {
+            let known = kept.get(view.name);
+            let fresh =
+                known.filter(|known| keeps.is_some_and(|keeps| known.since.elapsed() < keeps));
+            if let Some(fresh) = fresh {
+                outcomes.samples.push(outcome(view, fresh.success));
+                families.extend(fresh.families.iter().cloned());
+                continue;
+            }
+            let read = tokio::time::timeout_at(deadline, read(&self.session, view)).await;
             let read = read.unwrap_or(Err(Error::TimedOut(PATIENCE)));
             self.log(view.name, read.as_ref().err());
-            outcomes.samples.push(Sample {
-                suffix: "",
-                labels: vec![("view".to_owned(), view.name.to_owned())],
-                value: Number::Integer(read.is_ok().into()),
-            });
-            families.extend(read.unwrap_or_else(|error| without_samples(view, &error)));
+            let success = read.is_ok();
+            let of_view = read.unwrap_or_else(|error| without_samples(view, &error));
+            outcomes.samples.push(outcome(view, success));
+            if keeps.is_some() {
+                let now = Kept {
+                    since: Instant::now(),
+                    success,
+                    families: of_view.clone(),
+                };
+                kept.insert(view.name, now);
+            }
+            families.extend(of_view);
         }
         families.push(outcomes);
         families.extend(self.traces.families());
@@ -102,6 +132,24 @@ impl MetricsReader {
             Some(_) => {}
         }
     }
+}
+
+/// Whether a view was read.
+fn outcome(view: &View, success: bool) -> Sample {
+    Sample {
+        suffix: "",
+        labels: vec![("view".to_owned(), view.name.to_owned())],
+        value: Number::Integer(success.into()),
+    }
+}
+
+/// For how long the rows of a view are good, if it says so.
+fn keeps(view: &View) -> Option<Duration> {
+    let mut said = view.comments().filter_map(|line| {
+        let (seconds, _why) = line.strip_prefix("keep ")?.split_once(" s: ")?;
+        seconds.parse().ok().map(Duration::from_secs)
+    });
+    said.next()
 }
 
 /// `GET /metrics`
@@ -395,6 +443,15 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn rows_that_take_long_are_kept() {
+        let kept = METRICS
+            .iter()
+            .filter_map(|view| Some((view.name, keeps(view)?)));
+        let kept: Vec<_> = kept.collect();
+        assert_eq!(kept, [("alerts", Duration::from_secs(30))]);
     }
 
     #[test]

@@ -288,7 +288,7 @@ async fn only_queries_that_callers_record_are_exported() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_collector_does_not_take_is_dropped_and_counted() {
-    const PART: &str = "HTTP/1.1 200 OK\r\ncontent-length: 42\r\n\r\n{\"partialSuccess\":{\"rejectedSpans\": \"1\"}}";
+    const PART: &str = "HTTP/1.1 200 OK\r\ncontent-length: 41\r\n\r\n{\"partialSuccess\":{\"rejectedSpans\": \"1\"}}";
     const NEVER: &str = "HTTP/1.1 400 Bad Request\r\ncontent-length: 2\r\n\r\nno";
     for (answer, rejected) in [(PART, Some(1)), (NEVER, None)] {
         let database = Database::in_memory().unwrap();
