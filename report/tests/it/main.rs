@@ -18,7 +18,9 @@ use datafusion::catalog::{
     TableProvider,
 };
 use datafusion::common::Result;
+use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
+use skewer_compat::repaired;
 use skewer_diagnosis::text::WIDTH;
 use skewer_diagnosis::units::count;
 use skewer_diagnosis::{Profile, ProfileSource, RunContext};
@@ -42,7 +44,7 @@ impl Fixture {
         let config = SessionConfig::new()
             .with_default_catalog_and_schema("skewer", "main")
             .with_target_partitions(2);
-        let context = SessionContext::new_with_config(config);
+        let context = repaired(SessionStateBuilder::new().with_config(config));
         let catalog = MemoryCatalogProvider::new();
         catalog
             .register_schema("sys", tables.schema_provider())
