@@ -183,7 +183,7 @@ SELECT
       'SELECT * FROM sys.key_frequencies WHERE query_id = ', query_id, ' AND exchange_id = ', operator_id,
       ' ORDER BY tuples DESC')
     ELSE concat(
-      'SELECT operator_id, name, estimated_rows, rows_in, rows_out, self_ns, output_wait_ns, spilled_bytes ',
+      'SELECT operator_id, name, rows_in, rows_out, self_ns, spilled_bytes ',
       'FROM sys.operator_contribution WHERE query_id = ', query_id, ' ORDER BY operator_id')
   END AS evidence_sql
 FROM rated

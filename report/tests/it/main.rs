@@ -20,7 +20,7 @@ use datafusion::catalog::{
 use datafusion::common::Result;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use skewer_compat::repaired;
+use skewer_compat::session::repaired;
 use skewer_diagnosis::text::WIDTH;
 use skewer_diagnosis::units::count;
 use skewer_diagnosis::{Profile, ProfileSource, RunContext};
@@ -340,9 +340,9 @@ async fn each_section_of_the_report_has_its_statements() {
     let expected = [
         "The query",
         "The plan",
+        "Verdict",
         "Where the time went: how even the tasks are",
         "Where the time went: the slowest result row",
-        "Where the time went: skew and estimates",
         "Expensive inputs",
         "What tells them apart",
     ];

@@ -10,7 +10,9 @@ use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::catalog::CatalogProvider;
 use datafusion::catalog::MemoryCatalogProvider;
 use datafusion::error::DataFusionError;
+use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
+use skewer_compat::session::repaired;
 use skewer_profiling::operator_kind::kind_by_name;
 use skewer_profiling::{
     Ids, Latencies, Level, LineageChunk, Operator, OperatorStats, OutputChunk, QueryRow, Recorder,
@@ -25,7 +27,8 @@ pub fn session(tables: &SysTables) -> SessionContext {
 /// The same with other settings.
 pub fn session_of(tables: &SysTables, config: SessionConfig) -> SessionContext {
     let config = config.with_default_catalog_and_schema("main", "public");
-    let context = SessionContext::new_with_config(config.with_target_partitions(2));
+    let builder = SessionStateBuilder::new().with_config(config.with_target_partitions(2));
+    let context = repaired(builder);
     let catalog = MemoryCatalogProvider::new();
     catalog
         .register_schema("sys", tables.schema_provider())
