@@ -59,9 +59,10 @@ impl Cable {
         format!("10.204.{}.2", self.network)
     }
 
-    /// What runs a program in the namespace.
-    pub fn prefix(&self) -> [&str; 4] {
-        ["ip", "netns", "exec", &self.namespace]
+    /// What runs a program in the namespace. (`ip netns exec` would hide control groups.)
+    pub fn prefix(&self) -> [String; 2] {
+        let network = format!("--net=/run/netns/{}", self.namespace);
+        ["nsenter".to_owned(), network]
     }
 
     /// Packets take so much longer from now on, each way.

@@ -284,10 +284,10 @@ fn name(draw: &Draw, number: usize, case: &Case) -> String {
     )
 }
 
-/// The doses of a fault in turn, each varied by up to a tenth.
+/// The doses of a fault in turn, the strongest first; each varied by up to a tenth.
 fn one(random: &mut ChaCha8Rng, draw: &Draw, fault: Fault, round: usize) -> Case {
     let doses = fault.doses();
-    let dose = doses[round % doses.len()];
+    let dose = doses[doses.len() - 1 - round % doses.len()];
     let dose = vary(random, fault, dose);
     let possible: Vec<Topology> = topologies(fault)
         .iter()

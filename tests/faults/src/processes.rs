@@ -249,9 +249,10 @@ fn spawn(
         .transpose()?;
     let log = directory.join(format!("{name}.log"));
     let file = File::create(&log).context(log.display())?;
-    let mut words = cable.map(Cable::prefix).into_iter().flatten().chain(["sh"]);
-    let mut command = Command::new(words.next().unwrap_or("sh"));
-    command.args(words).args(["-c", JOIN, "sh"]);
+    let mut words: Vec<String> = cable.map(Cable::prefix).into_iter().flatten().collect();
+    words.extend(["sh", "-c", JOIN, "sh"].map(str::to_owned));
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]);
     command.args(group.iter().flat_map(Group::entrances));
     command
         .arg("--")

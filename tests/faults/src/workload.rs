@@ -407,8 +407,9 @@ fn inject(
             plan.without.sql = ask("abs(l.a) + abs(l.b) + abs(l.c) < 30");
         }
         Fault::SlowClient => {
-            let pause = size.clean.mul_f64(dose);
-            plan.with.sql = "SELECT id, key, amount, text FROM facts".to_owned();
+            let pause = size.clean.max(Duration::from_millis(300)).mul_f64(dose);
+            // Enough for all pauses, and to fill the socket's buffers.
+            plan.with.sql = "SELECT id, key, amount, text FROM facts WHERE id < 100000".to_owned();
             plan.without.sql = plan.with.sql.clone();
             let by_cursor = salt.is_multiple_of(2);
             plan.with.reader = if by_cursor {
