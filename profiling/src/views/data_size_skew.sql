@@ -35,7 +35,7 @@ SELECT
   CAST(rows AS DOUBLE) / greatest(usual_rows, 1) AS score, 1.5 AS threshold, CAST(NULL AS DOUBLE) AS confidence,
   coalesce(is_coarse, false) AS innocent,
   concat('SELECT * FROM sys.operator_stats WHERE query_id = ', found.query_id, ' AND fragment_id = ',
-    found.fragment_id, ' ORDER BY greatest(rows_in, rows_out) DESC') AS evidence_sql
+    found.fragment_id, ' ORDER BY rows_out DESC') AS evidence_sql
 FROM (
   SELECT
     tasks.query_id, tasks.fragment_id, tasks.worker_id, tasks.partition, tasks.rows, tasks.usual_rows, tasks.tasks,

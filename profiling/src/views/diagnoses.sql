@@ -87,6 +87,8 @@ folded AS (
         WHEN rule = 'straggler task' AND strpos(marks, concat('slow worker', of_worker)) > 0 THEN 'slow worker'
       END,
       CASE
+        WHEN rule IN ('slow link', 'slow client') AND strpos(marks, 'waited for a processor of ') > 0
+          THEN 'waited for a processor'
         WHEN rule IN ('straggler task', 'slow worker') AND advice LIKE 'Stop other programs%'
           AND strpos(marks, 'waited for a processor of task') > 0 THEN 'waited for a processor'
       END

@@ -173,7 +173,7 @@ SELECT
     ELSE CAST(greatest(estimated_rows, rows_out) AS DOUBLE) / greatest(least(estimated_rows, rows_out), 1)
   END AS score,
   CASE rule
-    WHEN 'join multiplies rows' THEN 1.5 WHEN 'spilling' THEN 0.0 WHEN 'slow client' THEN 0.1
+    WHEN 'join multiplies rows' THEN 1.5 WHEN 'spilling' THEN 0.0 WHEN 'slow client' THEN 0.3
     WHEN 'operator fission' THEN 0.5 ELSE 10.0
   END AS threshold,
   CAST(NULL AS DOUBLE) AS confidence,
@@ -183,15 +183,14 @@ SELECT
       'SELECT * FROM sys.key_frequencies WHERE query_id = ', query_id, ' AND exchange_id = ', operator_id,
       ' ORDER BY tuples DESC')
     ELSE concat(
-      'SELECT operator_id, name, rows_in, rows_out, self_ns, spilled_bytes ',
-      'FROM sys.operator_contribution WHERE query_id = ', query_id, ' ORDER BY operator_id')
+      'SELECT * FROM sys.operator_contribution WHERE query_id = ', query_id, ' AND operator_id = ', operator_id)
   END AS evidence_sql
 FROM rated
 WHERE CASE rule
   WHEN 'join multiplies rows' THEN
     kind = 'join' AND rows_out >= 100000 AND rows_out >= 1.5 * larger_rows AND cost_ns >= 10000000
   WHEN 'spilling' THEN spilled_bytes > 0
-  WHEN 'slow client' THEN operator_id = 0 AND returns_rows AND cost_ns >= 10000000 AND cost_ns >= 0.1 * elapsed_ns
+  WHEN 'slow client' THEN operator_id = 0 AND returns_rows AND cost_ns >= 10000000 AND cost_ns >= 0.3 * elapsed_ns
   WHEN 'operator fission' THEN
     expressions_ns >= 100000000 AND expressions_ns >= 0.5 * execution_ns AND most_tasks >= 2
       -- A processor at least was free.
