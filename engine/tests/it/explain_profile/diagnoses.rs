@@ -64,8 +64,10 @@ async fn a_query_that_was_only_counted_has_a_diagnosis_and_the_way_to_look_close
     }
 
     // The number of a list is nobody's key.
-    let lists = "SELECT (SELECT count(*) FROM unnest(list) AS u(x)) FROM (SELECT \
-                 CASE WHEN value = 0 THEN range(0, 2000000) ELSE range(0, 2) END AS list FROM range(0, 3)) AS q";
+    let lists = "SELECT sum(s) FROM (SELECT (SELECT count(*) FROM unnest(list) AS u(x) \
+                 JOIN range(0, 3000) AS y ON x <> y.value) AS s FROM (SELECT \
+                 CASE WHEN value = 7 THEN range(0, 2000) ELSE range(0, 3) END AS list \
+                 FROM range(0, 100)) AS q) AS r";
     let (_, found) = diagnoses(lists).await;
     let made = "rows are made of one value that a subquery is asked for";
     assert!(found.iter().any(|one| one.contains(made)), "{found:?}");

@@ -79,9 +79,11 @@ async fn an_exported_profile_is_read_by_another_database() {
         path.display()
     );
     assert!(all.contains(&said[..40]), "{all}");
-    // Another machine has other cores.
-    assert!(shown.concat().contains("cores on average"), "{shown:?}");
-    assert!(!all.contains("cores on average"), "{all}");
+    // Processor times are recorded, so that they hold on another machine, too.
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for report in [shown.join(" "), all.clone()] {
+        assert!(words(&report).contains("cores on average"), "{report}");
+    }
     // Everything but what is asked of the table itself.
     let tables = |line: &&String| {
         ![
