@@ -2,7 +2,7 @@
 //!
 //! The scheduler counts for each thread the time on its run queue, also while a control group is throttled:
 //! the second number of `/proc/thread-self/schedstat` (kernel: `Documentation/scheduler/sched-stats.rst`).
-//! A reading takes 0.5 µs, as the file stays open.
+//! A reading takes 0.8 µs, as the file stays open; one that may be a millisecond old takes 0.03 µs.
 
 use std::cell::RefCell;
 use std::sync::OnceLock;

@@ -1,9 +1,9 @@
--- Queries that took much longer than earlier runs of the same statement, where the plan or the data is another. The
--- query took 1.5 times the median of the last 32 runs that finished, of which there are five at least, and longer than
--- any of them. `plan changed`: these runs read the same versions of tables, and the plan has other operators than in
--- the last of them. `data changed`: they read other versions, and since the last of them the rows of the tables grew
--- by a fifth. Its cost is the time beyond the median. Statements are the same if they differ in literals only. All
--- levels; it reads `sys.queries` of all queries, and `sys.operators` only if the query was slower.
+-- Queries that took much longer than earlier runs of the same statement, because the plan or the data changed. The
+-- query took 1.5 times the median of its earlier runs, and longer than each of them. At least five and at most 32
+-- finished runs count. `plan changed`: these runs read the same versions of tables, and the plan has other operators
+-- than the last of these runs. `data changed`: they read other versions, and since the last run the rows of the tables
+-- grew by a fifth. Its cost is the time beyond the median. Statements are the same if they differ in literals only.
+-- All levels; the view reads `sys.queries` of all queries, and `sys.operators` only if the query was slower.
 WITH slower AS (
   SELECT
     query_id, elapsed_ns, is_same, CAST(median(past_ns) AS BIGINT) AS usual_ns, count(*) AS runs,

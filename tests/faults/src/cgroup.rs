@@ -155,7 +155,7 @@ impl Group {
         }
     }
 
-    /// Lets the node run on these processors only, as in `0-1,3`; `None` for those of its parent.
+    /// Lets the node run on these processors only, as in `0-1,3`. `None`: on all of its parent.
     ///
     /// # Errors
     /// If the system refuses.

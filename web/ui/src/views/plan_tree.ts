@@ -16,7 +16,7 @@ export interface PlanNode {
   line: string;
   /** Operators that stand behind this node: itself, or a folded chain's. */
   rows: PlanRow[];
-  /** Those of them whose estimate goes wrong here. */
+  /** Operators whose estimate goes wrong here. */
   wrong: PlanRow[];
   folded: boolean;
   /** Operators below that are hidden, since the node is collapsed. */
