@@ -495,6 +495,17 @@ pub const GAPS: &[Gap] = &[
         ),
     ),
     gap(
+        "groups of unnested rows",
+        "rules::dependencies",
+        "from_functions.slt",
+        DATAFUSION,
+        Rows(
+            "SELECT k, max(x) FROM (SELECT k, unnest(make_array(1, 2)) AS x FROM \
+             (SELECT k FROM (VALUES (1), (2)) AS t(k) GROUP BY k) AS d) AS u GROUP BY k ORDER BY k",
+            &["1|2", "2|2"],
+        ),
+    ),
+    gap(
         "sorts below OFFSET",
         "rules::offsets",
         "select.slt",

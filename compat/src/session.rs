@@ -17,6 +17,7 @@ use crate::functions::totals::extremes::Extreme;
 use crate::functions::totals::sum::CheckedSum;
 use crate::functions::zones::Timezone;
 use crate::logical::explicit_casts::ExplicitCasts;
+use crate::rules::dependencies::ForgetsUnnestedKeys;
 use crate::rules::{ArithmeticPlanner, CheckArithmetic, logical_rules, physical_rules};
 use crate::statement::unnest_names::NamesUnnested;
 use crate::statement::untyped_lists::ReadsLists;
@@ -32,7 +33,7 @@ pub fn repaired(builder: SessionStateBuilder) -> SessionContext {
         .with_analyzer_rule(Arc::new(ExplicitCasts))
         .with_optimizer_rules(logical_rules())
         .with_physical_optimizer_rules(physical_rules())
-        .with_relation_planners(vec![Arc::new(NamesUnnested)])
+        .with_relation_planners(vec![Arc::new(NamesUnnested), Arc::new(ForgetsUnnestedKeys)])
         .with_analyzer_rule(Arc::new(CheckArithmetic))
         .build();
     let registered = state.register_expr_planner(Arc::new(ReadsLists));

@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::plan::Plan;
 use crate::source::{Statements, rows};
 use crate::summary::QuerySummary;
-use crate::units::{count, duration};
+use crate::units::{bytes, count, duration};
 
 /// The rule of `sys.diagnoses` for records of `sys.anomalies`.
 pub const EXPENSIVE_INPUT: &str = "expensive input";
@@ -109,11 +109,12 @@ fn as_in_the_plan(subject: &str, plan: &Plan) -> String {
     named().unwrap_or_else(|| subject.to_owned())
 }
 
-/// A sentence of `sys.diagnoses` with its counts of rows, `2111111 rows`, and its times, `28934 ms`, as the
-/// report writes them.
+/// A sentence of `sys.diagnoses` with its counts of rows, `2111111 rows`, its sizes, `52428800 bytes`, and its times,
+/// `28934 ms`, as the report writes them.
 pub fn readable(text: &str) -> String {
     let counted = with_numbers(text, " rows", |number| format!("{} rows", count(number)));
-    with_numbers(&counted, " ms", |number| {
+    let sized = with_numbers(&counted, " bytes", bytes);
+    with_numbers(&sized, " ms", |number| {
         duration(number.saturating_mul(1_000_000))
     })
 }
@@ -148,6 +149,9 @@ mod tests {
         assert_eq!(readable(text), "Expected 2,000 rows, got 799,900 rows: no.");
         let text = "About 9 % of 2111111 rows have the key 1234567: 28934 ms of 40 ms.";
         let expected = "About 9 % of 2,111,111 rows have the key 1234567: 28.9 s of 40.0 ms.";
+        assert_eq!(readable(text), expected);
+        let text = "The operator wrote 52428800 bytes to temporary files.";
+        let expected = "The operator wrote 50.0 MiB to temporary files.";
         assert_eq!(readable(text), expected);
         let text = "0.5 ms a row, rows of 7 msg, 1000000 ms";
         assert_eq!(readable(text), "0.5 ms a row, rows of 7 msg, 16 min 40 s");

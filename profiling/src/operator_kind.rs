@@ -169,7 +169,7 @@ pub const VALUE_NUMBER: &str = "__number";
 pub fn kind_by_name(name: &str, details: &str) -> OperatorKind {
     match name {
         "DataSourceExec" if details.contains("partition_sizes=") => OperatorKind::Values,
-        "DataSourceExec" | "SysScan" | "SharedScan" | "PlannedAfterSteps"
+        "DataSourceExec" | "SysScan" | "SharedScan" | "PlannedAfterSteps" | "DeferredScan"
         | "StreamingTableExec" | "LazyMemoryExec" => OperatorKind::Scan,
         "EmptyExec" | "PlaceholderRowExec" | "EntryExec" => OperatorKind::Values,
         "WorkTableExec" => OperatorKind::WorkingTable,

@@ -18,6 +18,7 @@ use datafusion::prelude::SessionConfig;
 use crate::sampling::is_sampled;
 use crate::schema::SysSchema;
 use crate::store::Store;
+use crate::user_detectors::WithinDetector;
 
 /// Name of the only catalog.
 const CATALOG: &str = "skewer";
@@ -35,7 +36,7 @@ static BASE: LazyLock<SessionState> = LazyLock::new(|| {
 
 /// Plans the SQL of views.
 pub(crate) struct Planner {
-    store: Arc<Store>,
+    schema: SysSchema,
     state: SessionState,
     steps: Arc<MemorySchemaProvider>,
 }
@@ -43,31 +44,44 @@ pub(crate) struct Planner {
 impl Planner {
     /// A planner for plans that need not run, or need little.
     pub(crate) fn new(store: &Arc<Store>) -> Planner {
+        Planner::within(SysSchema::new(Arc::clone(store)))
+    }
+
+    /// The same, which plans each view of a schema once.
+    pub(crate) fn within(schema: SysSchema) -> Planner {
         let builder = SessionStateBuilder::new_from_existing(BASE.clone());
-        Planner::with(store, builder.with_config(config(SessionConfig::new())))
+        Planner::with(schema, builder.with_config(config(SessionConfig::new())))
     }
 
     /// A planner for plans that run with the resources of a session: its partitions, memory and
     /// temporary files.
     pub(crate) fn of_session(store: &Arc<Store>, session: &dyn Session) -> Planner {
-        let of_session = SessionConfig::new()
-            .with_target_partitions(session.config().target_partitions())
-            .with_batch_size(session.config().batch_size());
         let builder = SessionStateBuilder::new_from_existing(BASE.clone())
             .with_runtime_env(Arc::clone(session.runtime_env()))
-            .with_config(config(of_session));
-        Planner::with(store, builder)
+            .with_config(config_of_session(session));
+        Planner::with(SysSchema::new(Arc::clone(store)), builder)
+    }
+
+    /// A state for plans without names that run with the resources of a session, and are planned with its rules.
+    pub(crate) fn state_of_session(store: &Arc<Store>, session: &dyn Session) -> SessionState {
+        let Some(state) = session.as_any().downcast_ref::<SessionState>() else {
+            return Planner::of_session(store, session).state;
+        };
+        SessionStateBuilder::new_from_existing(state.clone())
+            .with_config(config_of_session(session))
+            .build()
     }
 
     /// The same planner with a place of its own for the steps of one query.
     pub(crate) fn with_steps(&self) -> Planner {
         let builder = SessionStateBuilder::new_from_existing(self.state.clone());
-        Planner::with(&self.store, builder)
+        Planner::with(self.schema.clone(), builder)
     }
 
-    fn with(store: &Arc<Store>, builder: SessionStateBuilder) -> Planner {
+    fn with(schema: SysSchema, builder: SessionStateBuilder) -> Planner {
         let steps = Arc::new(MemorySchemaProvider::new());
-        let sys: Arc<dyn SchemaProvider> = Arc::new(SysSchema::new(Arc::clone(store)));
+        let store = schema.store();
+        let sys: Arc<dyn SchemaProvider> = Arc::new(schema.clone());
         let step_schema: Arc<dyn SchemaProvider> = Arc::clone(&steps) as _;
         let catalog = MemoryCatalogProvider::new();
         for (name, schema) in [("sys", sys), (STEPS, step_schema)] {
@@ -78,7 +92,7 @@ impl Planner {
         let catalogs = MemoryCatalogProviderList::new();
         catalogs.register_catalog(CATALOG.to_owned(), Arc::new(catalog));
         Planner {
-            store: Arc::clone(store),
+            schema,
             state: builder.with_catalog_list(Arc::new(catalogs)).build(),
             steps,
         }
@@ -90,7 +104,7 @@ impl Planner {
     }
 
     pub(crate) fn store(&self) -> &Arc<Store> {
-        &self.store
+        self.schema.store()
     }
 
     /// Gives a name to a step, for SQL that is planned from now on.
@@ -113,6 +127,20 @@ impl Planner {
     pub(crate) fn task_context(&self) -> Arc<TaskContext> {
         SessionContext::new_with_state(self.state.clone()).task_ctx()
     }
+}
+
+/// The settings of a session that concern its resources.
+fn config_of_session(session: &dyn Session) -> SessionConfig {
+    let given = session.config();
+    let mut of_session = config(
+        SessionConfig::new()
+            .with_target_partitions(given.target_partitions())
+            .with_batch_size(given.batch_size()),
+    );
+    if let Some(within) = given.get_extension::<WithinDetector>() {
+        of_session.set_extension(within);
+    }
+    of_session
 }
 
 fn config(config: SessionConfig) -> SessionConfig {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
 use datafusion::common::ScalarValue;
-use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
+use datafusion::logical_expr::{BinaryExpr, Expr, Operator, lit};
 use serde::{Deserialize, Serialize};
 
 /// The column of every table of schema `sys` that says which query a row belongs to.
@@ -97,6 +97,16 @@ impl QueryIds {
         match self {
             QueryIds::Listed(ids) => Some((*ids.first()?, *ids.last()?)),
             QueryIds::Range(range) => (!range.is_empty()).then(|| range.clone().into_inner()),
+        }
+    }
+
+    /// Whether `query_id` is in the set.
+    pub(crate) fn condition(&self, query_id: Expr) -> Expr {
+        match self {
+            QueryIds::Listed(ids) => {
+                query_id.in_list(ids.iter().copied().map(lit).collect(), false)
+            }
+            QueryIds::Range(range) => query_id.between(lit(*range.start()), lit(*range.end())),
         }
     }
 

@@ -1,14 +1,17 @@
 //! The schema `sys`: its tables and views.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::catalog::{SchemaProvider, TableProvider};
 use datafusion::common::Result;
 use datafusion::datasource::ViewTable;
+use parking_lot::Mutex;
 
 use crate::definition::SysRow;
 use crate::isolation::expanded::{ExpandedTable, Expansion};
+use crate::kept_view::KeptView;
 use crate::planner::Planner;
 use crate::present::{PresentProvider, PresentTable};
 use crate::store::Store;
@@ -18,14 +21,40 @@ use crate::user_detectors::{UserDetection, UserDetectionsProvider};
 use crate::views::{VIEWS, View};
 
 /// The schema `sys`.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct SysSchema {
     store: Arc<Store>,
+    /// The views that were planned, by their names.
+    views: Arc<Mutex<HashMap<&'static str, Arc<dyn TableProvider>>>>,
 }
 
 impl SysSchema {
     pub(crate) fn new(store: Arc<Store>) -> SysSchema {
-        SysSchema { store }
+        SysSchema {
+            store,
+            views: Arc::default(),
+        }
+    }
+
+    pub(crate) fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    /// A view, which is planned once.
+    async fn view(&self, view: View) -> Result<Arc<dyn TableProvider>> {
+        if let Some(planned) = self.views.lock().get(view.name) {
+            return Ok(Arc::clone(planned));
+        }
+        let planner = Planner::within(self.clone());
+        // A view may use views: their plans hold more plans, each on the heap.
+        let plan = Box::pin(planner.logical(view.sql)).await?;
+        let planned: Arc<dyn TableProvider> = if view.is_kept() {
+            Arc::new(KeptView::new(Arc::clone(&self.store), view, plan))
+        } else {
+            Arc::new(ViewTable::new(plan, Some(view.sql.to_owned())))
+        };
+        let mut views = self.views.lock();
+        Ok(Arc::clone(views.entry(view.name).or_insert(planned)))
     }
 }
 
@@ -63,13 +92,7 @@ impl SchemaProvider for SysSchema {
             return Ok(Some(Arc::new(ExpandedTable::new(store, view))));
         }
         if let Some(view) = View::by_name(name) {
-            let planner = Planner::new(&store);
-            // A view may use views: their plans hold more plans, each on the heap.
-            let plan = Box::pin(planner.logical(view.sql)).await?;
-            return Ok(Some(Arc::new(ViewTable::new(
-                plan,
-                Some(view.sql.to_owned()),
-            ))));
+            return Ok(Some(self.view(view).await?));
         }
         Ok(None)
     }

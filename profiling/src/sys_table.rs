@@ -17,6 +17,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use crate::chunk_filter::{ChunkFilter, concerns_only_chunks};
 use crate::definition::{Origin, SysRow};
 use crate::isolation::expanded::ExpandedTable;
+use crate::kept_view::KeptView;
 use crate::query_ids::{QueryIds, concerns_only_query_ids};
 use crate::remote_cache::{AtMost, OfWorkers, RemoteCache};
 use crate::scan::{Others, Question, SysScan};
@@ -48,7 +49,9 @@ pub fn reads_sys(plan: &LogicalPlan) -> bool {
     let walked = plan.apply_with_subqueries(|node| {
         if let LogicalPlan::TableScan(scan) = node
             && let Ok(provider) = source_as_provider(&scan.source)
-            && (provider.is::<SysTable>() || provider.is::<ExpandedTable>())
+            && (provider.is::<SysTable>()
+                || provider.is::<ExpandedTable>()
+                || provider.is::<KeptView>())
         {
             reads = true;
             return Ok(TreeNodeRecursion::Stop);

@@ -49,6 +49,7 @@ pub enum ImportError {
 #[derive(Debug)]
 pub struct SysTables {
     store: Arc<Store>,
+    schema: SysSchema,
 }
 
 impl SysTables {
@@ -58,8 +59,10 @@ impl SysTables {
     /// Never fails: files that are missing, damaged or unreadable are skipped, now or when they
     /// are scanned, with a [warning](Self::warnings).
     pub fn open(directory: Option<&Path>, retention: Retention) -> Arc<SysTables> {
+        let store = Store::open(directory, retention);
         Arc::new(SysTables {
-            store: Store::open(directory, retention),
+            schema: SysSchema::new(Arc::clone(&store)),
+            store,
         })
     }
 
@@ -160,7 +163,7 @@ impl SysTables {
 
     /// The tables and views of schema `sys`.
     pub fn schema_provider(&self) -> Arc<dyn SchemaProvider> {
-        Arc::new(SysSchema::new(Arc::clone(&self.store)))
+        Arc::new(self.schema.clone())
     }
 
     /// Adds to a session the table functions `backward_trace(query_id, output_row)` and

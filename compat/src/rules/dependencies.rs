@@ -3,15 +3,20 @@
 //! Above `DISTINCT` and `GROUP BY` over joins, DataFusion 55.2 takes the keys of one side for keys of all
 //! rows. So it would leave out sort keys, and columns to group by, that are not determined by the others.
 //! Above `unnest` it takes the keys of rows for keys of the rows that their lists become. So it would
-//! leave out `DISTINCT`, and joins that give several rows for one.
+//! leave out `DISTINCT`, and joins that give several rows for one, and group by more columns.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{FunctionalDependencies, Result, get_required_group_by_exprs_indices};
 use datafusion::logical_expr::logical_plan::{Aggregate, Projection, Unnest};
+use datafusion::logical_expr::planner::{
+    PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning,
+};
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
+use datafusion::sql::sqlparser::ast::TableFactor;
 
 /// Tells what a rule is to make of a plan.
 pub type Decide = fn(LogicalPlan) -> Result<Guard>;
@@ -117,18 +122,57 @@ pub fn keep_joins(plan: LogicalPlan) -> Result<Guard> {
     forget_unnested(plan)
 }
 
-/// The same plan, in which nothing is unique because it was so before `unnest`.
+/// The same plan, whose rows are not unique only because they were before `unnest`.
 fn forget_unnested(plan: LogicalPlan) -> Result<Guard> {
+    without_unnested_keys(plan).map(Guard::Rewrite)
+}
+
+/// Plans relations in FROM so that `GROUP BY` above them does not group by more columns.
+///
+/// DataFusion's SQL planner also groups by the columns that those in `GROUP BY` seem to determine
+/// (`add_group_by_exprs_from_dependencies` in datafusion-expr). It takes the keys of rows for keys of the
+/// rows that their lists become, so it would return several rows for a group.
+#[derive(Debug)]
+pub struct ForgetsUnnestedKeys;
+
+thread_local! {
+    /// Whether this thread asks DataFusion for a plan of the relation that it is called for.
+    static IS_PLANNING: Cell<bool> = const { Cell::new(false) };
+}
+
+impl RelationPlanner for ForgetsUnnestedKeys {
+    fn plan_relation(
+        &self,
+        relation: TableFactor,
+        context: &mut dyn RelationPlannerContext,
+    ) -> Result<RelationPlanning> {
+        let is_query = matches!(
+            relation,
+            TableFactor::Derived { .. } | TableFactor::Table { .. }
+        );
+        if IS_PLANNING.replace(false) || !is_query {
+            return Ok(RelationPlanning::Original(Box::new(relation)));
+        }
+        IS_PLANNING.set(true);
+        let plan = without_unnested_keys(context.plan(relation)?)?;
+        let planned = PlannedRelation::new(plan, None);
+        Ok(RelationPlanning::Planned(Box::new(planned)))
+    }
+}
+
+/// The same plan. Its schemas do not claim that keys of rows are keys of the rows that `unnest` makes of them.
+fn without_unnested_keys(plan: LogicalPlan) -> Result<LogicalPlan> {
     let mut unnests = false;
     plan.apply_with_subqueries(|node| {
         unnests |= matches!(node, LogicalPlan::Unnest(_));
-        Ok(match unnests {
-            true => TreeNodeRecursion::Stop,
-            false => TreeNodeRecursion::Continue,
+        Ok(if unnests {
+            TreeNodeRecursion::Stop
+        } else {
+            TreeNodeRecursion::Continue
         })
     })?;
     if !unnests {
-        return Ok(Guard::Rewrite(plan));
+        return Ok(plan);
     }
     let plan = plan.transform_up_with_subqueries(|node| {
         Ok(Transformed::yes(match node {
@@ -143,5 +187,5 @@ fn forget_unnested(plan: LogicalPlan) -> Result<Guard> {
             other => other.recompute_schema()?,
         }))
     })?;
-    Ok(Guard::Rewrite(plan.data))
+    Ok(plan.data)
 }

@@ -22,7 +22,7 @@
 mod arguments;
 mod arithmetic;
 mod chains;
-mod dependencies;
+pub(crate) mod dependencies;
 mod group_limits;
 mod guard;
 mod in_lists;

@@ -16,7 +16,7 @@ use super::anomalies;
 use super::captured::shape;
 use super::latency::{self, Question};
 use super::shape::Shape;
-use super::steps::{LastStep, PlannedAfterSteps, Stepwise};
+use super::steps::{LastStep, Stepwise, planned_after_steps};
 use super::trace;
 use super::trace_arguments;
 use crate::level::Level;
@@ -511,6 +511,6 @@ impl TableProvider for ExpandedTable {
         if steps.is_empty() {
             return planner.physical(&plan).await;
         }
-        Ok(Arc::new(PlannedAfterSteps::new(plan, steps, &planner)))
+        Ok(Arc::new(planned_after_steps(plan, steps, &planner)))
     }
 }

@@ -32,13 +32,14 @@ use datafusion::physical_plan::execution_plan::{
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties, execute_stream,
+    DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
     execute_stream_partitioned,
 };
 use futures::future::{BoxFuture, FutureExt, Shared, try_join_all};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 
+use crate::deferred_scan::DeferredScan;
 use crate::planner::Planner;
 
 /// One named step.
@@ -454,98 +455,29 @@ impl ExecutionPlan for SharedScan {
     }
 }
 
-/// A plan that is made when the steps that it reads have been computed.
-#[derive(Debug)]
-pub(super) struct PlannedAfterSteps {
-    /// Not optimised.
+/// Returns the rows of `plan`, which is made runnable when the steps that it reads have been computed.
+pub(super) fn planned_after_steps(
     plan: LogicalPlan,
     steps: Vec<LastStep>,
-    state: Arc<SessionState>,
-    properties: Arc<PlanProperties>,
-}
-
-impl PlannedAfterSteps {
-    pub(super) fn new(plan: LogicalPlan, steps: Vec<LastStep>, planner: &Planner) -> Self {
-        Self {
-            properties: properties(Arc::clone(plan.schema().inner()), 1),
-            plan,
-            steps,
-            state: Arc::new(planner.state().clone()),
-        }
-    }
-}
-
-impl DisplayAs for PlannedAfterSteps {
-    fn fmt_as(&self, _: DisplayFormatType, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let steps = self.steps.iter().map(|step| step.0.recipe.name.as_str());
-        let steps = steps.collect::<Vec<_>>().join(", ");
-        write!(formatter, "PlannedAfterSteps: {steps}")
-    }
-}
-
-impl ExecutionPlan for PlannedAfterSteps {
-    fn name(&self) -> &str {
-        "PlannedAfterSteps"
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        &self.properties
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        Vec::new()
-    }
-
-    fn apply_expressions(
-        &self,
-        _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        _children: Vec<Arc<dyn ExecutionPlan>>,
-        _options: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(self)
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-        self.replace_children(children, options)
-    }
-
-    fn execute(
-        &self,
-        _partition: usize,
-        context: Arc<TaskContext>,
-    ) -> Result<SendableRecordBatchStream> {
-        let (plan, state) = (self.plan.clone(), Arc::clone(&self.state));
-        let (steps, schema) = (self.steps.clone(), self.schema());
-        let batches = async move {
-            for step in &steps {
-                let computed = step.0.rows(&context).await;
-                computed.map_err(DataFusionError::Shared)?;
+    planner: &Planner,
+) -> DeferredScan {
+    let names = steps.iter().map(|step| step.0.recipe.name.as_str());
+    let names = names.collect::<Vec<_>>().join(", ");
+    let state = Arc::new(planner.state().clone());
+    let schema = Arc::clone(plan.schema().inner());
+    DeferredScan::new(
+        format!("PlannedAfterSteps: {names}"),
+        schema,
+        move |context| {
+            let (plan, state, steps) = (plan.clone(), Arc::clone(&state), steps.clone());
+            async move {
+                for step in &steps {
+                    let computed = step.0.rows(&context).await;
+                    computed.map_err(DataFusionError::Shared)?;
+                }
+                state.create_physical_plan(&plan).await
             }
-            let plan = state.create_physical_plan(&plan).await?;
-            let batches = execute_stream(plan, context)?;
-            Ok::<_, DataFusionError>(batches.map(move |batch| {
-                let (_, columns, rows) = batch?.into_parts();
-                let options = RecordBatchOptions::new().with_row_count(Some(rows));
-                let schema = Arc::clone(&schema);
-                Ok(RecordBatch::try_new_with_options(
-                    schema, columns, &options,
-                )?)
-            }))
-        };
-        let stream = stream::once(batches).try_flatten();
-        Ok(Box::pin(RecordBatchStreamAdapter::new(
-            self.schema(),
-            stream,
-        )))
-    }
+            .boxed()
+        },
+    )
 }

@@ -77,7 +77,32 @@ views! {
     "alerts",
 }
 
+/// The views that every diagnosis of a query reads: the detectors, and what judges them. Each is planned by itself,
+/// and its optimised plan is kept.
+const KEPT: &[&str] = &[
+    "expensive_records",
+    "shuffle_latencies",
+    "key_findings",
+    "data_size_skew",
+    "operator_findings",
+    "overpartitioned",
+    "colocation",
+    "task_assignment",
+    "straggler_tasks",
+    "worker_findings",
+    "slow_links",
+    "changed_runs",
+    "query_findings",
+    "detections",
+    "diagnoses",
+];
+
 impl View {
+    /// Whether its optimised plan is kept.
+    pub(crate) fn is_kept(&self) -> bool {
+        KEPT.contains(&self.name)
+    }
+
     /// The view of a name.
     pub fn by_name(name: &str) -> Option<View> {
         VIEWS.iter().copied().find(|view| view.name == name)

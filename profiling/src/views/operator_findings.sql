@@ -17,8 +17,11 @@ WITH tasks AS (
     SELECT
       query_id, operator_id, name, kind, estimated_rows, details,
       kind IN ('evaluation', 'projection', 'filter', 'unnest') AS is_expression,
-      -- The first input of an operator has the next number.
-      lead(estimated_rows) OVER (PARTITION BY query_id ORDER BY operator_id) AS build_estimate
+      -- The first input of an operator has the next number. Nobody estimates rows of exchanges.
+      nullif(
+        first_value(CASE WHEN kind <> 'exchange' THEN coalesce(estimated_rows, -1) END) IGNORE NULLS OVER (
+          PARTITION BY query_id ORDER BY operator_id ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING),
+        -1) AS build_estimate
     FROM sys.operators
   ) AS operators ON stats.query_id = operators.query_id AND stats.operator_id = operators.operator_id
   LEFT JOIN (
@@ -44,7 +47,14 @@ operators AS (
     sum(spilled_rows) AS spilled_rows,
     max(self_ns * (CAST(spilled_rows AS DOUBLE) / greatest(rows_in + spilled_rows, 1))) AS spill_ns,
     CASE WHEN bool_or(is_broadcast) THEN max(build_rows) ELSE sum(build_rows) END AS build_rows,
-    sum(probe_rows) AS probe_rows, max(build_ns) AS build_ns,
+    sum(probe_rows) AS probe_rows,
+    -- Exchanges bring all rows of the first input to each task that joins.
+    max(build_ns) + CASE
+      WHEN bool_or(is_broadcast) AND lead(kind, 1) OVER plans = 'exchange' THEN
+        lead(max(self_ns), 1) OVER plans
+          + CASE WHEN lead(kind, 2) OVER plans = 'exchange' THEN lead(max(self_ns), 2) OVER plans ELSE 0 END
+      ELSE 0
+    END AS build_ns,
     coalesce(
       greatest(CASE WHEN bool_or(is_broadcast) THEN max(build_rows) ELSE sum(build_rows) END, sum(probe_rows)),
       sum(rows_in)) AS larger_rows, max(above_ns) AS above_ns,
@@ -56,7 +66,7 @@ operators AS (
     max(count(*)) OVER queries AS most_tasks
   FROM tasks
   GROUP BY query_id, fragment_id, operator_id, name, kind, is_expression
-  WINDOW queries AS (PARTITION BY query_id)
+  WINDOW queries AS (PARTITION BY query_id), plans AS (PARTITION BY query_id ORDER BY operator_id)
 ),
 keys AS (
   -- Each worker joins what it has seen of both inputs.
@@ -140,7 +150,7 @@ SELECT
       ELSE concat(
         'The join built its hash table of ', build_rows, ' rows where it expected ', build_estimate,
         ', and looked up ', probe_rows, ' rows: the smaller input would save ',
-        cost_ns / 1000000, ' ms of building.')
+        cost_ns / 1000000, ' ms.')
     END
   END AS cause,
   CASE rule
@@ -190,7 +200,10 @@ WHERE CASE rule
   WHEN 'join multiplies rows' THEN
     kind = 'join' AND rows_out >= 100000 AND rows_out >= 1.5 * larger_rows AND cost_ns >= 10000000
   WHEN 'spilling' THEN spilled_bytes > 0
-  WHEN 'slow client' THEN operator_id = 0 AND returns_rows AND cost_ns >= 10000000 AND cost_ns >= 0.3 * elapsed_ns
+  -- A client on the same machine takes half a microsecond a row.
+  WHEN 'slow client' THEN
+    operator_id = 0 AND returns_rows AND cost_ns >= 10000000 AND cost_ns >= 0.3 * elapsed_ns
+      AND cost_ns >= 1000 * rows_returned
   WHEN 'operator fission' THEN
     expressions_ns >= 100000000 AND expressions_ns >= 0.5 * execution_ns AND most_tasks >= 2
       -- A processor at least was free.

@@ -55,8 +55,7 @@ SELECT
       'The statement waited ', cost_ns / 1000000, ' ms of ',
       elapsed_ns / 1000000, ' ms for other statements.')
     WHEN 'slow planning' THEN concat(
-      'Planning took ', cost_ns / 1000000, ' ms, longer than execution with ',
-      execution_ns / 1000000, ' ms.')
+      'Planning took ', cost_ns / 1000000, ' ms of ', elapsed_ns / 1000000, ' ms.')
     WHEN 'costly profiling' THEN concat(
       'Recording took ', CAST(round(100.0 * time_ns / greatest(wall_ns, 1)) AS BIGINT),
       ' % of the operators'' time at level ', profile_level, ': about ', cost_ns / 1000000,
@@ -95,7 +94,7 @@ SELECT
   END AS score,
   CASE rule
     WHEN 'incomplete profile' THEN 0.0 WHEN 'costly profiling' THEN 0.1 WHEN 'not distributed' THEN 0.95
-    WHEN 'slow planning' THEN 0.5 ELSE 0.05
+    WHEN 'slow planning' THEN 0.2 ELSE 0.05
   END AS threshold,
   CAST(NULL AS DOUBLE) AS confidence, rule = 'costly profiling' AND profile_level = 'records' AS innocent,
   concat(
@@ -108,7 +107,7 @@ SELECT
 FROM rated
 WHERE CASE rule
   WHEN 'queued statement' THEN cost_ns >= 10000000 AND cost_ns >= 0.05 * elapsed_ns
-  WHEN 'slow planning' THEN cost_ns >= 50000000 AND cost_ns > execution_ns
+  WHEN 'slow planning' THEN cost_ns >= 20000000 AND cost_ns >= 0.2 * elapsed_ns
   WHEN 'costly profiling' THEN cost_ns >= 10000000 AND time_ns >= 0.1 * wall_ns
   WHEN 'incomplete profile' THEN events_dropped > 0
   ELSE

@@ -1,9 +1,10 @@
 -- Links between nodes that are slower than others: `slow link`. Of both directions of a link the shorter round trip
 -- counts. All links of a node are slow if even its fastest one takes 5 ms or more, and four times the fastest one of
 -- the median node. One link is slow if it takes 10 ms or more, and four times the fastest link of either end, so that
--- it is neither node. `sys.links` has the present only: the view shows queries that ended in the last two minutes and
--- sent rows over such a link. Its cost is what round trips take longer, for the start of the query, each exchange,
--- and each window of bytes that crossed. Level `counters` and above.
+-- it is neither node. Where the query's tasks waited for a processor for a fifth of their time, threads that send and
+-- receive wait, too: the round trip must take 40 ms then. `sys.links` has the present only: the view shows queries
+-- that ended in the last two minutes and sent rows over such a link. Its cost is what round trips take longer, for the
+-- start of the query, each exchange, and each window of bytes that crossed. Level `counters` and above.
 WITH pairs AS (
   SELECT one, other, min(rtt_ns) AS rtt_ns, max(window_bytes) AS window_bytes
   FROM (
@@ -80,4 +81,9 @@ SELECT
   'SELECT * FROM sys.links ORDER BY rtt_ns DESC' AS evidence_sql
 FROM found
 JOIN sys.queries AS queries ON found.query_id = queries.query_id
-WHERE queries.imported_from IS NULL AND queries.ended_at >= now() - INTERVAL '2 minutes'
+LEFT JOIN (
+  SELECT query_id, sum(runqueue_ns) >= 0.2 * (sum(runqueue_ns) + sum(cpu_ns)) AS is_contended
+  FROM sys.task_stats
+  GROUP BY query_id
+) AS waits ON found.query_id = waits.query_id
+WHERE (rtt_ns >= 40000000 OR NOT coalesce(is_contended, false)) AND queries.imported_from IS NULL AND queries.ended_at >= now() - INTERVAL '2 minutes'
