@@ -62,13 +62,17 @@ impl Planner {
         Planner::with(SysSchema::new(Arc::clone(store)), builder)
     }
 
-    /// A state for plans without names that run with the resources of a session, and are planned with its rules.
+    /// A state for plans without names that run with the resources of a session, and are planned with its rules,
+    /// but for one: `ProjectionPushdown` takes a fifth of the time of planning, and spares rows that are few.
     pub(crate) fn state_of_session(store: &Arc<Store>, session: &dyn Session) -> SessionState {
         let Some(state) = session.as_any().downcast_ref::<SessionState>() else {
             return Planner::of_session(store, session).state;
         };
+        let rules = state.physical_optimizers().iter();
+        let rules = rules.filter(|rule| rule.name() != "ProjectionPushdown");
         SessionStateBuilder::new_from_existing(state.clone())
             .with_config(config_of_session(session))
+            .with_physical_optimizer_rules(rules.cloned().collect())
             .build()
     }
 
