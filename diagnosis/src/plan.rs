@@ -25,6 +25,10 @@ pub struct Operator {
     pub description: Description,
     /// The table that it scans, as the log names it.
     pub table: Option<String>,
+    /// Columns of row groups that it found in the cache.
+    pub cache_hits: i64,
+    /// Columns of row groups that it decoded, if it reads a table through the cache.
+    pub cache_misses: i64,
     /// Partitions that it ran in.
     pub partitions: i64,
     /// Rows that it read.
@@ -61,6 +65,12 @@ impl Operator {
         self.time_skew.filter(|skew| {
             self.partitions > 1 && *skew >= NOTABLE_SKEW && self.share >= NOTABLE_SHARE
         })
+    }
+
+    /// The share of the columns and row groups of its table that it found in the cache, if any.
+    pub fn cached_share(&self) -> Option<f64> {
+        let all = self.cache_hits + self.cache_misses;
+        (self.cache_hits > 0).then(|| self.cache_hits as f64 / all as f64)
     }
 
     /// Nanoseconds that a partition waited for input, on average.
@@ -100,13 +110,14 @@ impl Plan {
         let section = "The plan";
         let sql = include_str!("sql/plan.sql").replace("$query_id", &query_id);
         let answer = statements.query(section, sql).await?;
-        let mut tables: BTreeMap<i64, String> = BTreeMap::new();
+        let mut tables: BTreeMap<i64, (String, i64, i64)> = BTreeMap::new();
         let sql = include_str!("sql/scanned_tables.sql").replace("$query_id", &query_id);
         let scanned = statements.query(section, sql).await?;
-        let scanned = rows(&scanned);
-        tables.extend(
-            scanned.filter_map(|row| Some((row.integer("operator_id")?, row.text("table_name")?))),
-        );
+        tables.extend(rows(&scanned).filter_map(|row| {
+            let found = (row.sum("cache_hits"), row.sum("cache_misses"));
+            let table = row.text("table_name")?;
+            Some((row.integer("operator_id")?, (table, found.0, found.1)))
+        }));
         let internal = rows(&answer).filter(|row| row.flag("is_internal"));
         let internal = internal.filter_map(|row| {
             Some((
@@ -121,7 +132,11 @@ impl Plan {
             let name = row.text("name").unwrap_or_default();
             let details = row.text("details").unwrap_or_default();
             let kind = row.text("kind");
-            let table = tables.remove(&operator_id);
+            let scanned = tables.remove(&operator_id);
+            let (table, cache_hits, cache_misses) = scanned
+                .map_or((None, 0, 0), |(table, hits, misses)| {
+                    (Some(table), hits, misses)
+                });
             Operator {
                 operator_id,
                 parent_operator_id: shown_above(row.integer("parent_operator_id"), &internal),
@@ -131,6 +146,8 @@ impl Plan {
                     .and_then(|kind| OperatorKind::from_name(&kind))
                     .unwrap_or(OperatorKind::Other),
                 table,
+                cache_hits,
+                cache_misses,
                 partitions: row.sum("partitions"),
                 rows_in: row.sum("rows_in"),
                 rows_out: row.sum("rows_out"),

@@ -93,7 +93,7 @@ pub use progress::{Progress, ProgressHandle};
 pub use query_stream::QueryStream;
 pub use rows::{FromRow, FromValue};
 pub use session::{ReadOnly, Session};
-pub use settings::parse_memory_limit;
+pub use settings::{parse_cache_size, parse_memory_limit};
 pub use skewer_compat::functions::read_array::{Item, read_array};
 pub use skewer_compat::functions::zones::read_time;
 pub use skewer_diagnosis as diagnosis;

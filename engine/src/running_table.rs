@@ -1,5 +1,5 @@
 //! The present: `sys.running`, the statements that run queries now and those that wait for admission;
-//! `sys.running_operators`, what their operators did so far.
+//! `sys.running_operators`, what their operators did so far; `sys.cache`, which decoded columns are in memory.
 
 use std::sync::Arc;
 
@@ -8,7 +8,8 @@ use datafusion::arrow::array::{
 };
 use datafusion::catalog::SchemaProvider;
 use datafusion::common::Result;
-use skewer_profiling::{OneMoreTable, SysTables, nanos_since_epoch};
+use skewer_exec::column_cache::ColumnCache;
+use skewer_profiling::{CacheEntry, OneMoreTable, SysTables, nanos_since_epoch};
 
 use crate::admission::{AdmissionQueue, QueuedStatement};
 
@@ -33,6 +34,27 @@ pub(crate) fn report_running_operators(sys: &SysTables, queue: &Arc<AdmissionQue
             .filter_map(|(statement, _)| statement.recorder.upgrade());
         recorders
             .flat_map(|recorder| recorder.running_operators())
+            .collect()
+    }));
+}
+
+/// Lets `sys` have what `cache` holds.
+pub(crate) fn report_cache(sys: &SysTables, cache: &Arc<ColumnCache>) {
+    let cache = Arc::downgrade(cache);
+    sys.set_cache(Arc::new(move || {
+        let columns = cache.upgrade().map(|cache| cache.list());
+        let columns = columns.unwrap_or_default().into_iter();
+        columns
+            .map(|column| CacheEntry {
+                table_id: column.table_id.cast_signed(),
+                table_name: column.table.as_ref().to_owned(),
+                segment_id: column.segment.cast_signed(),
+                column_name: column.column.as_ref().to_owned(),
+                row_groups: column.row_groups.cast_signed(),
+                bytes: column.bytes.cast_signed(),
+                hits: column.hits.cast_signed(),
+                last_used_at: nanos_since_epoch(column.last_use),
+            })
             .collect()
     }));
 }

@@ -150,7 +150,8 @@ impl Session {
             .with_create_default_catalog_and_schema(false)
             .with_default_catalog_and_schema(CATALOG, MAIN)
             // `StatementCatalog` has its own, which copes with views that have become invalid.
-            .with_information_schema(false);
+            .with_information_schema(false)
+            .with_extension(Arc::clone(&inner.cache));
         // Without one, TIMESTAMP WITH TIME ZONE would silently have none.
         let execution = &mut config.options_mut().execution;
         execution.time_zone = Some(UTC.to_owned());

@@ -59,6 +59,9 @@ pub(crate) fn parse_switch(name: &str, value: &str) -> Result<bool, Error> {
 /// What operators of all queries may hold in memory.
 pub(crate) const MEMORY_LIMIT: &str = "memory_limit";
 
+/// What decoded columns may take in memory.
+pub(crate) const CACHE_SIZE: &str = "cache_size";
+
 /// What temporary files of all queries may take.
 pub(crate) const MAX_TEMP_DIRECTORY_SIZE: &str = "max_temp_directory_size";
 
@@ -90,7 +93,12 @@ pub(crate) const UNLIMITED: &str = "unlimited";
 pub(crate) const RUNTIME: &str = "datafusion.runtime.";
 
 /// Our settings and what they are about; DataFusion's are beside them.
-pub(crate) const OWN_SETTINGS: [(&str, &str); 14] = [
+pub(crate) const OWN_SETTINGS: [(&str, &str); 15] = [
+    (
+        CACHE_SIZE,
+        "Bytes of decoded columns that are kept in memory for later queries, as '2 GB', or 0 for none; a \
+         quarter of the memory limit, or of the machine's memory, by default; of the whole database",
+    ),
     (
         MAX_RUNNING_QUERIES,
         "How many statements run queries at once, or unlimited: the others wait for their turn; of \
@@ -191,9 +199,13 @@ pub(crate) fn unknown(name: &str, options: &ConfigOptions) -> Error {
         .iter()
         .map(|(name, _)| *name)
         .chain(entries.iter().map(|entry| entry.key.as_str()));
-    let mut suggestions = suggest(name, known.clone());
+    // People drop the prefix: then it is none of those that are only spelled alike.
+    let without_prefix = |known: &str| known.rsplit('.').next() == Some(name);
+    let is_end = known.clone().any(without_prefix);
+    let near = known.clone();
+    let near = near.filter(|known| !is_end || known.contains(name));
+    let mut suggestions = suggest(name, near);
     if suggestions.is_empty() {
-        // People drop the prefix.
         let last = name.rsplit('.').next().unwrap_or(name);
         let ends = known.filter(|k| k.rsplit('.').next() == Some(last));
         suggestions = ends.map(str::to_owned).take(3).collect();
@@ -412,6 +424,35 @@ pub fn parse_memory_limit(value: &str) -> Result<Option<usize>, Error> {
     }
 }
 
+/// A size of the cache of decoded columns, as people write it: `4GB`, `0`; `None` is `default`.
+///
+/// ```
+/// use skewer::parse_cache_size;
+///
+/// assert_eq!(parse_cache_size("1.5 GB").unwrap(), Some(3 << 29));
+/// assert_eq!(parse_cache_size("0").unwrap(), Some(0));
+/// assert_eq!(parse_cache_size("default").unwrap(), None);
+/// ```
+///
+/// # Errors
+/// [`Error::InvalidValue`], which shows the accepted forms.
+pub fn parse_cache_size(value: &str) -> Result<Option<usize>, Error> {
+    if value.trim().eq_ignore_ascii_case("default") {
+        return Ok(None);
+    }
+    let bytes = parse_bytes(CACHE_SIZE, value).ok();
+    match bytes.map(usize::try_from) {
+        Some(Ok(bytes)) => Ok(Some(bytes)),
+        _ => Err(Error::InvalidValue {
+            name: CACHE_SIZE.to_owned(),
+            value: value.to_owned(),
+            expected:
+                "it is a size, as '512MiB', '4GB' or 1073741824 bytes, 0 for none, or default"
+                    .to_owned(),
+        }),
+    }
+}
+
 /// `1073741824`, `512 MB`, `1.5GiB`: units are powers of 1024.
 pub(crate) fn parse_bytes(name: &str, value: &str) -> Result<u64, Error> {
     let (number, unit) = split_unit(value);
@@ -534,6 +575,16 @@ mod tests {
         assert_eq!(parse_memory_limit("Unlimited").unwrap(), None);
         for refused in ["", "0", "-1", "80%", "lots", "4 XB", "GB", "1e999 GB"] {
             assert!(parse_memory_limit(refused).is_err(), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_cache_size_is_a_size_or_default() {
+        assert_eq!(parse_cache_size("512MiB").unwrap(), Some(512 << 20));
+        assert_eq!(parse_cache_size("0").unwrap(), Some(0));
+        assert_eq!(parse_cache_size("Default").unwrap(), None);
+        for refused in ["", "-1", "80%", "unlimited", "4 XB", "1e999 GB"] {
+            assert!(parse_cache_size(refused).is_err(), "{refused}");
         }
     }
 

@@ -3,6 +3,8 @@
 //! Dependencies go down only: this crate knows [`skewer_profiling`] and [`skewer_compat`], nothing above them.
 //!
 //! * [`row_ids`]: tables whose rows have ids
+//! * [`column_cache`]: decoded columns of tables, kept in memory
+//! * [`cached_scan`]: a scan that reads columns from that cache
 //! * [`implicit_row_ids`]: row ids that a scan counts in place of reading them
 //! * [`record_origin`]: where the records that an operator sees come from
 //! * [`call_stack`]: which operator is being executed on this thread
@@ -30,9 +32,11 @@
 //! * [`waits`]: which operators wait for which inputs, and the end of queries that wait for ever
 //! * [`output_records`]: the root, which says what result rows were made from
 
+pub mod cached_scan;
 pub mod call_stack;
 pub mod capture;
 pub mod chunked_timing;
+pub mod column_cache;
 pub mod frames;
 pub mod implicit_row_ids;
 pub mod int32_row_id;

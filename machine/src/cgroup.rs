@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use procfs_core::ProcessCGroups;
 use procfs_core::process::MountInfos;
+use procfs_core::{Meminfo, ProcessCGroups};
 
 use crate::proc::read;
 use crate::readings::allowed_cores;
@@ -234,6 +234,15 @@ pub fn effective_cores() -> f64 {
     limits
         .quota_cores
         .map_or(allowed, |quota| quota.min(allowed))
+}
+
+/// Bytes of memory that the process may use: the smallest of what the limits of its groups and the machine leave;
+/// `None` where neither tells.
+pub fn effective_memory_bytes() -> Option<u64> {
+    let machine: Option<Meminfo> = read("/proc/meminfo");
+    let (_, limits) = known();
+    let machine = machine.map(|machine| machine.mem_total);
+    machine.into_iter().chain(limits.memory_bytes).min()
 }
 
 /// The last reading of [`throttled_ns`] and when it was taken, in nanoseconds since the first.

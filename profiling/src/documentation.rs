@@ -155,7 +155,8 @@ of a higher one, on every worker and in every run.
 `sys.running` has the statements that run queries, and the ones that wait for admission
 ([server.md](server.md)). On the master of a cluster, `sys.cluster` has its nodes
 ([cluster.md](cluster.md)). `sys.running_operators` has what the operators of these statements did so
-far, from level `counters` on. These rows are not stored: each node keeps its own, and a node that does not
+far, from level `counters` on. `sys.cache` has the decoded columns that are kept in memory
+([sql.md](sql.md#settings)). These rows are not stored: each node keeps its own, and a node that does not
 answer within two seconds is left out.
 
 `sys.query_totals` has totals of the statements that have ended since the database was opened: a row for each

@@ -98,7 +98,7 @@ pub use level::{Level, LevelError};
 pub use lineage_mode::{LineageMode, LineageModeError};
 pub use one_more_table::OneMoreTable;
 pub use operator_kind::{CapturedRecords, OperatorKind, Routing};
-pub use present::{Link, MetricSource, NodeMetric, Source};
+pub use present::{CacheEntry, Link, MetricSource, NodeMetric, Source};
 pub use recorder::{OpenStream, Recorder, RecorderLimits, StreamRecord, UnfinishedStream};
 pub use remote::{FinishRequest, RemoteSys, RemoteSysError};
 pub use retention::Retention;

@@ -1,5 +1,5 @@
 //! Tables of schema `sys` about the present: what the nodes of the cluster read of their machines, and of their
-//! links. Nothing of them is stored: each node keeps its own, and the master asks for it when a table is scanned.
+//! links, and which decoded columns they keep in memory. Nothing of them is stored: each node keeps its own, and the master asks for it when a table is scanned.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -100,6 +100,30 @@ sys_table! {
     }
 }
 
+sys_table! {
+    /// One row per segment and column of which a process keeps decoded rows in memory, for the queries that follow.
+    struct CacheEntry = "cache" {
+        /// The process: 0 is this one. Workers of a cluster keep none.
+        given worker_id: Int,
+        /// The table's number.
+        row table_id: Int,
+        /// The table, with its schema, by the name that it had when its segment was first read.
+        row table_name: Text,
+        /// The number of the segment.
+        row segment_id: Int,
+        /// The column.
+        row column_name: Text,
+        /// Row groups of the segment whose rows are there.
+        row row_groups: Int,
+        /// Bytes of memory.
+        row bytes: Int,
+        /// How often a scan found a row group of the column.
+        row hits: Int,
+        /// When a scan found or filled one last.
+        row last_used_at: Time,
+    }
+}
+
 /// Knows something of the present in this process.
 pub trait Source<Row>: Send + Sync {
     /// All of it, now.
@@ -119,14 +143,16 @@ pub(crate) enum PresentTable {
     MetricSources,
     Links,
     RunningOperators,
+    Cache,
 }
 
 impl PresentTable {
-    pub(crate) const ALL: [Self; 4] = [
+    pub(crate) const ALL: [Self; 5] = [
         Self::RunningOperators,
         Self::NodeMetrics,
         Self::MetricSources,
         Self::Links,
+        Self::Cache,
     ];
 
     pub(crate) fn definition(self) -> &'static TableDefinition {
@@ -135,13 +161,14 @@ impl PresentTable {
             Self::MetricSources => &MetricSource::TABLE,
             Self::Links => &Link::TABLE,
             Self::RunningOperators => &RunningOperator::TABLE,
+            Self::Cache => &CacheEntry::TABLE,
         }
     }
 
     /// Whether the first column is the number of the worker, which a worker does not know.
     fn begins_with_worker(self) -> bool {
         match self {
-            Self::NodeMetrics | Self::MetricSources | Self::Links => true,
+            Self::NodeMetrics | Self::MetricSources | Self::Links | Self::Cache => true,
             Self::RunningOperators => false,
         }
     }
@@ -159,6 +186,7 @@ pub(crate) struct Present {
     sampling: OnceLock<Sampling>,
     links: OnceLock<Arc<dyn Source<Link>>>,
     running: OnceLock<Arc<dyn Source<RecordBatch>>>,
+    cache: OnceLock<Arc<dyn Source<CacheEntry>>>,
     detectors: OnceLock<Arc<dyn UserDetectors>>,
 }
 
@@ -184,6 +212,11 @@ impl Present {
         let _ = self.running.set(running);
     }
 
+    /// From now on it is known what the cache holds. The first time counts.
+    pub(crate) fn set_cache(&self, cache: Arc<dyn Source<CacheEntry>>) {
+        let _ = self.cache.set(cache);
+    }
+
     /// From now on the views of schema `detectors` count. The first time counts.
     pub(crate) fn set_detectors(&self, detectors: Arc<dyn UserDetectors>) {
         let _ = self.detectors.set(detectors);
@@ -203,6 +236,10 @@ impl Present {
             PresentTable::Links => {
                 let links = self.links.get().map(|links| links.rows());
                 Link::batch(&origin, &links.unwrap_or_default())
+            }
+            PresentTable::Cache => {
+                let cache = self.cache.get().map(|cache| cache.rows());
+                CacheEntry::batch(&origin, &cache.unwrap_or_default())
             }
             PresentTable::RunningOperators => {
                 let running = self.running.get().map(|running| running.rows());

@@ -14,7 +14,7 @@ use crate::imported;
 use crate::isolation::expanded::Expansion;
 use crate::part_pages;
 use crate::planner::Planner;
-use crate::present::{Link, Source};
+use crate::present::{CacheEntry, Link, Source};
 use crate::query_log::QueryLog;
 use crate::recorder::Recorder;
 use crate::remote::{RemoteSys, RemoteSysError};
@@ -91,6 +91,11 @@ impl SysTables {
     /// Lets `sys.running_operators` have the operators that run in this process. The first time counts.
     pub fn set_running(&self, running: Arc<dyn Source<RecordBatch>>) {
         self.store.present().set_running(running);
+    }
+
+    /// Lets `sys.cache` have what `cache` tells. The first time counts.
+    pub fn set_cache(&self, cache: Arc<dyn Source<CacheEntry>>) {
+        self.store.present().set_cache(cache);
     }
 
     /// Lets the views of schema `detectors` count as detectors. The first time counts.

@@ -117,6 +117,8 @@ fn operator(operator: &Operator) -> Value {
         "self_ns": operator.self_ns,
         "share": operator.share,
         "input_wait_ns": operator.input_wait_ns,
+        "cache_hits": operator.cache_hits,
+        "cache_misses": operator.cache_misses,
         "peak_memory_bytes": operator.peak_memory_bytes,
         "spilled_bytes": operator.spilled_bytes,
         "row_skew": operator.row_skew,

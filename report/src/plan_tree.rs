@@ -117,7 +117,7 @@ const COLUMNS_BESIDE_BARS: usize = 2;
 /// The first columns, for which every operator has a value: rows, self, share and its bar.
 const ALWAYS: usize = 4;
 
-const COLUMNS: [Column; 8] = [
+const COLUMNS: [Column; 9] = [
     Column {
         title: "rows",
         cell: |operator| count(operator.rows_out),
@@ -137,6 +137,10 @@ const COLUMNS: [Column; 8] = [
     Column {
         title: "waited",
         cell: |operator| if_any(operator.wait_ns(), duration),
+    },
+    Column {
+        title: "cached",
+        cell: |operator| operator.cached_share().map(percent).unwrap_or_default(),
     },
     Column {
         title: "memory",

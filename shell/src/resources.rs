@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use skewer::parse_memory_limit;
 use skewer::{ClusterOptions, Database, Error, WorkerOptions};
+use skewer::{parse_cache_size, parse_memory_limit};
 
 /// What a database may use.
 #[derive(Debug, Clone, Default, Args)]
@@ -13,6 +13,11 @@ pub struct Resources {
     /// or fail [default: unlimited]
     #[arg(long, value_name = "SIZE", value_parser = MemoryLimit::parse)]
     memory_limit: Option<MemoryLimit>,
+
+    /// Decoded columns that are kept in memory for later queries, as 512MiB or 4GB, or 0 for none
+    /// [default: a quarter of the memory limit, or of the machine's memory]. Workers keep none
+    #[arg(long, value_name = "SIZE", value_parser = CacheSize::parse)]
+    cache_size: Option<CacheSize>,
 
     /// Threads that run queries [default: as many as the machine has]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
@@ -34,6 +39,16 @@ impl MemoryLimit {
     }
 }
 
+/// Bytes; `None` is the default.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct CacheSize(Option<usize>);
+
+impl CacheSize {
+    fn parse(text: &str) -> Result<CacheSize, Error> {
+        parse_cache_size(text).map(CacheSize)
+    }
+}
+
 impl Resources {
     /// Opens the database at `path`, or one in memory; as the master of a cluster, if there is one.
     pub fn open(
@@ -50,6 +65,9 @@ impl Resources {
         }
         if let Some(MemoryLimit(Some(bytes))) = self.memory_limit {
             builder = builder.memory_limit(bytes);
+        }
+        if let Some(CacheSize(Some(bytes))) = self.cache_size {
+            builder = builder.cache_size(bytes);
         }
         if let Some(threads) = self.threads {
             builder = builder.worker_threads(usize::from(threads));

@@ -170,20 +170,36 @@ pub struct SegmentMeta {
     pub(crate) file: SegmentFile,
 }
 
-/// Something that readers of a segment keep as long as the segment: its file never changes.
+/// What readers of a segment keep as long as the segment, one value of a type: its file never changes.
 #[derive(Default)]
-pub struct Kept(Mutex<Option<Arc<dyn Any + Send + Sync>>>);
+pub struct Kept(Mutex<Vec<Arc<dyn Any + Send + Sync>>>);
 
 impl Kept {
-    /// What [`put`](Self::put) was given last, if it is a `T`.
+    /// The `T` that is kept.
     pub fn get<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
-        let kept = self.0.lock().clone();
-        kept?.downcast().ok()
+        let kept = self.0.lock();
+        kept.iter()
+            .find_map(|kept| Arc::clone(kept).downcast().ok())
     }
 
-    /// Keeps `value`, and nothing else.
-    pub fn put(&self, value: Arc<dyn Any + Send + Sync>) {
-        *self.0.lock() = Some(value);
+    /// The `T` that is kept; what `make` makes if none is.
+    pub fn get_or_put<T: Any + Send + Sync>(&self, make: impl FnOnce() -> T) -> Arc<T> {
+        let mut kept = self.0.lock();
+        let found = kept
+            .iter()
+            .find_map(|kept| Arc::clone(kept).downcast().ok());
+        found.unwrap_or_else(|| {
+            let made = Arc::new(make());
+            kept.push(Arc::clone(&made) as _);
+            made
+        })
+    }
+
+    /// Keeps `value` in place of another `T`.
+    pub fn put<T: Any + Send + Sync>(&self, value: Arc<T>) {
+        let mut kept = self.0.lock();
+        kept.retain(|kept| !kept.is::<T>());
+        kept.push(value);
     }
 }
 

@@ -1,7 +1,14 @@
 //! The memory that operators of all queries hold together, and its limit.
+//!
+//! A cache may fill what operators leave free. It gives way at once: operators get what they would get
+//! without it, and the cache is told how much to evict.
+
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::{OnceLock, Weak};
 
 use crate::operators::spilling_join;
 use datafusion::common::{DataFusionError, Result};
@@ -12,6 +19,9 @@ use parking_lot::Mutex;
 
 /// How the error begins that tells of the limit.
 pub const LIMIT_REACHED: &str = "the memory limit of ";
+
+/// A cache that gives way to operators, as it registers itself.
+pub const CACHE: &str = "ColumnCache";
 
 /// Each output of an exchange within a process, as it registers itself.
 const EXCHANGE: &str = "RepartitionExec[";
@@ -34,6 +44,12 @@ const LEFT_BY_MERGES: usize = 4;
 /// The part of the limit that is little: one in so many. Who comes late may hold it if there is that
 /// much, whatever its share, or what merges leave: nobody can begin with less than a batch.
 const LITTLE: usize = 16;
+
+/// A cache that registers itself as [`CACHE`].
+pub trait Evictable: fmt::Debug + Send + Sync {
+    /// Evicts at least `bytes` bytes, or all that can be evicted, and shrinks the reservation by as much.
+    fn evict(&self, bytes: usize);
+}
 
 /// What raises the limit of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +75,8 @@ pub enum RaisedBy {
 pub struct MemoryBudget {
     raised_by: RaisedBy,
     state: Mutex<State>,
+    /// Evicts where operators need what the cache holds.
+    cache: OnceLock<Weak<dyn Evictable>>,
 }
 
 #[derive(Debug, Default)]
@@ -76,6 +94,8 @@ struct State {
     spillers: usize,
     /// How many outputs exchanges have.
     outputs: usize,
+    /// What the cache holds, which counts as free to all others.
+    cached: usize,
     consumers: HashMap<usize, Consumer>,
 }
 
@@ -98,6 +118,8 @@ enum Kind {
     Merge,
     /// It leaves as much as it takes.
     Build,
+    /// It takes what all others leave, and gives way to them.
+    Cache,
 }
 
 impl Kind {
@@ -107,6 +129,7 @@ impl Kind {
             true if name.starts_with(EXCHANGE) => Self::Exchange,
             true if name.starts_with(spilling_join::CONSUMER) => Self::Build,
             true => Self::Spills,
+            false if name == CACHE => Self::Cache,
             false if name.starts_with(MERGE_JOIN) => Self::Spills,
             false if name.starts_with(SORT_MERGE) => Self::Merge,
             false => Self::CannotSpill,
@@ -123,6 +146,21 @@ impl MemoryBudget {
                 limit,
                 ..State::default()
             }),
+            cache: OnceLock::new(),
+        }
+    }
+
+    /// From now on `cache` evicts where operators need what it holds. The first time counts.
+    pub fn set_cache(&self, cache: Weak<dyn Evictable>) {
+        let _ = self.cache.set(cache);
+    }
+
+    /// Has the cache evict so many bytes. Nobody may hold the lock: the cache gives bytes back under it.
+    fn evict(&self, bytes: usize) {
+        if bytes > 0
+            && let Some(cache) = self.cache.get().and_then(Weak::upgrade)
+        {
+            cache.evict(bytes);
         }
     }
 
@@ -131,9 +169,18 @@ impl MemoryBudget {
         self.state.lock().limit
     }
 
-    /// Changes the limit, in bytes. Consumers keep what they hold.
+    /// Changes the limit, in bytes. Consumers keep what they hold; the cache gives way.
     pub fn set_limit(&self, limit: Option<usize>) {
-        self.state.lock().limit = limit;
+        let mut state = self.state.lock();
+        state.limit = limit;
+        let excess = state.excess(Kind::CannotSpill);
+        drop(state);
+        self.evict(excess);
+    }
+
+    /// Bytes that the cache holds. [`MemoryPool::reserved`] does not count them.
+    pub fn cached(&self) -> usize {
+        self.state.lock().cached
     }
 }
 
@@ -164,7 +211,18 @@ impl State {
                 let left = merges.saturating_sub(self.merged) + reservation.size();
                 all.min(left.max(little))
             }
+            Kind::Cache => reservation.size() + free.saturating_sub(self.cached),
         }
+    }
+
+    /// By how much the cache exceeds what operators leave. Where the cache itself asks, it exceeds nothing: it
+    /// got only what they leave.
+    fn excess(&self, asking: Kind) -> usize {
+        let Some(limit) = self.limit.filter(|_| asking != Kind::Cache) else {
+            return 0;
+        };
+        let left = limit.saturating_sub(self.spillable + self.unspillable);
+        self.cached.saturating_sub(left)
     }
 
     /// What `consumer` holds, by all of its reservations.
@@ -178,7 +236,7 @@ impl State {
         match Kind::of_consumer(consumer) {
             Kind::Spills => change(&mut self.spillers),
             Kind::Exchange => change(&mut self.outputs),
-            Kind::CannotSpill | Kind::Merge | Kind::Build => {}
+            Kind::CannotSpill | Kind::Merge | Kind::Build | Kind::Cache => {}
         }
     }
 
@@ -195,6 +253,7 @@ impl State {
                 change(&mut self.unspillable);
                 change(&mut self.merged);
             }
+            Kind::Cache => change(&mut self.cached),
         }
         if let Some(consumer) = self.consumers.get_mut(&consumer.id()) {
             change(&mut consumer.held);
@@ -217,7 +276,8 @@ impl State {
             size(held),
             size(additional),
         );
-        let greatest = self.consumers.values().max_by_key(|other| other.held);
+        let others = self.consumers.values().filter(|other| other.name != CACHE);
+        let greatest = others.max_by_key(|other| other.held);
         if let Some(greatest) = greatest.filter(|other| other.held > held) {
             text.push_str(&format!(
                 ", while {} holds {}",
@@ -269,6 +329,9 @@ impl MemoryPool for MemoryBudget {
     fn grow(&self, reservation: &MemoryReservation, additional: usize) {
         let mut state = self.state.lock();
         state.hold(reservation.consumer(), |held| *held += additional);
+        let excess = state.excess(Kind::of_consumer(reservation.consumer()));
+        drop(state);
+        self.evict(excess);
     }
 
     fn shrink(&self, reservation: &MemoryReservation, bytes: usize) {
@@ -290,6 +353,9 @@ impl MemoryPool for MemoryBudget {
             )));
         }
         state.hold(reservation.consumer(), |held| *held += additional);
+        let excess = state.excess(Kind::of_consumer(reservation.consumer()));
+        drop(state);
+        self.evict(excess);
         Ok(())
     }
 
@@ -326,212 +392,4 @@ pub fn size(bytes: usize) -> String {
     }
     let text = format!("{value:.1}");
     format!("{} {unit}", text.strip_suffix(".0").unwrap_or(&text))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use super::*;
-
-    fn reservation(pool: &Arc<dyn MemoryPool>, name: &str, can_spill: bool) -> MemoryReservation {
-        MemoryConsumer::new(name)
-            .with_can_spill(can_spill)
-            .register(pool)
-    }
-
-    #[test]
-    fn those_that_can_spill_share_what_the_others_leave() {
-        let pool: Arc<dyn MemoryPool> = Arc::new(MemoryBudget::new(Some(100), RaisedBy::Setting));
-        let join = reservation(&pool, "HashJoinInput", false);
-        join.try_grow(20).unwrap();
-        let one = reservation(&pool, "one", true);
-        let two = reservation(&pool, "two", true);
-        one.try_grow(40).unwrap();
-        assert!(one.try_grow(1).is_err());
-        two.try_grow(30).unwrap();
-        join.try_grow(10).unwrap();
-        assert!(join.try_grow(1).is_err());
-        drop(one);
-        assert_eq!(pool.reserved(), 60);
-        two.try_grow(40).unwrap();
-        drop((join, two));
-        assert_eq!(pool.reserved(), 0);
-    }
-
-    #[test]
-    fn a_build_side_leaves_as_much_as_it_takes() {
-        let pool: Arc<dyn MemoryPool> = Arc::new(MemoryBudget::new(Some(160), RaisedBy::Setting));
-        let build = |number| {
-            let name = format!("{}[{number}]", spilling_join::CONSUMER);
-            reservation(&pool, &name, true)
-        };
-        let (one, two, three) = (build(0), build(1), build(2));
-        one.try_grow(80).unwrap();
-        assert!(one.try_grow(1).is_err());
-        two.try_grow(40).unwrap();
-        assert!(two.try_grow(1).is_err());
-        // It takes part in no shares.
-        let sort = reservation(&pool, "sort", true);
-        sort.try_grow(36).unwrap();
-        // A little it gets all the same, and others give way.
-        three.try_grow(10).unwrap();
-        assert!(three.try_grow(1).is_err());
-        assert!(sort.try_grow(1).is_err());
-        drop(sort);
-        three.try_grow(10).unwrap();
-        assert!(three.try_grow(1).is_err());
-        // All that one has counts, in however many reservations.
-        let filter = three.new_empty();
-        assert!(filter.try_grow(1).is_err());
-        three.shrink(5);
-        filter.try_grow(5).unwrap();
-        assert!(filter.try_grow(1).is_err());
-        drop((one, two, three, filter));
-        assert_eq!(pool.reserved(), 0);
-    }
-
-    #[test]
-    fn exchanges_have_one_share_however_many_outputs_they_have() {
-        let pool: Arc<dyn MemoryPool> = Arc::new(MemoryBudget::new(Some(100), RaisedBy::Setting));
-        let sort = reservation(&pool, "ExternalSorter[0]", true);
-        let outputs: Vec<_> = (0..30)
-            .map(|output| reservation(&pool, &format!("RepartitionExec[{output}]"), true))
-            .collect();
-        for output in &outputs[..10] {
-            output.try_grow(5).unwrap();
-        }
-        assert!(outputs[0].try_grow(1).is_err());
-        assert!(outputs[20].try_grow(1).is_err());
-        sort.try_grow(50).unwrap();
-        assert!(sort.try_grow(1).is_err());
-        outputs[0].shrink(3);
-        outputs[20].try_grow(3).unwrap();
-        drop(outputs);
-        sort.try_grow(50).unwrap();
-        drop(sort);
-        assert_eq!(pool.reserved(), 0);
-    }
-
-    #[test]
-    fn what_takes_all_it_gets_and_needs_less_leaves_some_to_others() {
-        let pool: Arc<dyn MemoryPool> = Arc::new(MemoryBudget::new(Some(100), RaisedBy::Setting));
-        let merge = reservation(&pool, "ExternalSorterMerge[0]", false);
-        let sort = reservation(&pool, "ExternalSorter[0]", true);
-        merge.try_grow(60).unwrap();
-        merge.try_grow(15).unwrap();
-        assert!(merge.try_grow(1).is_err());
-        // It does spill.
-        let join = reservation(&pool, "SMJStream[0]", false);
-        join.try_grow(12).unwrap();
-        assert!(join.try_grow(1).is_err());
-        let other = reservation(&pool, "AggregateStream[0]", false);
-        other.try_grow(13).unwrap();
-        assert!(other.try_grow(1).is_err());
-        drop((join, other));
-        // All merges together leave it, except what each needs to begin.
-        let another = reservation(&pool, "ExternalSorterMerge[1]", false);
-        another.try_grow(6).unwrap();
-        assert!(another.try_grow(1).is_err());
-        assert!(another.new_empty().try_grow(1).is_err());
-        merge.shrink(46);
-        another.try_grow(40).unwrap();
-        assert!(another.try_grow(1).is_err());
-        drop((merge, another, sort));
-        assert_eq!(pool.reserved(), 0);
-    }
-
-    #[test]
-    fn what_a_sort_held_can_be_merged_while_others_hold_their_shares() {
-        let pool: Arc<dyn MemoryPool> = Arc::new(MemoryBudget::new(Some(120), RaisedBy::Setting));
-        let pair = |number| {
-            let name = |of: &str| format!("{of}[{number}]");
-            let sort = reservation(&pool, &name("ExternalSorter"), true);
-            (
-                sort,
-                reservation(&pool, &name("ExternalSorterMerge"), false),
-            )
-        };
-        let ((sort, merge), (other_sort, other_merge)) = (pair(0), pair(1));
-        let output = reservation(&pool, "RepartitionExec[0]", true);
-        for one in [&sort, &other_sort, &output] {
-            one.try_grow(40).unwrap();
-        }
-        // Both spill at once: of what they hold, three quarters are needed to merge it.
-        for _ in 0..10 {
-            for (sort, merge) in [(&sort, &merge), (&other_sort, &other_merge)] {
-                sort.shrink(4);
-                merge.try_grow(3).unwrap();
-            }
-        }
-        assert_eq!(pool.reserved(), 40 + 2 * 30);
-    }
-
-    #[test]
-    fn who_comes_late_can_begin_although_its_share_is_less_than_a_batch() {
-        let pool: Arc<dyn MemoryPool> = Arc::new(MemoryBudget::new(Some(160), RaisedBy::Setting));
-        let merge = reservation(&pool, "ExternalSorterMerge[0]", false);
-        merge.try_grow(120).unwrap();
-        let spillers: Vec<_> = (0..10)
-            .map(|number| reservation(&pool, &format!("ExternalSorter[{number}]"), true))
-            .collect();
-        for spiller in &spillers[..4] {
-            spiller.try_grow(10).unwrap();
-            assert!(spiller.try_grow(1).is_err());
-        }
-        // What there is.
-        assert!(spillers[4].try_grow(5).is_err());
-        spillers[4].try_grow(4).unwrap();
-        spillers[0].shrink(10);
-        spillers[4].try_grow(6).unwrap();
-    }
-
-    #[test]
-    fn the_limit_can_be_changed_while_memory_is_held() {
-        let budget = Arc::new(MemoryBudget::new(None, RaisedBy::Setting));
-        let pool: Arc<dyn MemoryPool> = Arc::clone(&budget) as _;
-        let held = reservation(&pool, "held", false);
-        held.try_grow(1 << 30).unwrap();
-        budget.set_limit(Some(1 << 20));
-        assert!(held.try_grow(1).is_err());
-        budget.set_limit(None);
-        held.try_grow(1).unwrap();
-    }
-
-    #[test]
-    fn a_refusal_names_the_limit_who_holds_what_and_the_ways_out() {
-        let pool: Arc<dyn MemoryPool> =
-            Arc::new(MemoryBudget::new(Some(2 << 20), RaisedBy::Setting));
-        let sort = reservation(&pool, "sort", true);
-        sort.try_grow(3 << 19).unwrap();
-        let groups = reservation(&pool, "AggregateStream[0]", false);
-        groups.try_grow(1 << 10).unwrap();
-        let Err(DataFusionError::ResourcesExhausted(text)) = groups.try_grow(1 << 20) else {
-            panic!("the limit is not kept");
-        };
-        assert_eq!(
-            text,
-            "the memory limit of 2 MiB is reached: AggregateStream[0] holds 1 KiB and needs 1 MiB \
-             more, while sort holds 1.5 MiB; raise it with SET memory_limit = '4 MiB'"
-        );
-    }
-
-    #[test]
-    fn the_limit_of_a_worker_is_raised_where_it_is_started() {
-        let pool: Arc<dyn MemoryPool> =
-            Arc::new(MemoryBudget::new(Some(2 << 20), RaisedBy::Option));
-        let held = reservation(&pool, "held", false);
-        let error = held.try_grow(3 << 20).unwrap_err().to_string();
-        assert!(
-            error.ends_with("; start the worker with --memory-limit '4 MiB' to raise it"),
-            "{error}"
-        );
-    }
-
-    #[test]
-    fn sizes_are_short() {
-        assert_eq!(size(812), "812 B");
-        assert_eq!(size(3 << 19), "1.5 MiB");
-        assert_eq!(size(2 << 30), "2 GiB");
-    }
 }

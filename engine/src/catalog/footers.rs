@@ -117,7 +117,7 @@ pub(crate) async fn read<'a>(
                 .await
                 .map(Arc::new);
             if let Some(footer) = &footer {
-                segment.kept.put(Arc::clone(footer) as _);
+                segment.kept.put(Arc::clone(footer));
             }
         }
         read.push(Read { segment, footer });

@@ -22,6 +22,8 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::{ExecutionPlan, Partitioning};
 use skewer_cluster::{ShardOf, has_workers};
+use skewer_exec::cached_scan::CachedScan;
+use skewer_exec::column_cache::ColumnCache;
 use skewer_exec::implicit_row_ids::{ConsecutiveIds, ImplicitRowIds};
 use skewer_exec::{IdColumn, IdentifiedTable, ROW_ID, ScansIds};
 use skewer_storage::{Partitioning as Placement, SegmentMeta, Storage, TableMeta};
@@ -110,11 +112,12 @@ impl NativeTable {
         Ok(read)
     }
 
-    /// Reads all columns.
+    /// Reads all columns, through `cache` if there is one.
     fn source(
         &self,
         state: &dyn Session,
         options: TableParquetOptions,
+        cache: Option<Arc<ColumnCache>>,
     ) -> Result<Arc<dyn FileSource>> {
         let runtime = state.runtime_env();
         let store = runtime.object_store(&self.store)?;
@@ -123,7 +126,10 @@ impl NativeTable {
         let source = ParquetSource::new(SchemaRef::clone(&self.schema))
             .with_table_parquet_options(options)
             .with_parquet_file_reader_factory(Arc::new(reader));
-        Ok(Arc::new(source))
+        Ok(match cache {
+            Some(cache) => Arc::new(CachedScan::new(source, cache)),
+            None => Arc::new(source),
+        })
     }
 
     /// Row counts are exact, and so are the bounds of row ids: `WHERE _row_id = …` opens one
@@ -164,7 +170,12 @@ impl NativeTable {
     /// thread decodes a row group, the other partitions would have nothing to do. The planner has its
     /// rows dealt out to them instead. `None` where the planner itself does not cut files, or leaves
     /// no partition without rows.
-    fn row_groups(&self, segments: &[Read<'_>], state: &dyn Session) -> Option<Vec<FileGroup>> {
+    fn row_groups(
+        &self,
+        segments: &[Read<'_>],
+        state: &dyn Session,
+        cache: Option<&Arc<ColumnCache>>,
+    ) -> Option<Vec<FileGroup>> {
         let footers = segments.iter().map(|read| read.footer.as_deref());
         let footers = footers.collect::<Option<Vec<_>>>()?;
         let row_groups: usize = footers.iter().map(|footer| footer.row_groups.len()).sum();
@@ -177,7 +188,7 @@ impl NativeTable {
         }
         let mut groups = Vec::with_capacity(row_groups);
         for (read, footer) in segments.iter().zip(footers) {
-            let file = self.file(read);
+            let file = self.file(read, cache);
             let begins = footer.row_groups.iter().copied();
             let ends = begins.clone().skip(1).chain([read.segment.bytes as i64]);
             let parts = begins.zip(ends);
@@ -188,8 +199,8 @@ impl NativeTable {
         Some(groups)
     }
 
-    /// A segment as a file to scan.
-    fn file(&self, read: &Read<'_>) -> PartitionedFile {
+    /// A segment as a file to scan, whose columns may be in `cache`.
+    fn file(&self, read: &Read<'_>, cache: Option<&Arc<ColumnCache>>) -> PartitionedFile {
         let Read { segment, footer } = read;
         let mut file = PartitionedFile::new(segment.location.to_string(), segment.bytes);
         file = file.with_statistics(match footer {
@@ -204,6 +215,13 @@ impl NativeTable {
         {
             file = file.with_extension(ShardOf { shard, keys });
         }
+        if let Some(cache) = cache {
+            let table = &self.table;
+            let cached = segment
+                .kept
+                .get_or_put(|| cache.segment(segment.id, table.id.0, &table.qualified_name()));
+            file = file.with_extension(cached.as_ref().clone());
+        }
         file
     }
 
@@ -214,7 +232,12 @@ impl NativeTable {
 
     /// Consecutive segments per partition, so that every partition has about as many rows. One group without
     /// files for no segments.
-    fn segment_groups(&self, segments: &[Read<'_>], partitions: usize) -> Vec<FileGroup> {
+    fn segment_groups(
+        &self,
+        segments: &[Read<'_>],
+        partitions: usize,
+        cache: Option<&Arc<ColumnCache>>,
+    ) -> Vec<FileGroup> {
         let total: u64 = segments.iter().map(|read| read.segment.rows).sum();
         let partitions = partitions.clamp(1, segments.len().max(1));
         let share = (total / partitions as u64).max(1);
@@ -224,7 +247,7 @@ impl NativeTable {
             let rows = read.segment.rows;
             let group = ((before + rows / 2) / share).min(partitions as u64 - 1);
             before += rows;
-            groups[group as usize].push(self.file(read));
+            groups[group as usize].push(self.file(read, cache));
         }
         if segments.len() > 1 {
             groups.retain(|files| !files.is_empty());
@@ -343,20 +366,24 @@ impl TableProvider for NativeTable {
         let mut footers = segments.iter().filter_map(|read| read.footer.as_ref());
         let counts = footers.any(|footer| self.consecutive(footer).is_some());
         let distributed = has_workers(state.config());
+        // Workers do not know of it.
+        let cache = state.config().get_extension::<ColumnCache>();
+        let cache = cache.filter(|_| !distributed);
         let by_row_group = (!distributed && !segments.is_empty())
-            .then(|| self.row_groups(&segments, state))
+            .then(|| self.row_groups(&segments, state, cache.as_ref()))
             .flatten();
         // That they are partitions of their own keeps the planner from cutting them.
         let as_they_are = by_row_group
             .as_ref()
             .map(|groups| Partitioning::UnknownPartitioning(groups.len()));
-        let mut groups = by_row_group.unwrap_or_else(|| self.segment_groups(&segments, partitions));
+        let mut groups = by_row_group
+            .unwrap_or_else(|| self.segment_groups(&segments, partitions, cache.as_ref()));
         if distributed {
             // Each worker will read a part of the table: no operator above may take for granted
             // that all of its rows are in one partition.
             groups.resize_with(groups.len().max(2), || FileGroup::new(Vec::new()));
         }
-        let mut source = self.source(state, options)?;
+        let mut source = self.source(state, options, cache)?;
         let mut columns = projection.cloned();
         if let Some((ids, schema)) = &self.ids {
             let all = (0..schema.fields().len()).collect();

@@ -8,6 +8,7 @@ use skewer_cluster::Workers;
 use skewer_cluster::write::SegmentDestination;
 use skewer_compat::operators::memory_pool::RaisedBy;
 use skewer_compat::operators::scheduling::Scheduler;
+use skewer_exec::column_cache::ColumnCache;
 use skewer_node::Functions;
 use skewer_node::environment::{self, Environment};
 use skewer_profiling::{Retention, SysTables};
@@ -19,7 +20,7 @@ use crate::cluster::{ClusterOptions, Master};
 use crate::compaction;
 use crate::detectors::DetectorViews;
 use crate::error::Error;
-use crate::running_table::report_running_operators;
+use crate::running_table::{report_cache, report_running_operators};
 use crate::statements::export_profile::expect_no_export;
 
 /// Options of a database that is about to be opened.
@@ -40,6 +41,7 @@ pub struct DatabaseBuilder {
     cluster: Option<ClusterOptions>,
     worker_threads: Option<usize>,
     memory_limit: Option<usize>,
+    cache_size: Option<usize>,
     temp_directory: Option<PathBuf>,
     running_queries: Option<usize>,
     functions: Functions,
@@ -95,6 +97,14 @@ impl DatabaseBuilder {
     /// it.
     pub fn memory_limit(mut self, bytes: usize) -> Self {
         self.memory_limit = Some(bytes);
+        self
+    }
+
+    /// Bytes of decoded columns that are kept in memory for the queries that follow; 0 keeps none. A quarter of
+    /// the memory limit by default, or of the machine's memory without a limit. Operators that need the memory get
+    /// it. `SET cache_size` changes it. Queries on workers do not use it.
+    pub fn cache_size(mut self, bytes: usize) -> Self {
+        self.cache_size = Some(bytes);
         self
     }
 
@@ -213,6 +223,8 @@ impl DatabaseBuilder {
         let limit = Some(self.running_queries.unwrap_or(DEFAULT_LIMIT));
         let admission = AdmissionQueue::new(limit);
         report_running_operators(&sys, &admission);
+        let cache = ColumnCache::new(&memory, self.cache_size);
+        report_cache(&sys, &cache);
         let writers = TableLocks::default();
         let (grown, tables) = compaction::grown();
         let merging = (storage.clone(), writers.clone());
@@ -225,6 +237,8 @@ impl DatabaseBuilder {
                 _spill_directory: spill_directory,
                 memory,
                 opened_memory_limit: self.memory_limit,
+                cache,
+                opened_cache_size: self.cache_size,
                 writers,
                 retention: Mutex::new(self.retention),
                 opened_retention: self.retention,

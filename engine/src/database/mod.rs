@@ -38,6 +38,7 @@ use crate::query_totals::{QueryTotals, with_query_totals};
 use crate::running_table::with_running;
 use crate::session::{ReadOnly, Session};
 use skewer_compat::operators::memory_pool::MemoryBudget;
+use skewer_exec::column_cache::ColumnCache;
 use skewer_profiling::budget::Budgets;
 use skewer_storage::kept_snapshots::KeptSnapshots;
 
@@ -91,6 +92,10 @@ pub(crate) struct DatabaseInner {
     pub(crate) memory: Arc<MemoryBudget>,
     /// What RESET goes back to.
     pub(crate) opened_memory_limit: Option<usize>,
+    /// Decoded columns, which give way to what operators need of `memory`.
+    pub(crate) cache: Arc<ColumnCache>,
+    /// What RESET goes back to.
+    pub(crate) opened_cache_size: Option<usize>,
     /// What RESET goes back to.
     pub(crate) opened_temp_limit: u64,
     pub(crate) writers: TableLocks,

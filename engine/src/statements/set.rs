@@ -9,8 +9,9 @@ use super::Outcome;
 use crate::error::Error;
 use crate::session::Session;
 use crate::settings::{
-    self, DEFAULT_STALL_TIMEOUT, MAX_RUNNING_QUERIES, MAX_TEMP_DIRECTORY_SIZE, MEMORY_LIMIT,
-    OWN_SETTINGS, ProfileSettings, SNAPSHOT_BYTES, STALL_TIMEOUT, TRACE_PARENT, canonical,
+    self, CACHE_SIZE, DEFAULT_STALL_TIMEOUT, MAX_RUNNING_QUERIES, MAX_TEMP_DIRECTORY_SIZE,
+    MEMORY_LIMIT, OWN_SETTINGS, ProfileSettings, SNAPSHOT_BYTES, STALL_TIMEOUT, TRACE_PARENT,
+    canonical,
 };
 
 /// The schema of names without schema.
@@ -76,6 +77,7 @@ pub(crate) async fn set(session: &Session, name: &str, value: &str) -> Result<Ou
         MEMORY_LIMIT => database
             .memory
             .set_limit(settings::parse_memory_limit(value)?),
+        CACHE_SIZE => database.cache.set_size(settings::parse_cache_size(value)?),
         MAX_TEMP_DIRECTORY_SIZE => {
             database.set_temp_limit(settings::parse_bytes(name, value)?)?;
         }
@@ -170,6 +172,7 @@ fn reset_own(session: &Session, name: &str) -> Result<bool, Error> {
         STALL_TIMEOUT => *session.inner().stall_timeout.lock() = DEFAULT_STALL_TIMEOUT,
         TRACE_PARENT => *session.inner().trace_parent.lock() = None,
         MEMORY_LIMIT => database.memory.set_limit(database.opened_memory_limit),
+        CACHE_SIZE => database.cache.set_size(database.opened_cache_size),
         MAX_TEMP_DIRECTORY_SIZE => database.set_temp_limit(database.opened_temp_limit)?,
         _ => return Ok(false),
     }

@@ -13,8 +13,8 @@ use crate::catalog::{Name, SYS};
 use crate::error::Error;
 use crate::session::Session;
 use crate::settings::{
-    self, MAX_RUNNING_QUERIES, MAX_TEMP_DIRECTORY_SIZE, MEMORY_LIMIT, OWN_SETTINGS, SNAPSHOT_BYTES,
-    STALL_TIMEOUT, TRACE_PARENT, UNLIMITED, canonical, show_bytes, show_retention,
+    self, CACHE_SIZE, MAX_RUNNING_QUERIES, MAX_TEMP_DIRECTORY_SIZE, MEMORY_LIMIT, OWN_SETTINGS,
+    SNAPSHOT_BYTES, STALL_TIMEOUT, TRACE_PARENT, UNLIMITED, canonical, show_bytes, show_retention,
 };
 use skewer_sql::sql_name;
 
@@ -45,6 +45,7 @@ pub(crate) fn setting(session: &Session, name: Option<&str>) -> Result<Outcome, 
                     Some(limit) => show_bytes(limit as u64),
                     None => UNLIMITED.to_owned(),
                 },
+                CACHE_SIZE => show_bytes(database.cache.size() as u64),
                 MAX_TEMP_DIRECTORY_SIZE => {
                     let disk = &database.runtime_env.disk_manager;
                     show_bytes(disk.max_temp_directory_size())

@@ -1,6 +1,7 @@
 //! The engine as programs use it: statements, sessions, files, limits, workers, profiles.
 
 mod api;
+mod cache;
 mod deep_statements;
 mod explain_profile;
 mod files;

@@ -47,6 +47,7 @@ use skewer_compat::rules::flat_source;
 
 pub use self::consecutive::{ConsecutiveIds, first_page};
 use self::morsels::{CountingMorselizer, NumberedRows};
+use crate::cached_scan::CachedScan;
 use crate::{ROW_ID, SampledRowId};
 
 /// A Parquet scan with a projection of [`ROW_ID`], of files of which some have [`ConsecutiveIds`].
@@ -247,18 +248,30 @@ fn at_place(expr: &Arc<dyn PhysicalExpr>, place: usize) -> Result<Arc<dyn Physic
     Ok(expr.data)
 }
 
+/// `bare` with a filter, if it is a scan of Parquet.
+fn with_filter(
+    bare: &Arc<dyn FileSource>,
+    filter: Option<Arc<dyn PhysicalExpr>>,
+) -> Option<Arc<dyn FileSource>> {
+    let is_parquet = bare.is::<ParquetSource>() || bare.is::<CachedScan>();
+    let Some(filter) = filter else {
+        return is_parquet.then(|| Arc::clone(bare));
+    };
+    if let Some(cached) = bare.downcast_ref::<CachedScan>() {
+        return Some(Arc::new(cached.with_predicate(filter)));
+    }
+    let parquet = bare.downcast_ref::<ParquetSource>()?;
+    Some(Arc::new(parquet.with_predicate(filter)))
+}
+
 /// `bare` with a filter and these columns, and after them the place of each row in its file.
 fn with_places(
     bare: &Arc<dyn FileSource>,
     filter: Option<Arc<dyn PhysicalExpr>>,
     mut columns: Vec<ProjectionExpr>,
 ) -> Result<Option<Arc<dyn FileSource>>> {
-    let Some(bare) = bare.downcast_ref::<ParquetSource>() else {
+    let Some(filtered) = with_filter(bare, filter) else {
         return Ok(None);
-    };
-    let filtered = match filter {
-        Some(filter) => bare.with_predicate(filter),
-        None => bare.clone(),
     };
     let schema = bare.table_schema().table_schema();
     let place = ScalarFunctionExpr::try_new(

@@ -1,0 +1,228 @@
+//! A scan of a table's segments that takes columns from the [`ColumnCache`] and fills it.
+//!
+//! It prunes as DataFusion's scan of Parquet does, with DataFusion's filters, and decides row group by row group:
+//!
+//! ```text
+//! CachedScan ── every file: is it a segment, and are its columns read as a whole?
+//!   no  → ParquetSource
+//!   yes → prune row groups and pages, then every row group that is left:
+//!     all columns are in the cache → slices of them, of the rows that pages leave
+//!     most of its rows are read    → missing columns are decoded, as entries of the cache where it lets them
+//!     few pages are left           → the rows of these pages are decoded, as without a cache
+//! ```
+//!
+//! A row group's rows come in the order of the file, also those from the cache.
+
+mod chunks;
+mod open;
+mod order;
+mod planner;
+mod row_groups;
+
+use std::fmt;
+use std::sync::Arc;
+
+use datafusion::common::Result;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::internal_err;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::datasource::listing::PartitionedFile;
+use datafusion::datasource::physical_plan::{
+    FileOpener, FileScanConfig, FileSource, ParquetSource,
+};
+use datafusion::datasource::table_schema::TableSchema;
+use datafusion::object_store::ObjectStore;
+use datafusion::physical_expr::projection::ProjectionExprs;
+use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr, PhysicalSortExpr};
+use datafusion::physical_plan::filter_pushdown::FilterPushdownPropagation;
+use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
+use datafusion::physical_plan::{DisplayFormatType, SortOrderPushdownResult};
+use datafusion_datasource::morsel::Morselizer;
+use skewer_compat::rules::flat_source;
+
+use self::open::Scan;
+use self::order::RowGroupOrder;
+use self::planner::CachedMorselizer;
+use crate::column_cache::ColumnCache;
+
+/// Row groups and columns that a scan found in the cache, as its metrics call them.
+pub const HITS: &str = "cache_hits";
+
+/// Row groups and columns that a scan decoded.
+pub const MISSES: &str = "cache_misses";
+
+/// Bytes of the columns that a scan found in the cache.
+pub const BYTES: &str = "bytes_from_cache";
+
+/// A scan of Parquet whose files are segments, if they have a
+/// [`CachedSegment`](crate::column_cache::CachedSegment) as an extension. It shows itself as the scan of Parquet.
+#[derive(Clone)]
+pub struct CachedScan {
+    parquet: ParquetSource,
+    cache: Arc<ColumnCache>,
+    /// In which order row groups are best read.
+    order: Option<RowGroupOrder>,
+    batch_size: Option<usize>,
+}
+
+impl CachedScan {
+    /// `parquet`, reading through `cache`.
+    pub fn new(parquet: ParquetSource, cache: Arc<ColumnCache>) -> Self {
+        Self {
+            parquet,
+            cache,
+            order: None,
+            batch_size: None,
+        }
+    }
+
+    /// The same scan, pruned by a condition.
+    pub(crate) fn with_predicate(&self, predicate: Arc<dyn PhysicalExpr>) -> Self {
+        Self {
+            parquet: self.parquet.with_predicate(predicate),
+            ..self.clone()
+        }
+    }
+
+    /// The same scan after a change of the scan of Parquet.
+    fn around(&self, changed: Arc<dyn FileSource>) -> Arc<dyn FileSource> {
+        match changed.downcast_ref::<ParquetSource>() {
+            Some(parquet) => Arc::new(Self {
+                parquet: parquet.clone(),
+                ..self.clone()
+            }),
+            None => changed,
+        }
+    }
+
+    /// The scan of Parquet, with the batch size and a condition that is not deep.
+    fn sized(&self) -> ParquetSource {
+        let source: Arc<dyn FileSource> = Arc::new(self.parquet.clone());
+        let flat = flat_source(&source).unwrap_or(source);
+        let sized = match self.batch_size {
+            Some(batch_size) => flat.with_batch_size(batch_size),
+            None => flat,
+        };
+        let parquet = sized.downcast_ref::<ParquetSource>();
+        parquet.unwrap_or(&self.parquet).clone()
+    }
+}
+
+impl FileSource for CachedScan {
+    fn create_file_opener(
+        &self,
+        _: Arc<dyn ObjectStore>,
+        _: &FileScanConfig,
+        _: usize,
+    ) -> Result<Arc<dyn FileOpener>> {
+        internal_err!("a scan of segments plans morsels")
+    }
+
+    fn create_morselizer(
+        &self,
+        object_store: Arc<dyn ObjectStore>,
+        base_config: &FileScanConfig,
+        partition: usize,
+    ) -> Result<Box<dyn Morselizer>> {
+        let parquet = self.sized();
+        let plain = parquet.create_morselizer(object_store, base_config, partition)?;
+        let Some(batch_size) = self.batch_size else {
+            return Ok(plain);
+        };
+        let order = self.order.clone();
+        let cache = Arc::clone(&self.cache);
+        let scan = Scan::try_new(&parquet, cache, order, batch_size, base_config, partition)?;
+        Ok(match scan {
+            Some(scan) => Box::new(CachedMorselizer::new(plain, scan)),
+            None => plain,
+        })
+    }
+
+    fn table_schema(&self) -> &TableSchema {
+        self.parquet.table_schema()
+    }
+
+    fn with_batch_size(&self, batch_size: usize) -> Arc<dyn FileSource> {
+        Arc::new(Self {
+            batch_size: Some(batch_size),
+            ..self.clone()
+        })
+    }
+
+    fn filter(&self) -> Option<Arc<dyn PhysicalExpr>> {
+        self.parquet.filter()
+    }
+
+    fn projection(&self) -> Option<&ProjectionExprs> {
+        self.parquet.projection()
+    }
+
+    fn metrics(&self) -> &ExecutionPlanMetricsSet {
+        self.parquet.metrics()
+    }
+
+    fn file_type(&self) -> &str {
+        self.parquet.file_type()
+    }
+
+    fn fmt_extra(&self, format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.parquet.fmt_extra(format, f)
+    }
+
+    fn supports_repartitioning(&self) -> bool {
+        self.parquet.supports_repartitioning()
+    }
+
+    fn try_pushdown_filters(
+        &self,
+        filters: Vec<Arc<dyn PhysicalExpr>>,
+        config: &ConfigOptions,
+    ) -> Result<FilterPushdownPropagation<Arc<dyn FileSource>>> {
+        let mut pushed = self.parquet.try_pushdown_filters(filters, config)?;
+        pushed.updated_node = pushed.updated_node.map(|changed| self.around(changed));
+        Ok(pushed)
+    }
+
+    fn try_pushdown_sort(
+        &self,
+        order: &[PhysicalSortExpr],
+        properties: &EquivalenceProperties,
+    ) -> Result<SortOrderPushdownResult<Arc<dyn FileSource>>> {
+        use SortOrderPushdownResult::{Exact, Inexact, Unsupported};
+        Ok(match self.parquet.try_pushdown_sort(order, properties)? {
+            Exact { inner } => Exact {
+                inner: self.around(inner),
+            },
+            Inexact { inner } => {
+                let asked = RowGroupOrder::new(order, self.table_schema().file_schema());
+                let ordered = Self {
+                    order: Some(asked),
+                    ..self.clone()
+                };
+                Inexact {
+                    inner: ordered.around(inner),
+                }
+            }
+            Unsupported => Unsupported,
+        })
+    }
+
+    fn reorder_files(&self, files: Vec<PartitionedFile>) -> Vec<PartitionedFile> {
+        self.parquet.reorder_files(files)
+    }
+
+    fn try_pushdown_projection(
+        &self,
+        projection: &ProjectionExprs,
+    ) -> Result<Option<Arc<dyn FileSource>>> {
+        let changed = self.parquet.try_pushdown_projection(projection)?;
+        Ok(changed.map(|changed| self.around(changed)))
+    }
+
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        self.parquet.apply_expressions(f)
+    }
+}
