@@ -14,6 +14,9 @@ const PURGE_DELAY: mi_option_t = 15;
 /// Never purge.
 const NEVER: std::ffi::c_long = -1;
 
+/// Milliseconds after which the product's shell gives freed memory back.
+const SHELL: std::ffi::c_long = 10_000;
+
 /// Milliseconds after which the product's workers give freed memory back.
 const WORKER: std::ffi::c_long = 10;
 
@@ -22,6 +25,12 @@ const WORKER: std::ffi::c_long = 10;
 /// called before threads are started.
 pub fn keep_freed_memory() {
     set_purge_delay(NEVER);
+}
+
+/// Gives freed memory back as soon as the product's shell does, unless the environment variable
+/// `MIMALLOC_PURGE_DELAY` says otherwise. To be called before threads are started.
+pub fn give_back_as_the_shell_does() {
+    set_purge_delay(SHELL);
 }
 
 /// Gives freed memory back as soon as the product's workers do, and has small pages as they have,

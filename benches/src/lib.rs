@@ -14,6 +14,7 @@
 //! * [`web_views`]: how long the views of the profiler's page take
 //! * [`transport`]: the shuffle over QUIC against that over gRPC
 //! * [`scaling`]: what grows with the number of workers
+//! * [`versus`]: Skewer against DuckDB and plain DataFusion
 //!
 //! * [`data`]: the three applications' tables and TPC-H, generated
 //! * [`corpus`]: databases with those tables, kept between runs
@@ -42,5 +43,6 @@ pub mod sampling;
 pub mod scaling;
 pub mod table;
 pub mod transport;
+pub mod versus;
 pub mod web_views;
 pub mod workload;

@@ -16,6 +16,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use parking_lot::Mutex;
 use skewer_compat::functions::zones::UTC;
 use skewer_compat::operators::memory_pool::{MemoryBudget, RaisedBy};
+use skewer_compat::rules::collect_larger_build_sides;
 use skewer_compat::session::repaired;
 use skewer_sql::{ObjectKind, TraceParent};
 use skewer_storage::Snapshot;
@@ -158,6 +159,9 @@ impl Session {
         // It refuses aggregates over `IS NOT TRUE`, which DataFusion 55.2 takes for never NULL in
         // logical plans only.
         execution.skip_physical_aggregate_schema_check = true;
+        if !inner.has_workers() {
+            collect_larger_build_sides(config.options_mut(), inner.partitions());
+        }
         let state = SessionStateBuilder::new()
             .with_config(config)
             .with_runtime_env(runtime_env(inner, read_only))

@@ -9,6 +9,7 @@
 //! - [`kept_snapshots`]: what queries saw, kept for a while
 //! - [`transaction`]: buffered changes and their commit
 //! - [`writer`]: Arrow batches to Parquet segments, with row ids
+//! - `row_groups`: the row groups of a segment, whose columns several threads encode
 //! - [`row_ids`]: what a segment's footer says of them
 //! - [`placement`]: who owns a segment, and which of a table's rows are in it
 //! - [`distributed_write`]: a statement that writes on several nodes, until it commits
@@ -40,6 +41,7 @@ mod lock;
 pub mod placement;
 mod reader;
 pub mod remote;
+mod row_groups;
 pub mod row_ids;
 pub mod segment_store;
 pub mod snapshot;

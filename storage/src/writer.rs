@@ -13,7 +13,6 @@ use datafusion::arrow::datatypes::{
     DataType, Float16Type, Float32Type, Float64Type, Schema, SchemaRef,
 };
 use datafusion::arrow::record_batch::{RecordBatch, RecordBatchOptions};
-use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::parquet::basic::{Compression, Encoding};
 use datafusion::parquet::errors::ParquetError;
 use datafusion::parquet::file::metadata::SortingColumn;
@@ -29,6 +28,7 @@ use crate::disk::DiskFile;
 use crate::distributed_write::{ReserveRowIds, WriteSpec};
 use crate::placement::{SegmentName, Shard};
 use crate::remote::Writer;
+use crate::row_groups::RowGroups;
 use crate::snapshot::{
     ROW_ID, Root, SegmentFile, SegmentMeta, SegmentNumbers, TableId, with_row_id,
 };
@@ -146,8 +146,8 @@ impl RowIds {
 
 /// Writes rows of one table into new segments.
 ///
-/// Encoding runs on tokio's blocking threads, a few batches behind the caller; outside of a tokio
-/// runtime it runs in place. Memory is bounded by one row group. Several writers of one table may
+/// Encoding runs on one of tokio's blocking threads and a few that help it, a few batches behind the caller;
+/// outside of a tokio runtime it runs in place. Memory is bounded by one row group. Several writers of one table may
 /// run at once: row ids never clash.
 ///
 /// Dropped without [`SegmentWriter::finish`], it removes its files. After an error it only
@@ -333,7 +333,7 @@ struct OpenSegment {
     rows: u64,
     min_row_id: i64,
     max_row_id: i64,
-    writer: ArrowWriter<Sink>,
+    writer: RowGroups<Sink>,
     file: SegmentFile,
 }
 
@@ -349,7 +349,7 @@ impl Encoder {
             let rows = room.min(batch.num_rows() - offset);
             open.write(&batch.slice(offset, rows))?;
             offset += rows;
-            let bytes = open.writer.bytes_written() + open.writer.in_progress_size();
+            let bytes = open.writer.bytes_written() + open.writer.bytes();
             if open.rows >= limit || bytes as u64 >= SEGMENT_BYTES {
                 self.close_segment()?;
             }
@@ -420,8 +420,8 @@ impl Encoder {
                 IdOrder::Ascending { .. } => Some(row_ids::ascending(&self.physical)?),
                 IdOrder::Unknown => None,
             };
-            let properties = Some(properties(&self.physical, sorted_by, &self.with_nan));
-            let writer = ArrowWriter::try_new(sink, Arc::clone(&self.physical), properties)
+            let properties = properties(&self.physical, sorted_by, &self.with_nan);
+            let writer = RowGroups::try_new(sink, &self.physical, properties)
                 .map_err(|error| write_error(&path, error))?;
             self.open = Some(OpenSegment {
                 rows: 0,
@@ -464,7 +464,7 @@ impl Encoder {
         } = open;
         let path = file.path().to_owned();
         writer.finish().map_err(|error| write_error(&path, error))?;
-        let sink = writer.inner_mut();
+        let sink = writer.sink_mut();
         sink.flush()
             .and_then(|()| sink.file.sync())
             .map_err(|source| StorageError::io(&path, source))?;
@@ -504,9 +504,9 @@ impl OpenSegment {
 
     /// Rows for the encoder, which have about [`SLICE_BYTES`], if the next are like the row group's.
     fn slice_rows(&self) -> usize {
-        match self.writer.in_progress_rows() {
+        match self.writer.rows() {
             0 => FIRST_SLICE_ROWS,
-            rows => (SLICE_BYTES * rows / self.writer.in_progress_size().max(1)).max(1),
+            rows => (SLICE_BYTES * rows / self.writer.bytes().max(1)).max(1),
         }
     }
 }

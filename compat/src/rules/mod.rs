@@ -17,10 +17,12 @@
 //! * [`group_limits`]: of groups of which only some are asked for
 //! * [`arithmetic`]: of results that do not fit
 //! * [`in_lists`]: of values in lists
+//! * [`build_sides`]: of the size of what a join collects
 //! * [`guard`]: how an operator is kept from a rule
 
 mod arguments;
 mod arithmetic;
+mod build_sides;
 mod chains;
 pub(crate) mod dependencies;
 mod group_limits;
@@ -60,6 +62,8 @@ use datafusion::physical_optimizer::topk_aggregation::TopKAggregation;
 
 use arguments::GuardedArguments;
 pub use arithmetic::{ArithmeticPlanner, CheckArithmetic};
+use build_sides::GuardedJoinSelection;
+pub use build_sides::{bound_key_arrays, collect_larger_build_sides};
 pub use chains::flat_source;
 use chains::{FlatChains, FlatConditions};
 use dependencies::{Decide, Guarded, keep_distinct, keep_groups, keep_joins, keep_sort_keys};
@@ -114,11 +118,12 @@ pub fn logical_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
 
 /// DataFusion's rules for physical plans, kept from concluding too much of the rows of GROUPING SETS,
 /// ROLLUP and CUBE, of joins, of OFFSET and of aggregates that statistics or a limit seem to know, and
-/// from filtering by another column of the same name.
+/// from filtering by another column of the same name, and from collecting what may be large.
 pub fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let sorts = || GuardedRequirements(GuardedSorts(EnsureRequirements::new()));
     let check = GuardedPlanCheck(SanityCheckPlan::new());
     let projections = GuardedProjections(ProjectionPushdown::new());
+    let joins = GuardedJoinSelection::new();
     let statistics = GuardedStatistics(AggregateStatistics::new());
     let top_k = GuardedTopK(TopKAggregation::new());
     let pushdowns = [FilterPushdown::new, FilterPushdown::new_post_optimization];
@@ -134,6 +139,8 @@ pub fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
             *rule = Arc::new(GuardedTopK(TopKAggregation::new()));
         } else if rule.name() == projections.name() {
             *rule = Arc::new(GuardedProjections(ProjectionPushdown::new()));
+        } else if rule.name() == joins.name() {
+            *rule = Arc::new(GuardedJoinSelection::new());
         } else if let Some(pushdown) = pushdowns.iter().find(|own| own().name() == rule.name()) {
             *rule = Arc::new(GuardedPushdown(pushdown()));
         }

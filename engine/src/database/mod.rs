@@ -337,6 +337,11 @@ impl DatabaseInner {
         }
     }
 
+    /// Whether queries may be divided among workers.
+    pub(crate) fn has_workers(&self) -> bool {
+        !matches!(self.distribution, Distribution::None)
+    }
+
     /// Whether workers may get lost.
     pub(crate) fn is_master(&self) -> bool {
         matches!(self.distribution, Distribution::Cluster(_))

@@ -81,6 +81,25 @@ async fn rows_of_fewer_row_groups_than_threads_are_dealt_out_to_all_of_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn larger_build_sides_are_collected_where_there_are_no_workers() {
+    for (workers, expected) in [(1, "2000000"), (3, "131072")] {
+        let database = Database::builder().workers(workers).build().unwrap();
+        let session = database.session();
+        let setting = "datafusion.optimizer.hash_join_single_partition_threshold_rows";
+        let show = async || {
+            let shown = rows(&session, &format!("SHOW {setting}")).await;
+            pretty_format_batches(&shown).unwrap().to_string()
+        };
+        let shown = show().await;
+        assert!(shown.contains(expected), "{workers} workers: {shown}");
+        // What a user sets is kept, and RESET goes back.
+        rows(&session, &format!("SET {setting} = 7")).await;
+        rows(&session, &format!("RESET {setting}")).await;
+        assert_eq!(show().await, shown);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn every_partition_of_a_join_tells_its_memory() {
     let db = Database::in_memory().unwrap();
     let session = db.session();

@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::compute::{filter_record_batch, is_not_null};
 use datafusion::common::{DataFusionError, Result, internal_err};
-use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryReservation};
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::ExecutionPlan;
@@ -26,6 +26,7 @@ use super::pieces::batch_of;
 use super::probe::{GoingOn, Seen, Splitter, with_numbers};
 use super::runs::Runs;
 use super::spec::{Inputs, Spec};
+use crate::rules::bound_key_arrays;
 
 /// How a build side registers for memory. It can spill until a hash table is made of it.
 pub const CONSUMER: &str = "JoinBuild";
@@ -105,11 +106,16 @@ fn reservation(context: &TaskContext, partition: usize) -> MemoryReservation {
         .register(context.memory_pool())
 }
 
-/// The same, but that memory is not counted: what hash joins need has been reserved.
-fn unaccounted(context: &TaskContext) -> Arc<TaskContext> {
+/// The same, but that memory is not counted: what hash joins need has been reserved. Where keys are found in an array
+/// instead, it takes no more.
+pub(super) fn unaccounted(context: &TaskContext) -> Arc<TaskContext> {
     static WITHOUT_LIMIT: LazyLock<Arc<RuntimeEnv>> = LazyLock::new(Arc::default);
+    let mut config = context.session_config().clone();
+    if let MemoryLimit::Finite(limit) = context.memory_pool().memory_limit() {
+        bound_key_arrays(config.options_mut(), limit);
+    }
     let context = TaskContext::default()
-        .with_session_config(context.session_config().clone())
+        .with_session_config(config)
         .with_runtime(Arc::clone(&WITHOUT_LIMIT));
     Arc::new(context)
 }

@@ -519,3 +519,25 @@ async fn a_join_that_is_dropped_leaves_nothing_behind() {
     assert_eq!(runtime.memory_pool.reserved(), 0);
     assert_eq!(runtime.disk_manager.used_disk_space(), 0);
 }
+
+#[test]
+fn arrays_of_keys_are_small_where_memory_has_a_limit() {
+    use super::driver::unaccounted;
+    use crate::rules::collect_larger_build_sides;
+    use datafusion::prelude::SessionConfig;
+    let mut config = SessionConfig::new().with_target_partitions(2);
+    collect_larger_build_sides(config.options_mut(), 2);
+    let pool = Arc::new(GreedyMemoryPool::new(100 << 20));
+    let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool);
+    let limited = TaskContext::default()
+        .with_session_config(config.clone())
+        .with_runtime(Arc::new(runtime.build().unwrap()));
+    let unlimited = TaskContext::default().with_session_config(config);
+    let bytes = |context: &TaskContext| {
+        let context = unaccounted(context);
+        let execution = context.session_config().options().execution.clone();
+        execution.perfect_hash_join_small_build_threshold * size_of::<u32>()
+    };
+    assert!(bytes(&limited) < 1 << 20);
+    assert_eq!(bytes(&unlimited), 32_000_000);
+}
