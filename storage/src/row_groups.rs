@@ -181,9 +181,10 @@ impl<W: Write + Send> RowGroups<W> {
     }
 
     fn threads_for(&self, values: usize) -> usize {
-        match values <= FEW_VALUES {
-            true => 1,
-            false => self.threads,
+        if values <= FEW_VALUES {
+            1
+        } else {
+            self.threads
         }
     }
 
