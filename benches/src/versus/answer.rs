@@ -139,9 +139,12 @@ impl Answer {
                 .collect::<Result<Vec<_>, _>>()?;
             for row in 0..batch.num_rows() {
                 let values = batch.columns().iter().zip(&shown);
-                let values = values.map(|(column, shown)| match column.is_null(row) {
-                    true => Value::Null,
-                    false => Value::new(column.data_type(), shown.value(row).to_string()),
+                let values = values.map(|(column, shown)| {
+                    if column.is_null(row) {
+                        Value::Null
+                    } else {
+                        Value::new(column.data_type(), shown.value(row).to_string())
+                    }
                 });
                 rows.push(values.collect());
             }
