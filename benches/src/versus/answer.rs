@@ -16,6 +16,10 @@ use crate::error::BenchError;
 /// The share of a number by which two floating-point answers may differ: systems add up in another order.
 const TOLERANCE: f64 = 1e-7;
 
+/// The steps by which a decimal may differ from another system's floating-point number: it may be a sum of quotients,
+/// each of which was cut to a step.
+const STEPS: f64 = 3.0;
+
 /// One value. Types that only some systems have are text.
 #[derive(Debug, Clone, PartialEq)]
 enum Value {
@@ -94,10 +98,10 @@ impl Value {
             _ => match (self.number(), other.number()) {
                 (Some((a, step_a)), Some((b, step_b))) => {
                     let inexact = a.abs().max(b.abs()) * TOLERANCE;
-                    // A system with decimals rounds to a step, where another has a floating-point number.
+                    // A system with decimals keeps steps where another has a floating-point number.
                     let rounded = match (self, other) {
                         (Self::Whole(_), _) | (_, Self::Whole(_)) => 0.0,
-                        _ => step_a.max(step_b),
+                        _ => step_a.max(step_b) * STEPS,
                     };
                     (a.is_nan() && b.is_nan()) || a == b || (a - b).abs() <= inexact.max(rounded)
                 }
@@ -139,9 +143,12 @@ impl Answer {
                 .collect::<Result<Vec<_>, _>>()?;
             for row in 0..batch.num_rows() {
                 let values = batch.columns().iter().zip(&shown);
-                let values = values.map(|(column, shown)| match column.is_null(row) {
-                    true => Value::Null,
-                    false => Value::new(column.data_type(), shown.value(row).to_string()),
+                let values = values.map(|(column, shown)| {
+                    if column.is_null(row) {
+                        Value::Null
+                    } else {
+                        Value::new(column.data_type(), shown.value(row).to_string())
+                    }
                 });
                 rows.push(values.collect());
             }

@@ -39,9 +39,10 @@ impl Comparison<'_> {
             "memory_limit": self.arguments.memory_limit,
             "settings": contender.settings,
         });
-        match contender.system.has_database() {
-            true => open["path"] = json!(self.directory(contender).join("db")),
-            false => open["views"] = self.files(),
+        if contender.system.has_database() {
+            open["path"] = json!(self.directory(contender).join("db"));
+        } else {
+            open["views"] = self.files();
         }
         let timeout = Duration::from_secs(self.arguments.timeout);
         Process::start(contender, &open, timeout)
@@ -187,9 +188,10 @@ fn bytes_in(directory: &Path) -> Result<u64, BenchError> {
     for entry in fs::read_dir(directory).map_err(BenchError::file(directory))? {
         let entry = entry.map_err(BenchError::file(directory))?;
         let metadata = entry.metadata().map_err(BenchError::file(entry.path()))?;
-        bytes += match metadata.is_dir() {
-            true => bytes_in(&entry.path())?,
-            false => metadata.len(),
+        bytes += if metadata.is_dir() {
+            bytes_in(&entry.path())?
+        } else {
+            metadata.len()
         };
     }
     Ok(bytes)

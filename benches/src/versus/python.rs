@@ -72,12 +72,12 @@ fn run(command: &mut Command) -> Result<(), BenchError> {
     let output = command
         .output()
         .map_err(BenchError::file(command.get_program()))?;
-    match output.status.success() {
-        true => Ok(()),
-        false => Err(BenchError::Unexpected(format!(
-            "{}: {}",
-            Path::new(command.get_program()).display(),
-            String::from_utf8_lossy(&output.stderr).trim()
-        ))),
+    if output.status.success() {
+        return Ok(());
     }
+    Err(BenchError::Unexpected(format!(
+        "{}: {}",
+        Path::new(command.get_program()).display(),
+        String::from_utf8_lossy(&output.stderr).trim()
+    )))
 }

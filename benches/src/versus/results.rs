@@ -159,10 +159,12 @@ impl Ratio {
 
 /// Milliseconds, or a dash.
 fn milliseconds(seconds: f64) -> String {
-    match seconds.is_nan() {
-        true => "–".to_owned(),
-        false if seconds < 0.01 => format!("{:.1}", seconds * 1e3),
-        false => format!("{:.0}", seconds * 1e3),
+    if seconds.is_nan() {
+        "–".to_owned()
+    } else if seconds < 0.01 {
+        format!("{:.1}", seconds * 1e3)
+    } else {
+        format!("{:.0}", seconds * 1e3)
     }
 }
 
@@ -172,9 +174,10 @@ fn megabytes(bytes: u64) -> String {
 
 fn quotient(one: f64, other: f64) -> String {
     let quotient = one / other;
-    match quotient.is_finite() {
-        true => format!("{quotient:.2}"),
-        false => "–".to_owned(),
+    if quotient.is_finite() {
+        format!("{quotient:.2}")
+    } else {
+        "–".to_owned()
     }
 }
 
