@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use datafusion::datasource::listing::ListingTableUrl;
 use glob::{MatchOptions, Pattern};
@@ -60,6 +60,7 @@ pub(crate) enum Place {
 pub(crate) fn locate(location: &str, any: bool) -> Result<(Place, Vec<Located>), FilesError> {
     let given = local_path(location)?;
     let absolute = std::path::absolute(&given).map_err(|e| failed(&given, e))?;
+    let absolute = without_parents(absolute);
     let mut found = Search::default();
     let place = match std::fs::metadata(&absolute) {
         Ok(metadata) if metadata.is_dir() => {
@@ -99,6 +100,19 @@ pub(crate) fn locate(location: &str, any: bool) -> Result<(Place, Vec<Located>),
     found.files.sort_by(|a, b| a.path.cmp(&b.path));
     found.files.dedup_by(|a, b| a.path == b.path);
     Ok((place, found.files))
+}
+
+/// The same path without `..`, as far as the folders before it exist: object stores know no other names. Links are
+/// followed as the operating system follows them.
+fn without_parents(path: PathBuf) -> PathBuf {
+    let parts: Vec<_> = path.components().collect();
+    let last = parts.iter().rposition(|part| *part == Component::ParentDir);
+    let Some(last) = last else { return path };
+    let (before, after) = parts.split_at(last + 1);
+    match std::fs::canonicalize(before.iter().collect::<PathBuf>()) {
+        Ok(before) => before.join(after.iter().collect::<PathBuf>()),
+        Err(_) => path,
+    }
 }
 
 /// The folder before the first part of a path that has characters of patterns.

@@ -230,7 +230,7 @@ fn in_parallel<T: Send, R: Send>(
         }
     };
     let mut done = std::thread::scope(|scope| {
-        let helpers: Vec<_> = (1..threads).map(|_| scope.spawn(&take_turns)).collect();
+        let helpers: Vec<_> = (1..threads).map(|_| scope.spawn(take_turns)).collect();
         let mut done = take_turns();
         for helper in helpers {
             match helper.join() {

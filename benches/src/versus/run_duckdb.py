@@ -5,6 +5,7 @@ seconds; those of the processor are of all threads of this process.
 """
 
 import json
+import os
 import sys
 import time
 import warnings
@@ -13,6 +14,9 @@ import duckdb
 
 warnings.filterwarnings("ignore")
 connection = None
+# DuckDB prints the progress of long statements to standard output: only answers go there.
+answers = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)
 
 
 def timed(work):
@@ -82,4 +86,4 @@ for line in sys.stdin:
         answer = ACTIONS[request["do"]](request)
     except Exception as error:  # whatever it is, the experiment reports it
         answer = {"error": f"{type(error).__name__}: {error}"}
-    print(json.dumps(answer), flush=True)
+    print(json.dumps(answer), file=answers, flush=True)

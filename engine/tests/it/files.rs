@@ -101,6 +101,39 @@ async fn files_in_folders_of_any_name_are_written_and_read() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_folder_above_is_the_one_that_the_operating_system_means() {
+    let folder = tempfile::tempdir().unwrap();
+    let session = Database::in_memory().unwrap().session();
+    for name in ["near", "far", "far/in"] {
+        std::fs::create_dir(folder.path().join(name)).unwrap();
+    }
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink(folder.path().join("far/in"), link).unwrap();
+    let path = quoted(folder.path());
+    let create = "CREATE TABLE t AS SELECT value AS n FROM generate_series(1, 10)";
+    rows(&session, create).await;
+    for (target, written) in [
+        ("near/../up.parquet", "up.parquet"),
+        ("link/../up.csv", "far/up.csv"),
+    ] {
+        rows(&session, &format!("COPY t TO '{path}/{target}'")).await;
+        assert!(folder.path().join(written).exists(), "{target}");
+    }
+    let external = "CREATE EXTERNAL TABLE e STORED AS PARQUET LOCATION";
+    rows(&session, &format!("{external} '{path}/near/../up.parquet'")).await;
+    let copy = format!("COPY t FROM '{path}/near/./../near/../up.parquet'");
+    rows(&session, &copy).await;
+    let read = format!(
+        "SELECT (SELECT sum(n) FROM '{path}/near/../up.parquet'), (SELECT sum(n) FROM '{path}/near/../*.parquet'),
+            (SELECT sum(n) FROM '{path}/link/../up.csv'), (SELECT sum(n) FROM e), (SELECT sum(n) FROM t)"
+    );
+    assert_eq!(numbers(&session, &read).await, [55, 55, 55, 55, 110]);
+    let missing = format!("SELECT * FROM '{path}/nowhere/../up.parquet'");
+    let error = session.sql(&missing).await.err().map(|e| e.to_string());
+    assert!(error.is_some_and(|error| error.contains("nowhere/../up.parquet")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_link_is_written_through_and_a_device_stays_one() {
     let folder = tempfile::tempdir().unwrap();
     let session = Database::in_memory().unwrap().session();
