@@ -110,10 +110,12 @@ fn a_slow_statement_with_a_diagnosis_is_followed_by_a_hint_until_that_is_switche
     terminal.run(CREATE);
     let text = terminal.run(SKEWED);
     assert!(text.contains("hint: "), "{text}");
-    assert!(
-        text.replace('\n', "").contains("EXPLAIN PROFILE QUERY 2;"),
-        "{text}"
-    );
+    // On a busy machine that may be the first cause.
+    let hint = text.replace('\n', "");
+    let is_named = ["EXPLAIN PROFILE QUERY 2;", "waited for a processor"]
+        .iter()
+        .any(|said| hint.contains(said));
+    assert!(is_named, "{text}");
     terminal.run(".hints off");
     let text = terminal.run(SKEWED);
     assert!(!text.contains("hint: "), "{text}");

@@ -44,7 +44,15 @@ async fn a_query_that_was_only_counted_has_a_diagnosis_and_the_way_to_look_close
     assert!(report.contains("● Row "), "{report}");
 
     let window = "SELECT max(r) FROM (SELECT row_number() OVER (PARTITION BY k) AS r FROM t)";
-    let (id, found) = diagnoses(window).await;
+    // A busy machine may delay the other task as long: then the key costs nothing.
+    let mut attempts = 0;
+    let (id, found) = loop {
+        let (id, found) = diagnoses(window).await;
+        attempts += 1;
+        if attempts == 5 || found.iter().any(|one| one.starts_with("heavy key: ")) {
+            break (id, found);
+        }
+    };
     let place = format!(
         "SELECT count(*) FROM sys.diagnoses JOIN sys.operators USING (query_id, operator_id, fragment_id) \
          WHERE query_id = {id} AND rule = 'heavy key' AND exchange_id = operator_id \
