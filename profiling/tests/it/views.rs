@@ -140,6 +140,7 @@ async fn diagnoses_come_with_sql_that_shows_why() {
         .map(|row| [0, 1, 2, 3].map(|column| row[column].as_str()))
         .collect();
     let expected = [
+        ["slow planning", "warning", "the query", "500000000"],
         ["spilling", "warning", "operator 0 HashJoinExec", ""],
         [
             "uneven rows",
@@ -157,6 +158,7 @@ async fn diagnoses_come_with_sql_that_shows_why() {
         "SELECT operator_id, fragment_id, worker_id, partition, exchange_id, table_name, row_id
                FROM sys.diagnoses WHERE query_id = 7 ORDER BY rule";
     let expected = [
+        ["", "", "", "", "", "", ""],
         ["0", "0", "", "", "", "", ""],
         ["2", "0", "0", "3", "", "", ""],
     ];
