@@ -108,7 +108,7 @@ impl<W: Write + Send> RowGroups<W> {
     /// Encodes rows, and closes row groups that are full.
     ///
     /// # Errors
-    /// Those of encoding and of writing.
+    /// If a column cannot be encoded, or the file cannot be written.
     pub(crate) fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         let mut rest = batch.clone();
         while rest.num_rows() > 0 {

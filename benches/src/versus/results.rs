@@ -64,7 +64,7 @@ impl Runs {
 pub struct QueryRuns {
     /// The query's name.
     pub name: String,
-    /// Those of each system.
+    /// The measurements of each system.
     pub runs: Vec<Runs>,
 }
 

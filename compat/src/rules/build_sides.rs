@@ -73,9 +73,9 @@ pub fn bound_key_arrays(options: &mut ConfigOptions, limit: usize) {
 
 /// DataFusion's rule that picks the build side of joins, and whether one thread collects it.
 ///
-/// Its estimate of a join without statistics of the keys takes every key for a different one, so several joins in a
-/// row may have a thousand times the rows. A filter is said to keep a fifth. Where the build side's rows are not
-/// bounded in another way, only those of DataFusion's default thresholds are collected.
+/// DataFusion takes every key of a join without statistics for a different one, so several joins in a row may have a
+/// thousand times the estimated rows. It assumes that a filter keeps a fifth. A build side above DataFusion's default
+/// thresholds is collected only if its rows are bounded without these two estimates.
 #[derive(Debug)]
 pub struct GuardedJoinSelection {
     inner: JoinSelection,

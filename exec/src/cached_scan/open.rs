@@ -194,7 +194,7 @@ pub(super) async fn open(
         footer = ArrowReaderMetadata::try_new(Arc::clone(footer.metadata()), options.clone())?;
     }
 
-    // What is said of the table's columns, said of the file's: missing ones are NULL, others may be cast.
+    // Rewrites expressions over the table's columns to columns of the file. Missing ones become NULL, others are cast.
     let numbers = scan.numbers.as_ref();
     let with_numbers = with_field(&physical, numbers);
     let logical = with_field(&scan.logical, numbers);

@@ -78,7 +78,7 @@ fn allocated(data: &ArrayData, counted: &mut HashSet<usize>) -> usize {
             .sum::<usize>()
 }
 
-/// Copies texts out of pages most of which nobody refers to, such as texts so short that they are in their views.
+/// Copies texts out of pages that hardly anybody refers to: short texts are in their views.
 /// A dictionary that many refer to stays.
 fn compact(chunks: &mut [ArrayRef]) -> bool {
     let mut counted = HashSet::new();

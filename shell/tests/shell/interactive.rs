@@ -108,14 +108,16 @@ fn a_slow_statement_with_a_diagnosis_is_followed_by_a_hint_until_that_is_switche
     let state = tempdir().unwrap();
     let mut terminal = PseudoTerminal::start(&["--threads", "2"], state.path());
     terminal.run(CREATE);
-    let text = terminal.run(SKEWED);
-    assert!(text.contains("hint: "), "{text}");
-    // On a busy machine that may be the first cause.
-    let hint = text.replace('\n', "");
-    let is_named = ["EXPLAIN PROFILE QUERY 2;", "waited for a processor"]
-        .iter()
-        .any(|said| hint.contains(said));
-    assert!(is_named, "{text}");
+    // A busy machine may delay the other task as long, or be the first cause itself.
+    let mut hints = Vec::new();
+    let is_named = (2..7).any(|query| {
+        hints.push(terminal.run(SKEWED).replace('\n', ""));
+        let zoom = format!("EXPLAIN PROFILE QUERY {query};");
+        hints
+            .last()
+            .is_some_and(|hint| hint.contains("hint: ") && hint.contains(&zoom))
+    });
+    assert!(is_named, "{hints:?}");
     terminal.run(".hints off");
     let text = terminal.run(SKEWED);
     assert!(!text.contains("hint: "), "{text}");
