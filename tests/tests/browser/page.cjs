@@ -786,7 +786,8 @@ test('incomplete profiles', async () => {
 
   await visit(page, `/q/${ids.recursive}`);
   await until(page, 'a recursive query in the plan', () => [...document.querySelectorAll('#plan [role=treeitem]')].some((item) => /Recursive query r/.test(item.textContent)));
-  await says(page, 'h1.verdict', new RegExp(`of ${DURATION}|The query took ${DURATION}`));
+  // On a busy machine the verdict is a finding about the machine, whose sentence may name other times.
+  await says(page, 'h1.verdict', new RegExp(DURATION));
 
   await visit(page, '/q/999999');
   assert.match(await text(page, 'main'), /^There is no query 999999\./);
