@@ -41,6 +41,7 @@
 //! * `settings`: what can be SET; `error`: what can go wrong
 //! * `catalog`: what names mean to one statement
 //! * `statements`: one file per statement
+//! * `join_order`: statistics of a query's tables, and the order of its joins
 //! * `planning`: from a logical plan to operators, `cancellation`: how they learn that their statement is
 //!   cancelled
 //! * [`cluster`]: a database over several processes
@@ -64,6 +65,7 @@ mod detectors;
 mod ended_queries;
 mod error;
 mod functions;
+mod join_order;
 mod last_query_id;
 mod planning;
 mod prepared;

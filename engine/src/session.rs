@@ -18,6 +18,7 @@ use skewer_compat::functions::zones::UTC;
 use skewer_compat::operators::memory_pool::{MemoryBudget, RaisedBy};
 use skewer_compat::rules::collect_larger_build_sides;
 use skewer_compat::session::repaired;
+use skewer_optimizer::join_order::JoinOrder;
 use skewer_sql::{ObjectKind, TraceParent};
 use skewer_storage::Snapshot;
 
@@ -72,6 +73,8 @@ pub(crate) struct SessionInner {
     pub(crate) profile: Mutex<ProfileSettings>,
     /// After how long a query fails that does not go on; zero for never.
     pub(crate) stall_timeout: Mutex<Duration>,
+    /// How joins of queries are put in order (`join_order`).
+    pub(crate) join_order: Mutex<JoinOrder>,
     /// Who sends the statements.
     user: Mutex<String>,
     /// The caller's span of all statements that name none themselves (`trace.parent`).
@@ -186,6 +189,7 @@ impl Session {
                 context,
                 profile: Mutex::default(),
                 stall_timeout: Mutex::new(DEFAULT_STALL_TIMEOUT),
+                join_order: Mutex::default(),
                 user: Mutex::new(LOCAL_USER.to_owned()),
                 trace_parent: Mutex::default(),
                 has_warned_of_comment: AtomicBool::new(false),

@@ -6,6 +6,7 @@ use datafusion::arrow::array::timezone::Tz;
 use datafusion::common::config::ConfigOptions;
 use skewer_compat::functions::zones;
 use skewer_compat::suggest::suggest;
+use skewer_optimizer::join_order::JoinOrder;
 use skewer_profiling::{Level, LineageMode, Retention};
 use skewer_sql::TraceParent;
 
@@ -77,6 +78,12 @@ pub(crate) const STALL_TIMEOUT: &str = "stall_timeout";
 /// An operator that is at work is called far more often, however slow it is.
 pub(crate) const DEFAULT_STALL_TIMEOUT: Duration = Duration::from_secs(300);
 
+/// How joins are put in order.
+pub(crate) const JOIN_ORDER: &str = "join_order";
+
+/// What the seed of a random order follows.
+const RANDOM: &str = "random ";
+
 /// The caller's span of a session's statements.
 pub(crate) const TRACE_PARENT: &str = "trace.parent";
 
@@ -93,11 +100,16 @@ pub(crate) const UNLIMITED: &str = "unlimited";
 pub(crate) const RUNTIME: &str = "datafusion.runtime.";
 
 /// Our settings and what they are about; DataFusion's are beside them.
-pub(crate) const OWN_SETTINGS: [(&str, &str); 15] = [
+pub(crate) const OWN_SETTINGS: [(&str, &str); 16] = [
     (
         CACHE_SIZE,
         "Bytes of decoded columns that are kept in memory for later queries, as '2 GB', or 0 for none; a \
          quarter of the memory limit, or of the machine's memory, by default; of the whole database",
+    ),
+    (
+        JOIN_ORDER,
+        "Order in which tables are joined: cost, the cheapest by statistics; text, as written; or \
+         random n, another one for each number n",
     ),
     (
         MAX_RUNNING_QUERIES,
@@ -388,6 +400,33 @@ pub(crate) fn parse_trace_parent(value: &str) -> Result<Option<TraceParent>, Err
     parent.map(Some)
 }
 
+/// A way to put joins in order.
+pub(crate) fn parse_join_order(value: &str) -> Result<JoinOrder, Error> {
+    let text = value.trim().to_ascii_lowercase();
+    let seed = text
+        .strip_prefix(RANDOM)
+        .and_then(|seed| seed.trim().parse().ok());
+    match (text.as_str(), seed) {
+        ("cost", _) => Ok(JoinOrder::Cost),
+        ("text", _) => Ok(JoinOrder::Text),
+        (_, Some(seed)) => Ok(JoinOrder::Random(seed)),
+        (_, None) => Err(Error::InvalidValue {
+            name: JOIN_ORDER.to_owned(),
+            value: value.to_owned(),
+            expected: "it is one of cost, text, and random with a number, as 'random 7'".to_owned(),
+        }),
+    }
+}
+
+/// How SHOW writes a way to put joins in order.
+pub(crate) fn show_join_order(order: JoinOrder) -> String {
+    match order {
+        JoinOrder::Cost => "cost".to_owned(),
+        JoinOrder::Text => "text".to_owned(),
+        JoinOrder::Random(seed) => format!("{RANDOM}{seed}"),
+    }
+}
+
 /// How SHOW writes a span of a caller.
 pub(crate) fn show_trace_parent(parent: Option<TraceParent>) -> String {
     parent.map_or(NONE.to_owned(), |parent| parent.to_string())
@@ -566,6 +605,16 @@ mod tests {
         assert_eq!(parse_budget("x", "None").unwrap(), None);
         for refused in ["", "0", "0%", "-1%", "101%", "5 percent", "NaN"] {
             assert!(parse_budget("x", refused).is_err(), "{refused}");
+        }
+    }
+
+    #[test]
+    fn an_order_of_joins_is_shown_as_it_can_be_set() {
+        for order in [JoinOrder::Cost, JoinOrder::Text, JoinOrder::Random(7)] {
+            assert_eq!(parse_join_order(&show_join_order(order)).unwrap(), order);
+        }
+        for refused in ["", "random", "random -1", "fast"] {
+            assert!(parse_join_order(refused).is_err(), "{refused}");
         }
     }
 

@@ -3,6 +3,7 @@
 //! Dependencies go down only: this crate knows `skewer-exec`, `skewer-profiling` and `skewer-compat`.
 //!
 //! * [`plan_query`](plan_query()): the entry: a plan for each profile level
+//! * [`join_order`]: the order of joins, by estimated cost
 //! * [`lineage`]: the logical rewrite that carries record ids and latencies
 //! * [`costly`]: which expressions are worth timing
 //! * [`evaluates_costly`]: which operators evaluate what may take long for a row
@@ -19,6 +20,7 @@ mod disabled_optimizations;
 pub mod distribution;
 pub mod instrument;
 mod interruptible_calls;
+pub mod join_order;
 pub mod lineage;
 mod plan_query;
 pub mod timed_node;

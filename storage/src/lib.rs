@@ -11,6 +11,7 @@
 //! - [`writer`]: Arrow batches to Parquet segments, with row ids
 //! - `row_groups`: the row groups of a segment, whose columns several threads encode
 //! - [`row_ids`]: what a segment's footer says of them
+//! - [`distinct_values`]: sketches of how many distinct values its columns have
 //! - [`placement`]: who owns a segment, and which of a table's rows are in it
 //! - [`distributed_write`]: a statement that writes on several nodes, until it commits
 //! - [`worker_store`]: the directory of a node that has segments and no catalog
@@ -33,6 +34,7 @@ mod commit;
 pub mod compaction;
 mod conform;
 pub mod disk;
+pub mod distinct_values;
 pub mod distributed_write;
 pub mod error;
 pub mod fault;

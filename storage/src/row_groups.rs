@@ -14,6 +14,7 @@ use datafusion::parquet::arrow::arrow_writer::{
     ArrowColumnWriter, ArrowLeafColumn, ArrowRowGroupWriterFactory, compute_leaves,
 };
 use datafusion::parquet::errors::{ParquetError, Result};
+use datafusion::parquet::file::metadata::KeyValue;
 use datafusion::parquet::file::properties::WriterProperties;
 use datafusion::parquet::file::writer::SerializedFileWriter;
 
@@ -186,6 +187,24 @@ impl<W: Write + Send> RowGroups<W> {
         } else {
             self.threads
         }
+    }
+
+    /// Closes the last row group and writes `bytes` behind it, where Parquet's readers skip them. The footer says
+    /// where they are, by the `note` made of their offset and length.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub(crate) fn append(
+        &mut self,
+        bytes: &[u8],
+        note: impl FnOnce(usize, usize) -> KeyValue,
+    ) -> Result<()> {
+        self.close_row_group()?;
+        let offset = self.file.bytes_written();
+        self.file.write_all(bytes)?;
+        self.file
+            .append_key_value_metadata(note(offset, bytes.len()));
+        Ok(())
     }
 
     /// Writes the end of the file; nothing can be written after it.

@@ -25,6 +25,7 @@ use twox_hash::XxHash64;
 
 use crate::conform::conform;
 use crate::disk::DiskFile;
+use crate::distinct_values::{self, SegmentSketches};
 use crate::distributed_write::{ReserveRowIds, WriteSpec};
 use crate::placement::{SegmentName, Shard};
 use crate::remote::Writer;
@@ -334,6 +335,7 @@ struct OpenSegment {
     min_row_id: i64,
     max_row_id: i64,
     writer: RowGroups<Sink>,
+    sketches: SegmentSketches,
     file: SegmentFile,
 }
 
@@ -428,6 +430,7 @@ impl Encoder {
                 min_row_id: i64::MAX,
                 max_row_id: i64::MIN,
                 writer,
+                sketches: SegmentSketches::new(&self.physical),
                 file,
             });
         }
@@ -460,10 +463,15 @@ impl Encoder {
             min_row_id,
             max_row_id,
             mut writer,
+            sketches,
             file,
         } = open;
         let path = file.path().to_owned();
-        writer.finish().map_err(|error| write_error(&path, error))?;
+        let sketches = sketches.encode(&self.physical);
+        writer
+            .append(&sketches, distinct_values::place)
+            .and_then(|()| writer.finish())
+            .map_err(|error| write_error(&path, error))?;
         let sink = writer.sink_mut();
         sink.flush()
             .and_then(|()| sink.file.sync())
@@ -491,6 +499,7 @@ impl OpenSegment {
         self.min_row_id = self.min_row_id.min(min(ids).unwrap_or(i64::MAX));
         self.max_row_id = self.max_row_id.max(max(ids).unwrap_or(i64::MIN));
         self.rows += batch.num_rows() as u64;
+        self.sketches.add(batch.columns());
         let mut written = 0;
         while written < batch.num_rows() {
             let rows = self.slice_rows().min(batch.num_rows() - written);

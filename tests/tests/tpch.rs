@@ -11,8 +11,9 @@
 use std::fs::File;
 use std::path::Path;
 
-use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch};
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::arrow::record_batch::RecordBatchReader;
 use datafusion::parquet::arrow::ArrowWriter;
 use skewer::{Database, ProfileLevel, Session};
@@ -409,5 +410,108 @@ async fn tpch_queries_over_files_give_the_same_at_level_records() {
         run(&session, "SET profile.level = 'records'").await;
         let profiled = answer(&session, &query).await;
         assert_eq!(plain, profiled, "query {number}");
+    }
+}
+
+/// The joins of a logical plan as text, the side that a table is built of first: `((region nation) supplier)`.
+/// Other operators are left out.
+fn joins(plan: &str) -> String {
+    /// The joins of the first node of `lines` and of all below it, which are indented more.
+    fn node(lines: &mut std::iter::Peekable<std::str::Lines<'_>>) -> String {
+        let indent = |line: &str| line.len() - line.trim_start().len();
+        let Some(line) = lines.next() else {
+            return String::new();
+        };
+        let mut inputs = Vec::new();
+        while lines.peek().is_some_and(|next| indent(next) > indent(line)) {
+            inputs.push(node(lines));
+        }
+        inputs.retain(|input| !input.is_empty());
+        let inputs = inputs.join(" ");
+        let line = line.trim_start();
+        match line
+            .split_once(" Join: ")
+            .or_else(|| line.split_once(" Join:"))
+        {
+            Some(("Inner", _)) => format!("({inputs})"),
+            Some((kind, _)) => format!("{kind}({inputs})"),
+            None if line.starts_with("Cross Join:") => format!("Cross({inputs})"),
+            None => match line.strip_prefix("TableScan: ") {
+                Some(scan) => {
+                    let name = scan.split([' ', ',']).next().unwrap_or(scan);
+                    name.rsplit('.').next().unwrap_or(name).to_owned()
+                }
+                None => inputs,
+            },
+        }
+    }
+    node(&mut plan.lines().peekable())
+}
+
+/// The logical plan of a query.
+async fn logical_plan(session: &Session, query: &str) -> String {
+    let (_, batches) = run(session, &format!("EXPLAIN {query}")).await;
+    let rows: Vec<(String, String)> = batches
+        .iter()
+        .flat_map(|batch| {
+            let texts = |column: usize| {
+                let column = batch.column(column);
+                cast(column, &DataType::Utf8).unwrap()
+            };
+            let (kinds, plans) = (texts(0), texts(1));
+            let rows = (0..batch.num_rows()).map(|row| {
+                let text = |texts: &ArrayRef| texts.as_string::<i32>().value(row).to_owned();
+                (text(&kinds), text(&plans))
+            });
+            rows.collect::<Vec<_>>()
+        })
+        .collect();
+    let logical = rows.into_iter().find(|(kind, _)| kind == "logical_plan");
+    logical.unwrap().1
+}
+
+/// The order in which the queries join, at scale factor 0.1.
+#[tokio::test]
+async fn tpch_queries_join_in_the_expected_order() {
+    let database = Database::builder().worker_threads(2).build().unwrap();
+    let session = imported(&[database], 0.1).await.swap_remove(0);
+    let mut found = String::new();
+    for number in 1..=22 {
+        let (before, query, after) = statements(number);
+        for sql in before {
+            run(&session, &sql).await;
+        }
+        let plan = logical_plan(&session, &query).await;
+        found += &format!("q{number}: {}\n", joins(&plan));
+        for sql in after {
+            run(&session, &sql).await;
+        }
+    }
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tpch_join_orders.txt");
+    skewer_testing::golden(&golden, &found);
+}
+
+/// The queries in other orders of their joins.
+#[tokio::test]
+async fn tpch_queries_give_the_same_in_any_order_of_joins() {
+    let database = Database::builder().worker_threads(2).build().unwrap();
+    let session = imported(&[database], scale_or(SMALL)).await.swap_remove(0);
+    for number in 1..=22 {
+        let (before, query, after) = statements(number);
+        for sql in before {
+            run(&session, &sql).await;
+        }
+        run(&session, "SET profile.level = 'off'").await;
+        run(&session, "SET join_order = 'text'").await;
+        let written = answer(&session, &query).await;
+        for (seed, level) in [(1, "off"), (2, "off"), (3, "records"), (4, "records")] {
+            run(&session, &format!("SET profile.level = '{level}'")).await;
+            run(&session, &format!("SET join_order = 'random {seed}'")).await;
+            let given = answer(&session, &query).await;
+            assert_eq!(written, given, "query {number}, seed {seed}, level {level}");
+        }
+        for sql in after {
+            run(&session, &sql).await;
+        }
     }
 }

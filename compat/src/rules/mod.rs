@@ -18,6 +18,7 @@
 //! * [`arithmetic`]: of results that do not fit
 //! * [`in_lists`]: of values in lists
 //! * [`build_sides`]: of the size of what a join collects
+//! * [`join_sides`]: of the sizes of the inputs of joins
 //! * [`guard`]: how an operator is kept from a rule
 
 mod arguments;
@@ -29,6 +30,7 @@ mod group_limits;
 mod guard;
 mod in_lists;
 mod join_filters;
+pub mod join_sides;
 mod marks;
 mod nan;
 mod null_equality;
@@ -42,6 +44,8 @@ mod subqueries;
 
 use std::sync::Arc;
 
+use datafusion::common::Result;
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::optimizer::eliminate_cross_join::EliminateCrossJoin;
 use datafusion::optimizer::eliminate_duplicated_expr::EliminateDuplicatedExpr;
 use datafusion::optimizer::eliminate_join::EliminateJoin;
@@ -50,7 +54,7 @@ use datafusion::optimizer::optimize_projections::OptimizeProjections;
 use datafusion::optimizer::push_down_filter::PushDownFilter;
 use datafusion::optimizer::replace_distinct_aggregate::ReplaceDistinctWithAggregate;
 use datafusion::optimizer::simplify_expressions::SimplifyExpressions;
-use datafusion::optimizer::{Optimizer, OptimizerRule};
+use datafusion::optimizer::{Optimizer, OptimizerConfig, OptimizerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::aggregate_statistics::AggregateStatistics;
 use datafusion::physical_optimizer::ensure_requirements::EnsureRequirements;
@@ -62,7 +66,6 @@ use datafusion::physical_optimizer::topk_aggregation::TopKAggregation;
 
 use arguments::GuardedArguments;
 pub use arithmetic::{ArithmeticPlanner, CheckArithmetic};
-use build_sides::GuardedJoinSelection;
 pub use build_sides::{bound_key_arrays, collect_larger_build_sides};
 pub use chains::flat_source;
 use chains::{FlatChains, FlatConditions};
@@ -70,6 +73,7 @@ use dependencies::{Decide, Guarded, keep_distinct, keep_groups, keep_joins, keep
 use group_limits::GuardedGroupLimits;
 use in_lists::keep_nulls;
 use join_filters::{GuardedJoinFilters, GuardedProjections};
+use join_sides::JoinSides;
 use nan::GuardedPruning;
 use null_equality::{keep_apart, keep_conditions};
 use offsets::GuardedSorts;
@@ -116,6 +120,21 @@ pub fn logical_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     rules
 }
 
+/// `plan` without columns that nothing reads, with projections where they begin.
+///
+/// # Errors
+/// Those of DataFusion's rule.
+pub fn without_unread_columns(
+    plan: LogicalPlan,
+    config: &dyn OptimizerConfig,
+) -> Result<LogicalPlan> {
+    let rule = Guarded {
+        inner: Arc::new(OptimizeProjections::new()),
+        guard: keep_groups,
+    };
+    Ok(rule.rewrite(plan, config)?.data)
+}
+
 /// DataFusion's rules for physical plans, kept from concluding too much of the rows of GROUPING SETS,
 /// ROLLUP and CUBE, of joins, of OFFSET and of aggregates that statistics or a limit seem to know, and
 /// from filtering by another column of the same name, and from collecting what may be large.
@@ -123,7 +142,7 @@ pub fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let sorts = || GuardedRequirements(GuardedSorts(EnsureRequirements::new()));
     let check = GuardedPlanCheck(SanityCheckPlan::new());
     let projections = GuardedProjections(ProjectionPushdown::new());
-    let joins = GuardedJoinSelection::new();
+    let joins = JoinSides::default();
     let statistics = GuardedStatistics(AggregateStatistics::new());
     let top_k = GuardedTopK(TopKAggregation::new());
     let pushdowns = [FilterPushdown::new, FilterPushdown::new_post_optimization];
@@ -140,7 +159,7 @@ pub fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
         } else if rule.name() == projections.name() {
             *rule = Arc::new(GuardedProjections(ProjectionPushdown::new()));
         } else if rule.name() == joins.name() {
-            *rule = Arc::new(GuardedJoinSelection::new());
+            *rule = Arc::new(JoinSides::default());
         } else if let Some(pushdown) = pushdowns.iter().find(|own| own().name() == rule.name()) {
             *rule = Arc::new(GuardedPushdown(pushdown()));
         }

@@ -1,7 +1,10 @@
 //! What planning needs of the footers of segments, kept as long as the segments.
 
+use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
+use datafusion::arrow::array::ArrayRef;
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::catalog::Session;
 use datafusion::common::pruning::PrunableStatistics;
@@ -13,7 +16,9 @@ use datafusion::logical_expr::Expr;
 use datafusion::physical_expr::conjunction;
 use datafusion::physical_optimizer::pruning::PruningPredicateBuilder;
 use datafusion_datasource_parquet::metadata::DFParquetMetadata;
+use parking_lot::Mutex;
 use skewer_exec::implicit_row_ids::{ConsecutiveIds, first_page};
+use skewer_storage::distinct_values::{DistinctValues, place_of_sketches};
 use skewer_storage::{SegmentMeta, TableMeta, row_ids};
 
 /// So many footers a query reads that no query has read before: each takes some 50 µs, and planning should
@@ -30,6 +35,19 @@ pub(crate) struct Footer {
     /// Where in the file its row groups begin.
     pub(crate) row_groups: Vec<i64>,
     pub(crate) ids: Option<ConsecutiveIds>,
+    /// Where in the file the sketches of distinct values are.
+    pub(crate) sketches: Option<Range<u64>>,
+    /// What the order of joins asks for, read when it first does.
+    pub(crate) read: Mutex<ReadForJoins>,
+}
+
+/// What has been read of a segment to find the order of joins.
+#[derive(Debug, Default)]
+pub(crate) struct ReadForJoins {
+    /// Sketches of distinct values by column; none in segments that were written without.
+    pub(crate) distinct: Option<Arc<HashMap<String, DistinctValues>>>,
+    /// Values of sampled rows by column and number of runs.
+    pub(crate) samples: HashMap<(String, usize), ArrayRef>,
 }
 
 /// A segment to read, and its footer if that is known.
@@ -62,6 +80,8 @@ impl Footer {
             without_row_ids: Arc::new(of(&table.schema)?),
             row_groups: footer.row_groups().iter().map(first_page).collect(),
             ids: ConsecutiveIds::from_footer(&footer, row_ids::consecutive),
+            sketches: place_of_sketches(footer.file_metadata()),
+            read: Mutex::default(),
             schema,
         })
     }

@@ -5,7 +5,7 @@
 //! * [`names`]: `schema.table` as written → resolved
 //! * [`statement`]: the catalog of one statement: what it sees, and how it is planned
 //! * [`schemas`]: the same, as DataFusion asks for it
-//! * [`native_table`]: a table's segments as a scan
+//! * [`native_table`]: a table's segments as a scan, and their statistics for the order of joins
 //! * [`footers`]: what planning needs of their footers
 //! * [`batch_rows`]: how many rows of a table a batch has
 //! * [`planned`]: a statement as DataFusion plans it

@@ -1,5 +1,6 @@
 //! A table's segments as a scan.
 
+mod summary;
 #[cfg(test)]
 mod tests;
 

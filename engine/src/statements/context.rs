@@ -24,6 +24,7 @@ use crate::cancellation::cancellation;
 use crate::catalog::StatementCatalog;
 use crate::catalog::planned::shown_rows;
 use crate::error::Error;
+use crate::join_order::with_ordered_joins;
 use crate::planning;
 use crate::progress::ProgressHandle;
 use crate::query_stream::QueryStream;
@@ -236,6 +237,8 @@ impl Context {
                 }
             })
         })??;
+        let order = *self.session.inner().join_order.lock();
+        let optimized = with_ordered_joins(optimized, &mut state, order).await;
         let database = self.session.database_inner();
         check_availability(&optimized, self.catalog.snapshot(), |worker| {
             database.lost(worker)

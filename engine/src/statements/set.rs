@@ -4,14 +4,15 @@ use datafusion::logical_expr::{
     LogicalPlan, ResetVariable, SetVariable, Statement as PlanStatement,
 };
 use skewer_compat::suggest::suggest;
+use skewer_optimizer::join_order::JoinOrder;
 
 use super::Outcome;
 use crate::error::Error;
 use crate::session::Session;
 use crate::settings::{
-    self, CACHE_SIZE, DEFAULT_STALL_TIMEOUT, MAX_RUNNING_QUERIES, MAX_TEMP_DIRECTORY_SIZE,
-    MEMORY_LIMIT, OWN_SETTINGS, ProfileSettings, SNAPSHOT_BYTES, STALL_TIMEOUT, TRACE_PARENT,
-    canonical,
+    self, CACHE_SIZE, DEFAULT_STALL_TIMEOUT, JOIN_ORDER, MAX_RUNNING_QUERIES,
+    MAX_TEMP_DIRECTORY_SIZE, MEMORY_LIMIT, OWN_SETTINGS, ProfileSettings, SNAPSHOT_BYTES,
+    STALL_TIMEOUT, TRACE_PARENT, canonical,
 };
 
 /// The schema of names without schema.
@@ -71,6 +72,7 @@ pub(crate) async fn set(session: &Session, name: &str, value: &str) -> Result<Ou
         STALL_TIMEOUT => {
             *session.inner().stall_timeout.lock() = settings::parse_age(name, value)?;
         }
+        JOIN_ORDER => *session.inner().join_order.lock() = settings::parse_join_order(value)?,
         TRACE_PARENT => {
             *session.inner().trace_parent.lock() = settings::parse_trace_parent(value)?;
         }
@@ -170,6 +172,7 @@ fn reset_own(session: &Session, name: &str) -> Result<bool, Error> {
         }
         MAX_RUNNING_QUERIES => database.admission.set_limit(database.opened_limit),
         STALL_TIMEOUT => *session.inner().stall_timeout.lock() = DEFAULT_STALL_TIMEOUT,
+        JOIN_ORDER => *session.inner().join_order.lock() = JoinOrder::default(),
         TRACE_PARENT => *session.inner().trace_parent.lock() = None,
         MEMORY_LIMIT => database.memory.set_limit(database.opened_memory_limit),
         CACHE_SIZE => database.cache.set_size(database.opened_cache_size),

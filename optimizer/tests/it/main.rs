@@ -1,4 +1,5 @@
 //! Rewrites and instrumentation of plans.
 
+mod join_order;
 mod nesting;
 mod records;

@@ -9,6 +9,7 @@
 //! - [`extremes`]: values at the ends of their types, under every setting
 //! - [`frames`]: window frames of these
 //! - [`naive`]: queries that a naive evaluator understands, and the evaluator
+//! - [`join_order`]: they return the same in any order of their joins
 //! - [`lineage`]: their lineage is what it says
 //! - [`closure`]: so is that of recursive queries that return a row once
 //! - [`spilling`]: queries end, with the same rows, where there is too little memory
@@ -18,6 +19,7 @@ mod closure;
 mod extremes;
 mod frames;
 mod generator;
+mod join_order;
 mod lineage;
 mod naive;
 mod same_results;

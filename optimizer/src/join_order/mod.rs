@@ -1,0 +1,272 @@
+//! The order of joins, by estimated cost.
+//!
+//! DataFusion 55.2 joins in the order of FROM, and its rules make trees of joins left-deep. So this step runs
+//! after its optimizer, once for each statement, before plans are profiled or made physical: profiled and plain
+//! plans have the same order.
+//!
+//! * `island`: a tree of inner joins, its leaves and conditions
+//! * [`statistics`]: what is known of tables
+//! * `sample`, `selectivity`: for which share of rows a predicate holds
+//! * `estimate`: rows and columns of which little is known
+//! * `cardinality`: how many rows a node returns
+//! * `sizes`: how many rows joined leaves have, and what joining them costs
+//! * `enumerate`: the search for the cheapest tree
+//! * `build`: the plan of a tree
+//!
+//! An island keeps the order of the text if one of its leaves cannot be estimated, if its joins take no time
+//! worth speaking of, or if another order would not be clearly cheaper. A new plan must have the schema of the old
+//! one, and no more joins without keys.
+
+mod build;
+mod cardinality;
+mod enumerate;
+mod estimate;
+mod island;
+mod sample;
+mod selectivity;
+mod sizes;
+pub mod statistics;
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use datafusion::common::Result;
+use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::logical_plan::Explain;
+use skewer_compat::rules::join_sides::{JoinEstimates, JoinInputs};
+use skewer_compat::rules::without_unread_columns;
+
+use self::cardinality::Estimator;
+use self::estimate::Estimate;
+use self::island::{Island, JoinTree, LeafSet};
+pub use self::sample::{can_be_sampled, columns_of};
+use self::selectivity::ColumnEstimate;
+use self::sizes::Sizes;
+use self::statistics::Summaries;
+
+/// Below this cost, about one row passed on each, an order is not worth searching for: some milliseconds.
+const SMALL_COST: f64 = 100_000.0;
+/// The share of the text's cost that another order may have to replace it.
+const CLEARLY_CHEAPER: f64 = 0.9;
+/// Rows below which it does not matter which side of a join is collected.
+const FEW_ROWS: f64 = 50_000.0;
+/// What a leaf of which nothing is known has in a random order.
+const UNKNOWN_ROWS: f64 = 1_000.0;
+
+/// How the order of joins is chosen.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum JoinOrder {
+    /// The cheapest by estimates.
+    #[default]
+    Cost,
+    /// As they are written, for those who know better.
+    Text,
+    /// Another one for each seed: for tests, which look for differences in results.
+    Random(u64),
+}
+
+/// A plan whose joins are in order.
+#[derive(Debug)]
+pub struct OrderedJoins {
+    /// The plan, with the schema of the one that was given.
+    pub plan: LogicalPlan,
+    /// What its joins get, for the rule that chooses sides; `None` if they are small.
+    pub estimates: Option<JoinEstimates>,
+}
+
+/// Puts the joins of `optimized` in order; `None` if it stays as it is. Tables have `summaries`.
+///
+/// # Errors
+/// Those of building plans. The plan as it is can be run all the same.
+pub fn order_joins(
+    optimized: &LogicalPlan,
+    summaries: &Summaries,
+    order: JoinOrder,
+    state: &SessionState,
+) -> Result<Option<OrderedJoins>> {
+    if order == JoinOrder::Text || !can_be_ordered(optimized)? {
+        return Ok(None);
+    }
+    let explained = match optimized {
+        LogicalPlan::Explain(explain) => explain.plan.as_ref(),
+        plan => plan,
+    };
+    let threshold = &state.config_options().optimizer;
+    let step = Step {
+        estimator: Estimator::new(summaries),
+        order,
+        collected: threshold.hash_join_single_partition_threshold_rows,
+        islands: Cell::new(0),
+    };
+    let ordered = step.ordered(explained.clone())?;
+    let mut plan = ordered.data;
+    if ordered.transformed {
+        plan = without_unread_columns(plan, state)?;
+        let has_changed = !plan.schema().iter().eq(explained.schema().iter());
+        if has_changed {
+            return Ok(None);
+        }
+    }
+    let inputs = step.estimator.join_inputs(&plan);
+    let estimates = (order == JoinOrder::Cost && inputs.iter().flatten().any(are_many))
+        .then(|| JoinEstimates(inputs.into()));
+    if !ordered.transformed && estimates.is_none() {
+        return Ok(None);
+    }
+    if let LogicalPlan::Explain(explain) = optimized {
+        plan = LogicalPlan::Explain(Explain {
+            plan: Arc::new(plan),
+            ..explain.clone()
+        });
+    }
+    Ok(Some(OrderedJoins { plan, estimates }))
+}
+
+fn are_many(inputs: &JoinInputs) -> bool {
+    inputs.left.rows + inputs.right.rows >= FEW_ROWS
+}
+
+/// Whether there is a join in `plan`, and nothing that other rewrites have shared or replaced.
+fn can_be_ordered(plan: &LogicalPlan) -> Result<bool> {
+    let (mut has_join, mut has_extension) = (false, false);
+    plan.apply_with_subqueries(|node| {
+        has_join |= matches!(node, LogicalPlan::Join(_));
+        has_extension |= matches!(node, LogicalPlan::Extension(_));
+        Ok(match has_extension {
+            true => TreeNodeRecursion::Stop,
+            false => TreeNodeRecursion::Continue,
+        })
+    })?;
+    Ok(has_join && !has_extension)
+}
+
+/// What becomes of an island.
+enum Decision {
+    /// Something of it cannot be estimated: the joins within may be islands of their own.
+    Unknown,
+    /// It keeps its order.
+    Kept,
+    Ordered(LogicalPlan),
+}
+
+struct Step<'a> {
+    estimator: Estimator<'a>,
+    order: JoinOrder,
+    /// How many rows are collected into one partition at most.
+    collected: usize,
+    /// How many islands have been ordered.
+    islands: Cell<u64>,
+}
+
+impl Step<'_> {
+    fn ordered(&self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+        plan.transform_down_with_subqueries(|node| {
+            if matches!(node, LogicalPlan::RecursiveQuery(_)) {
+                return Ok(Transformed::new(node, false, TreeNodeRecursion::Jump));
+            }
+            if !island::is_root(&node) {
+                return Ok(Transformed::no(node));
+            }
+            let Some(mut island) = Island::below(&node)? else {
+                return Ok(Transformed::no(node));
+            };
+            let is_known = |leaf: &Arc<LogicalPlan>| self.estimator.estimate(leaf).is_some();
+            if self.order == JoinOrder::Cost && !island.leaves.iter().all(is_known) {
+                return Ok(Transformed::no(node));
+            }
+            let mut has_changed = false;
+            for leaf in &mut island.leaves {
+                let ordered = self.ordered(leaf.as_ref().clone())?;
+                if ordered.transformed {
+                    has_changed = true;
+                    *leaf = Arc::new(ordered.data);
+                }
+            }
+            Ok(match self.decide(&island, &node, has_changed)? {
+                Decision::Unknown => Transformed::no(node),
+                Decision::Kept => Transformed::new(node, false, TreeNodeRecursion::Jump),
+                Decision::Ordered(plan) => Transformed::new(plan, true, TreeNodeRecursion::Jump),
+            })
+        })
+    }
+
+    /// Decides about the `island` that begins at `root`, some of whose leaves have been ordered if so it says.
+    fn decide(&self, island: &Island, root: &LogicalPlan, has_changed: bool) -> Result<Decision> {
+        let is_random = matches!(self.order, JoinOrder::Random(_));
+        let mut leaves = island.leaves.clone();
+        if !build::tell_leaves_apart(&mut leaves)? {
+            return Ok(Decision::Unknown);
+        }
+        build::filter_leaves(island, &mut leaves)?;
+        let estimates = leaves.iter().map(|leaf| match is_random {
+            true => Some(unknown(leaf)),
+            false => self.estimator.estimate(leaf),
+        });
+        let Some(estimates) = estimates.collect::<Option<Vec<_>>>() else {
+            return Ok(Decision::Unknown);
+        };
+        let sizes = Sizes::new(island, &estimates, self.collected);
+        let Some(tree) = self.choose(island, &sizes, has_changed) else {
+            return Ok(Decision::Kept);
+        };
+        Ok(
+            match build::joined(island, &leaves, &tree, root.schema())? {
+                Some(plan) => Decision::Ordered(plan),
+                None => Decision::Unknown,
+            },
+        )
+    }
+
+    /// The order of an island; `None` if it stays as it is.
+    fn choose(&self, island: &Island, sizes: &Sizes, has_changed: bool) -> Option<JoinTree> {
+        let as_written = || has_changed.then(|| island.text.clone());
+        if island.leaves.len() < 3 {
+            return as_written();
+        }
+        let number = self.islands.get();
+        self.islands.set(number + 1);
+        let keyless = |tree: &JoinTree| without_keys(tree, sizes);
+        let tree = match self.order {
+            JoinOrder::Text => return as_written(),
+            JoinOrder::Random(seed) => enumerate::random(sizes, seed.wrapping_add(number)),
+            JoinOrder::Cost => {
+                let cost = sizes.cost(&island.text);
+                if cost < SMALL_COST {
+                    return as_written();
+                }
+                let tree = enumerate::cheapest(sizes);
+                if sizes.cost(&tree) > cost * CLEARLY_CHEAPER {
+                    return as_written();
+                }
+                tree
+            }
+        };
+        match keyless(&tree) > keyless(&island.text) {
+            true => as_written(),
+            false => Some(tree),
+        }
+    }
+}
+
+/// How many joins of `tree` have no keys, and no side of one row at most.
+fn without_keys(tree: &JoinTree, sizes: &Sizes) -> usize {
+    let JoinTree::Join(left, right) = tree else {
+        return 0;
+    };
+    let (of_left, of_right): (LeafSet, LeafSet) = (left.leaf_set(), right.leaf_set());
+    let is_single = |set| sizes.size(set).worst <= 1.0;
+    let is_keyless =
+        !sizes.has_key(of_left, of_right) && !is_single(of_left) && !is_single(of_right);
+    usize::from(is_keyless) + without_keys(left, sizes) + without_keys(right, sizes)
+}
+
+fn unknown(leaf: &LogicalPlan) -> Estimate {
+    let columns = leaf.schema().fields().len();
+    Estimate {
+        rows: UNKNOWN_ROWS,
+        worst: UNKNOWN_ROWS,
+        columns: vec![ColumnEstimate::with_distinct(UNKNOWN_ROWS); columns],
+    }
+}

@@ -1,0 +1,252 @@
+//! Sizes of the joins of an island's leaves, and what they cost.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+
+use datafusion::common::Column;
+
+use super::estimate::{Estimate, Keys};
+use super::island::{Condition, Island, JoinTree, LeafSet, Slot};
+use super::selectivity::{ColumnEstimate, Rules};
+
+/// What a row that a hash table is built of costs, relative to one that looks for partners.
+const BUILD: f64 = 2.0;
+/// What a row costs that is moved to the partition of its key.
+const EXCHANGE: f64 = 0.5;
+/// What comparing a row with another costs in a join without keys.
+const PAIR: f64 = 0.1;
+/// How much larger than what is collected a side may be at worst.
+const MOST_WORSE: f64 = 8.0;
+
+/// Rows of a set of leaves that have been joined.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Size {
+    pub(super) rows: f64,
+    pub(super) worst: f64,
+}
+
+/// A group of equal columns: the least number of distinct values that each leaf has.
+#[derive(Debug, Default)]
+struct Class {
+    leaves: LeafSet,
+    distinct: BTreeMap<usize, f64>,
+}
+
+/// The sizes of sets of leaves. They do not depend on the order in which leaves are joined.
+#[derive(Debug)]
+pub(super) struct Sizes {
+    leaves: Vec<Size>,
+    /// The leaves from the largest to the smallest: the order in which sizes are computed.
+    by_size: Vec<usize>,
+    classes: Vec<Class>,
+    conditions: Vec<(LeafSet, f64)>,
+    /// The leaves of both sides of equalities of expressions.
+    equalities: Vec<[LeafSet; 2]>,
+    /// Of each leaf: those that it shares keys with.
+    neighbours: Vec<LeafSet>,
+    known: RefCell<HashMap<LeafSet, Size>>,
+    /// How many rows are collected into one partition at most.
+    collected: f64,
+}
+
+impl Sizes {
+    /// The sizes of `island`, whose leaves have `estimates`; sides of up to `collected` rows are collected.
+    pub(super) fn new(island: &Island, estimates: &[Estimate], collected: usize) -> Self {
+        let leaves: Vec<Size> = estimates
+            .iter()
+            .map(|estimate| Size {
+                rows: estimate.rows,
+                worst: estimate.worst,
+            })
+            .collect();
+        let mut by_size: Vec<usize> = (0..leaves.len()).collect();
+        by_size.sort_by(|one, other| leaves[*other].rows.total_cmp(&leaves[*one].rows));
+        let classes = island
+            .classes
+            .iter()
+            .map(|class| class_of(class, estimates));
+        let column = |column: &Column| {
+            let slot = Slot::from_placeholder(column)?;
+            estimates.get(slot.leaf)?.columns.get(slot.column).cloned()
+        };
+        let conditions = island.conditions.iter();
+        let conditions = conditions.map(|condition| (condition.leaves, share(condition, &column)));
+        let equalities = island.conditions.iter().filter_map(|condition| {
+            let [(_, left), (_, right)] = condition.sides.as_ref()?;
+            Some([*left, *right])
+        });
+        let mut sizes = Self {
+            by_size,
+            equalities: equalities.collect(),
+            classes: classes.collect(),
+            conditions: conditions.collect(),
+            neighbours: vec![0; leaves.len()],
+            leaves,
+            known: RefCell::default(),
+            collected: collected as f64,
+        };
+        for class in &sizes.classes {
+            for (leaf, neighbours) in sizes.neighbours.iter_mut().enumerate() {
+                if class.leaves & (1 << leaf) != 0 {
+                    *neighbours |= class.leaves & !(1 << leaf);
+                }
+            }
+        }
+        for condition in &island.conditions {
+            if condition.leaves.count_ones() == 2 {
+                let one = condition.leaves.trailing_zeros() as usize;
+                let other = (LeafSet::BITS - 1 - condition.leaves.leading_zeros()) as usize;
+                sizes.neighbours[one] |= 1 << other;
+                sizes.neighbours[other] |= 1 << one;
+            }
+        }
+        sizes
+    }
+
+    pub(super) fn leaves(&self) -> usize {
+        self.leaves.len()
+    }
+
+    /// The leaves outside of `set` that share a condition of two leaves with one in it.
+    pub(super) fn neighbours(&self, set: LeafSet) -> LeafSet {
+        let all = members(set).map(|leaf| self.neighbours[leaf]);
+        all.fold(0, |all, of_leaf| all | of_leaf) & !set
+    }
+
+    /// How many rows the joined leaves of `set` have.
+    pub(super) fn size(&self, set: LeafSet) -> Size {
+        if let Some(known) = self.known.borrow().get(&set) {
+            return *known;
+        }
+        let mut size = Size {
+            rows: 1.0,
+            worst: 1.0,
+        };
+        let mut joined: LeafSet = 0;
+        for leaf in self.by_size.iter().copied() {
+            if set & (1 << leaf) == 0 {
+                continue;
+            }
+            let keys = self.keys(joined, leaf);
+            size.rows *= self.leaves[leaf].rows / keys;
+            size.worst *= self.leaves[leaf].worst / keys;
+            joined |= 1 << leaf;
+        }
+        for (leaves, share) in &self.conditions {
+            if leaves & !set == 0 && leaves.count_ones() > 1 {
+                size.rows *= share;
+                size.worst *= share.sqrt();
+            }
+        }
+        size.rows = size.rows.max(f64::MIN_POSITIVE);
+        size.worst = size.worst.max(size.rows);
+        self.known.borrow_mut().insert(set, size);
+        size
+    }
+
+    /// By how much equalities with the leaves of `joined` thin out the rows of `leaf`.
+    fn keys(&self, joined: LeafSet, leaf: usize) -> f64 {
+        let mut own = Keys::none(self.leaves[leaf].rows);
+        let mut others: BTreeMap<usize, f64> = BTreeMap::new();
+        for class in &self.classes {
+            if class.leaves & (1 << leaf) == 0 || class.leaves & joined == 0 {
+                continue;
+            }
+            own.distinct *= class.distinct.get(&leaf).copied().unwrap_or(1.0);
+            let earlier = class.distinct.iter();
+            let earlier = earlier.filter(|(of, _)| joined & (1 << **of) != 0);
+            let least = earlier
+                .min_by(|(one, few), (other, many)| few.total_cmp(many).then(one.cmp(other)));
+            if let Some((of, distinct)) = least {
+                *others.entry(*of).or_insert(1.0) *= distinct;
+            }
+        }
+        // Of which leaf the most keys are known to be.
+        let others = others.into_iter().map(|(of, distinct)| Keys {
+            distinct,
+            rows: self.leaves[of].rows,
+        });
+        match others.reduce(Keys::and) {
+            Some(others) => own.matching(others),
+            None => 1.0,
+        }
+    }
+
+    /// Whether a class or a condition is about both `left` and `right`, and about no other leaf.
+    pub(super) fn are_connected(&self, left: LeafSet, right: LeafSet) -> bool {
+        let both = left | right;
+        self.has_key(left, right)
+            || self
+                .conditions
+                .iter()
+                .any(|(leaves, _)| leaves & !both == 0 && leaves & left != 0 && leaves & right != 0)
+    }
+
+    /// Whether rows of `left` find partners in `right` by a key.
+    pub(super) fn has_key(&self, left: LeafSet, right: LeafSet) -> bool {
+        let of_class = |class: &Class| class.leaves & left != 0 && class.leaves & right != 0;
+        let within = |one: LeafSet, other: LeafSet| one & !left == 0 && other & !right == 0;
+        self.classes.iter().any(of_class)
+            || self
+                .equalities
+                .iter()
+                .any(|[one, other]| within(*one, *other) || within(*other, *one))
+    }
+
+    /// What it costs to build a hash table of `build`, and to look for partners of `probe`'s rows.
+    pub(super) fn join_cost(&self, build: LeafSet, probe: LeafSet) -> f64 {
+        let (built, probing) = (self.size(build), self.size(probe));
+        let output = self.size(build | probe).rows;
+        if !self.has_key(build, probe) {
+            return BUILD * built.rows + PAIR * built.rows * probing.rows + probing.rows + output;
+        }
+        let is_collected =
+            built.rows <= self.collected && built.worst <= self.collected * MOST_WORSE;
+        let moved = match is_collected {
+            true => 0.0,
+            false => EXCHANGE * (built.rows + probing.rows),
+        };
+        BUILD * built.rows + probing.rows + output + moved
+    }
+
+    /// What the joins of `tree` cost, each with the better of its sides as the one that a table is built of.
+    pub(super) fn cost(&self, tree: &JoinTree) -> f64 {
+        let JoinTree::Join(left, right) = tree else {
+            return 0.0;
+        };
+        let below = self.cost(left) + self.cost(right);
+        let (left, right) = (left.leaf_set(), right.leaf_set());
+        below + self.join_cost(left, right).min(self.join_cost(right, left))
+    }
+}
+
+/// The leaves of a set, ascending.
+pub(super) fn members(set: LeafSet) -> impl Iterator<Item = usize> + Clone {
+    (0..LeafSet::BITS as usize).filter(move |leaf| set & (1 << leaf) != 0)
+}
+
+fn class_of(slots: &[Slot], estimates: &[Estimate]) -> Class {
+    let mut class = Class::default();
+    for slot in slots {
+        class.leaves |= slot.leaf_set();
+        let column = estimates
+            .get(slot.leaf)
+            .and_then(|leaf| leaf.columns.get(slot.column));
+        let distinct = column.map_or(1.0, |column| column.distinct);
+        let least = class.distinct.entry(slot.leaf).or_insert(distinct);
+        *least = least.min(distinct);
+    }
+    class
+}
+
+/// The share of rows for which a condition on several leaves holds.
+fn share(condition: &Condition, column: &dyn Fn(&Column) -> Option<ColumnEstimate>) -> f64 {
+    let rules = Rules { columns: column };
+    match &condition.sides {
+        Some([(left, _), (right, _)]) => {
+            let distinct = [left, right].map(|side| rules.distinct(side).unwrap_or(1.0));
+            1.0 / distinct[0].max(distinct[1]).max(1.0)
+        }
+        None => rules.all([&condition.expr]),
+    }
+}

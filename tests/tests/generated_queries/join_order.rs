@@ -1,0 +1,121 @@
+//! Queries return the same in whatever order their tables are joined.
+
+use skewer::{Database, ProfileLevel, Session};
+
+use crate::cases::{cases, run, session};
+use crate::generator::Generator;
+use crate::same_results::tables;
+
+/// A query that joins three to six relations by conditions of all kinds, some of them below others; and one that
+/// counts its rows before they are aggregated.
+fn query(generator: &mut Generator) -> (String, String) {
+    let relations = 3 + generator.below(4);
+    let mut from = String::new();
+    let mut conditions: Vec<String> = Vec::new();
+    for number in 0..relations {
+        let name = format!("j{number}");
+        let relation = match generator.below(8) {
+            0 => "(SELECT t.a, u.d AS b FROM t JOIN u ON t.a = u.a)".to_owned(),
+            1 => "(SELECT x.a, y.b FROM t AS x JOIN t AS y ON x.b = y.a WHERE x.f < 3)".to_owned(),
+            2 => "(SELECT a, count(*) AS b FROM u GROUP BY a)".to_owned(),
+            3 => "(SELECT u.a, u.d AS b FROM u LEFT JOIN t ON u.d = t.b)".to_owned(),
+            4 => "(SELECT a, d AS b FROM u WHERE d IN (SELECT b FROM t))".to_owned(),
+            5 => "(SELECT a, d AS b FROM u)".to_owned(),
+            6 => "(SELECT max(a) AS a, min(b) AS b FROM t)".to_owned(),
+            _ => "(SELECT a, b FROM t)".to_owned(),
+        };
+        let earlier = format!("j{}", generator.below(number.max(1)));
+        let column = ["a", "b"][generator.below(2)];
+        let other = ["a", "b"][generator.below(2)];
+        let condition = match generator.below(10) {
+            0 => format!("{name}.{column} < {earlier}.{other}"),
+            1 => format!("{name}.{column} + 1 = {earlier}.{other}"),
+            2 => format!("{name}.a + {name}.b = {earlier}.{other} + {earlier}.a"),
+            3 => format!("({name}.a = {earlier}.a OR {name}.b = 1 AND {earlier}.b = 2)"),
+            4 => format!("{name}.{column} = {earlier}.{other} AND {name}.b <> 4"),
+            5 => format!("{name}.a = {earlier}.a AND {name}.b = {earlier}.b"),
+            _ => format!("{name}.{column} = {earlier}.{other}"),
+        };
+        match (number, generator.below(5)) {
+            (0, _) => from = format!("{relation} AS {name}"),
+            (_, 0) => {
+                from += &format!(", {relation} AS {name}");
+                conditions.push(condition);
+            }
+            (_, 1) => from = format!("{from} LEFT JOIN {relation} AS {name} ON {condition}"),
+            _ => from = format!("{from} JOIN {relation} AS {name} ON {condition}"),
+        }
+    }
+    if generator.below(3) == 0 {
+        conditions.push("j0.a + j1.b + j2.a < 9".to_owned());
+    }
+    if generator.below(4) == 0 {
+        conditions.push("j1.a >= (SELECT min(b) FROM t)".to_owned());
+    }
+    let columns = (0..relations).map(|number| format!("j{number}.a, j{number}.b"));
+    let columns = match generator.below(3) {
+        0 => "count(*), sum(j0.a), sum(j1.b), max(j2.a)".to_owned(),
+        1 => "*".to_owned(),
+        _ => columns.collect::<Vec<_>>().join(", "),
+    };
+    let condition = match conditions.is_empty() {
+        true => String::new(),
+        false => format!(" WHERE {}", conditions.join(" AND ")),
+    };
+    let rest = format!("FROM {from}{condition}");
+    (
+        format!("SELECT {columns} {rest}"),
+        format!("SELECT count(*) {rest}"),
+    )
+}
+
+/// Rows of the widest queries that are compared.
+const MOST_ROWS: usize = 20_000;
+
+async fn order(session: &Session, order: &str) {
+    let sql = format!("SET join_order = '{order}'");
+    session.sql(&sql).await.unwrap();
+}
+
+#[tokio::test]
+async fn joins_in_any_order_return_what_they_return_as_written() {
+    let database = Database::builder().worker_threads(3).build().unwrap();
+    tables(&database).await;
+    let written = session(&database, ProfileLevel::Off, false).await;
+    let plain = session(&database, ProfileLevel::Off, false).await;
+    let records = session(&database, ProfileLevel::Records, false).await;
+    order(&written, "text").await;
+    let mut compared = 0;
+    for (number, (case, random)) in cases(80).enumerate() {
+        let mut generator = Generator::new(random);
+        let (sql, sorted) = match number % 4 {
+            3 => generator.query(),
+            _ => {
+                let (sql, count) = query(&mut generator);
+                let counted = run(&written, &count).await.ok();
+                let rows = counted.and_then(|(_, rows, _)| rows.first()?.parse::<usize>().ok());
+                if rows.is_none_or(|rows| rows > MOST_ROWS) {
+                    continue;
+                }
+                (sql, None)
+            }
+        };
+        let Ok((schema, mut expected, _)) = run(&written, &sql).await else {
+            continue;
+        };
+        for session in [&plain, &records] {
+            order(session, &format!("random {number}")).await;
+            let found = run(session, &sql).await;
+            let (found_schema, mut found, _) =
+                found.unwrap_or_else(|error| panic!("{case}: {error}\n{sql}"));
+            if sorted.is_none() {
+                expected.sort();
+                found.sort();
+            }
+            assert_eq!(schema, found_schema, "{case}:\n{sql}");
+            assert_eq!(expected, found, "{case}:\n{sql}");
+        }
+        compared += 1;
+    }
+    assert!(compared > 40, "{compared} queries were compared");
+}
