@@ -233,8 +233,8 @@ mod tests {
         let query = "SELECT count(*) FROM sale JOIN shop ON sale.shop = shop.id \
                      JOIN item ON sale.item = item.id WHERE ";
         for (condition, expected) in [
-            // A column that older segments lack.
-            ("item.extra IS NOT NULL", ["shop", "item", "sale"]),
+            // A column that older segments lack: no row is left, so a table is built of what is joined first.
+            ("item.extra IS NOT NULL", ["item", "sale", "shop"]),
             // A third of all items, of the second segment.
             ("item.name = 'late'", ["shop", "item", "sale"]),
         ] {

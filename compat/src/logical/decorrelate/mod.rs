@@ -70,7 +70,7 @@ use crate::logical::scalar_subquery::{aggregated, is_aggregate, only_value, with
 use crate::rules::{has_subquery, subquery_of};
 
 /// What the names of domains in a plan begin with.
-const DOMAIN: &str = "__skewer_domain";
+pub const DOMAIN: &str = "__skewer_domain";
 
 /// What the names of rows begin with for each of which a LATERAL subquery is evaluated.
 const ROWS: &str = "__skewer_rows";
