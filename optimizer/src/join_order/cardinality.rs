@@ -27,6 +27,8 @@ const FEW_HITS: usize = 20;
 const MOST_NESTED: usize = 200;
 /// Bytes of a text of which nothing is known, in memory.
 const TEXT_BYTES: f64 = 24.0;
+/// The share of an outer join's rows that have no partner, at least.
+const LEAST_UNMATCHED: f64 = 0.1;
 /// How much larger than estimated a filter's output is at worst, if it was estimated by rules.
 const WORSE_BY_RULES: f64 = 32.0;
 /// The same, if it was counted in a sample.
@@ -373,17 +375,36 @@ fn joined(join: &Join, left: &Estimate, right: &Estimate) -> Estimate {
     let of_left = (right_keys / left_keys).min(1.0) * share.sqrt();
     let of_right = (left_keys / right_keys).min(1.0) * share.sqrt();
     let rest = |share: f64| (1.0 - share).max(0.1);
-    let both =
-        || -> Vec<ColumnEstimate> { left.columns.iter().chain(&right.columns).cloned().collect() };
+    // Rows of one side without a partner have NULL in all columns of the other.
+    let unmatched = |rows: f64| ((rows - inner) / rows.max(1.0)).max(LEAST_UNMATCHED);
+    let columns = |nulls_left: f64, nulls_right: f64| -> Vec<ColumnEstimate> {
+        let left = left.columns.iter().map(|column| (column, nulls_left));
+        let right = right.columns.iter().map(|column| (column, nulls_right));
+        let columns = left.chain(right).map(|(column, nulls)| ColumnEstimate {
+            nulls: nulls + column.nulls * (1.0 - nulls),
+            ..column.clone()
+        });
+        columns.collect()
+    };
     let (rows, worst, columns): (f64, f64, Vec<_>) = match join.join_type {
-        JoinType::Inner => (inner, worst, both()),
-        JoinType::Left => (inner.max(left.rows), worst.max(left.worst), both()),
-        JoinType::Right => (inner.max(right.rows), worst.max(right.worst), both()),
-        JoinType::Full => (
-            inner.max(left.rows + right.rows),
-            worst.max(left.worst + right.worst),
-            both(),
-        ),
+        JoinType::Inner => (inner, worst, columns(0.0, 0.0)),
+        JoinType::Left => {
+            let rows = inner.max(left.rows);
+            (rows, worst.max(left.worst), columns(0.0, unmatched(rows)))
+        }
+        JoinType::Right => {
+            let rows = inner.max(right.rows);
+            (rows, worst.max(right.worst), columns(unmatched(rows), 0.0))
+        }
+        JoinType::Full => {
+            let rows = inner.max(left.rows + right.rows);
+            let nulls = unmatched(rows) / 2.0;
+            (
+                rows,
+                worst.max(left.worst + right.worst),
+                columns(nulls, nulls),
+            )
+        }
         JoinType::LeftSemi => return left.clone().thinned(of_left, left.worst),
         JoinType::RightSemi => return right.clone().thinned(of_right, right.worst),
         JoinType::LeftAnti => return left.clone().thinned(rest(of_left), left.worst),

@@ -54,7 +54,7 @@ pub(super) fn random(sizes: &Sizes, seed: u64) -> JoinTree {
     parts.pop().unwrap_or(JoinTree::Leaf(0))
 }
 
-/// The sets of leaves between which there are no conditions of two leaves.
+/// The sets of leaves between which there are no keys.
 fn components(sizes: &Sizes) -> Vec<LeafSet> {
     let mut components = Vec::new();
     let mut seen: LeafSet = 0;

@@ -74,14 +74,6 @@ impl Keys {
         }
     }
 
-    /// Keys of these columns and those of other rows, which have been joined.
-    pub(super) fn and(self, other: Self) -> Self {
-        Self {
-            distinct: self.at_most_rows() * other.at_most_rows(),
-            rows: self.rows.max(other.rows),
-        }
-    }
-
     pub(super) fn at_most_rows(self) -> f64 {
         self.distinct.min(self.rows).max(1.0)
     }

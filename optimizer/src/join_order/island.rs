@@ -122,7 +122,7 @@ fn is_lateral(plan: &LogicalPlan) -> bool {
 }
 
 /// Whether it does not matter how often, and for which rows, an expression is evaluated.
-fn is_movable(expression: &Expr) -> bool {
+pub(super) fn is_movable(expression: &Expr) -> bool {
     let is_bound = expression.exists(|part| {
         Ok(match part {
             Expr::OuterReferenceColumn(..) => true,

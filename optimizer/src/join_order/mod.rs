@@ -12,6 +12,7 @@
 //! * `sizes`: how many rows joined leaves have, and what joining them costs
 //! * `enumerate`: the search for the cheapest tree
 //! * `build`: the plan of a tree
+//! * `outer_joins`: inner joins below left joins
 //! * `reducers`: semi joins below aggregates of which few groups are asked for
 //!
 //! An island keeps the order of the text if one of its leaves cannot be estimated, if its joins take no time
@@ -23,6 +24,7 @@ mod cardinality;
 mod enumerate;
 mod estimate;
 mod island;
+mod outer_joins;
 mod reducers;
 mod sample;
 mod selectivity;
@@ -43,6 +45,7 @@ use skewer_compat::rules::without_unread_columns;
 use self::cardinality::Estimator;
 use self::estimate::Estimate;
 use self::island::{Island, JoinTree, LeafSet};
+use self::outer_joins::OuterJoins;
 use self::reducers::Reducers;
 pub use self::sample::{can_be_sampled, columns_of};
 use self::selectivity::ColumnEstimate;
@@ -103,12 +106,15 @@ pub fn order_joins(
         collected: threshold.hash_join_single_partition_threshold_rows,
         islands: Cell::new(0),
     };
-    let ordered = step.ordered(explained.clone())?;
+    let estimator = (order == JoinOrder::Cost).then_some(&step.estimator);
     let reducers = Reducers {
-        estimator: (order == JoinOrder::Cost).then_some(&step.estimator),
+        estimator,
         added: Cell::new(0),
     };
-    let ordered = ordered.transform_data(|plan| reducers.added_to(plan))?;
+    let ordered = OuterJoins { estimator }
+        .moved_below(explained.clone())?
+        .transform_data(|plan| step.ordered(plan))?
+        .transform_data(|plan| reducers.added_to(plan))?;
     let mut plan = ordered.data;
     if ordered.transformed {
         plan = without_unread_columns(plan, state)?;

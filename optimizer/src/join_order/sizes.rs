@@ -93,7 +93,8 @@ impl Sizes {
             }
         }
         for condition in &island.conditions {
-            if condition.leaves.count_ones() == 2 {
+            // Other conditions compare pairs of rows, as a cross product does.
+            if condition.leaves.count_ones() == 2 && condition.sides.is_some() {
                 let one = condition.leaves.trailing_zeros() as usize;
                 let other = (LeafSet::BITS - 1 - condition.leaves.leading_zeros()) as usize;
                 sizes.neighbours[one] |= 1 << other;
@@ -107,7 +108,7 @@ impl Sizes {
         self.leaves.len()
     }
 
-    /// The leaves outside of `set` that share a condition of two leaves with one in it.
+    /// The leaves outside of `set` that share a key with one in it.
     pub(super) fn neighbours(&self, set: LeafSet) -> LeafSet {
         let all = members(set).map(|leaf| self.neighbours[leaf]);
         all.fold(0, |all, of_leaf| all | of_leaf) & !set
@@ -146,30 +147,43 @@ impl Sizes {
 
     /// By how much equalities with the leaves of `joined` thin out the rows of `leaf`.
     fn keys(&self, joined: LeafSet, leaf: usize) -> f64 {
-        let mut own = Keys::none(self.leaves[leaf].rows);
-        let mut others: BTreeMap<usize, f64> = BTreeMap::new();
+        let rows = self.leaves[leaf].rows;
+        // The keys of each leaf of `joined`, and what they are compared with.
+        let mut pairs: BTreeMap<usize, (Keys, Keys)> = BTreeMap::new();
         for class in &self.classes {
             if class.leaves & (1 << leaf) == 0 || class.leaves & joined == 0 {
                 continue;
             }
-            own.distinct *= class.distinct.get(&leaf).copied().unwrap_or(1.0);
             let earlier = class.distinct.iter();
             let earlier = earlier.filter(|(of, _)| joined & (1 << **of) != 0);
             let least = earlier
                 .min_by(|(one, few), (other, many)| few.total_cmp(many).then(one.cmp(other)));
             if let Some((of, distinct)) = least {
-                *others.entry(*of).or_insert(1.0) *= distinct;
+                let others = Keys::none(self.leaves[*of].rows);
+                let (own, others) = pairs
+                    .entry(*of)
+                    .or_insert_with(|| (Keys::none(rows), others));
+                own.distinct *= class.distinct.get(&leaf).copied().unwrap_or(1.0);
+                others.distinct *= distinct;
             }
         }
-        // Of which leaf the most keys are known to be.
-        let others = others.into_iter().map(|(of, distinct)| Keys {
-            distinct,
-            rows: self.leaves[of].rows,
-        });
-        match others.reduce(Keys::and) {
-            Some(others) => own.matching(others),
-            None => 1.0,
-        }
+        let pairs: Vec<(Keys, Keys)> = pairs.into_values().collect();
+        let Some(most) = (0..pairs.len()).max_by(|one, other| {
+            let matching = |place: usize| pairs[place].0.matching(pairs[place].1);
+            matching(*one).total_cmp(&matching(*other))
+        }) else {
+            return 1.0;
+        };
+        // Columns of one leaf often depend on each other: beside the key that thins out most, another one only tells apart
+        // as many rows as the side with fewer values has.
+        let thinned = pairs
+            .iter()
+            .enumerate()
+            .map(|(place, (own, others))| match place == most {
+                true => own.matching(*others),
+                false => own.at_most_rows().min(others.at_most_rows()),
+            });
+        thinned.product()
     }
 
     /// Whether a class or a condition is about both `left` and `right`, and about no other leaf.

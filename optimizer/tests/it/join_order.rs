@@ -63,7 +63,7 @@ async fn rows(state: &SessionState, plan: &LogicalPlan) -> (String, Vec<String>)
 }
 
 /// Queries with all that an island may have in it, beside it and above it.
-const QUERIES: [&str; 35] = [
+const QUERIES: [&str; 38] = [
     "SELECT a.v, b.s, c.k FROM a, b, c WHERE a.k = b.k AND b.k = c.k",
     "SELECT * FROM a JOIN b ON a.k = b.k JOIN c ON c.k = a.v JOIN d ON d.k = b.v",
     "SELECT a.k FROM a, b, c, d WHERE a.k = b.k AND c.k = d.k AND b.v = d.v",
@@ -106,6 +106,10 @@ const QUERIES: [&str; 35] = [
     "SELECT d.s, m.n FROM d LEFT JOIN (SELECT k, count(*) AS n FROM a GROUP BY k) m ON m.k = d.k JOIN c ON c.k = d.v",
     "SELECT c.s FROM c JOIN (SELECT x.k, y.v, max(x.v) AS m FROM a x JOIN b y ON x.k = y.k WHERE x.v > 1 GROUP BY x.k, y.v) g \
      ON g.k = c.k AND g.m = c.v JOIN d ON d.k = c.v",
+    "SELECT a.v, d.s FROM a LEFT JOIN b ON a.k = b.k AND b.v > 2 JOIN d ON d.k = a.v WHERE b.k IS NULL",
+    "SELECT a.v, b.v, c.s FROM a LEFT JOIN b ON a.k = b.k LEFT JOIN c ON c.k = b.v \
+     JOIN d ON d.k = a.v JOIN d e ON e.v = a.k",
+    "SELECT a.v, b.v, c.s FROM a LEFT JOIN b ON a.k = b.k JOIN c ON c.k = b.v JOIN d ON d.k = a.v",
 ];
 
 #[tokio::test]
@@ -212,6 +216,11 @@ async fn the_cheapest_order_by_statistics_is_taken() {
         (
             "SELECT a.s FROM a JOIN c ON a.v = c.k JOIN b ON a.k = b.k WHERE b.s = 'a7'",
             Some("(c (b a))"),
+        ),
+        // A join below a left join, nine tenths of whose rows have no partner.
+        (
+            "SELECT a.s FROM a LEFT JOIN b ON a.k = b.k JOIN c ON a.v = c.k WHERE b.k IS NULL AND c.v = 3",
+            Some("((c a) b)"),
         ),
         // The order of the text is right already.
         (
