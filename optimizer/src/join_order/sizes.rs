@@ -156,12 +156,14 @@ impl Sizes {
             }
             let earlier = class.distinct.iter();
             let earlier = earlier.filter(|(of, _)| joined & (1 << **of) != 0);
+            let earlier =
+                earlier.map(|(of, distinct)| (*of, distinct.min(self.matched(*of, joined))));
             let least = earlier
                 .min_by(|(one, few), (other, many)| few.total_cmp(many).then(one.cmp(other)));
             if let Some((of, distinct)) = least {
-                let others = Keys::none(self.leaves[*of].rows);
+                let others = Keys::none(self.leaves[of].rows);
                 let (own, others) = pairs
-                    .entry(*of)
+                    .entry(of)
                     .or_insert_with(|| (Keys::none(rows), others));
                 own.distinct *= class.distinct.get(&leaf).copied().unwrap_or(1.0);
                 others.distinct *= distinct;
@@ -184,6 +186,23 @@ impl Sizes {
                 false => own.at_most_rows().min(others.at_most_rows()),
             });
         thinned.product()
+    }
+
+    /// How many rows of `leaf` find partners among the other leaves of `joined`: where those have few of its keys, few
+    /// of its rows do, and so few values of its other columns are left.
+    fn matched(&self, leaf: usize, joined: LeafSet) -> f64 {
+        let mut share: f64 = 1.0;
+        for class in &self.classes {
+            let Some(own) = class.distinct.get(&leaf) else {
+                continue;
+            };
+            for (other, distinct) in &class.distinct {
+                if *other != leaf && joined & (1 << *other) != 0 {
+                    share = share.min(distinct / own);
+                }
+            }
+        }
+        (self.leaves[leaf].rows * share).max(1.0)
     }
 
     /// Whether a class or a condition is about both `left` and `right`, and about no other leaf.
