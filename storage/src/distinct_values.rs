@@ -130,13 +130,6 @@ impl DistinctValues {
         *kept = rank.max(*kept);
     }
 
-    /// Adds what has been added to `other`.
-    pub fn merge(&mut self, other: &Self) {
-        for (own, other) in self.registers.iter_mut().zip(other.registers.iter()) {
-            *own = (*own).max(*other);
-        }
-    }
-
     /// About how many distinct values have been added.
     pub fn estimate(&self) -> f64 {
         let mut counts = [0_u32; COUNTED_BITS as usize + 2];
@@ -168,20 +161,48 @@ impl DistinctValues {
             }
         }
     }
+}
 
-    fn decode(bytes: &mut &[u8]) -> Option<Self> {
-        let mut sketch = Self::default();
+/// A sketch as it is written: of few values it takes few bytes, and a table may have thousands of segments.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EncodedSketch(Box<[u8]>);
+
+impl EncodedSketch {
+    /// The sketch at the beginning of `bytes`, which are those behind it afterwards.
+    fn take_from(bytes: &mut &[u8]) -> Option<Self> {
+        let all = *bytes;
+        let mut rest = all;
+        DistinctValues::default().merge_encoded(&mut rest)?;
+        let (own, behind) = all.split_at(all.len() - rest.len());
+        *bytes = behind;
+        Some(Self(own.into()))
+    }
+
+    /// Adds what has been added to this sketch to `merged`.
+    pub fn merge_into(&self, merged: &mut DistinctValues) {
+        // It has been read to its end before.
+        let _ = merged.merge_encoded(&mut &*self.0);
+    }
+}
+
+impl DistinctValues {
+    /// Adds what has been added to the encoded sketch at the beginning of `bytes`, which are those behind it
+    /// afterwards; `None` if there is none.
+    fn merge_encoded(&mut self, bytes: &mut &[u8]) -> Option<()> {
         let set = u16::from_le_bytes(*take::<2>(bytes)?);
         if set == u16::MAX {
-            *sketch.registers = *take::<REGISTERS>(bytes)?;
-            return Some(sketch);
+            for (own, other) in self.registers.iter_mut().zip(take::<REGISTERS>(bytes)?) {
+                *own = (*own).max(*other);
+            }
+            return Some(());
         }
         for _ in 0..set {
             let register = u16::from_le_bytes(*take::<2>(bytes)?);
             let [rank] = *take::<1>(bytes)?;
-            *sketch.registers.get_mut(usize::from(register))? = rank;
+            let own = self.registers.get_mut(usize::from(register))?;
+            *own = rank.max(*own);
         }
-        Some(sketch)
+        Some(())
     }
 }
 
@@ -288,14 +309,14 @@ pub fn place_of_sketches(footer: &FileMetaData) -> Option<Range<u64>> {
 }
 
 /// The sketches of a segment's columns by name; `None` if `bytes` are something else.
-pub fn decode_sketches(mut bytes: &[u8]) -> Option<HashMap<String, DistinctValues>> {
+pub fn decode_sketches(mut bytes: &[u8]) -> Option<HashMap<String, EncodedSketch>> {
     let mut sketches = HashMap::new();
     while !bytes.is_empty() {
         let length = u32::from_le_bytes(*take::<4>(&mut bytes)?) as usize;
         let name = bytes.get(..length)?;
         bytes = &bytes[length..];
         let name = std::str::from_utf8(name).ok()?.to_owned();
-        sketches.insert(name, DistinctValues::decode(&mut bytes)?);
+        sketches.insert(name, EncodedSketch::take_from(&mut bytes)?);
     }
     Some(sketches)
 }
@@ -363,7 +384,9 @@ mod tests {
         other.add(&numbers(400..1_000));
         let mut both = DistinctValues::default();
         both.add(&numbers(0..1_000));
-        one.merge(&other);
+        let mut bytes = Vec::new();
+        other.encode(&mut bytes);
+        one.merge_encoded(&mut bytes.as_slice()).unwrap();
         assert_eq!(one, both);
     }
 
@@ -382,8 +405,12 @@ mod tests {
         let bytes = sketches.encode(&schema);
         let read = decode_sketches(&bytes).unwrap();
         assert_eq!(read.len(), 2);
-        assert_eq!(read.get("few"), sketches.0[0].as_ref());
-        assert_eq!(read.get("many"), sketches.0[1].as_ref());
+        for (name, written) in ["few", "many"].into_iter().zip(&sketches.0) {
+            let mut merged = DistinctValues::default();
+            read[name].merge_into(&mut merged);
+            assert_eq!(Some(&merged), written.as_ref(), "{name}");
+        }
+        assert!(read["few"].0.len() < 20, "few values take few bytes");
         for length in 1..bytes.len() {
             // Half a sketch is none, and never a panic.
             let _ = decode_sketches(&bytes[..length]);

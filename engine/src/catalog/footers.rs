@@ -18,7 +18,7 @@ use datafusion::physical_optimizer::pruning::PruningPredicateBuilder;
 use datafusion_datasource_parquet::metadata::DFParquetMetadata;
 use parking_lot::Mutex;
 use skewer_exec::implicit_row_ids::{ConsecutiveIds, first_page};
-use skewer_storage::distinct_values::{DistinctValues, place_of_sketches};
+use skewer_storage::distinct_values::{EncodedSketch, place_of_sketches};
 use skewer_storage::{SegmentMeta, TableMeta, row_ids};
 
 /// So many footers a query reads that no query has read before: each takes some 50 µs, and planning should
@@ -45,7 +45,7 @@ pub(crate) struct Footer {
 #[derive(Debug, Default)]
 pub(crate) struct ReadForJoins {
     /// Sketches of distinct values by column; none in segments that were written without.
-    pub(crate) distinct: Option<Arc<HashMap<String, DistinctValues>>>,
+    pub(crate) distinct: Option<Arc<HashMap<String, EncodedSketch>>>,
     /// Values of sampled rows by column and number of runs.
     pub(crate) samples: HashMap<(String, usize), ArrayRef>,
 }

@@ -25,7 +25,7 @@ use datafusion::parquet::file::metadata::PageIndexPolicy;
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use futures::TryStreamExt;
 use skewer_optimizer::join_order::statistics::{ColumnSummary, Sample, TableSummary};
-use skewer_storage::distinct_values::{DistinctValues, decode_sketches};
+use skewer_storage::distinct_values::{DistinctValues, EncodedSketch, decode_sketches};
 
 use super::NativeTable;
 use crate::catalog::footers::{self, Footer, Read};
@@ -104,13 +104,12 @@ impl NativeTable {
                 return HashMap::new();
             };
             if place == 0 {
-                let first = sketches.iter().filter(|(name, _)| columns.contains(*name));
-                together.extend(first.map(|(name, sketch)| (name.clone(), sketch.clone())));
-                continue;
+                let names = columns.iter().filter(|name| sketches.contains_key(*name));
+                together.extend(names.map(|name| (name.clone(), DistinctValues::default())));
             }
-            together.retain(|name, kept| match sketches.get(name) {
+            together.retain(|name, merged| match sketches.get(name) {
                 Some(sketch) => {
-                    kept.merge(sketch);
+                    sketch.merge_into(merged);
                     true
                 }
                 None => false,
@@ -124,7 +123,7 @@ impl NativeTable {
         &self,
         read: &Read<'_>,
         state: &dyn Session,
-    ) -> Option<Arc<HashMap<String, DistinctValues>>> {
+    ) -> Option<Arc<HashMap<String, EncodedSketch>>> {
         let footer = read.footer.as_ref()?;
         if let Some(known) = &footer.read.lock().distinct {
             return Some(Arc::clone(known));
