@@ -217,7 +217,7 @@ fn of_bytes(value: &[u8]) -> u64 {
     XxHash64::oneshot(SEED, value)
 }
 
-/// A number all of whose bits depend on all of `value` (the finalizer of MurmurHash3).
+/// Mixes `value`, so that each bit of the result depends on all of its bits (the finalizer of MurmurHash3).
 fn mixed(value: u64) -> u64 {
     let mut hash = value ^ (value >> 33);
     hash = hash.wrapping_mul(0xff51_afd7_ed55_8ccd);
@@ -293,13 +293,13 @@ impl SegmentSketches {
     }
 }
 
-/// What the footer says of `length` bytes of sketches at `offset`.
+/// The footer's entry for `length` bytes of sketches at `offset`.
 pub(crate) fn place(offset: usize, length: usize) -> KeyValue {
     KeyValue::new(KEY.to_owned(), format!("{offset},{length}"))
 }
 
-/// Where in the file the sketches of a segment are, as far as its footer says. Segments that were written before there were
-/// sketches have none.
+/// Where in the file a segment's sketches are, by its footer. Segments that were written before sketches existed have
+/// none.
 pub fn place_of_sketches(footer: &FileMetaData) -> Option<Range<u64>> {
     let entries = footer.key_value_metadata()?;
     let entry = entries.iter().find(|entry| entry.key == KEY)?;

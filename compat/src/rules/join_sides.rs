@@ -44,14 +44,14 @@ pub struct JoinInput {
 /// Estimates of both inputs of a join.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct JoinInputs {
-    /// The left one, of which a hash table is built.
+    /// The left input. The join builds a hash table of its rows.
     pub left: JoinInput,
     /// The right one.
     pub right: JoinInput,
 }
 
-/// The joins of a query's logical plan: of each after its inputs' joins, the left's first. `None` for one of whose
-/// inputs nothing is known. A setting of the query, which no one can see or set.
+/// Estimates of the joins of a query's logical plan. The joins below a join come before it, the left input's first.
+/// `None` stands for a join with an input that cannot be estimated. A setting of the query, which no one can see or set.
 #[derive(Debug, Clone, Default)]
 pub struct JoinEstimates(pub Arc<[Option<JoinInputs>]>);
 

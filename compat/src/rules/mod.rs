@@ -123,7 +123,7 @@ pub fn logical_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
 /// `plan` without columns that nothing reads, with projections where they begin.
 ///
 /// # Errors
-/// Those of DataFusion's rule.
+/// Fails where DataFusion's rule fails.
 pub fn without_unread_columns(
     plan: LogicalPlan,
     config: &dyn OptimizerConfig,

@@ -13,7 +13,7 @@ use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
 
 use super::island::{Island, JoinTree, LeafSet, Slot};
 
-/// Gives names to leaves whose columns could be taken for those of others. `false` if that cannot be.
+/// Gives an alias to each leaf with a column that could be taken for another leaf's. Returns `false` if no alias helps.
 pub(super) fn tell_leaves_apart(leaves: &mut [Arc<LogicalPlan>]) -> Result<bool> {
     let names = |leaf: &LogicalPlan| {
         let columns = leaf.schema().iter();

@@ -25,7 +25,7 @@ use super::statistics::{Summaries, TableSummary, as_number};
 const FEW_HITS: usize = 20;
 /// Rows of a nested plan are not estimated any more.
 const MOST_NESTED: usize = 200;
-/// Bytes of a text of which nothing is known, in memory.
+/// Bytes in memory of a text with unknown length.
 const TEXT_BYTES: f64 = 24.0;
 /// The share of an outer join's rows that have no partner, at least.
 const LEAST_UNMATCHED: f64 = 0.1;
@@ -62,7 +62,7 @@ impl<'a> Estimator<'a> {
         self.joins.take().unwrap_or_default()
     }
 
-    /// How many rows `plan` returns; `None` if that depends on something of which nothing is known.
+    /// How many rows `plan` returns; `None` if it reads something without statistics.
     pub(super) fn estimate(&self, plan: &LogicalPlan) -> Option<Estimate> {
         if self.depth.get() > MOST_NESTED {
             return None;

@@ -89,7 +89,7 @@ fn pairs(sizes: &Sizes, parts: &[JoinTree]) -> Vec<(usize, usize)> {
     }
 }
 
-/// Takes two parts away, of which `left` comes first.
+/// Takes two parts away; `left` is before `right`.
 fn take(parts: &mut Vec<JoinTree>, left: usize, right: usize) -> (JoinTree, JoinTree) {
     let of_right = parts.remove(right);
     (parts.remove(left), of_right)

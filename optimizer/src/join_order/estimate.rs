@@ -46,7 +46,7 @@ impl Estimate {
         }
     }
 
-    /// The same rows, of which only the share `kept` is left, and at worst `worst` rows.
+    /// The estimate after something leaves rows out: the share `kept` is left, and at worst `worst` rows.
     pub(super) fn thinned(mut self, kept: f64, worst: f64) -> Self {
         for column in &mut self.columns {
             column.distinct = distinct_after(column.distinct, self.rows, kept);

@@ -7,13 +7,13 @@
 //! * `island`: a tree of inner joins, its leaves and conditions
 //! * [`statistics`]: what is known of tables
 //! * `sample`, `selectivity`: for which share of rows a predicate holds
-//! * `estimate`: rows and columns of which little is known
+//! * `estimate`: how many rows there are, and what is in their columns
 //! * `cardinality`: how many rows a node returns
 //! * `sizes`: how many rows joined leaves have, and what joining them costs
 //! * `enumerate`: the search for the cheapest tree
 //! * `build`: the plan of a tree
 //! * `outer_joins`: inner joins below left joins
-//! * `reducers`: semi joins below aggregates of which few groups are asked for
+//! * `reducers`: semi joins below aggregates, where joins above ask for few groups
 //!
 //! An island keeps the order of the text if one of its leaves cannot be estimated, if its joins take no time
 //! worth speaking of, or if another order would not be clearly cheaper. A new plan must have the schema of the old
@@ -58,7 +58,7 @@ const SMALL_COST: f64 = 100_000.0;
 const CLEARLY_CHEAPER: f64 = 0.9;
 /// Rows below which it does not matter which side of a join is collected.
 const FEW_ROWS: f64 = 50_000.0;
-/// What a leaf of which nothing is known has in a random order.
+/// Rows that each leaf is assumed to have when the order is random.
 const UNKNOWN_ROWS: f64 = 1_000.0;
 
 /// How the order of joins is chosen.
@@ -85,7 +85,7 @@ pub struct OrderedJoins {
 /// Puts the joins of `optimized` in order; `None` if it stays as it is. Tables have `summaries`.
 ///
 /// # Errors
-/// Those of building plans. The plan as it is can be run all the same.
+/// Fails if a plan cannot be built. `optimized` can be run all the same.
 pub fn order_joins(
     optimized: &LogicalPlan,
     summaries: &Summaries,
@@ -206,7 +206,7 @@ impl Step<'_> {
         })
     }
 
-    /// Decides about the `island` that begins at `root`, some of whose leaves have been ordered if so it says.
+    /// Decides about the `island` that begins at `root`. `has_changed` says that joins within its leaves were reordered.
     fn decide(&self, island: &Island, root: &LogicalPlan, has_changed: bool) -> Result<Decision> {
         let is_random = matches!(self.order, JoinOrder::Random(_));
         let mut leaves = island.leaves.clone();

@@ -119,7 +119,7 @@ impl OuterJoins<'_> {
         Ok(None)
     }
 
-    /// Whether the inner join `node` leaves many of the rows of its input `side` out, which has those of `kept`.
+    /// Whether the inner join `node` leaves many rows of its input `side` out. `kept` is the left join's left input.
     fn pays(&self, node: &LogicalPlan, side: &LogicalPlan, kept: &LogicalPlan) -> bool {
         let Some(estimator) = self.estimator else {
             return true;

@@ -38,7 +38,7 @@ pub(super) struct Reducers<'a> {
     pub(super) added: Cell<usize>,
 }
 
-/// A plan, one of whose columns has all keys that are asked for.
+/// A plan with a column that has all keys which a join asks for.
 struct KeySource<'a> {
     plan: &'a LogicalPlan,
     column: Column,

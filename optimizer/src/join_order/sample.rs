@@ -12,7 +12,7 @@ use skewer_compat::functions::patterns::EscapedPattern;
 
 use super::statistics::Sample;
 
-/// Functions of which a call takes about as long as a comparison of its arguments.
+/// Functions that take about as long as a comparison of their arguments.
 const QUICK: [&str; 23] = [
     "abs",
     "bit_length",

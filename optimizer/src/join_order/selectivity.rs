@@ -1,6 +1,6 @@
 //! Rules that estimate the share of rows for which a predicate holds, from statistics of columns.
 //!
-//! The shares where nothing is known are those of System R (Selinger et al., "Access path selection in a
+//! Where nothing is known, the shares are System R's (Selinger et al., "Access path selection in a
 //! relational database management system", SIGMOD 1979, table 1), but for patterns.
 
 use std::collections::BTreeMap;
@@ -34,7 +34,7 @@ pub(super) struct ColumnEstimate {
 }
 
 impl ColumnEstimate {
-    /// Of a column of which nothing is known but its number of distinct values.
+    /// The estimate of a column if only its number of distinct values is known.
     pub(super) fn with_distinct(distinct: f64) -> Self {
         Self {
             distinct: distinct.max(1.0),
@@ -53,7 +53,7 @@ pub(super) struct Range<'a> {
 }
 
 impl<'a> Range<'a> {
-    /// What `expression` says of a column, if it compares one with a number.
+    /// The range of a column's values, if `expression` compares it with a number.
     pub(super) fn in_expression(expression: &'a Expr) -> Option<Self> {
         if let Expr::Between(between) = expression {
             let column = column(&between.expr).filter(|_| !between.negated)?;
