@@ -116,6 +116,9 @@ pub struct ReadOnly {
     pub memory: usize,
 }
 
+/// Sorts of a read-only session that may set memory aside at once.
+const SORTS: usize = 128;
+
 impl Default for ReadOnly {
     /// Five seconds and 64 MiB.
     fn default() -> Self {
@@ -162,6 +165,11 @@ impl Session {
         // It refuses aggregates over `IS NOT TRUE`, which DataFusion 55.2 takes for never NULL in
         // logical plans only.
         execution.skip_physical_aggregate_schema_check = true;
+        if let Some(ReadOnly { memory, .. }) = read_only {
+            // A view of schema `sys` has dozens of sorts. Together they would set aside more than there is.
+            let each = &mut execution.sort_spill_reservation_bytes;
+            *each = (*each).min(memory / SORTS);
+        }
         if !inner.has_workers() {
             collect_larger_build_sides(config.options_mut(), inner.partitions());
         }
