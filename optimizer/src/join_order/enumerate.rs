@@ -273,7 +273,7 @@ mod tests {
             vec![slot(*one), slot(*other)]
         });
         let island = Island {
-            leaves: vec![Arc::new(empty); rows.len()],
+            leaves: rows.iter().map(|_| Arc::new(empty.clone())).collect(),
             conditions: vec![],
             classes: classes.collect(),
             output: vec![],

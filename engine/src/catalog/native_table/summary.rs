@@ -271,7 +271,7 @@ fn value<T: Clone + std::fmt::Debug + PartialEq + Eq + PartialOrd>(
 fn runs_of(rows: usize, runs: usize) -> Vec<Range<usize>> {
     let part = rows / runs.max(1);
     if part <= RUN_ROWS {
-        return vec![0..rows];
+        return std::iter::once(0..rows).collect();
     }
     let starts = (0..runs).map(|run| {
         let start = run * part;
