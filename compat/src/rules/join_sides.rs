@@ -24,7 +24,7 @@ use datafusion::physical_plan::scalar_subquery::ScalarSubqueryExec;
 use super::build_sides::GuardedJoinSelection;
 
 /// How much more than what is collected a side may have at worst.
-const MOST_WORSE: f64 = 8.0;
+pub const MOST_WORSE: f64 = 8.0;
 /// Nested operators that are looked through.
 const MOST_NESTED: usize = 400;
 /// What a row of a hash table takes beside its columns, in bytes.

@@ -221,9 +221,7 @@ impl<'a> KeySource<'a> {
         if let Some((place, column)) = origin(self.plan, &self.column) {
             let inputs = self.plan.inputs();
             // A filtered scan has fewer keys than the scan.
-            let is_filtered_scan = matches!(self.plan, LogicalPlan::Filter(_))
-                && matches!(inputs[place], LogicalPlan::TableScan(_));
-            if !is_filtered_scan {
+            if !is_filtered_scan(self.plan) {
                 Self::new(inputs[place], column).collect(sources, depth);
             }
         }
@@ -238,10 +236,8 @@ impl<'a> KeySource<'a> {
         name: &str,
         depth: usize,
     ) -> Result<LogicalPlan> {
-        let is_filtered_scan = matches!(plan, LogicalPlan::Filter(_))
-            && matches!(plan.inputs()[0], LogicalPlan::TableScan(_));
         if let Some(depth) = depth.checked_sub(1)
-            && !is_filtered_scan
+            && !is_filtered_scan(plan)
             && let Some((place, column)) = origin(plan, column)
         {
             let below = self.semi_join(plan.inputs()[place], &column, name, depth)?;
@@ -264,6 +260,10 @@ impl<'a> KeySource<'a> {
         )?;
         Ok(LogicalPlan::Join(join))
     }
+}
+
+fn is_filtered_scan(plan: &LogicalPlan) -> bool {
+    matches!(plan, LogicalPlan::Filter(filter) if matches!(filter.input.as_ref(), LogicalPlan::TableScan(_)))
 }
 
 /// The input of `plan` that `column` comes from as it is, and what it is called there. Leaving out rows of the input by

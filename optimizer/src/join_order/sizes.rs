@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 
 use datafusion::common::Column;
+use skewer_compat::rules::join_sides::MOST_WORSE;
 
 use super::estimate::{Estimate, Keys};
 use super::island::{Condition, Island, JoinTree, LeafSet, Slot};
@@ -15,8 +16,6 @@ const BUILD: f64 = 2.0;
 const EXCHANGE: f64 = 0.5;
 /// What comparing a row with another costs in a join without keys.
 const PAIR: f64 = 0.1;
-/// How much larger than what is collected a side may be at worst.
-const MOST_WORSE: f64 = 8.0;
 
 /// Rows of a set of leaves that have been joined.
 #[derive(Debug, Clone, Copy, PartialEq)]

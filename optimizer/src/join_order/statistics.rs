@@ -56,11 +56,6 @@ impl Summaries {
     pub fn get(&self, scan: &TableScan) -> Option<&Arc<TableSummary>> {
         self.0.get(&identity(scan))
     }
-
-    /// Whether nothing is known of any table.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
 }
 
 /// Rewrites of a plan keep the source of each scan.
