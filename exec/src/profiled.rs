@@ -7,18 +7,14 @@ use std::task::{Context, Poll, ready};
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{Result, Statistics};
+use datafusion::common::Result;
 use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::metrics::MetricsSet;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
-use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
 use datafusion::physical_plan::{
-    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties,
-    PlanProperties, ReplaceChildrenOptions,
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties,
 };
 use futures::Stream;
 use skewer_profiling::ticks::Ticks;
@@ -31,6 +27,7 @@ use crate::stream_totals::{EndedCall, StreamTotals, Totals};
 use crate::thread_use::TaskClock;
 use skewer_compat::operators::batch_bytes::{batch_bytes, estimated_batch_bytes};
 use skewer_compat::operators::materialized::SharedRowsExec;
+use skewer_compat::pass_through;
 
 /// Calls kept by a stream before it hands them to the recorder: about 3 MB.
 const CALLS_PER_FLUSH: usize = 65_536;
@@ -230,49 +227,7 @@ impl DisplayAs for ProfiledExec {
 }
 
 impl ExecutionPlan for ProfiledExec {
-    fn name(&self) -> &str {
-        self.observed.inner.name()
-    }
-
-    fn downcast_delegate(&self) -> Option<&dyn ExecutionPlan> {
-        Some(self.observed.inner.as_ref())
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        self.observed.inner.properties()
-    }
-
-    fn maintains_input_order(&self) -> Vec<bool> {
-        self.observed.inner.maintains_input_order()
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        self.observed.inner.children()
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-        options: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let inner = Arc::clone(&self.observed.inner).replace_children(children, options)?;
-        Ok(self.around(inner))
-    }
-
-    fn apply_expressions(
-        &self,
-        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        self.observed.inner.apply_expressions(f)
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-        self.replace_children(children, options)
-    }
+    pass_through!(observed.inner);
 
     fn execute(
         &self,
@@ -284,33 +239,6 @@ impl ExecutionPlan for ProfiledExec {
 
     fn metrics(&self) -> Option<MetricsSet> {
         self.observed.inner.metrics()
-    }
-
-    fn child_stats_requests(&self, partition: Option<usize>) -> Vec<ChildStats> {
-        self.observed.inner.child_stats_requests(partition)
-    }
-
-    fn statistics_from_inputs(
-        &self,
-        input_stats: &[Arc<Statistics>],
-        args: &StatisticsArgs,
-    ) -> Result<Arc<Statistics>> {
-        self.observed
-            .inner
-            .statistics_from_inputs(input_stats, args)
-    }
-
-    fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
-        let inner = Arc::clone(&self.observed.inner).reset_state()?;
-        Ok(self.around(inner))
-    }
-
-    fn with_new_state(&self, state: Arc<dyn Any + Send + Sync>) -> Option<Arc<dyn ExecutionPlan>> {
-        Some(self.around(self.observed.inner.with_new_state(state)?))
-    }
-
-    fn fetch(&self) -> Option<usize> {
-        self.observed.inner.fetch()
     }
 }
 

@@ -10,11 +10,11 @@
 //! Where a stream is polled by a task, it is polled when its query may use a processor
 //! ([`scheduling`](super::scheduling)).
 //!
-//! Exchanges and joins are replaced by those that spill here, too: this sees each plan where it runs.
+//! Exchanges and joins are replaced by those that spill here, and filters by faster ones: this sees each plan
+//! where it runs.
 //!
 //! What the program's own operators do, the caller says: [`OperatorFacts`].
 
-use std::any::Any;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -23,31 +23,28 @@ use std::time::{Duration, Instant};
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
-use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{JoinSide, Result, Statistics, exec_err};
+use datafusion::common::{JoinSide, Result, exec_err};
 use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
+use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::joins::{
     CrossJoinExec, HashJoinExec, NestedLoopJoinExec, PiecewiseMergeJoinExec, SortMergeJoinExec,
 };
 use datafusion::physical_plan::metrics::MetricsSet;
 use datafusion::physical_plan::recursive_query::RecursiveQueryExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
-use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
 use datafusion::physical_plan::unnest::UnnestExec;
-use datafusion::physical_plan::{
-    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties,
-    ReplaceChildrenOptions,
-};
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan};
 use futures::Stream;
 
 use super::exchange::with_own_exchange;
 use super::scheduling::{
     IsOver, RunningQuery, ScheduledStream, is_cancelled, poll_time, task_time,
 };
+use super::selection::with_own_filter;
 use super::slices::{Slices, Target};
 use super::spilling_join::{self, Pace, SpillingJoinExec};
+use crate::pass_through;
 
 /// A task that has run for this long yields. The clock is read once a batch.
 const QUANTUM: Duration = Duration::from_millis(10);
@@ -139,6 +136,9 @@ fn yielding(plan: Arc<dyn ExecutionPlan>, tasks: &Tasks) -> Result<Arc<dyn Execu
     if plan.is::<RepartitionExec>() {
         plan = facts.replace(plan, &|exchange| Ok(with_own_exchange(exchange)))?;
     }
+    if plan.is::<FilterExec>() {
+        plan = facts.replace(plan, &with_own_filter)?;
+    }
     if spilling_join::spills(plan.as_ref()) {
         plan = facts.replace(plan, &|join| {
             Ok(Arc::new(SpillingJoinExec::new(join, in_slices(tasks))?))
@@ -223,49 +223,7 @@ impl DisplayAs for PacedExec {
 }
 
 impl ExecutionPlan for PacedExec {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn downcast_delegate(&self) -> Option<&dyn ExecutionPlan> {
-        Some(self.inner.as_ref())
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        self.inner.properties()
-    }
-
-    fn maintains_input_order(&self) -> Vec<bool> {
-        self.inner.maintains_input_order()
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        self.inner.children()
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-        options: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let inner = Arc::clone(&self.inner).replace_children(children, options)?;
-        Ok(self.around(inner))
-    }
-
-    fn apply_expressions(
-        &self,
-        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        self.inner.apply_expressions(f)
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-        self.replace_children(children, options)
-    }
+    pass_through!(inner);
 
     fn execute(
         &self,
@@ -279,31 +237,6 @@ impl ExecutionPlan for PacedExec {
 
     fn metrics(&self) -> Option<MetricsSet> {
         self.inner.metrics()
-    }
-
-    fn child_stats_requests(&self, partition: Option<usize>) -> Vec<ChildStats> {
-        self.inner.child_stats_requests(partition)
-    }
-
-    fn statistics_from_inputs(
-        &self,
-        input_stats: &[Arc<Statistics>],
-        args: &StatisticsArgs,
-    ) -> Result<Arc<Statistics>> {
-        self.inner.statistics_from_inputs(input_stats, args)
-    }
-
-    fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
-        let inner = Arc::clone(&self.inner).reset_state()?;
-        Ok(self.around(inner))
-    }
-
-    fn with_new_state(&self, state: Arc<dyn Any + Send + Sync>) -> Option<Arc<dyn ExecutionPlan>> {
-        Some(self.around(self.inner.with_new_state(state)?))
-    }
-
-    fn fetch(&self) -> Option<usize> {
-        self.inner.fetch()
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! * [`exchange`]: an exchange that spills without deadlock
 //! * [`spilling_join`]: a hash join whose build side may exceed memory
+//! * [`selection`]: a filter that evaluates few conditions on many rows, and many on few
 //! * [`materialized`]: rows that several places of a plan read, computed once
 //! * [`conservative_properties`]: drops plan properties that DataFusion derives wrongly
 //! * [`scheduling`]: fair use of processors, and cancellation
@@ -9,6 +10,7 @@
 //! * [`slices`]: batches cut into slices that take a bounded time
 //! * [`memory_pool`]: a memory pool whose limit can change
 //! * [`batch_bytes`]: the memory of a batch
+//! * [`pass_through!`](crate::pass_through): the methods of an operator that passes for another one
 
 pub mod batch_bytes;
 pub mod conservative_properties;
@@ -16,6 +18,8 @@ pub mod cooperation;
 pub mod exchange;
 pub mod materialized;
 pub mod memory_pool;
+mod pass_through;
 pub mod scheduling;
+pub mod selection;
 pub mod slices;
 pub mod spilling_join;

@@ -18,7 +18,7 @@ use datafusion::arrow::error::ArrowError;
 use datafusion::common::{Result, internal_err, plan_err};
 
 use super::integers::datum;
-use super::{Operand, Operation, out_of_range};
+use super::{Operand, Operation, narrow, out_of_range};
 
 /// The digits that a DECIMAL has at most.
 const DIGITS: i16 = DECIMAL128_MAX_PRECISION as i16;
@@ -115,6 +115,19 @@ pub(super) fn compute(
     if operation == Operation::Multiply && cut > 0 {
         let product = |left, right| product(left, right, cut, precision);
         return by_row(left, right, result, "*", product);
+    }
+    let factor = |of_operand: i16| match operation {
+        Operation::Add | Operation::Subtract => {
+            let shift = u32::try_from(scale - of_operand).ok();
+            shift.and_then(|shift| 10_i128.checked_pow(shift))
+        }
+        _ => Some(1),
+    };
+    let computed = factor(left_scale).zip(factor(right_scale));
+    let computed =
+        computed.and_then(|factors| narrow::compute(operation, left, right, factors, result));
+    if let Some(computed) = computed {
+        return Ok(computed);
     }
     let (left, right) = (datum(left), datum(right));
     let (sign, computed) = match operation {

@@ -7,11 +7,13 @@
 //!
 //! * `integers`: sums, differences and products of whole numbers
 //! * [`decimals`]: those of decimals, and quotients
+//! * [`narrow`]: decimals of which no operation can leave the range
 //! * `floats`: those of floating-point numbers, with one NaN
 
 pub mod decimals;
 mod floats;
 mod integers;
+pub(crate) mod narrow;
 
 use std::sync::Arc;
 

@@ -57,6 +57,21 @@ where
             seen,
         } = self;
         sums.resize(count, T::Native::default());
+        if filter.is_none()
+            && values.null_count() == 0
+            && let Some(few) = sums_of_few(values.values(), groups, count)
+        {
+            for (group, value) in few.into_iter().enumerate() {
+                let (sum, carry) = sums[group].plus(T::Native::of_narrow(value));
+                sums[group] = sum;
+                if carry != 0 {
+                    *carries.entry(group).or_default() += carry;
+                }
+            }
+            // Only notes which groups have values.
+            seen.accumulate(groups, values, None, count, |_, _| {});
+            return;
+        }
         seen.accumulate(groups, values, filter, count, |group, value| {
             let (sum, carry) = sums[group].plus(value);
             sums[group] = sum;
@@ -122,6 +137,41 @@ where
             + self.carries.capacity() * size_of::<(usize, i64)>()
             + self.seen.size()
     }
+}
+
+/// Groups that are added up in lanes.
+const FEW_GROUPS: usize = 64;
+
+/// So many sums a group do not wait for each other.
+const LANES: usize = 4;
+
+/// The sums of one batch's values by group, if there are few groups and no sum can leave the range of `i64`.
+fn sums_of_few<N: Number>(values: &[N], groups: &[usize], count: usize) -> Option<Vec<i64>> {
+    if count > FEW_GROUPS {
+        return None;
+    }
+    let bits_of_count = usize::BITS - values.len().leading_zeros();
+    if N::bits(values) + bits_of_count > i64::BITS - 1 || values.len() != groups.len() {
+        return None;
+    }
+    in_lanes(groups, count, |row| values[row].narrow())
+}
+
+/// Adds up the values of rows by group; `None` if there are too many groups.
+///
+/// A sum in memory can be added to only when what was added to it before is written. With few groups that is soon, so
+/// each group has several sums, and rows take turns.
+fn in_lanes(groups: &[usize], count: usize, value: impl Fn(usize) -> i64) -> Option<Vec<i64>> {
+    if count > FEW_GROUPS || groups.len() < LANES * FEW_GROUPS {
+        return None;
+    }
+    let mut lanes = [0_i64; LANES * FEW_GROUPS];
+    for (row, group) in groups.iter().enumerate() {
+        // No group is beyond: the remainder only tells the compiler so.
+        lanes[(group * LANES + row % LANES) % (LANES * FEW_GROUPS)] += value(row);
+    }
+    let sums = lanes.chunks(LANES).take(count);
+    Some(sums.map(|lanes| lanes.iter().sum()).collect())
 }
 
 /// `values` as states of groups that have one row each, of which those have none that `filter` leaves out.
@@ -258,6 +308,17 @@ impl GroupsAccumulator for GroupAverages {
         let values = values.as_primitive::<Decimal128Type>();
         self.totals.add(values, groups, filter, count);
         self.counts.resize(count, 0);
+        if filter.is_none() && values.null_count() == 0 {
+            match in_lanes(groups, count, |_| 1) {
+                Some(few) => {
+                    for (counted, rows) in self.counts.iter_mut().zip(few) {
+                        *counted += rows as u64;
+                    }
+                }
+                None => groups.iter().for_each(|group| self.counts[*group] += 1),
+            }
+            return Ok(());
+        }
         for (row, group) in groups.iter().enumerate() {
             let is_kept = filter.is_none_or(|filter| filter.is_valid(row) && filter.value(row));
             self.counts[*group] += u64::from(is_kept && values.is_valid(row));

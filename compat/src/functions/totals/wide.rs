@@ -3,6 +3,8 @@
 use datafusion::arrow::array::{Array, PrimitiveArray};
 use datafusion::arrow::datatypes::{ArrowNativeTypeOp, ArrowPrimitiveType, i256};
 
+use crate::functions::arithmetic::narrow;
+
 /// Numbers that are added up.
 pub trait Number: ArrowNativeTypeOp + std::hash::Hash + Eq {
     /// `self + other` modulo the range, and how often the true sum is beyond it: -1, 0 or 1.
@@ -13,6 +15,15 @@ pub trait Number: ArrowNativeTypeOp + std::hash::Hash + Eq {
 
     /// The same number with the bits of a decimal.
     fn wider(self) -> i128;
+
+    /// How many bits the largest of `values` takes without its sign.
+    fn bits(values: &[Self]) -> u32;
+
+    /// The same number, which fits into an `i64`.
+    fn narrow(self) -> i64;
+
+    /// The same number, which fits into this type.
+    fn of_narrow(value: i64) -> Self;
 
     /// The sum of `values`.
     fn total(values: &[Self]) -> Wide<Self> {
@@ -25,6 +36,22 @@ pub trait Number: ArrowNativeTypeOp + std::hash::Hash + Eq {
 }
 
 impl Number for i64 {
+    fn bits(values: &[Self]) -> u32 {
+        let all = values
+            .iter()
+            .fold(0, |all, value| all | (value ^ (value >> 63)));
+        u64::BITS - all.leading_zeros()
+    }
+
+    #[inline]
+    fn narrow(self) -> i64 {
+        self
+    }
+
+    fn of_narrow(value: i64) -> Self {
+        value
+    }
+
     fn wider(self) -> i128 {
         i128::from(self)
     }
@@ -63,6 +90,20 @@ impl Number for i64 {
 }
 
 impl Number for u64 {
+    fn bits(values: &[Self]) -> u32 {
+        let all = values.iter().fold(0, |all, value| all | value);
+        u64::BITS - all.leading_zeros()
+    }
+
+    #[inline]
+    fn narrow(self) -> i64 {
+        self as i64
+    }
+
+    fn of_narrow(value: i64) -> Self {
+        value as u64
+    }
+
     fn wider(self) -> i128 {
         i128::from(self)
     }
@@ -81,6 +122,19 @@ impl Number for u64 {
 }
 
 impl Number for i128 {
+    fn bits(values: &[Self]) -> u32 {
+        narrow::bits(values)
+    }
+
+    #[inline]
+    fn narrow(self) -> i64 {
+        self as i64
+    }
+
+    fn of_narrow(value: i64) -> Self {
+        i128::from(value)
+    }
+
     fn wider(self) -> i128 {
         self
     }

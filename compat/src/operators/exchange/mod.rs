@@ -18,22 +18,18 @@ use std::task::{Context, Poll, ready};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::runtime::SpawnedTask;
-use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{DataFusionError, Result, Statistics, internal_datafusion_err};
+use datafusion::common::{DataFusionError, Result, internal_datafusion_err};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::coalesce::LimitedBatchCoalescer;
 use datafusion::physical_plan::metrics::{
     BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet, SpillMetrics, Time,
 };
 use datafusion::physical_plan::repartition::{BatchPartitioner, RepartitionExec};
 use datafusion::physical_plan::sorts::streaming_merge::StreamingMergeBuilder;
-use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
-    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties,
-    PlanProperties, ReplaceChildrenOptions, SpillManager,
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, SpillManager,
 };
 use futures::{Stream, StreamExt, TryStreamExt};
 use parking_lot::Mutex;
@@ -41,6 +37,7 @@ use parking_lot::Mutex;
 use self::queues::{Entry, Queues};
 use self::run::Spills;
 use crate::operators::batch_bytes::batch_bytes;
+use crate::pass_through;
 
 /// Replaces a `RepartitionExec` by an [`ExchangeExec`]; returns any other operator as it is.
 pub fn with_own_exchange(plan: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
@@ -263,6 +260,11 @@ impl ExchangeExec {
             state: Arc::default(),
         }
     }
+
+    /// A new exchange in place of another `RepartitionExec`.
+    fn around(&self, inner: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+        Arc::new(Self::new(inner))
+    }
 }
 
 impl DisplayAs for ExchangeExec {
@@ -272,49 +274,7 @@ impl DisplayAs for ExchangeExec {
 }
 
 impl ExecutionPlan for ExchangeExec {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn downcast_delegate(&self) -> Option<&dyn ExecutionPlan> {
-        Some(self.inner.as_ref())
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        self.inner.properties()
-    }
-
-    fn maintains_input_order(&self) -> Vec<bool> {
-        self.inner.maintains_input_order()
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        self.inner.children()
-    }
-
-    fn apply_expressions(
-        &self,
-        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        self.inner.apply_expressions(f)
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-        options: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let inner = Arc::clone(&self.inner).replace_children(children, options)?;
-        Ok(Arc::new(Self::new(inner)))
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-        self.replace_children(children, options)
-    }
+    pass_through!(inner);
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<Rows> {
         let plan = Plan {
@@ -350,32 +310,6 @@ impl ExecutionPlan for ExchangeExec {
 
     fn metrics(&self) -> Option<MetricsSet> {
         Some(self.metrics.clone_inner())
-    }
-
-    fn child_stats_requests(&self, partition: Option<usize>) -> Vec<ChildStats> {
-        self.inner.child_stats_requests(partition)
-    }
-
-    fn statistics_from_inputs(
-        &self,
-        input_stats: &[Arc<Statistics>],
-        args: &StatisticsArgs,
-    ) -> Result<Arc<Statistics>> {
-        self.inner.statistics_from_inputs(input_stats, args)
-    }
-
-    fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
-        let inner = Arc::clone(&self.inner).reset_state()?;
-        Ok(Arc::new(Self::new(inner)))
-    }
-
-    fn with_new_state(&self, state: Arc<dyn Any + Send + Sync>) -> Option<Arc<dyn ExecutionPlan>> {
-        let inner = self.inner.with_new_state(state)?;
-        Some(Arc::new(Self::new(inner)))
-    }
-
-    fn fetch(&self) -> Option<usize> {
-        self.inner.fetch()
     }
 }
 
