@@ -57,12 +57,13 @@ async fn ordered(
         JoinOrder::Cost => tables.summaries(state).await?,
         _ => Summaries::default(),
     };
-    let ordered = planning(|| order_joins(optimized, &summaries, order, state))?;
+    let is_distributed = has_workers(state.config());
+    let ordered = planning(|| order_joins(optimized, &summaries, order, state, is_distributed))?;
     let Some(ordered) = ordered else {
         return Ok(None);
     };
     if let Some(estimates) = ordered.estimates
-        && !has_workers(state.config())
+        && !is_distributed
     {
         let options = state.config_mut().options_mut();
         options.extensions.insert(estimates);
@@ -216,6 +217,45 @@ mod tests {
         session.sql("SET join_order = 'text'").await.unwrap();
         let sql = format!("{query} item.name LIKE '%m 7'");
         assert_eq!(scans(&session, &sql).await, ["sale", "shop", "item"]);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_takes_long_is_computed_once() {
+        let session = Database::in_memory().unwrap().session();
+        session.execute_script(TABLES).await.unwrap();
+        let with = |rows: &str| {
+            format!(
+                "WITH made AS ({rows}) SELECT count(*) FROM made a JOIN made b ON a.id = b.id + 1"
+            )
+        };
+        let groups = "SELECT shop.region AS id, sum(sale.item) AS s FROM sale JOIN shop ON sale.shop = shop.id \
+                      GROUP BY shop.region HAVING sum(sale.item) > 0";
+        for (rows, expected) in [
+            (groups.to_owned(), 1),
+            // Nearly as many rows as are read: keeping them takes longer than reading them again.
+            ("SELECT id, item FROM sale GROUP BY id, item".to_owned(), 0),
+            // Few rows are read.
+            (
+                "SELECT region AS id, count(*) FROM shop GROUP BY region".to_owned(),
+                0,
+            ),
+            // Other rows at each place.
+            (groups.replace("HAVING sum(sale.item)", "HAVING sum(random())"), 0),
+            // The same groups, of which others are left at each place.
+            (groups.replace("> 0", "> random()"), 1),
+        ] {
+            let sql = with(&rows);
+            assert_eq!(made(&session, &sql).await, expected, "{sql}");
+        }
+        session.sql("SET join_order = 'text'").await.unwrap();
+        assert_eq!(made(&session, &with(groups)).await, 0);
+    }
+
+    /// How many parts of a query's plan are made once and read at several places.
+    async fn made(session: &Session, query: &str) -> usize {
+        let stream = session.sql(&format!("EXPLAIN {query}")).await.unwrap();
+        let plan = pretty_format_batches(&stream.collect().await.unwrap()).unwrap();
+        plan.to_string().matches("made elsewhere").count()
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -1,9 +1,9 @@
 //! Rows that several places of a plan read, made once.
 //!
-//! A correlated subquery reads the rows around it a second time, for the values that it is asked for. Where
-//! they may be others by then, as with `random()` or numbers that values get as they come, both places have one
-//! of these operators: whichever is polled first has the rows made, in a task of their own, and both return
-//! them.
+//! A correlated subquery reads the rows around it a second time, for the values that it is asked for. They may be
+//! others at the second reading, as with `random()` or numbers that values get as they come. And a query may compute
+//! the same rows at several places. All these places have one of these operators. The first one that is polled has
+//! the rows made, in a task of their own, and all return them. Rows for which there is no memory are on disk.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,18 +14,18 @@ use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DataFusionError, Result, internal_err};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
-use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::execution::{SendableRecordBatchStream, SpillFile, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::metrics::{
-    BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet, RecordOutput,
+    BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet, RecordOutput, SpillMetrics,
 };
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     ChildrenPropertiesMode, DisplayAs, DisplayFormatType, Distribution, ExecutionPlan,
     ExecutionPlanProperties, InputDistributionRequirements, Partitioning, PlanProperties,
-    ReplaceChildrenOptions,
+    ReplaceChildrenOptions, SpillManager,
 };
 use futures::future::{BoxFuture, Shared};
 use futures::{FutureExt, StreamExt, TryFutureExt, TryStreamExt, stream};
@@ -46,10 +46,34 @@ pub struct SharedRows {
 /// It goes on also if whoever asked first no longer waits for it: others would have to begin anew.
 type Making = Shared<BoxFuture<'static, Result<Arc<Made>, Arc<DataFusionError>>>>;
 
-#[derive(Debug)]
 struct Made {
+    /// The first rows.
     batches: Vec<RecordBatch>,
+    /// Those for which there was no memory.
+    spilled: Option<(SpillManager, Arc<dyn SpillFile>)>,
     _memory: MemoryReservation,
+}
+
+impl fmt::Debug for Made {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.debug_struct("Made")
+            .field("batches", &self.batches.len())
+            .field("has_spilled", &self.spilled.is_some())
+            .finish()
+    }
+}
+
+impl Made {
+    /// All rows, from the first on.
+    fn rows(&self, schema: SchemaRef) -> Result<SendableRecordBatchStream> {
+        let kept = stream::iter(self.batches.clone()).map(Ok);
+        let Some((spills, file)) = &self.spilled else {
+            return Ok(Box::pin(RecordBatchStreamAdapter::new(schema, kept)));
+        };
+        let rest = spills.read_spill_as_stream(Arc::clone(file), None)?;
+        let rows = kept.chain(rest);
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
+    }
 }
 
 impl SharedRows {
@@ -74,18 +98,24 @@ impl SharedRows {
     }
 
     /// # Errors
-    /// Those of what makes the rows, and that they take more memory than there is.
-    async fn batches(
+    /// Those of what makes the rows, and that they take more memory and disk space than there is.
+    async fn rows(
         &self,
         schema: SchemaRef,
         context: Arc<TaskContext>,
-    ) -> Result<Vec<RecordBatch>> {
-        let made = self.making(schema, context)?.await;
-        let made = made.map_err(DataFusionError::Shared)?;
-        Ok(made.batches.clone())
+        metrics: SpillMetrics,
+    ) -> Result<SendableRecordBatchStream> {
+        let making = self.making(Arc::clone(&schema), context, metrics)?;
+        let made = making.await.map_err(DataFusionError::Shared)?;
+        made.rows(schema)
     }
 
-    fn making(&self, schema: SchemaRef, context: Arc<TaskContext>) -> Result<Making> {
+    fn making(
+        &self,
+        schema: SchemaRef,
+        context: Arc<TaskContext>,
+        metrics: SpillMetrics,
+    ) -> Result<Making> {
         let mut made = self.made.lock();
         if let Some(making) = made.as_ref() {
             return Ok(making.clone());
@@ -94,7 +124,7 @@ impl SharedRows {
         let Some(source) = source else {
             return internal_err!("the plan of shared rows is not linked");
         };
-        let task = SpawnedTask::spawn(make(source, schema, context));
+        let task = SpawnedTask::spawn(make(source, schema, context, metrics));
         let making = async {
             let made = task.join_unwind().await;
             let made = made.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))?;
@@ -110,22 +140,38 @@ async fn make(
     source: Arc<dyn ExecutionPlan>,
     schema: SchemaRef,
     context: Arc<TaskContext>,
+    metrics: SpillMetrics,
 ) -> Result<Made> {
     let memory = MemoryConsumer::new("SharedRowsExec").register(context.memory_pool());
+    let environment = context.runtime_env();
+    let spills = SpillManager::new(Arc::clone(&environment), metrics, Arc::clone(&schema));
     let mut rows = source.execute(0, context)?;
     let mut batches = Vec::new();
+    let mut file = None;
     while let Some(batch) = rows.try_next().await? {
-        memory.try_grow(batch_bytes(&batch))?;
         // Operators may know more, or less, of which columns are never NULL.
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         let columns = batch.columns().to_vec();
         let schema = Arc::clone(&schema);
-        batches.push(RecordBatch::try_new_with_options(
-            schema, columns, &options,
-        )?);
+        let batch = RecordBatch::try_new_with_options(schema, columns, &options)?;
+        if file.is_none() {
+            match memory.try_grow(batch_bytes(&batch)) {
+                Ok(()) => {
+                    batches.push(batch);
+                    continue;
+                }
+                Err(error) if !environment.disk_manager.tmp_files_enabled() => return Err(error),
+                Err(_) => file = Some(spills.create_in_progress_file("shared rows")?),
+            }
+        }
+        if let Some(file) = &mut file {
+            file.append_batch(&batch)?;
+        }
     }
+    let file = file.map(|mut file| file.finish()).transpose()?.flatten();
     Ok(Made {
         batches,
+        spilled: file.map(|file| (spills, file)),
         _memory: memory,
     })
 }
@@ -311,8 +357,8 @@ impl ExecutionPlan for SharedRowsExec {
         let schema = self.schema();
         let made = Arc::clone(&schema);
         let metrics = BaselineMetrics::new(&self.metrics, partition);
-        let batches = stream::once(async move { rows.batches(made, context).await })
-            .map_ok(|batches| stream::iter(batches).map(Ok))
+        let spills = SpillMetrics::new(&self.metrics, partition);
+        let batches = stream::once(async move { rows.rows(made, context, spills).await })
             .try_flatten()
             .map_ok(move |batch| batch.record_output(&metrics));
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
@@ -321,6 +367,8 @@ impl ExecutionPlan for SharedRowsExec {
 
 #[cfg(test)]
 mod tests {
+    use datafusion::arrow::array::{Array, Float64Array};
+    use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
     use datafusion::execution::runtime_env::RuntimeEnvBuilder;
     use datafusion::prelude::{SessionConfig, SessionContext};
 
@@ -380,8 +428,31 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn more_rows_than_there_is_memory_for_are_an_error_at_all_places() {
+    async fn rows_for_which_there_is_no_memory_are_read_from_disk_at_all_places() {
+        let rows = 100;
+        for memory in [64, 1 << 20] {
+            let (input, context) = random(rows, memory).await;
+            let [first, second] = places(input);
+            let values = |batches: Vec<RecordBatch>| {
+                let columns = batches.into_iter().map(|batch| batch["r"].to_data());
+                let columns: Vec<_> = columns.map(Float64Array::from).collect();
+                columns.iter().flatten().collect::<Vec<_>>()
+            };
+            let made = values(returned(&first, &context).await.unwrap());
+            assert_eq!(made.len(), rows);
+            assert_eq!(values(returned(&second, &context).await.unwrap()), made);
+            let spilled = first.metrics().unwrap().spilled_rows();
+            assert_eq!(spilled, Some(if memory == 64 { rows } else { 0 }));
+        }
+    }
+
+    #[tokio::test]
+    async fn without_memory_and_disk_all_places_fail() {
         let (input, context) = random(100, 64).await;
+        let disk = DiskManagerBuilder::default().with_mode(DiskManagerMode::Disabled);
+        let runtime = RuntimeEnvBuilder::new().with_memory_limit(64, 1.0);
+        let runtime = runtime.with_disk_manager_builder(disk).build_arc().unwrap();
+        let context = SessionContext::new_with_config_rt(context.copied_config(), runtime);
         for place in places(input) {
             let error = returned(&place, &context).await.unwrap_err().to_string();
             assert!(error.contains("SharedRowsExec"), "{error}");

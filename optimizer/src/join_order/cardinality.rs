@@ -14,6 +14,7 @@ use datafusion::logical_expr::logical_plan::{
 };
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Expr, LogicalPlan};
+use skewer_compat::logical::common_subplan::Shared;
 use skewer_compat::rules::join_sides::{JoinInput, JoinInputs};
 
 use super::estimate::{Estimate, narrow};
@@ -121,6 +122,16 @@ impl<'a> Estimator<'a> {
                 Estimate::of_rows(rows, empty.schema.fields().len())
             }
             LogicalPlan::Analyze(_) | LogicalPlan::Explain(_) => inputs.pop()?,
+            LogicalPlan::Extension(_) => match inputs.pop() {
+                Some(made) => made,
+                // They are made, and their joins are met, at another place.
+                None => {
+                    let joins = self.joins.take();
+                    let rows = self.estimate(Shared::from_plan(plan)?.rows());
+                    self.joins.replace(joins);
+                    rows?
+                }
+            },
             _ => return None,
         };
         (estimate.columns.len() == plan.schema().fields().len()

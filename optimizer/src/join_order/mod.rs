@@ -12,6 +12,7 @@
 //! * `sizes`: how many rows joined leaves have, and what joining them costs
 //! * `enumerate`: the search for the cheapest tree
 //! * `build`: the plan of a tree
+//! * `equal_subplans`: subplans that a query has several times, computed once
 //! * `outer_joins`: inner joins below left joins
 //! * `reducers`: semi joins below aggregates, where joins above ask for few groups
 //!
@@ -22,6 +23,7 @@
 mod build;
 mod cardinality;
 mod enumerate;
+mod equal_subplans;
 mod estimate;
 mod island;
 mod outer_joins;
@@ -43,6 +45,7 @@ use skewer_compat::rules::join_sides::{JoinEstimates, JoinInputs};
 use skewer_compat::rules::without_unread_columns;
 
 use self::cardinality::Estimator;
+use self::equal_subplans::EqualSubplans;
 use self::estimate::Estimate;
 use self::island::{Island, JoinTree, LeafSet};
 use self::outer_joins::OuterJoins;
@@ -82,7 +85,8 @@ pub struct OrderedJoins {
     pub estimates: Option<JoinEstimates>,
 }
 
-/// Puts the joins of `optimized` in order; `None` if it stays as it is. Tables have `summaries`.
+/// Puts the joins of `optimized` in order; `None` if it stays as it is. Tables have `summaries`. A query that
+/// `is_distributed` shares no rows: no worker has those of another one.
 ///
 /// # Errors
 /// Fails if a plan cannot be built. `optimized` can be run all the same.
@@ -91,6 +95,7 @@ pub fn order_joins(
     summaries: &Summaries,
     order: JoinOrder,
     state: &SessionState,
+    is_distributed: bool,
 ) -> Result<Option<OrderedJoins>> {
     if order == JoinOrder::Text || !can_be_ordered(optimized)? {
         return Ok(None);
@@ -123,10 +128,16 @@ pub fn order_joins(
             return Ok(None);
         }
     }
+    let mut has_shared = false;
+    if !is_distributed {
+        let shared = EqualSubplans { estimator }.shared(plan)?;
+        has_shared = shared.transformed;
+        plan = shared.data;
+    }
     let inputs = step.estimator.join_inputs(&plan);
     let estimates = (order == JoinOrder::Cost && inputs.iter().flatten().any(are_many))
         .then(|| JoinEstimates(inputs.into()));
-    if !ordered.transformed && estimates.is_none() {
+    if !ordered.transformed && !has_shared && estimates.is_none() {
         return Ok(None);
     }
     if let LogicalPlan::Explain(explain) = optimized {

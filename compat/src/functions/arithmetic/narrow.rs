@@ -128,3 +128,101 @@ impl Each<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use datafusion::arrow::compute::kernels::numeric;
+
+    use super::*;
+
+    fn column(values: &[Option<i128>], precision: u8, scale: i8) -> Operand {
+        let values: Decimal128Array = values.iter().copied().collect();
+        let values = values.with_precision_and_scale(precision, scale).unwrap();
+        (Arc::new(values), false)
+    }
+
+    /// Numbers of few bits and of many, with NULLs.
+    fn columns() -> Vec<Operand> {
+        let wide = 10_i128.pow(30);
+        vec![
+            column(&[Some(1), Some(-1), None, Some(0)], 15, 2),
+            column(
+                &[
+                    Some(i128::from(i64::MAX)),
+                    Some(i128::from(i64::MIN)),
+                    None,
+                    Some(7),
+                ],
+                20,
+                2,
+            ),
+            column(
+                &[Some(1 << 61), Some(-(1 << 62)), Some((1 << 62) - 1), None],
+                19,
+                0,
+            ),
+            column(&[Some(wide), Some(-wide), Some(3), Some(-3)], 31, 4),
+        ]
+    }
+
+    #[test]
+    fn results_are_those_of_checked_operations() {
+        let mut computed = 0;
+        for left in columns() {
+            for right in columns() {
+                let one = (right.0.slice(0, 1), true);
+                for (left, right) in [(&left, &right), (&left, &one), (&one, &left)] {
+                    let expected = expected(left, right);
+                    for (operation, expected, factors) in expected {
+                        let result = expected.data_type();
+                        if let Some(own) = compute(operation, left, right, factors, result) {
+                            assert_eq!(&own, &expected, "{operation:?}");
+                            computed += 1;
+                        }
+                    }
+                }
+            }
+        }
+        // Whatever fits into 126 bits.
+        assert!(computed > 100, "{computed}");
+    }
+
+    /// What Arrow computes, as far as it does, and by what the operands are multiplied.
+    fn expected(left: &Operand, right: &Operand) -> Vec<(Operation, ArrayRef, (i128, i128))> {
+        let (first, second) = (
+            super::super::integers::datum(left),
+            super::super::integers::datum(right),
+        );
+        let scale = |operand: &Operand| match operand.0.data_type() {
+            DataType::Decimal128(_, scale) => *scale as u32,
+            other => panic!("{other} is no decimal"),
+        };
+        let most = scale(left).max(scale(right));
+        let factors = (
+            10_i128.pow(most - scale(left)),
+            10_i128.pow(most - scale(right)),
+        );
+        let all = [
+            (Operation::Add, numeric::add(&*first, &*second), factors),
+            (
+                Operation::Subtract,
+                numeric::sub(&*first, &*second),
+                factors,
+            ),
+            (Operation::Multiply, numeric::mul(&*first, &*second), (1, 1)),
+        ];
+        let all = all.into_iter();
+        all.filter_map(|(operation, computed, factors)| Some((operation, computed.ok()?, factors)))
+            .collect()
+    }
+
+    #[test]
+    fn no_value_has_more_bits_than_are_counted() {
+        assert_eq!(bits(&[]), 0);
+        assert_eq!(bits(&[0, -1]), 0);
+        assert_eq!(bits(&[1, -2]), 1);
+        assert_eq!(bits(&[-(1 << 70), 5]), 70);
+        assert_eq!(bits(&[1 << 70]), 71);
+        assert_eq!(bits(&[i128::MIN]), 127);
+    }
+}

@@ -380,3 +380,62 @@ impl GroupsAccumulator for GroupAverages {
         size_of_val(self) + self.totals.size() + self.counts.capacity() * size_of::<u64>()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What sums of single values, one after the other, are.
+    fn one_by_one(values: &[i128], groups: &[usize], count: usize) -> Vec<i128> {
+        let mut sums = vec![0; count];
+        for (value, group) in values.iter().zip(groups) {
+            sums[*group] += value;
+        }
+        sums
+    }
+
+    fn sums(batches: &[(Vec<i128>, Vec<usize>)], count: usize) -> Vec<i128> {
+        let mut totals = Totals::<Decimal128Type>::new();
+        for (values, groups) in batches {
+            totals.add(&Decimal128Array::from(values.clone()), groups, None, count);
+        }
+        let (sums, carries, nulls) = totals.take(EmitTo::All);
+        assert!(carries.is_empty());
+        assert!(nulls.is_none_or(|nulls| nulls.null_count() == 0));
+        sums
+    }
+
+    #[test]
+    fn sums_of_few_groups_are_those_of_many() {
+        for count in [1, 4, 64, 65] {
+            // The second batch has numbers that do not fit into 64 bits, the third too few rows for lanes.
+            let batches: Vec<_> = [(8192, 1), (1000, 1 << 80), (100, -1)]
+                .into_iter()
+                .map(|(rows, factor): (usize, i128)| {
+                    let values = (0..rows).map(|row| (row as i128 * 7919 % 1009 - 500) * factor);
+                    let groups = (0..rows).map(|row| row * 31 % count);
+                    (values.collect::<Vec<_>>(), groups.collect::<Vec<_>>())
+                })
+                .collect();
+            let mut expected = vec![0; count];
+            for (values, groups) in &batches {
+                let of_batch = one_by_one(values, groups, count);
+                expected
+                    .iter_mut()
+                    .zip(of_batch)
+                    .for_each(|(sum, more)| *sum += more);
+            }
+            assert_eq!(sums(&batches, count), expected, "{count} groups");
+        }
+    }
+
+    #[test]
+    fn the_largest_numbers_are_added_up_where_there_is_room() {
+        let largest = i64::MAX >> 14;
+        let values = vec![largest; 8192];
+        let groups = vec![0; 8192];
+        let few = sums_of_few(&values, &groups, 1).unwrap();
+        assert_eq!(few, [largest * 8192]);
+        assert!(sums_of_few(&vec![i64::MAX >> 12; 8192], &groups, 1).is_none());
+    }
+}

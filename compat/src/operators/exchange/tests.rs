@@ -15,6 +15,8 @@ use datafusion::physical_plan::expressions::Column;
 use tokio::time::timeout;
 
 use super::*;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
 
 const INPUTS: i64 = 4;
 const OUTPUTS: usize = 3;

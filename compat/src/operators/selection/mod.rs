@@ -10,6 +10,8 @@
 //! * those of them that cannot fail in the order that has cost least so far.
 
 mod condition;
+#[cfg(test)]
+mod tests;
 mod texts;
 
 use std::any::Any;
