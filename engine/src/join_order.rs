@@ -240,7 +240,10 @@ mod tests {
                 0,
             ),
             // Other rows at each place.
-            (groups.replace("HAVING sum(sale.item)", "HAVING sum(random())"), 0),
+            (
+                groups.replace("HAVING sum(sale.item)", "HAVING sum(random())"),
+                0,
+            ),
             // The same groups, of which others are left at each place.
             (groups.replace("> 0", "> random()"), 1),
         ] {

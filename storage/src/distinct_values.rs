@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray};
+use datafusion::arrow::buffer::NullBuffer;
 use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::parquet::file::metadata::{FileMetaData, KeyValue};
 use twox_hash::XxHash64;
@@ -90,9 +91,17 @@ impl DistinctValues {
         }
     }
 
-    fn add_all<T>(&mut self, values: impl Iterator<Item = Option<T>>, hash: impl Fn(T) -> u64) {
+    fn add_all<T: Copy + PartialEq>(
+        &mut self,
+        values: impl Iterator<Item = Option<T>>,
+        hash: impl Fn(T) -> u64,
+    ) {
+        let mut before = None;
         for value in values.flatten() {
-            self.add_hash(hash(value));
+            if before != Some(value) {
+                self.add_hash(hash(value));
+            }
+            before = Some(value);
         }
     }
 
@@ -107,17 +116,42 @@ impl DistinctValues {
             return;
         };
         let nulls = array.nulls().filter(|nulls| nulls.null_count() > 0);
-        for (row, value) in bytes.chunks_exact(width).enumerate() {
-            if nulls.is_some_and(|nulls| nulls.is_null(row)) {
+        match width {
+            4 => self.add_words(bytes, nulls, |value: &[u8; 4]| {
+                of_word(SEED, u64::from(u32::from_le_bytes(*value)))
+            }),
+            8 => self.add_words(bytes, nulls, |value: &[u8; 8]| {
+                of_word(SEED, u64::from_le_bytes(*value))
+            }),
+            16 => self.add_words(bytes, nulls, |value: &[u8; 16]| {
+                let value = u128::from_le_bytes(*value);
+                of_word(of_word(SEED, value as u64), (value >> 64) as u64)
+            }),
+            _ => {
+                for (row, value) in bytes.chunks_exact(width).enumerate() {
+                    if nulls.is_none_or(|nulls| nulls.is_valid(row)) {
+                        self.add_hash(of_words(value));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Adds values of `N` bytes. One that is equal to the one before it is not hashed again.
+    fn add_words<const N: usize>(
+        &mut self,
+        bytes: &[u8],
+        nulls: Option<&NullBuffer>,
+        hash: impl Fn(&[u8; N]) -> u64,
+    ) {
+        let (values, _) = bytes.as_chunks::<N>();
+        let mut before = None;
+        for (row, value) in values.iter().enumerate() {
+            if before == Some(value) || nulls.is_some_and(|nulls| nulls.is_null(row)) {
                 continue;
             }
-            let mut hash = SEED;
-            for part in value.chunks(8) {
-                let mut word = [0; 8];
-                word[..part.len()].copy_from_slice(part);
-                hash = mixed(hash ^ u64::from_le_bytes(word));
-            }
-            self.add_hash(hash);
+            before = Some(value);
+            self.add_hash(hash(value));
         }
     }
 
@@ -217,6 +251,20 @@ fn of_bytes(value: &[u8]) -> u64 {
     XxHash64::oneshot(SEED, value)
 }
 
+/// The hash of a value of any number of bytes, eight at a time.
+fn of_words(value: &[u8]) -> u64 {
+    value.chunks(8).fold(SEED, |hash, part| {
+        let mut word = [0; 8];
+        word[..part.len()].copy_from_slice(part);
+        of_word(hash, u64::from_le_bytes(word))
+    })
+}
+
+/// The hash of a value that begins as `before` says, with eight bytes more.
+fn of_word(before: u64, word: u64) -> u64 {
+    mixed(before ^ word)
+}
+
 /// Mixes `value`, so that each bit of the result depends on all of its bits (the finalizer of MurmurHash3).
 fn mixed(value: u64) -> u64 {
     let mut hash = value ^ (value >> 33);
@@ -271,13 +319,15 @@ impl SegmentSketches {
         Self(columns.map(|field| sketch(field.data_type())).collect())
     }
 
-    /// Adds the values of some rows, column by column.
-    pub(crate) fn add(&mut self, columns: &[ArrayRef]) {
-        for (sketch, column) in self.0.iter_mut().zip(columns) {
-            if let Some(sketch) = sketch {
-                sketch.add(column);
-            }
-        }
+    /// The sketches that values of these columns are to be added to.
+    pub(crate) fn of_columns<'a>(
+        &'a mut self,
+        columns: &'a [ArrayRef],
+    ) -> Vec<(&'a mut DistinctValues, &'a ArrayRef)> {
+        let pairs = self.0.iter_mut().zip(columns);
+        pairs
+            .filter_map(|(sketch, column)| Some((sketch.as_mut()?, column)))
+            .collect()
     }
 
     /// The sketches with the names of their columns.
@@ -325,7 +375,7 @@ pub fn decode_sketches(mut bytes: &[u8]) -> Option<HashMap<String, EncodedSketch
 mod tests {
     use std::sync::Arc;
 
-    use datafusion::arrow::array::{Decimal128Array, Int64Array, StringArray};
+    use datafusion::arrow::array::{Decimal128Array, Int32Array, Int64Array, StringArray};
     use datafusion::arrow::datatypes::Field;
 
     use super::*;
@@ -337,6 +387,40 @@ mod tests {
     /// Relative to the true count.
     fn error(sketch: &DistinctValues, expected: f64) -> f64 {
         (sketch.estimate() - expected).abs() / expected
+    }
+
+    #[test]
+    fn a_number_has_the_same_hash_whatever_its_width_is_treated_as() {
+        let numbers: Vec<_> = (0..1_000)
+            .map(|n: i64| (n % 10 != 0).then_some(n * n))
+            .collect();
+        let arrays: [ArrayRef; 3] = [
+            Arc::new(
+                numbers
+                    .iter()
+                    .map(|n| n.map(|n| n as i32))
+                    .collect::<Int32Array>(),
+            ),
+            Arc::new(numbers.iter().copied().collect::<Int64Array>()),
+            Arc::new(
+                numbers
+                    .iter()
+                    .map(|n| n.map(i128::from))
+                    .collect::<Decimal128Array>(),
+            ),
+        ];
+        for array in arrays {
+            let width = array.data_type().primitive_width().unwrap();
+            let data = array.to_data();
+            let mut expected = DistinctValues::default();
+            let values = data.buffers()[0].as_slice().chunks_exact(width);
+            for (_, value) in values.enumerate().filter(|(row, _)| array.is_valid(*row)) {
+                expected.add_hash(of_words(value));
+            }
+            let mut sketch = DistinctValues::default();
+            sketch.add(&array);
+            assert!(sketch == expected, "{width} bytes");
+        }
     }
 
     #[test]
@@ -401,7 +485,10 @@ mod tests {
         });
         let schema = Schema::new(fields.to_vec());
         let mut sketches = SegmentSketches::new(&schema);
-        sketches.add(&[numbers(0..20_000).slice(0, 3), numbers(0..20_000)]);
+        let columns = [numbers(0..20_000).slice(0, 3), numbers(0..20_000)];
+        for (sketch, column) in sketches.of_columns(&columns) {
+            sketch.add(column);
+        }
         let bytes = sketches.encode(&schema);
         let read = decode_sketches(&bytes).unwrap();
         assert_eq!(read.len(), 2);

@@ -181,7 +181,8 @@ impl<W: Write + Send> RowGroups<W> {
         Ok(())
     }
 
-    fn threads_for(&self, values: usize) -> usize {
+    /// How many threads are worth beginning for so many values.
+    pub(crate) fn threads_for(&self, values: usize) -> usize {
         if values <= FEW_VALUES {
             1
         } else {
@@ -228,7 +229,10 @@ impl RowGroup {
 }
 
 /// What `work` makes of each item, in their order, by so many threads.
-fn in_parallel<T: Send, R: Send>(
+///
+/// # Errors
+/// The first of those of `work`.
+pub(crate) fn in_parallel<T: Send, R: Send>(
     threads: usize,
     items: Vec<T>,
     work: impl Fn(T) -> Result<R> + Sync,

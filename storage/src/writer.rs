@@ -29,7 +29,7 @@ use crate::distinct_values::{self, SegmentSketches};
 use crate::distributed_write::{ReserveRowIds, WriteSpec};
 use crate::placement::{SegmentName, Shard};
 use crate::remote::Writer;
-use crate::row_groups::RowGroups;
+use crate::row_groups::{RowGroups, in_parallel};
 use crate::snapshot::{
     ROW_ID, Root, SegmentFile, SegmentMeta, SegmentNumbers, TableId, with_row_id,
 };
@@ -499,7 +499,15 @@ impl OpenSegment {
         self.min_row_id = self.min_row_id.min(min(ids).unwrap_or(i64::MAX));
         self.max_row_id = self.max_row_id.max(max(ids).unwrap_or(i64::MIN));
         self.rows += batch.num_rows() as u64;
-        self.sketches.add(batch.columns());
+        let threads = self
+            .writer
+            .threads_for(batch.num_rows() * batch.num_columns());
+        let columns = self.sketches.of_columns(batch.columns());
+        in_parallel(threads, columns, |(sketch, column)| {
+            sketch.add(column);
+            Ok(())
+        })
+        .map_err(|error| write_error(&path(), error))?;
         let mut written = 0;
         while written < batch.num_rows() {
             let rows = self.slice_rows().min(batch.num_rows() - written);
