@@ -31,6 +31,16 @@ struct Class {
     distinct: BTreeMap<usize, f64>,
 }
 
+/// A condition over several leaves.
+#[derive(Debug)]
+struct Predicate {
+    leaves: LeafSet,
+    /// For which share of rows it holds.
+    share: f64,
+    /// Whether a join evaluates it on each pair of rows with equal keys.
+    is_on_pairs: bool,
+}
+
 /// The sizes of sets of leaves. They do not depend on the order in which leaves are joined.
 #[derive(Debug)]
 pub(super) struct Sizes {
@@ -38,7 +48,7 @@ pub(super) struct Sizes {
     /// The leaves from the largest to the smallest: the order in which sizes are computed.
     by_size: Vec<usize>,
     classes: Vec<Class>,
-    conditions: Vec<(LeafSet, f64)>,
+    conditions: Vec<Predicate>,
     /// The leaves of both sides of equalities of expressions.
     equalities: Vec<[LeafSet; 2]>,
     /// Of each leaf: those that it shares keys with.
@@ -69,7 +79,11 @@ impl Sizes {
             estimates.get(slot.leaf)?.columns.get(slot.column).cloned()
         };
         let conditions = island.conditions.iter();
-        let conditions = conditions.map(|condition| (condition.leaves, share(condition, &column)));
+        let conditions = conditions.map(|condition| Predicate {
+            leaves: condition.leaves,
+            share: share(condition, &column),
+            is_on_pairs: condition.sides.is_none(),
+        });
         let equalities = island.conditions.iter().filter_map(|condition| {
             let [(_, left), (_, right)] = condition.sides.as_ref()?;
             Some([*left, *right])
@@ -132,7 +146,7 @@ impl Sizes {
             size.worst *= self.leaves[leaf].worst / keys;
             joined |= 1 << leaf;
         }
-        for (leaves, share) in &self.conditions {
+        for Predicate { leaves, share, .. } in &self.conditions {
             if leaves & !set == 0 && leaves.count_ones() > 1 {
                 size.rows *= share;
                 size.worst *= share.sqrt();
@@ -206,12 +220,11 @@ impl Sizes {
 
     /// Whether a class or a condition is about both `left` and `right`, and about no other leaf.
     pub(super) fn are_connected(&self, left: LeafSet, right: LeafSet) -> bool {
-        let both = left | right;
         self.has_key(left, right)
             || self
                 .conditions
                 .iter()
-                .any(|(leaves, _)| leaves & !both == 0 && leaves & left != 0 && leaves & right != 0)
+                .any(|condition| condition.is_between(left, right))
     }
 
     /// Whether rows of `left` find partners in `right` by a key.
@@ -228,7 +241,12 @@ impl Sizes {
     /// What it costs to build a hash table of `build`, and to look for partners of `probe`'s rows.
     pub(super) fn join_cost(&self, build: LeafSet, probe: LeafSet) -> f64 {
         let (built, probing) = (self.size(build), self.size(probe));
-        let output = self.size(build | probe).rows;
+        // Rows that are left out by conditions are put together before.
+        let between = self.conditions.iter();
+        let between =
+            between.filter(|condition| condition.is_on_pairs && condition.is_between(build, probe));
+        let share: f64 = between.map(|condition| condition.share).product();
+        let output = self.size(build | probe).rows / share.max(f64::MIN_POSITIVE);
         if !self.has_key(build, probe) {
             return BUILD * built.rows + PAIR * built.rows * probing.rows + probing.rows + output;
         }
@@ -249,6 +267,14 @@ impl Sizes {
         let below = self.cost(left) + self.cost(right);
         let (left, right) = (left.leaf_set(), right.leaf_set());
         below + self.join_cost(left, right).min(self.join_cost(right, left))
+    }
+}
+
+impl Predicate {
+    /// Whether joining `left` and `right` is the first that has all of its leaves.
+    fn is_between(&self, left: LeafSet, right: LeafSet) -> bool {
+        let leaves = self.leaves;
+        leaves & !(left | right) == 0 && leaves & !left != 0 && leaves & !right != 0
     }
 }
 

@@ -10,7 +10,10 @@ use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::execution::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::collect;
+use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use datafusion::prelude::{SessionConfig, SessionContext};
+use skewer_compat::logical::common_subplan::SharedRowsPlanner;
+use skewer_compat::operators::materialized::SharedRowsExec;
 use skewer_compat::session::repaired;
 use skewer_optimizer::join_order::statistics::{ColumnSummary, Sample, Summaries, TableSummary};
 use skewer_optimizer::join_order::{JoinOrder, order_joins};
@@ -49,11 +52,11 @@ async fn optimized(state: &SessionState, sql: &str) -> LogicalPlan {
 }
 
 async fn rows(state: &SessionState, plan: &LogicalPlan) -> (String, Vec<String>) {
-    let planned = state
-        .query_planner()
-        .create_physical_plan(plan, state)
-        .await;
+    let shared = Arc::new(SharedRowsPlanner::default());
+    let planner = DefaultPhysicalPlanner::with_extension_planners(vec![shared]);
+    let planned = planner.create_physical_plan(plan, state).await;
     let planned = planned.unwrap_or_else(|error| panic!("{error}\n{}", plan.display_indent()));
+    SharedRowsExec::link(&planned).unwrap();
     let schema = format!("{:?}", planned.schema().fields());
     let batches = collect(planned, state.task_ctx()).await.unwrap();
     let text = pretty_format_batches(&batches).unwrap().to_string();
@@ -63,7 +66,7 @@ async fn rows(state: &SessionState, plan: &LogicalPlan) -> (String, Vec<String>)
 }
 
 /// Queries with all that an island may have in it, beside it and above it.
-const QUERIES: [&str; 38] = [
+const QUERIES: [&str; 43] = [
     "SELECT a.v, b.s, c.k FROM a, b, c WHERE a.k = b.k AND b.k = c.k",
     "SELECT * FROM a JOIN b ON a.k = b.k JOIN c ON c.k = a.v JOIN d ON d.k = b.v",
     "SELECT a.k FROM a, b, c, d WHERE a.k = b.k AND c.k = d.k AND b.v = d.v",
@@ -110,23 +113,36 @@ const QUERIES: [&str; 38] = [
     "SELECT a.v, b.v, c.s FROM a LEFT JOIN b ON a.k = b.k LEFT JOIN c ON c.k = b.v \
      JOIN d ON d.k = a.v JOIN d e ON e.v = a.k",
     "SELECT a.v, b.v, c.s FROM a LEFT JOIN b ON a.k = b.k JOIN c ON c.k = b.v JOIN d ON d.k = a.v",
+    "WITH g AS (SELECT a.k, max(b.v) AS m FROM a JOIN b ON a.k = b.k GROUP BY a.k) \
+     SELECT x.k, y.m FROM g x LEFT JOIN g y ON x.k = y.m UNION ALL SELECT k, m FROM g WHERE m > 2",
+    "WITH g AS (SELECT a.k, max(b.v) AS m FROM a JOIN b ON a.k = b.k GROUP BY a.k), \
+     h AS (SELECT c.s, sum(g.m) AS t FROM c JOIN g ON c.k = g.k GROUP BY c.s) \
+     SELECT x.s, x.t, y.t, g.m FROM h x JOIN h y ON x.t >= y.t JOIN g ON g.k = x.t % 3",
+    "SELECT v, count(*) FROM a JOIN c USING (k, v) GROUP BY v \
+     HAVING count(*) >= (SELECT max(n) FROM (SELECT v, count(*) AS n FROM a JOIN c USING (k, v) GROUP BY v))",
+    "WITH g AS (SELECT DISTINCT a.v, c.s FROM a JOIN c ON a.k = c.k) \
+     SELECT count(*) FROM g WHERE v IN (SELECT v FROM g WHERE s = 'c1') AND NOT EXISTS (SELECT 1 FROM g x WHERE x.s < g.s AND x.v = g.v)",
+    "WITH g AS (SELECT a.k, a.v, row_number() OVER (PARTITION BY a.k ORDER BY a.v, c.v, a.s, c.s) AS n FROM a JOIN c ON a.k = c.k) \
+     SELECT x.k, x.v, y.v FROM g x JOIN g y ON x.k = y.k AND x.n = y.n + 1",
 ];
 
 #[tokio::test]
 async fn every_order_returns_the_same_with_the_same_schema() {
     let context = context();
     let state = context.state();
-    let mut changed = 0;
+    let (mut changed, mut shared) = (0, 0);
     for sql in QUERIES {
         let plan = optimized(&state, sql).await;
         let expected = rows(&state, &plan).await;
         for seed in 0..12 {
             let order = JoinOrder::Random(seed);
-            let ordered = order_joins(&plan, &Summaries::default(), order, &state).unwrap();
+            let ordered = order_joins(&plan, &Summaries::default(), order, &state, false).unwrap();
             let Some(ordered) = ordered else {
                 continue;
             };
             changed += 1;
+            let text = ordered.plan.display_indent().to_string();
+            shared += usize::from(text.contains("SharedRows"));
             assert!(
                 ordered.plan.schema().iter().eq(plan.schema().iter()),
                 "{sql}\n{}",
@@ -137,6 +153,7 @@ async fn every_order_returns_the_same_with_the_same_schema() {
         }
     }
     assert!(changed > 200, "{changed} plans were put in another order");
+    assert!(shared > 50, "{shared} plans share rows");
 }
 
 /// Statistics of all tables that `plan` scans: by name, their rows and the distinct values of `k` and of `v`.
@@ -243,7 +260,7 @@ async fn the_cheapest_order_by_statistics_is_taken() {
         let plan = optimized(&state, sql).await;
         let written = joins(&plan);
         let summaries = summaries(&plan, &SIZES);
-        let ordered = order_joins(&plan, &summaries, JoinOrder::Cost, &state).unwrap();
+        let ordered = order_joins(&plan, &summaries, JoinOrder::Cost, &state, false).unwrap();
         let found = ordered.map_or(written.clone(), |ordered| joins(&ordered.plan));
         let plain = |text: &str| {
             text.replace(['(', ')'], " ")
@@ -286,7 +303,7 @@ async fn an_aggregate_makes_only_groups_that_are_asked_for() {
     ] {
         let plan = optimized(&state, &sql).await;
         let summaries = summaries(&plan, &SIZES);
-        let ordered = order_joins(&plan, &summaries, JoinOrder::Cost, &state).unwrap();
+        let ordered = order_joins(&plan, &summaries, JoinOrder::Cost, &state, false).unwrap();
         let text = match &ordered {
             Some(ordered) => ordered.plan.display_indent().to_string(),
             None => plan.display_indent().to_string(),
@@ -302,6 +319,6 @@ async fn the_text_decides_if_it_is_asked_to() {
     let state = context().state();
     let plan = optimized(&state, QUERIES[0]).await;
     let summaries = summaries(&plan, &SIZES);
-    let ordered = order_joins(&plan, &summaries, JoinOrder::Text, &state).unwrap();
+    let ordered = order_joins(&plan, &summaries, JoinOrder::Text, &state, false).unwrap();
     assert!(ordered.is_none());
 }
