@@ -10,8 +10,8 @@
 //! Where a stream is polled by a task, it is polled when its query may use a processor
 //! ([`scheduling`](super::scheduling)).
 //!
-//! Exchanges and joins are replaced by those that spill here, and filters by faster ones: this sees each plan
-//! where it runs.
+//! Exchanges and joins are replaced by those that spill here, filters and the first stage of aggregates by faster
+//! ones: this sees each plan where it runs.
 //!
 //! What the program's own operators do, the caller says: [`OperatorFacts`].
 
@@ -25,6 +25,7 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::{JoinSide, Result, exec_err};
 use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
+use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::joins::{
@@ -38,6 +39,7 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan};
 use futures::Stream;
 
 use super::exchange::with_own_exchange;
+use super::partial_groups::with_own_partial_groups;
 use super::scheduling::{
     IsOver, RunningQuery, ScheduledStream, is_cancelled, poll_time, task_time,
 };
@@ -138,6 +140,9 @@ fn yielding(plan: Arc<dyn ExecutionPlan>, tasks: &Tasks) -> Result<Arc<dyn Execu
     }
     if plan.is::<FilterExec>() {
         plan = facts.replace(plan, &with_own_filter)?;
+    }
+    if plan.is::<AggregateExec>() {
+        plan = facts.replace(plan, &with_own_partial_groups)?;
     }
     if spilling_join::spills(plan.as_ref()) {
         plan = facts.replace(plan, &|join| {

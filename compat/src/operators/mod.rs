@@ -3,6 +3,7 @@
 //! * [`exchange`]: an exchange that spills without deadlock
 //! * [`spilling_join`]: a hash join whose build side may exceed memory
 //! * [`selection`]: a filter that evaluates few conditions on many rows, and many on few
+//! * [`partial_groups`]: the first stage of an aggregate, with short cuts to the groups of rows
 //! * [`materialized`]: rows that several places of a plan read, computed once
 //! * [`conservative_properties`]: drops plan properties that DataFusion derives wrongly
 //! * [`scheduling`]: fair use of processors, and cancellation
@@ -18,6 +19,7 @@ pub mod cooperation;
 pub mod exchange;
 pub mod materialized;
 pub mod memory_pool;
+pub mod partial_groups;
 mod pass_through;
 pub mod scheduling;
 pub mod selection;
