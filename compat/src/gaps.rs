@@ -25,8 +25,8 @@
 //! 8. [`rules::logical_rules`](crate::rules::logical_rules()): in place of DataFusion's rules
 //! 9. [`rules::physical_rules`](crate::rules::physical_rules()): in place of DataFusion's physical rules
 //! 10. [`distribution`](crate::distribution): when plans are cut and sent
-//! 11. [`operators`](crate::operators): exchanges and joins are replaced where a plan runs, by
-//!     [`cooperation`](crate::operators::cooperation), which also makes operators yield
+//! 11. [`operators`](crate::operators): exchanges, joins, filters and first stages of aggregates are replaced where a
+//!     plan runs, by [`cooperation`](crate::operators::cooperation), which also makes operators yield
 
 /// One thing that a dependency lacks or gets wrong.
 #[derive(Debug, Clone, Copy)]
@@ -719,6 +719,23 @@ pub const GAPS: &[Gap] = &[
         "join_conditions.slt",
         DATAFUSION,
         Canary::None("it takes a memory limit, which each engine spells otherwise"),
+    ),
+    gap(
+        "parts of a condition on rows that earlier parts leave out",
+        "operators::selection",
+        "conditions.slt",
+        DATAFUSION,
+        Rows(
+            "SELECT count(*) FROM (VALUES (1), (2), (0), (4)) AS t(b) WHERE b <> 0 AND 12 / b > 4",
+            &["2"],
+        ),
+    ),
+    gap(
+        "groups found by the bits of their keys, and grouping sets merged from each other",
+        "operators::partial_groups",
+        "grouping.slt",
+        DATAFUSION,
+        Canary::None("it is about time, not about a result"),
     ),
     gap(
         "memory pools whose limit changes",
