@@ -94,7 +94,10 @@ impl Keys {
 
     /// The values of all groups, which are forgotten.
     pub(super) fn take(&mut self) -> Result<Vec<ArrayRef>> {
+        let room = self.values.len().min(PLACES);
         let values = self.values.emit(EmitTo::All)?;
+        // Some kinds still know where the groups were.
+        self.values.clear_shrink(room);
         match &mut self.remembered {
             Some(remembered) => remembered.forget(),
             None => self.remembered = self.can_remember.then(Remembered::default),

@@ -188,6 +188,8 @@ struct PartialGroups {
     output: VecDeque<RecordBatch>,
     batch_size: usize,
     memory: MemoryReservation,
+    /// How often groups were handed on before the end of the input.
+    flushes: Count,
     metrics: BaselineMetrics,
     reduction: RatioMetrics,
 }
@@ -238,6 +240,7 @@ impl PartialGroups {
             memory: consumer
                 .with_can_spill(true)
                 .register(context.memory_pool()),
+            flushes: MetricBuilder::new(metrics).counter("early_flushes", partition),
             metrics: BaselineMetrics::new(metrics, partition),
             reduction: ratio.ratio_metrics("reduction_factor", partition),
             input,
@@ -312,6 +315,7 @@ impl PartialGroups {
         self.is_skipping |= is_skipped;
         let are_adjacent = count >= ADJACENT_GROUPS && self.keys.are_adjacent();
         if is_refused || is_skipped || are_adjacent {
+            self.flushes.add(1);
             self.hand_on()?;
         }
         Ok(())

@@ -1,22 +1,24 @@
 //! Groups are those of DataFusion's first stage, whatever way their rows are found.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringViewArray};
 use datafusion::arrow::util::pretty::pretty_format_batches;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::datasource::MemTable;
+use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
-use datafusion::physical_plan::{ExecutionPlan, collect};
+use datafusion::physical_plan::{ExecutionPlan, collect, collect_partitioned};
 use datafusion::prelude::{SessionConfig, SessionContext};
 
 use super::{PartialGroupsExec, with_own_partial_groups};
 use crate::session::repaired;
 
-const ROWS: i64 = 60_000;
+const ROWS: i64 = 180_000;
 
-/// Rows of a table: `sorted` has runs of three, `few` and `t` repeat, `many` has 20,000 values in no order, `own`
+/// Rows of a table: `sorted` has runs of three, with texts `s`; `few` and `t` repeat, `many` has 20,000 values in no order, `own`
 /// differs everywhere; there are NULLs in `few`, `t` and `x`.
 fn table() -> MemTable {
     let names = [
@@ -39,7 +41,10 @@ fn table() -> MemTable {
             .map(|row| [0.0, -0.0, 1.5][(row % 3) as usize])
             .collect::<Vec<_>>()
             .into();
-        let columns: [(&str, ArrayRef); 7] = [
+        let s = |row: i64| Some(format!("text {} of a group", row / 3 % 50));
+        let s: StringViewArray = rows.clone().map(s).collect();
+        let columns: [(&str, ArrayRef); 8] = [
+            ("s", Arc::new(s)),
             ("sorted", numbers(&|row| Some(row / 3))),
             ("few", numbers(&|row| (row % 17 != 3).then_some(row % 5))),
             ("many", numbers(&|row| Some(row * 7_919 % 20_000))),
@@ -84,7 +89,7 @@ fn replaced(plan: Arc<dyn ExecutionPlan>) -> (Arc<dyn ExecutionPlan>, usize) {
     let mut count = 0;
     let plan = plan.transform_up(|node| {
         let own = with_own_partial_groups(node)?;
-        let operator: &dyn std::any::Any = own.as_ref();
+        let operator: &dyn Any = own.as_ref();
         count += usize::from(operator.is::<PartialGroupsExec>());
         Ok(Transformed::yes(own))
     });
@@ -100,7 +105,7 @@ async fn rows(context: &SessionContext, plan: Arc<dyn ExecutionPlan>) -> Vec<Str
 }
 
 /// Aggregates whose first stage is replaced.
-const QUERIES: [&str; 14] = [
+const QUERIES: [&str; 17] = [
     "SELECT few, count(*), sum(x), avg(x), min(t), max(x) FROM r GROUP BY few",
     "SELECT t, few, count(x), sum(x) FILTER (WHERE own % 2 = 0) FROM r GROUP BY t, few",
     "SELECT sorted, sum(x), count(*) FROM r GROUP BY sorted",
@@ -115,6 +120,9 @@ const QUERIES: [&str; 14] = [
     "SELECT DISTINCT t, few FROM r",
     "SELECT few, count(*) FROM r WHERE own < 0 GROUP BY ROLLUP (few)",
     "SELECT t, bool_and(x > 3), bit_or(x) FROM r GROUP BY t",
+    "SELECT sorted, s, count(*), sum(x) FROM r GROUP BY sorted, s",
+    "SELECT sorted, s, count(*), sum(x) FROM r GROUP BY ROLLUP (sorted, s)",
+    "SELECT s, many, max(x) FROM r GROUP BY s, many",
 ];
 
 #[tokio::test]
@@ -131,14 +139,37 @@ async fn groups_are_those_of_datafusion() {
 
 #[tokio::test]
 async fn groups_for_which_there_is_no_memory_are_handed_on() {
-    let plenty = context(None);
-    // The second stage has a limit of its own.
-    for sql in [QUERIES[3], QUERIES[10]] {
-        let expected = rows(&plenty, planned(&plenty, sql).await).await;
-        let little = context(Some(3 << 20));
-        let (own, count) = replaced(planned(&little, sql).await);
-        assert!(count > 0, "{sql}");
-        assert_eq!(rows(&little, own).await, expected, "{sql}");
+    let (plenty, little) = (context(None), context(Some(1 << 20)));
+    for sql in [QUERIES[3], QUERIES[10], QUERIES[14], QUERIES[16]] {
+        let plan = planned(&plenty, sql).await;
+        let expected = rows(&plenty, Arc::clone(&plan)).await;
+        let (own, count) = replaced(plan);
+        assert_eq!(count, 1, "{sql}");
+        let mut first = None;
+        own.apply(|node| {
+            let operator: &dyn Any = node.as_ref();
+            if operator.is::<PartialGroupsExec>() {
+                first = Some(Arc::clone(node));
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })
+        .unwrap();
+        let first = first.unwrap();
+        let groups = collect_partitioned(Arc::clone(&first), little.task_ctx())
+            .await
+            .unwrap();
+        assert!(metric(&first, "early_flushes") > 1, "{sql}");
+        // The second stage has memory.
+        let groups = MemorySourceConfig::try_new_exec(&groups, first.schema(), None).unwrap();
+        let merged = own.transform_up(|node| {
+            let operator: &dyn Any = node.as_ref();
+            Ok(match operator.is::<PartialGroupsExec>() {
+                true => Transformed::yes(Arc::clone(&groups) as Arc<dyn ExecutionPlan>),
+                false => Transformed::no(node),
+            })
+        });
+        let merged = merged.data().unwrap();
+        assert_eq!(rows(&plenty, merged).await, expected, "{sql}");
     }
 }
 
@@ -146,7 +177,7 @@ async fn groups_for_which_there_is_no_memory_are_handed_on() {
 fn metric(plan: &Arc<dyn ExecutionPlan>, name: &str) -> usize {
     let mut found = 0;
     plan.apply(|node| {
-        let operator: &dyn std::any::Any = node.as_ref();
+        let operator: &dyn Any = node.as_ref();
         if operator.is::<PartialGroupsExec>()
             && let Some(metrics) = node.metrics()
         {
@@ -157,7 +188,7 @@ fn metric(plan: &Arc<dyn ExecutionPlan>, name: &str) -> usize {
                     .map_or(0, |value| value.as_usize()),
             };
         }
-        Ok(datafusion::common::tree_node::TreeNodeRecursion::Continue)
+        Ok(TreeNodeRecursion::Continue)
     })
     .unwrap();
     found
@@ -181,12 +212,16 @@ async fn rows_with_groups_of_their_own_are_passed_on() {
 #[tokio::test]
 async fn a_group_whose_rows_follow_each_other_is_handed_on_once() {
     let context = context(None);
-    let sql = "SELECT sorted, sum(x), count(*) FROM r GROUP BY sorted";
-    let (own, _) = replaced(planned(&context, sql).await);
+    let (own, _) = replaced(planned(&context, QUERIES[2]).await);
     rows(&context, Arc::clone(&own)).await;
-    // Each partition has half of 20,000 groups, and one may be in both.
+    // Each partition has half of 60,000 groups, and one may be in both.
     let returned = metric(&own, "output_rows");
-    assert!((20_000..=20_002).contains(&returned), "{returned} groups");
+    assert!((60_000..=60_002).contains(&returned), "{returned} groups");
+    assert!(metric(&own, "early_flushes") > 1);
+    // Their rows come again.
+    let (own, _) = replaced(planned(&context, QUERIES[3]).await);
+    rows(&context, Arc::clone(&own)).await;
+    assert_eq!(metric(&own, "early_flushes"), 0);
 }
 
 #[tokio::test]
