@@ -22,8 +22,9 @@ use super::cardinality::Estimator;
 const FEW_ROWS: f64 = 50_000.0;
 /// What it costs to keep a row and to read it again, relative to one that an operator gets.
 const KEPT: f64 = 3.0;
-/// Bytes of rows that are not kept: they would have to go to disk.
-const MOST_BYTES: f64 = 64.0 * 1024.0 * 1024.0;
+/// Bytes of rows that are not kept. Groups are mostly fewer than estimated, and what does not fit into memory goes to
+/// disk.
+const MOST_BYTES: f64 = 256.0 * 1024.0 * 1024.0;
 /// So many subplans of a query are shared.
 const MOST_SHARED: usize = 16;
 
