@@ -104,7 +104,12 @@ struct Part {
 #[derive(Debug)]
 enum Test {
     /// Whether the column has one of the texts.
-    Texts { column: usize, texts: Texts },
+    Texts {
+        column: usize,
+        texts: Texts,
+        /// The same, where the column is not one of views.
+        expression: Arc<dyn PhysicalExpr>,
+    },
     /// Compares columns with each other or with values.
     Cheap(Arc<dyn PhysicalExpr>),
     Other {
@@ -147,12 +152,14 @@ impl Part {
             None => holds,
         };
         match &self.test {
-            Test::Texts { column, texts } => {
-                let Some(found) = texts.find(batch.column(*column)) else {
-                    return exec_err!("column {column} of a filter is no column of texts");
-                };
-                Ok(among(found))
-            }
+            Test::Texts {
+                column,
+                texts,
+                expression,
+            } => match texts.find(batch.column(*column)) {
+                Some(found) => Ok(among(found)),
+                None => Ok(among(holds(expression, batch)?)),
+            },
             Test::Cheap(expression) => Ok(among(holds(expression, batch)?)),
             Test::Other {
                 expression,
@@ -215,6 +222,7 @@ impl Test {
             return Self::Texts {
                 column,
                 texts: Texts::new(texts),
+                expression: Arc::clone(expression),
             };
         }
         if is_cheap(expression, schema) {
