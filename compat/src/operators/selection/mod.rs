@@ -2,12 +2,12 @@
 //!
 //! `FilterExec` of DataFusion 55.2 evaluates `a AND b AND c` as nested pairs. Where a first part leaves few rows
 //! out, the next ones see all rows; where it leaves few rows, *all* columns of these rows are copied for each of the
-//! next parts. Measured on TPC-H, that takes half of the time of a filter of four parts, and comparing texts the
-//! other half. [`SelectionExec`] evaluates a [`Condition`] instead:
+//! next parts. In profiles of TPC-H these copies took some 40 % of query 6, and comparing texts a third of query 12.
+//! [`SelectionExec`] evaluates a [`Condition`] instead:
 //!
-//! * parts that cost little (`condition`) on all rows, texts by their views ([`texts`]);
-//! * the other parts only on the rows that are left, of which only the columns are copied that the part reads;
-//! * those of them that cannot fail in the order that has cost least so far.
+//! * It evaluates parts that cost little (`condition`) on all rows, and compares texts by their views ([`texts`]).
+//! * It evaluates other parts only on rows that are left. It copies only the columns that the part reads.
+//! * It measures what parts cost. Parts that cannot fail then run in the cheapest order.
 
 mod condition;
 #[cfg(test)]
