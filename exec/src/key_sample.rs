@@ -9,7 +9,6 @@ use datafusion::arrow::datatypes::DataType;
 use datafusion::arrow::error::ArrowError;
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::common::JoinType;
-use datafusion::common::hash_utils::{RandomState, create_hashes};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_plan::joins::{HashJoinExec, SortMergeJoinExec};
@@ -18,6 +17,8 @@ use datafusion::physical_plan::{ExecutionPlan, Partitioning};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use skewer_profiling::{KeyFrequency, Recorder};
+
+use crate::routes::{RouteFunction, exchange_hashes};
 
 /// One row is taken of so many at first.
 const FIRST_STRIDE: usize = 8;
@@ -65,7 +66,7 @@ pub struct KeySample {
 }
 
 impl KeySample {
-    /// A sample of the keys of `exchange`, if it hashes plain columns.
+    /// A sample of the keys of `exchange`, if it hashes plain columns, or routes rows by them.
     pub fn of_exchange(
         exchange: &dyn ExecutionPlan,
         exchange_id: i64,
@@ -76,7 +77,15 @@ impl KeySample {
             return None;
         };
         let of = Sampled::exchange(exchange_id);
-        Some(Self::new(plain_columns(keys)?, of, recorder))
+        let routed = match keys.as_slice() {
+            [key] => RouteFunction::of_key(key.as_ref()),
+            _ => None,
+        };
+        let columns = match routed {
+            Some((_, keys)) => plain_columns(keys)?,
+            None => plain_columns(keys)?,
+        };
+        Some(Self::new(columns, of, recorder))
     }
 
     /// A sample of the keys of what goes into `join`, operator `operator_id`, from its input 0 or 1, if the
@@ -151,7 +160,8 @@ impl KeySample {
             random,
             ..Sample::default()
         };
-        for (key, samples, of) in heavy {
+        for heavy in heavy {
+            let (samples, of) = (heavy.samples, heavy.of);
             let share = samples as f64 / of as f64;
             // Rows that one of the sample stands for.
             let weight = rows as f64 / of as f64;
@@ -159,7 +169,9 @@ impl KeySample {
             self.recorder.key_frequency(KeyFrequency {
                 exchange_id: self.of.operator_id,
                 input: self.of.input.map(|input| input as i64),
-                key,
+                key: heavy.key,
+                key_hash: Some(heavy.hash as i64),
+                key_has_null: Some(heavy.has_null),
                 tuples: (share * rows as f64).round() as i64,
                 error: (2.0 * deviation) as i64,
                 share,
@@ -274,13 +286,11 @@ impl Sample {
         (0..count).map(column).collect()
     }
 
-    /// The heavy keys, each with its number of rows in the sample and that of all keys; the most
-    /// frequent first.
-    fn heavy_keys(&self) -> Option<Vec<(String, usize, usize)>> {
+    /// The heavy keys, the most frequent first.
+    fn heavy_keys(&self) -> Option<Vec<HeavyKey>> {
         let columns = self.columns().ok()?;
         let length = columns.first()?.len();
-        let mut hashes = vec![0; length];
-        create_hashes(&columns, &RandomState::default(), &mut hashes).ok()?;
+        let hashes = exchange_hashes(&columns).ok()?;
         // How often each is there, and where first.
         let mut counts: HashMap<u64, (usize, usize)> = HashMap::with_capacity(length);
         for (row, hash) in hashes.iter().enumerate() {
@@ -301,13 +311,30 @@ impl Sample {
                 .map(|cell| cell.value(row).to_string())
                 .collect()
         };
-        Some(
-            heavy
-                .into_iter()
-                .map(|(samples, row)| (key(row).join(","), samples, length))
-                .collect(),
-        )
+        let heavy = heavy.into_iter().map(|(samples, row)| HeavyKey {
+            key: key(row).join(","),
+            hash: hashes[row],
+            has_null: columns.iter().any(|column| column.is_null(row)),
+            samples,
+            of: length,
+        });
+        Some(heavy.collect())
     }
+}
+
+/// A key that many rows of a sample have.
+#[derive(Debug, PartialEq)]
+struct HeavyKey {
+    /// Its columns as text, separated by commas.
+    key: String,
+    /// As an exchange hashes it.
+    hash: u64,
+    /// Whether one of its columns is NULL.
+    has_null: bool,
+    /// Rows of the sample that have it.
+    samples: usize,
+    /// Rows of the sample.
+    of: usize,
 }
 
 /// Strings behind views would keep all of the batch's strings in memory.
@@ -355,11 +382,11 @@ mod tests {
             _ => row as i64,
         });
         let heavy = sample.heavy_keys().unwrap();
-        let [(key, samples, of)] = &heavy[..] else {
+        let [heavy] = &heavy[..] else {
             panic!("{heavy:?}")
         };
-        assert_eq!(key, "0");
-        let share = *samples as f64 / *of as f64;
+        assert_eq!((heavy.key.as_str(), heavy.has_null), ("0", false));
+        let share = heavy.samples as f64 / heavy.of as f64;
         assert!((share - 0.1).abs() < 0.03, "{share}");
     }
 

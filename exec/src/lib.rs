@@ -25,6 +25,7 @@
 //! * [`thread_use`]: processor time and context switches of the calls of a task
 //! * [`long_values`]: rows worth timing by themselves
 //! * [`interruptible`]: functions that end when their query is cancelled
+//! * [`routes`]: exchanges that send some keys elsewhere than their hash says
 //! * [`row_function`]: scalar functions of one row, which time each call
 //! * [`recursion`]: records of recursive queries
 //! * [`sample`]: choosing the base records that are traced; `sparse_ids`: columns of their ids
@@ -54,6 +55,7 @@ pub mod profiled;
 pub mod record_column;
 pub mod record_origin;
 mod recursion;
+pub mod routes;
 pub mod row_function;
 pub mod row_ids;
 pub mod sample;
@@ -79,6 +81,7 @@ pub use record_origin::{AggregateOrigin, RecordOrigin, ScanOrigin};
 pub use recursion::{
     CarriedState, FirstSeen, MergedState, Origin, RestartExec, RowCapture, RowState, StateRecord,
 };
+pub use routes::{CopyRowsExec, Destination, RouteFunction, Routes, exchange_hashes};
 pub use row_function::{RowClosure, RowFunction};
 pub use row_ids::{IdColumn, IdentifiedTable, ROW_ID, ScansIds};
 pub use sample::SampledRowId;

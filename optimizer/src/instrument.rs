@@ -84,6 +84,17 @@ impl PlanFacts {
 pub trait StageBoundaries: std::fmt::Debug + Send + Sync {
     /// What `plan` is for the query, if it is there only for sending plans to workers.
     fn boundary_of(&self, plan: &Arc<dyn ExecutionPlan>) -> Option<StageBoundary>;
+
+    /// `exchange`, which is a [`StageBoundary::Exchange`] with a sender, with another sender: a `RepartitionExec` of
+    /// as many partitions.
+    ///
+    /// # Errors
+    /// If `exchange` or `sender` are other operators.
+    fn with_sender(
+        &self,
+        exchange: &Arc<dyn ExecutionPlan>,
+        sender: Arc<dyn ExecutionPlan>,
+    ) -> Result<Arc<dyn ExecutionPlan>>;
 }
 
 /// An operator that is there only for sending plans to workers.
@@ -301,6 +312,7 @@ impl Instrumentation<'_> {
             is_internal: None,
             captured_records: None,
             routing: None,
+            remedies: None,
         };
         let (kind, routing) = classified(&shown, boundary.as_ref());
         self.rows.push(row.with_kind(kind).with_routing(routing));

@@ -12,6 +12,7 @@
 //! * [`instrument`]: numbering and wrapping physical operators
 //! * `details`: what operators show of themselves, without what the profiler added
 //! * [`distribution`]: plans that run on several workers
+//! * [`remedies`]: plans whose exchanges spread heavy keys
 
 pub mod costly;
 mod costly_operators;
@@ -23,6 +24,7 @@ mod interruptible_calls;
 pub mod join_order;
 pub mod lineage;
 mod plan_query;
+pub mod remedies;
 pub mod timed_node;
 
 pub use costly_operators::evaluates_costly;

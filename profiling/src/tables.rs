@@ -112,6 +112,11 @@ sys_table! {
         /// of a value that a subquery is computed for), `round robin`, `gather` or `broadcast`. NULL for other
         /// operators, and where that is not known.
         row routing: OptText,
+        /// What can be done about skew of an exchange that hashes keys, separated by commas: `map` (heavy keys get
+        /// partitions by a map), `split` (rows of a heavy key are spread over all partitions, and the matching
+        /// rows of the other input are copied), `deal NULL` (rows with NULL in their key are spread), `drop NULL`
+        /// (such rows are left out). NULL for other operators.
+        row remedies: OptText,
     }
 }
 
@@ -160,6 +165,7 @@ impl Operator {
             is_internal: None,
             captured_records: None,
             routing: None,
+            remedies: None,
         };
         operator.with_kind(kind)
     }
@@ -562,6 +568,10 @@ sys_table! {
         row input: OptInt,
         /// The key: its columns as text, separated by commas.
         row key: Text,
+        /// The hash by which an exchange finds the key's partition. NULL in rows of older versions.
+        row key_hash: OptInt,
+        /// Whether a column of the key is NULL. NULL in rows of older versions.
+        row key_has_null: OptFlag,
         /// Rows with this key that went into the exchange or the join, estimated.
         row tuples: Int,
         /// By how much `tuples` may be off: two standard deviations of the sample.

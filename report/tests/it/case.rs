@@ -83,6 +83,7 @@ impl Case {
             is_internal: None,
             captured_records: None,
             routing: None,
+            remedies: None,
         };
         let kind = kind_by_name(name, details);
         let routing = routing_by_name(name, details);

@@ -122,6 +122,7 @@ pub fn operator(operator_id: i64, parent: Option<i64>, name: &str, captures: boo
         is_internal: None,
         captured_records: None,
         routing: None,
+        remedies: None,
     };
     operator.with_kind(kind_by_name(name, ""))
 }

@@ -1,0 +1,299 @@
+//! Plans with remedies.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::{DataType, Field};
+use datafusion::common::{Result, internal_datafusion_err};
+use datafusion::config::ConfigOptions;
+use datafusion::logical_expr::{Operator, ScalarUDF};
+use datafusion::physical_expr::expressions::{BinaryExpr, Column, IsNotNullExpr};
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::joins::{HashJoinExec, PartitionMode};
+use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
+use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::{ExecutionPlan, Partitioning};
+use skewer_exec::{CopyRowsExec, RouteFunction, Routes};
+
+use super::classes::{Exchanges, is_hash};
+use super::loads::mapped;
+use super::{Prescription, Remedy};
+use crate::instrument::{StageBoundaries, StageBoundary};
+
+/// What becomes of an exchange.
+#[derive(Debug, Clone)]
+enum Change {
+    /// It sends rows where a map says.
+    Route(Routes),
+    /// The same, after rows with NULL in their key are left out.
+    DropAndRoute(Routes),
+    /// It sends copies of rows of some keys to all partitions.
+    Copy(Routes),
+}
+
+/// `plan` with the remedies that `prescriptions` ask for and that do not change the result; and which of them these
+/// are, by their places in `prescriptions`.
+///
+/// # Errors
+/// None that is known; those of putting operators together.
+pub fn with_remedies(
+    plan: Arc<dyn ExecutionPlan>,
+    prescriptions: &[Prescription],
+    boundaries: Option<&dyn StageBoundaries>,
+) -> Result<(Arc<dyn ExecutionPlan>, Vec<usize>)> {
+    if prescriptions.is_empty() {
+        return Ok((plan, Vec::new()));
+    }
+    let exchanges = Exchanges::of_plan(&plan, boundaries);
+    let mut changes: BTreeMap<usize, Change> = BTreeMap::new();
+    let mut applied = Vec::new();
+    for (place, prescription) in prescriptions.iter().enumerate() {
+        let number = prescription.exchange;
+        let is_free = |member: &usize| !changes.contains_key(member);
+        if number >= exchanges.len()
+            || !exchanges.possible(number)?.has(prescription.remedy)
+            || !exchanges.members(number).iter().all(is_free)
+        {
+            continue;
+        }
+        changes.extend(changes_for(prescription, prescriptions, &exchanges));
+        applied.push(place);
+    }
+    if changes.is_empty() {
+        return Ok((plan, applied));
+    }
+    let mut rewrite = Rewrite {
+        changes,
+        boundaries,
+        exchanges: 0,
+    };
+    Ok((rewrite.rewrite(plan)?, applied))
+}
+
+/// What a prescription makes of its exchange, and of those whose keys have to meet.
+fn changes_for(
+    prescription: &Prescription,
+    prescriptions: &[Prescription],
+    exchanges: &Exchanges,
+) -> Vec<(usize, Change)> {
+    let number = prescription.exchange;
+    let exchange = exchanges.exchange(number);
+    let (partitions, per_task) = (exchange.partitions(), exchange.partitions_per_task);
+    let members = exchanges.members(number);
+    let all = |routes: &Routes| {
+        let members = members.iter();
+        let changes = members.map(|member| (*member, Change::Route(routes.clone())));
+        changes.collect::<Vec<_>>()
+    };
+    match prescription.remedy {
+        Remedy::Map => {
+            let known = prescriptions.iter();
+            let known = known.filter(|known| members.contains(&known.exchange));
+            all(&mapped(
+                &known.collect::<Vec<_>>(),
+                &[],
+                partitions,
+                per_task,
+            ))
+        }
+        Remedy::Split => {
+            let least = prescription.rows / partitions as f64;
+            let keys = prescription.keys.iter();
+            let dealt = keys.filter(|key| key.rows > least && !key.has_null);
+            let dealt: Vec<u64> = dealt.map(|key| key.hash).collect();
+            let routes = mapped(&[prescription], &dealt, partitions, per_task);
+            let members = members.iter();
+            members
+                .map(|member| match *member == number {
+                    true => (*member, Change::Route(routes.clone())),
+                    false => (*member, Change::Copy(routes.clone())),
+                })
+                .collect()
+        }
+        Remedy::DealNulls | Remedy::DropNulls => {
+            let by_hash = Routes::by_hash(partitions);
+            let change = match prescription.remedy {
+                Remedy::DealNulls => Change::Route(by_hash.clone().dealing_nulls()),
+                _ => Change::DropAndRoute(by_hash.clone()),
+            };
+            let mut changes = all(&by_hash);
+            changes.retain(|(member, _)| *member != number);
+            changes.push((number, change));
+            changes
+        }
+    }
+}
+
+/// Changes exchanges by their numbers.
+struct Rewrite<'a> {
+    changes: BTreeMap<usize, Change>,
+    boundaries: Option<&'a dyn StageBoundaries>,
+    /// Exchanges that hash keys, so far: in the order of [`Exchanges::of_plan`].
+    exchanges: usize,
+}
+
+impl Rewrite<'_> {
+    fn rewrite(&mut self, plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+        let boundary = self.boundaries.and_then(|of| of.boundary_of(&plan));
+        if let Some(StageBoundary::Exchange {
+            sender: Some(sender),
+            ..
+        }) = boundary
+        {
+            let change = self.change(&sender);
+            let inputs = self.rewrite_children(&sender)?;
+            let sender = replace_children_if_necessary(sender, inputs)?;
+            let Some(change) = change else {
+                return replace_children_if_necessary(plan, vec![sender]);
+            };
+            let columns = sender.schema().fields().len();
+            let (sender, is_wider) = changed(&sender, change)?;
+            let boundaries = self.boundaries.ok_or_else(no_boundary)?;
+            let exchange = boundaries.with_sender(&plan, sender)?;
+            return first_columns(exchange, columns, is_wider);
+        }
+        let change = self.change(&plan);
+        let from = self.exchanges;
+        let children = self.rewrite_children(&plan)?;
+        let plan = replace_children_if_necessary(plan, children)?;
+        let Some(change) = change else {
+            let is_changed =
+                (from..self.exchanges).any(|number| self.changes.contains_key(&number));
+            return match is_changed {
+                true => without_dynamic_filter(plan),
+                false => Ok(plan),
+            };
+        };
+        let columns = plan.schema().fields().len();
+        let (exchange, is_wider) = changed(&plan, change)?;
+        first_columns(exchange, columns, is_wider)
+    }
+
+    fn rewrite_children(
+        &mut self,
+        plan: &Arc<dyn ExecutionPlan>,
+    ) -> Result<Vec<Arc<dyn ExecutionPlan>>> {
+        let children: Vec<_> = plan.children().into_iter().cloned().collect();
+        children
+            .into_iter()
+            .map(|child| self.rewrite(child))
+            .collect()
+    }
+
+    /// What becomes of `plan`, which is counted if it is an exchange that hashes keys.
+    fn change(&mut self, plan: &Arc<dyn ExecutionPlan>) -> Option<Change> {
+        plan.downcast_ref::<RepartitionExec>()
+            .filter(|exchange| is_hash(exchange))?;
+        self.exchanges += 1;
+        self.changes.get(&(self.exchanges - 1)).cloned()
+    }
+}
+
+fn no_boundary() -> datafusion::error::DataFusionError {
+    internal_datafusion_err!("an exchange between workers without boundaries")
+}
+
+/// An exchange with a change, and whether its rows have one column more.
+fn changed(
+    exchange: &Arc<dyn ExecutionPlan>,
+    change: Change,
+) -> Result<(Arc<dyn ExecutionPlan>, bool)> {
+    let not_hash = || internal_datafusion_err!("{} is no exchange by hash", exchange.name());
+    let repartition = exchange
+        .downcast_ref::<RepartitionExec>()
+        .ok_or_else(not_hash)?;
+    let Partitioning::Hash(keys, partitions) = repartition.partitioning() else {
+        return Err(not_hash());
+    };
+    let mut input = Arc::clone(repartition.input());
+    let (key, is_wider): (Arc<dyn PhysicalExpr>, bool) = match change {
+        Change::Route(routes) => (routed(keys, routes)?, false),
+        Change::DropAndRoute(routes) => {
+            if let Some(known) = known(keys, &input)? {
+                input = Arc::new(FilterExec::try_new(known, input)?);
+            }
+            (routed(keys, routes)?, false)
+        }
+        Change::Copy(routes) => {
+            let columns = keys.iter().map(|key| {
+                let column = key.downcast_ref::<Column>();
+                column.map(Column::index).ok_or_else(not_hash)
+            });
+            let copies = CopyRowsExec::new(input, columns.collect::<Result<_>>()?, routes)?;
+            let route = copies.route();
+            input = Arc::new(copies);
+            (route, true)
+        }
+    };
+    let mut changed = RepartitionExec::try_new(input, Partitioning::Hash(vec![key], *partitions))?;
+    if repartition.preserve_order() {
+        changed = changed.with_preserve_order();
+    }
+    Ok((Arc::new(changed), is_wider))
+}
+
+/// The number by which an exchange sends rows where `routes` say.
+fn routed(keys: &[Arc<dyn PhysicalExpr>], routes: Routes) -> Result<Arc<dyn PhysicalExpr>> {
+    let function = ScalarUDF::from(RouteFunction::new(routes)?);
+    Ok(Arc::new(ScalarFunctionExpr::new(
+        "route",
+        Arc::new(function),
+        keys.to_vec(),
+        Arc::new(Field::new("route", DataType::Int64, false)),
+        Arc::new(ConfigOptions::default()),
+    )))
+}
+
+/// That no key is NULL; `None` if none can be.
+fn known(
+    keys: &[Arc<dyn PhysicalExpr>],
+    input: &Arc<dyn ExecutionPlan>,
+) -> Result<Option<Arc<dyn PhysicalExpr>>> {
+    let schema = input.schema();
+    let mut all: Option<Arc<dyn PhysicalExpr>> = None;
+    for key in keys {
+        if !key.nullable(&schema)? {
+            continue;
+        }
+        let known: Arc<dyn PhysicalExpr> = Arc::new(IsNotNullExpr::new(Arc::clone(key)));
+        all = Some(match all {
+            Some(others) => Arc::new(BinaryExpr::new(others, Operator::And, known)),
+            None => known,
+        });
+    }
+    Ok(all)
+}
+
+/// The first columns of what an exchange returns, if it `is_wider`.
+fn first_columns(
+    exchange: Arc<dyn ExecutionPlan>,
+    columns: usize,
+    is_wider: bool,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    if !is_wider {
+        return Ok(exchange);
+    }
+    let schema = exchange.schema();
+    let kept = schema.fields().iter().take(columns).enumerate();
+    let kept = kept.map(|(index, field)| {
+        let column: Arc<dyn PhysicalExpr> = Arc::new(Column::new(field.name(), index));
+        ProjectionExpr::new(column, field.name().clone())
+    });
+    Ok(Arc::new(ProjectionExec::try_new(
+        kept.collect::<Vec<_>>(),
+        exchange,
+    )?))
+}
+
+/// A join of partitions without the filter that it gives to the scan of its probe side: the filter looks for a row's
+/// partner in the partition that the hash of the key says.
+fn without_dynamic_filter(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    match plan.downcast_ref::<HashJoinExec>() {
+        Some(join) if *join.partition_mode() == PartitionMode::Partitioned => {
+            join.builder().reset_state().build_exec()
+        }
+        _ => Ok(plan),
+    }
+}
