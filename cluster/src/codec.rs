@@ -35,9 +35,10 @@ use skewer_compat::functions::totals::sum::CheckedSum;
 use skewer_compat::functions::zones::{AddInterval, ReadTime, ShowTime, Timezone};
 use skewer_compat::operators::conservative_properties::ConservativePropertiesExec;
 use skewer_exec::{
-    CarriedLatency, Exchange, FrameCapture, Int32RowId, LatencyColumn, LineageCapture,
-    MeasuredRecords, NumberedExec, Observed, OutputRecordsExec, ProfiledExec, RecordColumn,
-    Sampled, SampledRowId, TimedEvaluationExec, TimedExpressions,
+    CarriedLatency, CopyRowsExec, Exchange, FrameCapture, Int32RowId, LatencyColumn,
+    LineageCapture, MeasuredRecords, NumberedExec, Observed, OutputRecordsExec, ProfiledExec,
+    RecordColumn, RouteFunction, Routes, Sampled, SampledRowId, TimedEvaluationExec,
+    TimedExpressions,
 };
 
 use crate::records::{
@@ -203,12 +204,19 @@ const CAST: &[u8] = b"cast ";
 /// The same for one that tries.
 const TRY_CAST: &[u8] = b"try cast ";
 
+/// Stands for a [`RouteFunction`], before its routes.
+const ROUTE: &[u8] = b"route ";
+
 /// What stands for `function`, if it is one of ours.
 fn encoded_function(function: &ScalarUDF) -> Option<Vec<u8>> {
     let function = function.inner();
     if let Some(arithmetic) = function.downcast_ref::<Arithmetic>() {
         let operation = postcard::to_stdvec(&arithmetic.operation()).ok()?;
         return Some([ARITHMETIC, &operation].concat());
+    }
+    if let Some(route) = function.downcast_ref::<RouteFunction>() {
+        let routes = postcard::to_stdvec(route.routes()).ok()?;
+        return Some([ROUTE, &routes].concat());
     }
     if let Some(conversion) = function.downcast_ref::<Conversion>() {
         let kind = if conversion.tries() { TRY_CAST } else { CAST };
@@ -330,6 +338,8 @@ enum Encoded {
     Sys(EncodedScan),
     /// [`ConservativePropertiesExec`].
     ConservativeProperties,
+    /// [`CopyRowsExec`]: the columns of its key, and its routes.
+    CopyRows(Vec<usize>, Routes),
     /// What is below of a plan, as bytes of DataFusion's.
     Fragment(Vec<u8>),
     /// All of a plan, in which fragments may be bytes.
@@ -386,6 +396,10 @@ impl SkewerCodec {
         if plan.is::<ConservativePropertiesExec>() {
             return Ok(Encoded::ConservativeProperties);
         }
+        if let Some(copies) = plan.downcast_ref::<CopyRowsExec>() {
+            let (keys, routes) = (copies.keys().to_vec(), copies.routes().clone());
+            return Ok(Encoded::CopyRows(keys, routes));
+        }
         if let Some(write) = write::encode(plan)? {
             return Ok(Encoded::Write(write));
         }
@@ -426,6 +440,10 @@ impl SkewerCodec {
                 let (records, recorder) = (&place.records, &place.recorder);
                 let outputs = records.outputs(outputs, only_input()?, context, recorder)?;
                 Ok(Arc::new(outputs))
+            }
+            Encoded::CopyRows(keys, routes) => {
+                let input = Arc::clone(only_input()?);
+                Ok(Arc::new(CopyRowsExec::new(input, keys, routes)?))
             }
             Encoded::ConservativeProperties => {
                 let input = only_input()?;
@@ -545,6 +563,10 @@ impl PhysicalExtensionCodec for SkewerCodec {
             READ_ARRAY => ScalarUDF::from(ReadArray::default()),
             PACKED_RECORD => ScalarUDF::from(RecordColumn::default()),
             NARROW_ID => ScalarUDF::from(Int32RowId::default()),
+            bytes if bytes.starts_with(ROUTE) => {
+                let routes = postcard::from_bytes(&bytes[ROUTE.len()..]).map_err(external)?;
+                ScalarUDF::from(RouteFunction::new(routes)?)
+            }
             bytes if bytes.starts_with(CAST) => conversion(&bytes[CAST.len()..], false)?,
             bytes if bytes.starts_with(TRY_CAST) => conversion(&bytes[TRY_CAST.len()..], true)?,
             bytes if bytes.starts_with(ARITHMETIC) => {

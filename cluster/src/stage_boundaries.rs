@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
+use datafusion::common::{Result, internal_err};
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion_distributed::{
-    BroadcastExec, DistributedExec, DistributedLeafExec, NetworkBoundaryExt,
+    BroadcastExec, DistributedExec, DistributedLeafExec, NetworkBoundary, NetworkBoundaryExt,
+    NetworkShuffleExec,
 };
 use skewer_optimizer::instrument::{StageBoundaries, StageBoundary};
 
@@ -40,6 +43,22 @@ impl StageBoundaries for DistributedBoundaries {
             tasks: stage.task_count(),
             sender: sender.cloned(),
         })
+    }
+
+    /// A `NetworkShuffleExec` tells workers by its own properties how to send rows, whatever its input is.
+    fn with_sender(
+        &self,
+        exchange: &Arc<dyn ExecutionPlan>,
+        sender: Arc<dyn ExecutionPlan>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let Some(shuffle) = exchange.downcast_ref::<NetworkShuffleExec>() else {
+            return internal_err!("{} has no sender that hashes keys", exchange.name());
+        };
+        let stage = shuffle.input_stage().clone();
+        let changed = NetworkShuffleExec::try_new(Arc::clone(&sender), stage.task_count())?;
+        let changed = changed.with_input_stage(stage)?;
+        let changed: Arc<dyn ExecutionPlan> = changed;
+        replace_children_if_necessary(changed, vec![sender])
     }
 }
 

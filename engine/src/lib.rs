@@ -41,6 +41,7 @@
 //! * `settings`: what can be SET; `error`: what can go wrong
 //! * `catalog`: what names mean to one statement
 //! * `statements`: one file per statement
+//! * `remedies`: what is done about skew that earlier runs of a statement have shown
 //! * `join_order`: statistics of a query's tables, and the order of its joins
 //! * `planning`: from a logical plan to operators, `cancellation`: how they learn that their statement is
 //!   cancelled
@@ -74,6 +75,7 @@ mod progress;
 mod query_stream;
 mod query_totals;
 mod record;
+mod remedies;
 mod rows;
 mod running_table;
 mod session;

@@ -14,6 +14,7 @@ use crate::ended_queries::{EndedQuery, Followers};
 use crate::error::Error;
 use crate::progress::ProgressHandle;
 use crate::query_totals::{QueryTotals, Total};
+use crate::remedies::{Run, Trial};
 use crate::settings::ProfileSettings;
 use crate::tables_read::TablesRead;
 use skewer_profiling::budget::{Budgets, Choice};
@@ -80,6 +81,8 @@ pub(crate) struct StatementRecord {
     followers: Option<Arc<Followers>>,
     /// What learns what the statement took, and under which fingerprint.
     charged_to: Option<(Arc<Budgets>, String)>,
+    /// The trial of remedies that it is a part of.
+    trial: Option<Trial>,
     planned: Option<Instant>,
     rows: i64,
     /// What `sys.queries` says of the tables that it reads.
@@ -137,6 +140,7 @@ impl StatementRecord {
             totals: None,
             followers: None,
             charged_to: None,
+            trial: None,
             planned: None,
             rows: 0,
             tables_read: None,
@@ -263,6 +267,11 @@ impl StatementRecord {
         }
     }
 
+    /// The statement is a part of a trial.
+    pub(crate) fn tries(&mut self, trial: Trial) {
+        self.trial = Some(trial);
+    }
+
     /// Counts rows that were returned or changed.
     pub(crate) fn add_rows(&mut self, rows: u64) {
         self.rows = self.rows.saturating_add_unsigned(rows);
@@ -318,6 +327,13 @@ impl StatementRecord {
                 rate: self.recorder.sample_rate(),
             };
             budgets.ran(statement, ran, ended - self.started);
+        }
+        if let (Some(trial), Status::Finished) = (self.trial.take(), status) {
+            trial.ran(Run {
+                query_id: self.recorder.query_id(),
+                time: ended - planned,
+                tables: self.tables_read.clone(),
+            });
         }
         let total = Total {
             queries: 1,

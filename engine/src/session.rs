@@ -30,6 +30,7 @@ use crate::last_query_id::LastQueryId;
 use crate::profile::{blame_function, critical_path_function, what_if_function};
 use crate::progress::ProgressHandle;
 use crate::query_stream::QueryStream;
+use crate::remedies::RemedyMode;
 use crate::settings::{DEFAULT_STALL_TIMEOUT, ProfileSettings};
 use crate::statements;
 use crate::statements::prepare::Prepared;
@@ -75,6 +76,8 @@ pub(crate) struct SessionInner {
     pub(crate) stall_timeout: Mutex<Duration>,
     /// How joins of queries are put in order (`join_order`).
     pub(crate) join_order: Mutex<JoinOrder>,
+    /// What is done about skew that earlier runs have shown (`remedies`).
+    pub(crate) remedies: Mutex<RemedyMode>,
     /// Who sends the statements.
     user: Mutex<String>,
     /// The caller's span of all statements that name none themselves (`trace.parent`).
@@ -198,6 +201,7 @@ impl Session {
                 profile: Mutex::default(),
                 stall_timeout: Mutex::new(DEFAULT_STALL_TIMEOUT),
                 join_order: Mutex::default(),
+                remedies: Mutex::default(),
                 user: Mutex::new(LOCAL_USER.to_owned()),
                 trace_parent: Mutex::default(),
                 has_warned_of_comment: AtomicBool::new(false),

@@ -11,6 +11,7 @@ use skewer_profiling::{Level, LineageMode, Retention};
 use skewer_sql::TraceParent;
 
 use crate::error::Error;
+use crate::remedies::RemedyMode;
 
 /// What a session records of its queries.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -81,6 +82,9 @@ pub(crate) const DEFAULT_STALL_TIMEOUT: Duration = Duration::from_secs(300);
 /// How joins are put in order.
 pub(crate) const JOIN_ORDER: &str = "join_order";
 
+/// What is done about skew that earlier runs have shown.
+pub(crate) const REMEDIES: &str = "remedies";
+
 /// What the seed of a random order follows.
 const RANDOM: &str = "random ";
 
@@ -100,7 +104,7 @@ pub(crate) const UNLIMITED: &str = "unlimited";
 pub(crate) const RUNTIME: &str = "datafusion.runtime.";
 
 /// Our settings and what they are about; DataFusion's are beside them.
-pub(crate) const OWN_SETTINGS: [(&str, &str); 16] = [
+pub(crate) const OWN_SETTINGS: [(&str, &str); 17] = [
     (
         CACHE_SIZE,
         "Bytes of decoded columns that are kept in memory for later queries, as '2 GB', or 0 for none; a \
@@ -165,6 +169,11 @@ pub(crate) const OWN_SETTINGS: [(&str, &str); 16] = [
         SNAPSHOT_BYTES,
         "Bytes of replaced rows that are kept, as '1 GB', so that EXPLAIN PROFILE QUERY runs on what \
          the query saw; of the whole database",
+    ),
+    (
+        REMEDIES,
+        "What is done about skew that earlier runs of a statement have shown: off, nothing; advise, reports say \
+         what would help; or auto, later runs do it as long as it saves time",
     ),
     (
         STALL_TIMEOUT,
@@ -398,6 +407,17 @@ pub(crate) fn parse_trace_parent(value: &str) -> Result<Option<TraceParent>, Err
         expected: format!("{error}, or none"),
     });
     parent.map(Some)
+}
+
+/// What is done about skew.
+pub(crate) fn parse_remedies(value: &str) -> Result<RemedyMode, Error> {
+    let text = value.trim().to_ascii_lowercase();
+    let mode = RemedyMode::ALL.into_iter().find(|mode| mode.name() == text);
+    mode.ok_or_else(|| Error::InvalidValue {
+        name: REMEDIES.to_owned(),
+        value: value.to_owned(),
+        expected: "it is one of off, advise and auto".to_owned(),
+    })
 }
 
 /// A way to put joins in order.

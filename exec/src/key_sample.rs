@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use skewer_profiling::{KeyFrequency, Recorder};
 
-use crate::routes::{RouteFunction, exchange_hashes};
+use crate::routes::{CopyRowsExec, RouteFunction, exchange_hashes};
 
 /// One row is taken of so many at first.
 const FIRST_STRIDE: usize = 8;
@@ -76,6 +76,10 @@ impl KeySample {
         let Partitioning::Hash(keys, _) = exchange.partitioning() else {
             return None;
         };
+        // It hashes numbers of partitions.
+        if exchange.input().is::<CopyRowsExec>() {
+            return None;
+        }
         let of = Sampled::exchange(exchange_id);
         let routed = match keys.as_slice() {
             [key] => RouteFunction::of_key(key.as_ref()),

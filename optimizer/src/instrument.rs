@@ -36,6 +36,7 @@ use skewer_profiling::{Fragment, Operator, OperatorKind, Recorder, Routing};
 
 use crate::details::{with_hoisted, without_hidden};
 use crate::lineage::HIDDEN;
+use crate::remedies::{Possible, Remedies, hashes_keys, possible_remedies};
 
 /// What the logical plan tells about the operators.
 #[derive(Debug, Default)]
@@ -46,6 +47,8 @@ pub struct PlanFacts {
     pub hoisted_exprs: Vec<(String, String)>,
     /// The tables that are scanned: their names in the log, and their schemas.
     pub tables: Vec<(String, SchemaRef)>,
+    /// What is to be done about skew.
+    pub remedies: Option<Arc<Remedies>>,
 }
 
 impl PlanFacts {
@@ -138,11 +141,18 @@ pub fn instrument_stages(
     known: PlanFacts,
     boundaries: Option<&dyn StageBoundaries>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
+    let remedies = known.remedies.clone();
+    let (plan, applied) = match &remedies {
+        Some(remedies) => remedies.apply(plan, boundaries)?,
+        None => (plan, Vec::new()),
+    };
     let mut instrumentation = Instrumentation {
         recorder,
         known,
         boundaries,
         shown: Shown::default(),
+        possible: possible_remedies(&plan, boundaries)?,
+        exchanges: vec![],
         rows: vec![],
         operators: 0,
         fragments: 0,
@@ -156,6 +166,9 @@ pub fn instrument_stages(
         tasks: 1,
     };
     let (wrapped, _) = instrumentation.wrap(plan, place, None)?;
+    if let Some(remedies) = remedies {
+        remedies.set_applied(applied, &instrumentation.exchanges);
+    }
     for row in instrumentation.rows {
         recorder.operator(row);
     }
@@ -167,6 +180,10 @@ struct Instrumentation<'a> {
     known: PlanFacts,
     boundaries: Option<&'a dyn StageBoundaries>,
     shown: Shown,
+    /// What can be done about skew of the exchanges that hash keys.
+    possible: Vec<Possible>,
+    /// The numbers of these exchanges, as far as they have been wrapped.
+    exchanges: Vec<i64>,
     /// Rows of `sys.operators`, parents before children.
     rows: Vec<Operator>,
     operators: i64,
@@ -312,7 +329,7 @@ impl Instrumentation<'_> {
             is_internal: None,
             captured_records: None,
             routing: None,
-            remedies: None,
+            remedies: self.possible_remedies(&plan, boundary.as_ref(), operator_id),
         };
         let (kind, routing) = classified(&shown, boundary.as_ref());
         self.rows.push(row.with_kind(kind).with_routing(routing));
@@ -342,6 +359,25 @@ impl Instrumentation<'_> {
             None => Arc::new(ProfiledExec::observing(observed)),
         };
         Ok((wrapped, leaves))
+    }
+
+    /// What can be done about skew of operator `operator_id`, if it is an exchange that hashes keys.
+    fn possible_remedies(
+        &mut self,
+        plan: &Arc<dyn ExecutionPlan>,
+        boundary: Option<&StageBoundary>,
+        operator_id: i64,
+    ) -> Option<String> {
+        let sender = match boundary {
+            Some(StageBoundary::Exchange { sender, .. }) => sender.as_ref()?,
+            _ => plan,
+        };
+        if !hashes_keys(sender.as_ref()) {
+            return None;
+        }
+        let possible = self.possible.get(self.exchanges.len());
+        self.exchanges.push(operator_id);
+        Some(possible.map(Possible::text).unwrap_or_default())
     }
 
     /// Gives numbers to what window `operator_id` makes of the frames of its rows.

@@ -20,6 +20,7 @@ use crate::distribution::Distribution;
 use crate::instrument::{PlanFacts, instrument, instrument_stages};
 use crate::interruptible_calls::with_interruptible_calls;
 use crate::lineage::{AnnotatedPlan, AnnotatedRecord, LineageRewrite};
+use crate::remedies::Remedies;
 use crate::timed_node::TimedEvaluationPlanner;
 use skewer_compat::logical::common_subplan::SharedRowsPlanner;
 
@@ -33,10 +34,11 @@ pub async fn plan_query(
     state: &SessionState,
     recorder: &Arc<Recorder>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
-    plan_query_on(optimized, state, recorder, None).await
+    plan_query_on(optimized, state, recorder, None, None).await
 }
 
-/// The same for a query that may run on workers.
+/// The same for a query that may run on workers, with `remedies` where they are correct. Nothing is done about skew
+/// at level `off`.
 ///
 /// # Errors
 /// Those of DataFusion's physical planner, and of `distribution`.
@@ -45,6 +47,7 @@ pub async fn plan_query_on(
     state: &SessionState,
     recorder: &Arc<Recorder>,
     distribution: Option<&dyn Distribution>,
+    remedies: Option<Arc<Remedies>>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     if let (LogicalPlan::Explain(explain), Some(distribution)) = (optimized, distribution) {
         return plan_explain(optimized, explain, state, distribution).await;
@@ -57,16 +60,19 @@ pub async fn plan_query_on(
         }
         Level::Counters | Level::Calls => {
             let plan = unprofiled(optimized, state).await?;
-            instrument_on(
-                plan,
-                recorder,
-                PlanFacts::of_plan(optimized)?,
-                state,
-                distribution,
-            )
-            .await
+            let facts = PlanFacts {
+                remedies,
+                ..PlanFacts::of_plan(optimized)?
+            };
+            instrument_on(plan, recorder, facts, state, distribution).await
         }
-        Level::Records => plan_with_records(optimized, state, recorder, distribution).await,
+        Level::Records => {
+            let facts = PlanFacts {
+                remedies,
+                ..PlanFacts::of_plan(optimized)?
+            };
+            plan_with_records(optimized, state, recorder, distribution, facts).await
+        }
     }
 }
 
@@ -160,8 +166,8 @@ async fn plan_with_records(
     state: &SessionState,
     recorder: &Arc<Recorder>,
     distribution: Option<&dyn Distribution>,
+    facts: PlanFacts,
 ) -> Result<Arc<dyn ExecutionPlan>> {
-    let facts = PlanFacts::of_plan(optimized)?;
     let tables = facts.tables.iter().map(|(name, _)| name.as_str());
     let sources = match recorder.lineage_mode() {
         LineageMode::Log => None,

@@ -12,7 +12,8 @@ use crate::definition::{Origin, SysRow};
 use crate::recorder::{Events, Recorder};
 use crate::tables::{
     Fragment, ImpactfulSource, KeyFrequency, Operator, OperatorCall, OperatorMetric, OperatorStats,
-    ProfilerOverhead, QueryRow, Table, TaskStats, TimelineBin, TuplesSent, WorkerMetric, WorkerRow,
+    ProfilerOverhead, QueryRow, RemedyRun, Table, TaskStats, TimelineBin, TuplesSent, WorkerMetric,
+    WorkerRow,
 };
 use crate::timeline::RecordedTimeline;
 
@@ -134,6 +135,7 @@ impl QueryLog {
             Table::OperatorMetrics => one(events.operator_metrics.len()),
             Table::ImpactfulSources => one(events.impactful_sources.len()),
             Table::KeyFrequencies => one(events.key_frequencies.len()),
+            Table::RemedyRuns => one(events.remedy_runs.len()),
             Table::WorkerMetrics => one(events.worker_metrics.len()),
             Table::OperatorCalls => events.operator_calls.iter().map(Vec::len).collect(),
             Table::TuplesSent => events.tuples_sent.iter().map(Vec::len).collect(),
@@ -262,6 +264,7 @@ impl QueryLog {
             Table::OperatorMetrics => OperatorMetric::batch(origin, &events.operator_metrics),
             Table::ImpactfulSources => ImpactfulSource::batch(origin, &events.impactful_sources),
             Table::KeyFrequencies => KeyFrequency::batch(origin, &events.key_frequencies),
+            Table::RemedyRuns => RemedyRun::batch(origin, &events.remedy_runs),
             Table::WorkerMetrics => WorkerMetric::batch(origin, &events.worker_metrics),
             Table::OperatorCalls => OperatorCall::batch(origin, &events.operator_calls[piece]),
             Table::TuplesSent => TuplesSent::batch(origin, &events.tuples_sent[piece]),

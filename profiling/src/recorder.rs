@@ -22,7 +22,7 @@ use crate::store::Store;
 use crate::sys_tables::SysTables;
 use crate::tables::{
     Fragment, ImpactfulSource, KeyFrequency, Operator, OperatorCall, OperatorMetric, OperatorStats,
-    ProfilerOverhead, RunningOperator, TaskStats, TuplesSent, WorkerMetric, WorkerRow,
+    ProfilerOverhead, RemedyRun, RunningOperator, TaskStats, TuplesSent, WorkerMetric, WorkerRow,
 };
 use crate::ticks::Scale;
 use crate::timeline::{RecordedTimeline, TimelineStart};
@@ -173,6 +173,7 @@ pub(crate) struct Events {
     pub(crate) output_records: Vec<OutputChunk>,
     pub(crate) impactful_sources: Vec<ImpactfulSource>,
     pub(crate) key_frequencies: Vec<KeyFrequency>,
+    pub(crate) remedy_runs: Vec<RemedyRun>,
     pub(crate) worker_metrics: Vec<WorkerMetric>,
     /// Workers in processes of their own.
     pub(crate) workers: Vec<WorkerRow>,
@@ -682,6 +683,12 @@ impl Recorder {
     pub fn key_frequency(&self, key: KeyFrequency) {
         self.reserve(size_of::<KeyFrequency>() + key.text_bytes());
         self.events.lock().key_frequencies.push(key);
+    }
+
+    /// Records a remedy that was considered.
+    pub fn remedy_run(&self, run: RemedyRun) {
+        self.reserve(size_of::<RemedyRun>() + run.text_bytes());
+        self.events.lock().remedy_runs.push(run);
     }
 
     /// Records a reading of the process.

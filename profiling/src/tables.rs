@@ -648,6 +648,40 @@ sys_table! {
     }
 }
 
+sys_table! {
+    /// One row per run of a statement and remedy that setting `remedies` = 'auto' considered for it: whether
+    /// the run had the remedy, and what runs with and without it have shown so far. `sys.remedies` has these rows
+    /// and, of other queries, the remedies that are advised.
+    struct RemedyRun = "remedy_runs" {
+        /// The query.
+        given query_id: Int,
+        /// The operator id of the exchange that the remedy changes; NULL in a run without it.
+        row exchange_id: OptInt,
+        /// Number of the exchange among the plan's exchanges that hash keys, from 0: the same in all runs.
+        row exchange_number: Int,
+        /// What it does; see `sys.operators.remedies`.
+        row remedy: Text,
+        /// The keys that it is for.
+        row subject: Text,
+        /// What a run without it has shown.
+        row because: Text,
+        /// The query that has shown it.
+        row evidence_query_id: Int,
+        /// Whether the run had the remedy.
+        row is_applied: Flag,
+        /// Nanoseconds that a run was predicted to take less.
+        row predicted_ns: Int,
+        /// Nanoseconds by which the median of the runs with the remedy so far took less than the median of the
+        /// runs without it. NULL before there are both.
+        row measured_ns: OptInt,
+        /// Runs without it so far; this one counts as soon as it has ended.
+        row pairs: Int,
+        /// `trial` until there are three runs with and three without it, then `kept`, or `taken back` if it does not
+        /// save 5 %.
+        row verdict: Text,
+    }
+}
+
 /// A table of schema `sys`, in the order of their documentation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[allow(missing_docs, reason = "each is the table of its name")]
@@ -666,6 +700,7 @@ pub enum Table {
     OutputRecords,
     ImpactfulSources,
     KeyFrequencies,
+    RemedyRuns,
     Workers,
     WorkerMetrics,
     ProfilerOverhead,
@@ -673,7 +708,7 @@ pub enum Table {
 
 impl Table {
     /// All tables.
-    pub const ALL: [Table; 17] = [
+    pub const ALL: [Table; 18] = [
         Table::Queries,
         Table::Fragments,
         Table::Operators,
@@ -688,6 +723,7 @@ impl Table {
         Table::OutputRecords,
         Table::ImpactfulSources,
         Table::KeyFrequencies,
+        Table::RemedyRuns,
         Table::Workers,
         Table::WorkerMetrics,
         Table::ProfilerOverhead,
@@ -710,6 +746,7 @@ impl Table {
             Table::OutputRecords => &OUTPUT_RECORDS,
             Table::ImpactfulSources => &ImpactfulSource::TABLE,
             Table::KeyFrequencies => &KeyFrequency::TABLE,
+            Table::RemedyRuns => &RemedyRun::TABLE,
             Table::Workers => &WorkerRow::TABLE,
             Table::WorkerMetrics => &WorkerMetric::TABLE,
             Table::ProfilerOverhead => &ProfilerOverhead::TABLE,
@@ -725,7 +762,7 @@ impl Table {
     /// the process alone that returned the query's rows.
     pub(crate) fn is_of_workers(self) -> bool {
         match self {
-            Table::Queries | Table::Fragments | Table::Workers => false,
+            Table::Queries | Table::Fragments | Table::RemedyRuns | Table::Workers => false,
             Table::Operators
             | Table::OperatorStats
             | Table::OperatorCalls

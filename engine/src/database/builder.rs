@@ -251,6 +251,7 @@ impl DatabaseBuilder {
                 totals: Arc::default(),
                 followers: Arc::default(),
                 budgets: Arc::default(),
+                remedies: Arc::default(),
                 snapshots: Arc::default(),
                 place,
                 grown,

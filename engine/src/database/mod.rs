@@ -35,6 +35,7 @@ use crate::ended_queries::{EndedQueries, Followers};
 use crate::error::Error;
 use crate::progress::Elsewhere;
 use crate::query_totals::{QueryTotals, with_query_totals};
+use crate::remedies::RemedyBook;
 use crate::running_table::with_running;
 use crate::session::{ReadOnly, Session};
 use skewer_compat::operators::memory_pool::MemoryBudget;
@@ -118,6 +119,8 @@ pub(crate) struct DatabaseInner {
     pub(crate) followers: Arc<Followers>,
     /// What statements took, for `profile.budget`.
     pub(crate) budgets: Arc<Budgets>,
+    /// What statements took with remedies for skew, and without.
+    pub(crate) remedies: Arc<RemedyBook>,
     /// What queries saw, for `EXPLAIN PROFILE QUERY n`.
     pub(crate) snapshots: Arc<KeptSnapshots>,
     /// Where statements write that this process runs.

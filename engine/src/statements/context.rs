@@ -29,6 +29,7 @@ use crate::planning;
 use crate::progress::ProgressHandle;
 use crate::query_stream::QueryStream;
 use crate::record::{StatementRecord, crosses_workers};
+use crate::remedies::{RemedyMode, Trial};
 use crate::session::Session;
 use crate::settings::ProfileSettings;
 use crate::trace_parent::trace_parent;
@@ -244,9 +245,16 @@ impl Context {
             database.lost(worker)
         })?;
         self.record.reads(&self.catalog.touched().tables);
+        let trial = self.begin_trial().await?;
+        let remedies = trial.as_ref().and_then(Trial::remedies);
         let (recorder, waits) = (self.record.recorder(), self.progress.operators());
+        let running = &self.running;
         let operators =
-            planning::plan_query(&optimized, &state, recorder, &self.running, waits).await?;
+            planning::plan_query(&optimized, &state, recorder, running, waits, remedies).await?;
+        if let Some(mut trial) = trial {
+            trial.planned(recorder);
+            self.record.tries(trial);
+        }
         if let Some(workers) = &workers {
             self.runs_on(workers, &operators);
         }
@@ -254,6 +262,20 @@ impl Context {
         self.record.planned();
         let rows = self.execute(operators, &state)?;
         Ok(shown_rows(rows, zone_of(state.config_options())))
+    }
+
+    /// Decides whether the statement has remedies, if it is one that may.
+    async fn begin_trial(&self) -> Result<Option<Trial>, Error> {
+        let may = *self.session.inner().remedies.lock() == RemedyMode::Auto
+            && self.record.traced_id().is_some()
+            && self.record.recorder().level() > Level::Off;
+        if !may {
+            return Ok(None);
+        }
+        let book = &self.session.database_inner().remedies;
+        // It runs queries of its own, which have no remedies.
+        let trial = Box::pin(Trial::begin(&self.session, book, self.record.sql()));
+        trial.await.map(Some)
     }
 
     /// Starts operators. Their rows fail if the statement does not go on.

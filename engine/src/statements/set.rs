@@ -8,10 +8,11 @@ use skewer_optimizer::join_order::JoinOrder;
 
 use super::Outcome;
 use crate::error::Error;
+use crate::remedies::RemedyMode;
 use crate::session::Session;
 use crate::settings::{
     self, CACHE_SIZE, DEFAULT_STALL_TIMEOUT, JOIN_ORDER, MAX_RUNNING_QUERIES,
-    MAX_TEMP_DIRECTORY_SIZE, MEMORY_LIMIT, OWN_SETTINGS, ProfileSettings, SNAPSHOT_BYTES,
+    MAX_TEMP_DIRECTORY_SIZE, MEMORY_LIMIT, OWN_SETTINGS, ProfileSettings, REMEDIES, SNAPSHOT_BYTES,
     STALL_TIMEOUT, TRACE_PARENT, canonical,
 };
 
@@ -73,6 +74,7 @@ pub(crate) async fn set(session: &Session, name: &str, value: &str) -> Result<Ou
             *session.inner().stall_timeout.lock() = settings::parse_age(name, value)?;
         }
         JOIN_ORDER => *session.inner().join_order.lock() = settings::parse_join_order(value)?,
+        REMEDIES => *session.inner().remedies.lock() = settings::parse_remedies(value)?,
         TRACE_PARENT => {
             *session.inner().trace_parent.lock() = settings::parse_trace_parent(value)?;
         }
@@ -173,6 +175,7 @@ fn reset_own(session: &Session, name: &str) -> Result<bool, Error> {
         MAX_RUNNING_QUERIES => database.admission.set_limit(database.opened_limit),
         STALL_TIMEOUT => *session.inner().stall_timeout.lock() = DEFAULT_STALL_TIMEOUT,
         JOIN_ORDER => *session.inner().join_order.lock() = JoinOrder::default(),
+        REMEDIES => *session.inner().remedies.lock() = RemedyMode::default(),
         TRACE_PARENT => *session.inner().trace_parent.lock() = None,
         MEMORY_LIMIT => database.memory.set_limit(database.opened_memory_limit),
         CACHE_SIZE => database.cache.set_size(database.opened_cache_size),

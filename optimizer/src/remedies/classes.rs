@@ -175,7 +175,7 @@ impl Exchanges {
                     }
                     None => plan.children().first().copied().cloned(),
                 };
-                for child in &below {
+                if let Some(child) = &below {
                     self.visit(child, boundaries, senders, nothing);
                 }
                 return;
@@ -295,7 +295,7 @@ impl HashExchange {
 }
 
 /// Whether an exchange hashes keys.
-pub(super) fn is_hash(exchange: &RepartitionExec) -> bool {
+pub(crate) fn is_hash(exchange: &RepartitionExec) -> bool {
     matches!(exchange.partitioning(), Partitioning::Hash(..))
 }
 

@@ -17,9 +17,11 @@ use std::sync::Arc;
 
 use datafusion::common::Result;
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::repartition::RepartitionExec;
+use parking_lot::Mutex;
 
 pub use self::apply::with_remedies;
-use self::classes::Exchanges;
+use self::classes::{Exchanges, is_hash};
 use crate::instrument::StageBoundaries;
 
 /// What changes where an exchange sends rows.
@@ -113,4 +115,65 @@ pub fn possible_remedies(
     let exchanges = Exchanges::of_plan(plan, boundaries);
     let numbers = 0..exchanges.len();
     numbers.map(|number| exchanges.possible(number)).collect()
+}
+
+/// Whether an operator is an exchange that hashes keys.
+pub(crate) fn hashes_keys(plan: &dyn ExecutionPlan) -> bool {
+    plan.downcast_ref::<RepartitionExec>().is_some_and(is_hash)
+}
+
+/// The remedies that a plan is to have, and those that it got.
+#[derive(Debug, Default)]
+pub struct Remedies {
+    prescriptions: Vec<Prescription>,
+    applied: Mutex<Vec<Applied>>,
+}
+
+/// A remedy that a plan has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Applied {
+    /// Its place among the prescriptions.
+    pub prescription: usize,
+    /// The exchange, by its number in `sys.operators`.
+    pub operator_id: i64,
+}
+
+impl Remedies {
+    /// The plan is to have these.
+    pub fn new(prescriptions: Vec<Prescription>) -> Self {
+        Self {
+            prescriptions,
+            applied: Mutex::default(),
+        }
+    }
+
+    /// The remedies that the plan got.
+    pub fn applied(&self) -> Vec<Applied> {
+        self.applied.lock().clone()
+    }
+
+    /// `plan` with the remedies.
+    ///
+    /// # Errors
+    /// As [`with_remedies`].
+    pub(crate) fn apply(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        boundaries: Option<&dyn StageBoundaries>,
+    ) -> Result<(Arc<dyn ExecutionPlan>, Vec<usize>)> {
+        with_remedies(plan, &self.prescriptions, boundaries)
+    }
+
+    /// The exchanges of the plan, by their numbers here, became these operators; `applied`: the places of the
+    /// prescriptions that the plan got.
+    pub(crate) fn set_applied(&self, applied: Vec<usize>, operators: &[i64]) {
+        let applied = applied.into_iter().filter_map(|prescription| {
+            let number = self.prescriptions[prescription].exchange;
+            Some(Applied {
+                prescription,
+                operator_id: *operators.get(number)?,
+            })
+        });
+        *self.applied.lock() = applied.collect();
+    }
 }

@@ -75,6 +75,8 @@ views! {
     "detections",
     "diagnoses",
     "alerts",
+    "remedy_candidates",
+    "remedies",
 }
 
 /// The views that every diagnosis of a query reads: the detectors, and what judges them. Each is planned by itself,

@@ -1,0 +1,297 @@
+//! What runs of statements took with remedies and without.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::candidates::Candidate;
+
+/// Statements that are remembered; whichever was not run for longest is forgotten first.
+const STATEMENTS: usize = 1024;
+
+/// Runs of each kind that are remembered.
+const RUNS: usize = 5;
+
+/// Runs of each kind after which their medians decide.
+const ENOUGH: usize = 3;
+
+/// One run of so many goes without remedies that are kept.
+const WITHOUT: u64 = 8;
+
+/// Runs with remedies may take this share of what runs without them take.
+const SAVES: f64 = 0.95;
+
+/// A run that took less has nothing to gain: remedies are predicted to save 10 ms at least.
+const SHORTEST: Duration = Duration::from_millis(20);
+
+/// What a database knows of statements that may have remedies, by fingerprint.
+#[derive(Debug, Default)]
+pub(crate) struct RemedyBook(Mutex<Pages>);
+
+#[derive(Debug, Default)]
+struct Pages {
+    by_statement: HashMap<String, Page>,
+    runs: u64,
+}
+
+/// What is known of a statement.
+#[derive(Debug, Default)]
+struct Page {
+    last_run: u64,
+    candidates: Vec<Candidate>,
+    /// The last run without remedies that has ended.
+    plain: Option<Run>,
+    /// The tables that runs read whose log has been looked at.
+    looked_at: Option<Option<String>>,
+    with: VecDeque<Duration>,
+    without: VecDeque<Duration>,
+    /// Runs since the remedies are kept.
+    kept_runs: u64,
+}
+
+/// A run that has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Run {
+    pub(crate) query_id: i64,
+    pub(crate) time: Duration,
+    /// What `sys.queries` says of the tables that it read.
+    pub(crate) tables: Option<String>,
+}
+
+/// What the next run of a statement does.
+#[derive(Debug, PartialEq)]
+pub(super) enum Next {
+    /// The log of this run has not been looked at.
+    LookAt(i64),
+    /// There is nothing to try.
+    Nothing,
+    /// There is, and this run does it or not.
+    Try(Judged),
+}
+
+/// Remedies of a statement, and what is known of them.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Judged {
+    pub(super) candidates: Vec<Candidate>,
+    /// Whether the next run has them.
+    pub(super) applies: bool,
+    /// By how many nanoseconds runs with them took less, by medians.
+    pub(super) measured_ns: Option<i64>,
+    /// Runs of which there are both kinds.
+    pub(super) pairs: usize,
+    pub(super) verdict: Verdict,
+}
+
+/// Whether remedies are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Trial,
+    Kept,
+    TakenBack,
+}
+
+impl Verdict {
+    /// Its name in `sys.remedy_runs`.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Trial => "trial",
+            Self::Kept => "kept",
+            Self::TakenBack => "taken back",
+        }
+    }
+}
+
+impl RemedyBook {
+    /// What the next run of a statement does. It counts as begun, unless a log is to be looked at first.
+    pub(super) fn next(&self, statement: &str) -> Next {
+        let mut pages = self.0.lock();
+        let page = pages.page(statement);
+        if page.candidates.is_empty() {
+            return match &page.plain {
+                Some(plain) if page.looked_at.as_ref() != Some(&plain.tables) => {
+                    page.looked_at = Some(plain.tables.clone());
+                    match plain.time < SHORTEST {
+                        true => Next::Nothing,
+                        false => Next::LookAt(plain.query_id),
+                    }
+                }
+                _ => Next::Nothing,
+            };
+        }
+        Next::Try(page.judge())
+    }
+
+    /// A look at the log has found these.
+    pub(super) fn found(&self, statement: &str, candidates: Vec<Candidate>) {
+        self.0.lock().page(statement).candidates = candidates;
+    }
+
+    /// A run has ended that had remedies or had none.
+    pub(crate) fn ran(&self, statement: &str, run: Run, had_remedies: bool) {
+        let mut pages = self.0.lock();
+        let page = pages.page(statement);
+        let times = match had_remedies {
+            true => &mut page.with,
+            false => &mut page.without,
+        };
+        times.push_back(run.time);
+        if times.len() > RUNS {
+            times.pop_front();
+        }
+        if !had_remedies {
+            page.plain = Some(run);
+        }
+    }
+}
+
+impl Pages {
+    fn page(&mut self, statement: &str) -> &mut Page {
+        self.runs += 1;
+        let now = self.runs;
+        if !self.by_statement.contains_key(statement) && self.by_statement.len() >= STATEMENTS {
+            let oldest = self
+                .by_statement
+                .iter()
+                .min_by_key(|(_, page)| page.last_run);
+            if let Some(oldest) = oldest.map(|(statement, _)| statement.clone()) {
+                self.by_statement.remove(&oldest);
+            }
+        }
+        let page = self.by_statement.entry(statement.to_owned()).or_default();
+        page.last_run = now;
+        page
+    }
+}
+
+impl Page {
+    fn judge(&mut self) -> Judged {
+        let (with, without) = (self.with.len(), self.without.len());
+        let medians = median(&self.with).zip(median(&self.without));
+        let measured_ns = medians.map(|(with, without)| nanos(without) - nanos(with));
+        let (verdict, applies) = match medians {
+            Some((with_ns, without_ns)) if with.min(without) >= ENOUGH => {
+                if with_ns.as_secs_f64() <= SAVES * without_ns.as_secs_f64() {
+                    self.kept_runs += 1;
+                    (Verdict::Kept, self.kept_runs % WITHOUT != 0)
+                } else {
+                    (Verdict::TakenBack, false)
+                }
+            }
+            _ => (Verdict::Trial, with < without),
+        };
+        Judged {
+            candidates: self.candidates.clone(),
+            applies,
+            measured_ns,
+            pairs: with.min(without),
+            verdict,
+        }
+    }
+}
+
+fn median(times: &VecDeque<Duration>) -> Option<Duration> {
+    let mut times: Vec<_> = times.iter().copied().collect();
+    times.sort_unstable();
+    times.get(times.len() / 2).copied()
+}
+
+fn nanos(duration: Duration) -> i64 {
+    i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use skewer_optimizer::remedies::Remedy;
+
+    use super::*;
+
+    fn candidate() -> Candidate {
+        Candidate {
+            remedy: Remedy::Map,
+            exchange: 0,
+            subject: "heavy keys".to_owned(),
+            because: "a test says so".to_owned(),
+            evidence_query_id: 1,
+            predicted_ns: 50_000_000,
+            rows: 100.0,
+            keys: Vec::new(),
+        }
+    }
+
+    /// Runs a statement `runs` times, which takes so many milliseconds with remedies and without; gives which
+    /// runs had them.
+    fn run(book: &RemedyBook, runs: i64, with: u64, without: u64) -> Vec<bool> {
+        let mut had = Vec::new();
+        for query_id in 0..runs {
+            let applies = match book.next("s") {
+                Next::LookAt(_) => {
+                    book.found("s", vec![candidate()]);
+                    match book.next("s") {
+                        Next::Try(judged) => judged.applies,
+                        other => panic!("{other:?}"),
+                    }
+                }
+                Next::Nothing => false,
+                Next::Try(judged) => judged.applies,
+            };
+            let time = Duration::from_millis(if applies { with } else { without });
+            let tables = None;
+            book.ran(
+                "s",
+                Run {
+                    query_id,
+                    time,
+                    tables,
+                },
+                applies,
+            );
+            had.push(applies);
+        }
+        had
+    }
+
+    #[test]
+    fn remedies_that_save_time_are_tried_in_pairs_and_then_kept() {
+        let had = run(&RemedyBook::default(), 22, 100, 200);
+        let pairs = [false, true, false, true, false, true];
+        assert_eq!(had[..6], pairs);
+        let without: Vec<_> = (6..22).filter(|run| !had[*run]).collect();
+        assert_eq!(without, [13, 21]);
+    }
+
+    #[test]
+    fn remedies_that_save_little_are_taken_back() {
+        let book = RemedyBook::default();
+        let had = run(&book, 20, 196, 200);
+        assert!(!had[6..].contains(&true), "{had:?}");
+        let Next::Try(judged) = book.next("s") else {
+            panic!("there was something to try");
+        };
+        assert_eq!(judged.verdict, Verdict::TakenBack);
+        assert_eq!(judged.measured_ns, Some(4_000_000));
+    }
+
+    #[test]
+    fn a_log_is_looked_at_once_for_each_state_of_the_tables() {
+        let book = RemedyBook::default();
+        let ran = |query_id, tables: &str| Run {
+            query_id,
+            time: Duration::from_secs(1),
+            tables: Some(tables.to_owned()),
+        };
+        assert_eq!(book.next("s"), Next::Nothing);
+        book.ran("s", ran(1, "t at 1"), false);
+        assert_eq!(book.next("s"), Next::LookAt(1));
+        book.ran("s", ran(2, "t at 1"), false);
+        assert_eq!(book.next("s"), Next::Nothing);
+        book.ran("s", ran(3, "t at 2"), false);
+        assert_eq!(book.next("s"), Next::LookAt(3));
+        let short = Run {
+            time: Duration::from_millis(1),
+            ..ran(4, "t at 3")
+        };
+        book.ran("s", short, false);
+        assert_eq!(book.next("s"), Next::Nothing);
+    }
+}
