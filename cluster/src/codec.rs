@@ -35,9 +35,9 @@ use skewer_compat::functions::totals::sum::CheckedSum;
 use skewer_compat::functions::zones::{AddInterval, ReadTime, ShowTime, Timezone};
 use skewer_compat::operators::conservative_properties::ConservativePropertiesExec;
 use skewer_exec::{
-    CarriedLatency, CopyRowsExec, Exchange, FrameCapture, Int32RowId, LatencyColumn,
-    LineageCapture, MeasuredRecords, NumberedExec, Observed, OutputRecordsExec, ProfiledExec,
-    RecordColumn, RouteFunction, Routes, Sampled, SampledRowId, TimedEvaluationExec,
+    CarriedLatency, Exchange, FrameCapture, Int32RowId, LatencyColumn, LineageCapture,
+    MeasuredRecords, NumberedExec, Observed, OutputRecordsExec, ProfiledExec, RecordColumn,
+    RouteRowsExec, Routes, Sampled, SampledRowId, SpreadKeys, TimedEvaluationExec,
     TimedExpressions,
 };
 
@@ -204,19 +204,12 @@ const CAST: &[u8] = b"cast ";
 /// The same for one that tries.
 const TRY_CAST: &[u8] = b"try cast ";
 
-/// Stands for a [`RouteFunction`], before its routes.
-const ROUTE: &[u8] = b"route ";
-
 /// What stands for `function`, if it is one of ours.
 fn encoded_function(function: &ScalarUDF) -> Option<Vec<u8>> {
     let function = function.inner();
     if let Some(arithmetic) = function.downcast_ref::<Arithmetic>() {
         let operation = postcard::to_stdvec(&arithmetic.operation()).ok()?;
         return Some([ARITHMETIC, &operation].concat());
-    }
-    if let Some(route) = function.downcast_ref::<RouteFunction>() {
-        let routes = postcard::to_stdvec(route.routes()).ok()?;
-        return Some([ROUTE, &routes].concat());
     }
     if let Some(conversion) = function.downcast_ref::<Conversion>() {
         let kind = if conversion.tries() { TRY_CAST } else { CAST };
@@ -338,8 +331,8 @@ enum Encoded {
     Sys(EncodedScan),
     /// [`ConservativePropertiesExec`].
     ConservativeProperties,
-    /// [`CopyRowsExec`]: the columns of its key, and its routes.
-    CopyRows(Vec<usize>, Routes),
+    /// [`RouteRowsExec`]: the columns of its key, and where rows go.
+    RouteRows(Vec<usize>, Routes, SpreadKeys),
     /// What is below of a plan, as bytes of DataFusion's.
     Fragment(Vec<u8>),
     /// All of a plan, in which fragments may be bytes.
@@ -396,9 +389,9 @@ impl SkewerCodec {
         if plan.is::<ConservativePropertiesExec>() {
             return Ok(Encoded::ConservativeProperties);
         }
-        if let Some(copies) = plan.downcast_ref::<CopyRowsExec>() {
-            let (keys, routes) = (copies.keys().to_vec(), copies.routes().clone());
-            return Ok(Encoded::CopyRows(keys, routes));
+        if let Some(routed) = plan.downcast_ref::<RouteRowsExec>() {
+            let (keys, routes) = (routed.keys().to_vec(), routed.routes().clone());
+            return Ok(Encoded::RouteRows(keys, routes, routed.spread()));
         }
         if let Some(write) = write::encode(plan)? {
             return Ok(Encoded::Write(write));
@@ -441,9 +434,9 @@ impl SkewerCodec {
                 let outputs = records.outputs(outputs, only_input()?, context, recorder)?;
                 Ok(Arc::new(outputs))
             }
-            Encoded::CopyRows(keys, routes) => {
+            Encoded::RouteRows(keys, routes, spread) => {
                 let input = Arc::clone(only_input()?);
-                Ok(Arc::new(CopyRowsExec::new(input, keys, routes)?))
+                Ok(Arc::new(RouteRowsExec::new(input, keys, routes, spread)?))
             }
             Encoded::ConservativeProperties => {
                 let input = only_input()?;
@@ -563,10 +556,6 @@ impl PhysicalExtensionCodec for SkewerCodec {
             READ_ARRAY => ScalarUDF::from(ReadArray::default()),
             PACKED_RECORD => ScalarUDF::from(RecordColumn::default()),
             NARROW_ID => ScalarUDF::from(Int32RowId::default()),
-            bytes if bytes.starts_with(ROUTE) => {
-                let routes = postcard::from_bytes(&bytes[ROUTE.len()..]).map_err(external)?;
-                ScalarUDF::from(RouteFunction::new(routes)?)
-            }
             bytes if bytes.starts_with(CAST) => conversion(&bytes[CAST.len()..], false)?,
             bytes if bytes.starts_with(TRY_CAST) => conversion(&bytes[TRY_CAST.len()..], true)?,
             bytes if bytes.starts_with(ARITHMETIC) => {

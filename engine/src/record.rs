@@ -181,6 +181,12 @@ impl StatementRecord {
         Self::with_recorder(Recorder::new(number, Level::Off, 1.0, limits))
     }
 
+    /// The same of another text.
+    pub(crate) fn with_sql(mut self, sql: &str) -> Self {
+        sql.clone_into(&mut self.sql);
+        self
+    }
+
     /// The same; once it has finished, `budgets` learn what the statement of fingerprint
     /// `statement` took.
     pub(crate) fn charged_to(mut self, budgets: Arc<Budgets>, statement: String) -> Self {

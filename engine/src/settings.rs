@@ -173,7 +173,8 @@ pub(crate) const OWN_SETTINGS: [(&str, &str); 17] = [
     (
         REMEDIES,
         "What is done about skew that earlier runs of a statement have shown: off, nothing; advise, reports say \
-         what would help; or auto, later runs do it as long as it saves time",
+         what would help; auto, later runs do it as long as it saves time; or random n, later runs do anything \
+         that does not change the result, for tests",
     ),
     (
         STALL_TIMEOUT,
@@ -411,12 +412,11 @@ pub(crate) fn parse_trace_parent(value: &str) -> Result<Option<TraceParent>, Err
 
 /// What is done about skew.
 pub(crate) fn parse_remedies(value: &str) -> Result<RemedyMode, Error> {
-    let text = value.trim().to_ascii_lowercase();
-    let mode = RemedyMode::ALL.into_iter().find(|mode| mode.name() == text);
-    mode.ok_or_else(|| Error::InvalidValue {
+    RemedyMode::from_text(value).ok_or_else(|| Error::InvalidValue {
         name: REMEDIES.to_owned(),
         value: value.to_owned(),
-        expected: "it is one of off, advise and auto".to_owned(),
+        expected: "it is one of off, advise, auto, and random with a number, as 'random 7'"
+            .to_owned(),
     })
 }
 

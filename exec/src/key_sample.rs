@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use skewer_profiling::{KeyFrequency, Recorder};
 
-use crate::routes::{CopyRowsExec, RouteFunction, exchange_hashes};
+use crate::routes::{RouteRowsExec, SpreadKeys, exchange_hashes};
 
 /// One row is taken of so many at first.
 const FIRST_STRIDE: usize = 8;
@@ -76,17 +76,11 @@ impl KeySample {
         let Partitioning::Hash(keys, _) = exchange.partitioning() else {
             return None;
         };
-        // It hashes numbers of partitions.
-        if exchange.input().is::<CopyRowsExec>() {
-            return None;
-        }
         let of = Sampled::exchange(exchange_id);
-        let routed = match keys.as_slice() {
-            [key] => RouteFunction::of_key(key.as_ref()),
-            _ => None,
-        };
-        let columns = match routed {
-            Some((_, keys)) => plain_columns(keys)?,
+        let columns = match exchange.input().downcast_ref::<RouteRowsExec>() {
+            // Copies would be counted.
+            Some(routed) if routed.spread() == SpreadKeys::Copy => return None,
+            Some(routed) => routed.keys().to_vec(),
             None => plain_columns(keys)?,
         };
         Some(Self::new(columns, of, recorder))

@@ -81,7 +81,7 @@ pub use record_origin::{AggregateOrigin, RecordOrigin, ScanOrigin};
 pub use recursion::{
     CarriedState, FirstSeen, MergedState, Origin, RestartExec, RowCapture, RowState, StateRecord,
 };
-pub use routes::{CopyRowsExec, Destination, RouteFunction, Routes, exchange_hashes};
+pub use routes::{Destination, RouteRowsExec, Routes, SpreadKeys, exchange_hashes};
 pub use row_function::{RowClosure, RowFunction};
 pub use row_ids::{IdColumn, IdentifiedTable, ROW_ID, ScansIds};
 pub use sample::SampledRowId;

@@ -83,6 +83,19 @@ pub(super) struct Judged {
     pub(super) verdict: Verdict,
 }
 
+impl Judged {
+    /// Remedies that the next run has, whatever they save.
+    pub(super) fn untried(candidates: Vec<Candidate>) -> Self {
+        Self {
+            candidates,
+            applies: true,
+            measured_ns: None,
+            pairs: 0,
+            verdict: Verdict::Trial,
+        }
+    }
+}
+
 /// Whether remedies are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {

@@ -2,6 +2,8 @@
 
 use datafusion::arrow::array::{Array, AsArray, RecordBatch};
 use datafusion::arrow::datatypes::{Float64Type, Int64Type};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
 use skewer_optimizer::remedies::{HeavyKey, Prescription, Remedy};
 use skewer_sql::quote::literal;
 
@@ -65,6 +67,54 @@ pub(super) async fn of_query(session: &Session, query_id: i64) -> Result<Vec<Can
                 rows: batch.column(5).as_primitive::<Float64Type>().value(row),
                 keys: heavy_keys(session, query_id, exchange_id).await?,
             });
+        }
+    }
+    Ok(candidates)
+}
+
+/// For each exchange of the last run of a statement one of the remedies that do not change the result, or none, and
+/// any of its heavy keys with any weights.
+///
+/// # Errors
+/// If schema `sys` cannot be read.
+pub(super) async fn random(
+    session: &Session,
+    statement: &str,
+    seed: u64,
+) -> Result<Vec<Candidate>, Error> {
+    let sql = format!(
+        "SELECT query_id, operator_id, remedies FROM sys.operators \
+         WHERE remedies IS NOT NULL AND query_id = (SELECT max(query_id) FROM sys.queries \
+         WHERE fingerprint = {} AND status = 'finished') ORDER BY operator_id",
+        literal(statement)
+    );
+    let mut chance = StdRng::seed_from_u64(seed);
+    let mut candidates = Vec::new();
+    let mut exchange = 0;
+    for batch in untraced_query(session, &sql).await? {
+        for row in 0..batch.num_rows() {
+            let possible = text(&batch, 2, row);
+            let possible: Vec<_> = possible.split(',').filter_map(Remedy::from_name).collect();
+            let chosen = chance.random_range(0..=possible.len());
+            let (query_id, exchange_id) = (number(&batch, 0, row), number(&batch, 1, row));
+            if let Some(remedy) = possible.get(chosen) {
+                let mut keys = heavy_keys(session, query_id, exchange_id).await?;
+                keys.retain(|_| chance.random_bool(0.7));
+                for key in &mut keys {
+                    key.rows = chance.random_range(0.0..100.0);
+                }
+                candidates.push(Candidate {
+                    remedy: *remedy,
+                    exchange,
+                    subject: "any keys".to_owned(),
+                    because: format!("the setting asks for random remedies with seed {seed}"),
+                    evidence_query_id: query_id,
+                    predicted_ns: 0,
+                    rows: 100.0,
+                    keys,
+                });
+            }
+            exchange += 1;
         }
     }
     Ok(candidates)

@@ -24,24 +24,41 @@ pub(crate) enum RemedyMode {
     Advise,
     /// Later runs of the statement do what helps.
     Auto,
+    /// Later runs do anything that does not change the result, another thing for each number: for tests.
+    Random(u64),
 }
 
-impl RemedyMode {
-    /// All of them.
-    pub(crate) const ALL: [RemedyMode; 3] = [Self::Off, Self::Advise, Self::Auto];
+/// What the seed of random remedies follows.
+const RANDOM: &str = "random ";
 
-    /// Its name as a value of the setting.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Off => "off",
-            Self::Advise => "advise",
-            Self::Auto => "auto",
+impl RemedyMode {
+    /// The mode that a value of the setting names.
+    pub(crate) fn from_text(text: &str) -> Option<Self> {
+        let text = text.trim().to_ascii_lowercase();
+        match text.as_str() {
+            "off" => Some(Self::Off),
+            "advise" => Some(Self::Advise),
+            "auto" => Some(Self::Auto),
+            _ => {
+                let seed = text.strip_prefix(RANDOM)?.trim();
+                seed.parse().ok().map(Self::Random)
+            }
         }
+    }
+
+    /// Whether plans may have remedies.
+    pub(crate) fn changes_plans(self) -> bool {
+        matches!(self, Self::Auto | Self::Random(_))
     }
 }
 
 impl fmt::Display for RemedyMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        match self {
+            Self::Off => f.write_str("off"),
+            Self::Advise => f.write_str("advise"),
+            Self::Auto => f.write_str("auto"),
+            Self::Random(seed) => write!(f, "{RANDOM}{seed}"),
+        }
     }
 }

@@ -6,7 +6,7 @@ use skewer_optimizer::remedies::Remedies;
 use skewer_profiling::{Recorder, RemedyRun};
 
 use super::book::{Judged, Next, RemedyBook, Run};
-use super::candidates;
+use super::{RemedyMode, candidates};
 use crate::error::Error;
 use crate::session::Session;
 
@@ -21,6 +21,24 @@ pub(crate) struct Trial {
     is_applied: bool,
 }
 
+/// The remedies that the next run of a statement has, or goes without.
+async fn judged(
+    session: &Session,
+    book: &RemedyBook,
+    statement: &str,
+) -> Result<Option<Judged>, Error> {
+    let mut next = book.next(statement);
+    if let Next::LookAt(query_id) = next {
+        let found = candidates::of_query(session, query_id).await?;
+        book.found(statement, found);
+        next = book.next(statement);
+    }
+    Ok(match next {
+        Next::Try(judged) => Some(judged),
+        Next::Nothing | Next::LookAt(_) => None,
+    })
+}
+
 impl Trial {
     /// Decides whether the next run of statement `sql` has remedies.
     ///
@@ -30,17 +48,15 @@ impl Trial {
         session: &Session,
         book: &Arc<RemedyBook>,
         sql: &str,
+        mode: RemedyMode,
     ) -> Result<Self, Error> {
         let statement = skewer_sql::fingerprint(sql);
-        let mut next = book.next(&statement);
-        if let Next::LookAt(query_id) = next {
-            let found = candidates::of_query(session, query_id).await?;
-            book.found(&statement, found);
-            next = book.next(&statement);
-        }
-        let judged = match next {
-            Next::Try(judged) => Some(judged),
-            Next::Nothing | Next::LookAt(_) => None,
+        let judged = match mode {
+            RemedyMode::Random(seed) => {
+                let candidates = candidates::random(session, &statement, seed).await?;
+                Some(Judged::untried(candidates))
+            }
+            _ => judged(session, book, &statement).await?,
         };
         let remedies = judged
             .as_ref()

@@ -29,7 +29,7 @@ use crate::planning;
 use crate::progress::ProgressHandle;
 use crate::query_stream::QueryStream;
 use crate::record::{StatementRecord, crosses_workers};
-use crate::remedies::{RemedyMode, Trial};
+use crate::remedies::Trial;
 use crate::session::Session;
 use crate::settings::ProfileSettings;
 use crate::trace_parent::trace_parent;
@@ -113,7 +113,7 @@ impl Context {
                 };
                 start(settings).charged_to(budgets, statement)
             }
-            Tracing::None => StatementRecord::untraced(),
+            Tracing::None => StatementRecord::untraced().with_sql(sql),
         };
         Self {
             session: session.clone(),
@@ -266,7 +266,8 @@ impl Context {
 
     /// Decides whether the statement has remedies, if it is one that may.
     async fn begin_trial(&self) -> Result<Option<Trial>, Error> {
-        let may = *self.session.inner().remedies.lock() == RemedyMode::Auto
+        let mode = *self.session.inner().remedies.lock();
+        let may = mode.changes_plans()
             && self.record.traced_id().is_some()
             && self.record.recorder().level() > Level::Off;
         if !may {
@@ -274,7 +275,7 @@ impl Context {
         }
         let book = &self.session.database_inner().remedies;
         // It runs queries of its own, which have no remedies.
-        let trial = Box::pin(Trial::begin(&self.session, book, self.record.sql()));
+        let trial = Box::pin(Trial::begin(&self.session, book, self.record.sql(), mode));
         trial.await.map(Some)
     }
 

@@ -6,6 +6,7 @@ mod deep_statements;
 mod explain_profile;
 mod files;
 mod limits;
+mod remedies;
 mod sessions;
 mod workers;
 mod writes;

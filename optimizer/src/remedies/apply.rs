@@ -3,19 +3,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::common::{Result, internal_datafusion_err};
-use datafusion::config::ConfigOptions;
-use datafusion::logical_expr::{Operator, ScalarUDF};
+use datafusion::logical_expr::Operator;
+use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{BinaryExpr, Column, IsNotNullExpr};
-use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::joins::{HashJoinExec, PartitionMode};
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::{ExecutionPlan, Partitioning};
-use skewer_exec::{CopyRowsExec, RouteFunction, Routes};
+use skewer_exec::{RouteRowsExec, Routes, SpreadKeys};
 
 use super::classes::{Exchanges, is_hash};
 use super::loads::mapped;
@@ -148,11 +146,9 @@ impl Rewrite<'_> {
             let Some(change) = change else {
                 return replace_children_if_necessary(plan, vec![sender]);
             };
-            let columns = sender.schema().fields().len();
-            let (sender, is_wider) = changed(&sender, change)?;
+            let sender = changed(&sender, change)?;
             let boundaries = self.boundaries.ok_or_else(no_boundary)?;
-            let exchange = boundaries.with_sender(&plan, sender)?;
-            return first_columns(exchange, columns, is_wider);
+            return without_last_column(boundaries.with_sender(&plan, sender)?);
         }
         let change = self.change(&plan);
         let from = self.exchanges;
@@ -166,9 +162,7 @@ impl Rewrite<'_> {
                 false => Ok(plan),
             };
         };
-        let columns = plan.schema().fields().len();
-        let (exchange, is_wider) = changed(&plan, change)?;
-        first_columns(exchange, columns, is_wider)
+        without_last_column(changed(&plan, change)?)
     }
 
     fn rewrite_children(
@@ -195,55 +189,37 @@ fn no_boundary() -> datafusion::error::DataFusionError {
     internal_datafusion_err!("an exchange between workers without boundaries")
 }
 
-/// An exchange with a change, and whether its rows have one column more.
-fn changed(
-    exchange: &Arc<dyn ExecutionPlan>,
-    change: Change,
-) -> Result<(Arc<dyn ExecutionPlan>, bool)> {
-    let not_hash = || internal_datafusion_err!("{} is no exchange by hash", exchange.name());
+/// An exchange with a change. Its rows have one column more.
+fn changed(exchange: &Arc<dyn ExecutionPlan>, change: Change) -> Result<Arc<dyn ExecutionPlan>> {
+    let not_hash = || internal_datafusion_err!("{} does not hash columns", exchange.name());
     let repartition = exchange
         .downcast_ref::<RepartitionExec>()
         .ok_or_else(not_hash)?;
     let Partitioning::Hash(keys, partitions) = repartition.partitioning() else {
         return Err(not_hash());
     };
+    let columns = keys.iter().map(|key| {
+        let column = key.downcast_ref::<Column>();
+        column.map(Column::index).ok_or_else(not_hash)
+    });
+    let columns = columns.collect::<Result<_>>()?;
     let mut input = Arc::clone(repartition.input());
-    let (key, is_wider): (Arc<dyn PhysicalExpr>, bool) = match change {
-        Change::Route(routes) => (routed(keys, routes)?, false),
+    let (routes, spread) = match change {
+        Change::Route(routes) => (routes, SpreadKeys::Deal),
+        Change::Copy(routes) => (routes, SpreadKeys::Copy),
         Change::DropAndRoute(routes) => {
             if let Some(known) = known(keys, &input)? {
                 input = Arc::new(FilterExec::try_new(known, input)?);
             }
-            (routed(keys, routes)?, false)
-        }
-        Change::Copy(routes) => {
-            let columns = keys.iter().map(|key| {
-                let column = key.downcast_ref::<Column>();
-                column.map(Column::index).ok_or_else(not_hash)
-            });
-            let copies = CopyRowsExec::new(input, columns.collect::<Result<_>>()?, routes)?;
-            let route = copies.route();
-            input = Arc::new(copies);
-            (route, true)
+            (routes, SpreadKeys::Deal)
         }
     };
-    let mut changed = RepartitionExec::try_new(input, Partitioning::Hash(vec![key], *partitions))?;
-    if repartition.preserve_order() {
-        changed = changed.with_preserve_order();
-    }
-    Ok((Arc::new(changed), is_wider))
-}
-
-/// The number by which an exchange sends rows where `routes` say.
-fn routed(keys: &[Arc<dyn PhysicalExpr>], routes: Routes) -> Result<Arc<dyn PhysicalExpr>> {
-    let function = ScalarUDF::from(RouteFunction::new(routes)?);
-    Ok(Arc::new(ScalarFunctionExpr::new(
-        "route",
-        Arc::new(function),
-        keys.to_vec(),
-        Arc::new(Field::new("route", DataType::Int64, false)),
-        Arc::new(ConfigOptions::default()),
-    )))
+    let routed = RouteRowsExec::new(input, columns, routes, spread)?;
+    let by_route = Partitioning::Hash(vec![routed.route()], *partitions);
+    Ok(Arc::new(RepartitionExec::try_new(
+        Arc::new(routed),
+        by_route,
+    )?))
 }
 
 /// That no key is NULL; `None` if none can be.
@@ -266,25 +242,17 @@ fn known(
     Ok(all)
 }
 
-/// The first columns of what an exchange returns, if it `is_wider`.
-fn first_columns(
-    exchange: Arc<dyn ExecutionPlan>,
-    columns: usize,
-    is_wider: bool,
-) -> Result<Arc<dyn ExecutionPlan>> {
-    if !is_wider {
-        return Ok(exchange);
-    }
+/// What an exchange returns, without the column of routes.
+fn without_last_column(exchange: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     let schema = exchange.schema();
+    let columns = schema.fields().len() - 1;
     let kept = schema.fields().iter().take(columns).enumerate();
     let kept = kept.map(|(index, field)| {
         let column: Arc<dyn PhysicalExpr> = Arc::new(Column::new(field.name(), index));
         ProjectionExpr::new(column, field.name().clone())
     });
-    Ok(Arc::new(ProjectionExec::try_new(
-        kept.collect::<Vec<_>>(),
-        exchange,
-    )?))
+    let kept: Vec<_> = kept.collect();
+    Ok(Arc::new(ProjectionExec::try_new(kept, exchange)?))
 }
 
 /// A join of partitions without the filter that it gives to the scan of its probe side: the filter looks for a row's

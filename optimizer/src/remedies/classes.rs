@@ -121,7 +121,11 @@ impl Exchanges {
         };
         let alike = |member: &usize| {
             let member = &self.exchanges[*member];
-            member.partitions() == exchange.partitions() && member.keys.len() == exchange.keys.len()
+            let is_plain = member.keys.iter().all(|key| key.is::<Column>());
+            is_plain
+                && !member.keeps_order
+                && member.partitions() == exchange.partitions()
+                && member.keys.len() == exchange.keys.len()
         };
         if class.is_fixed || exchange.partitions() < 2 || !class.members.iter().all(alike) {
             return Ok(Possible::default());
@@ -145,12 +149,10 @@ impl Exchanges {
 
     /// Whether rows of one key may be dealt, if the other input's rows of that key are copied.
     fn may_split(&self, number: usize, join: &Join, side: JoinSide) -> bool {
-        let Some(partner) = self.partner(number).map(|partner| &self.exchanges[partner]) else {
-            return false;
-        };
-        let plain = partner.keys.iter().all(|key| key.is::<Column>());
-        let ordered = self.exchanges[number].keeps_order || partner.keeps_order;
-        plain && !ordered && !join.output_is_needed && !join.nulls_matter && splits(join.kind, side)
+        self.partner(number).is_some()
+            && !join.output_is_needed
+            && !join.nulls_matter
+            && splits(join.kind, side)
     }
 
     fn visit(

@@ -1,4 +1,4 @@
-//! Copies of rows for all partitions.
+//! Rows with the numbers of their partitions.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,31 +17,47 @@ use datafusion::physical_plan::{
     PlanProperties, ReplaceChildrenOptions,
 };
 use futures::{StreamExt, TryStreamExt, stream};
+use serde::{Deserialize, Serialize};
 
 use super::{Destination, Router, Routes, exchange_hashes};
 
 /// The column with the numbers of partitions.
 const ROUTE: &str = "_route";
 
-/// Adds the number of its partition to each row, and copies rows of some keys for every partition.
+/// What becomes of rows whose key goes to all partitions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SpreadKeys {
+    /// Each row goes to another partition.
+    Deal,
+    /// Each row goes to every partition.
+    Copy,
+}
+
+/// Adds the number of its partition to each row.
 ///
 /// The output has the input's columns and, as the last one, `_route`: a BIGINT whose hash is the row's partition
 /// in an exchange of as many outputs as the [`Routes`] have.
 #[derive(Debug)]
-pub struct CopyRowsExec {
+pub struct RouteRowsExec {
     input: Arc<dyn ExecutionPlan>,
     /// Indices of the key's columns.
     keys: Vec<usize>,
+    spread: SpreadKeys,
     router: Arc<Router>,
     properties: Arc<PlanProperties>,
 }
 
-impl CopyRowsExec {
-    /// Copies rows of `input`. `keys`: the columns of the key.
+impl RouteRowsExec {
+    /// Routes rows of `input`. `keys`: the columns of the key.
     ///
     /// # Errors
     /// If there is no such column, or none at all.
-    pub fn new(input: Arc<dyn ExecutionPlan>, keys: Vec<usize>, routes: Routes) -> Result<Self> {
+    pub fn new(
+        input: Arc<dyn ExecutionPlan>,
+        keys: Vec<usize>,
+        routes: Routes,
+        spread: SpreadKeys,
+    ) -> Result<Self> {
         let schema = input.schema();
         if keys.is_empty() || keys.iter().any(|key| *key >= schema.fields().len()) {
             return internal_err!(
@@ -61,6 +77,7 @@ impl CopyRowsExec {
         Ok(Self {
             input,
             keys,
+            spread,
             router: Arc::new(Router::new(routes)?),
             properties: Arc::new(properties),
         })
@@ -69,6 +86,11 @@ impl CopyRowsExec {
     /// Indices of the key's columns.
     pub fn keys(&self) -> &[usize] {
         &self.keys
+    }
+
+    /// What becomes of rows whose key goes to all partitions.
+    pub fn spread(&self) -> SpreadKeys {
+        self.spread
     }
 
     /// Where rows go.
@@ -82,18 +104,21 @@ impl CopyRowsExec {
     }
 }
 
-/// The rows of `batch` with their routes, in pieces of about as many rows as `batch` has.
+/// `batch` with a column of routes.
+fn with_route(batch: &RecordBatch, routes: Vec<i64>, schema: &SchemaRef) -> Result<RecordBatch> {
+    let mut columns = batch.columns().to_vec();
+    columns.push(Arc::new(Int64Array::from(routes)));
+    Ok(RecordBatch::try_new(SchemaRef::clone(schema), columns)?)
+}
+
+/// The rows of `batch` with their routes and copies, in pieces of about as many rows as `batch` has.
 fn copied(
     batch: &RecordBatch,
-    keys: &[usize],
+    keys: &[ArrayRef],
     router: &Router,
     schema: &SchemaRef,
 ) -> Result<Vec<RecordBatch>> {
-    let keys: Vec<ArrayRef> = keys
-        .iter()
-        .map(|key| Arc::clone(batch.column(*key)))
-        .collect();
-    let hashes = exchange_hashes(&keys)?;
+    let hashes = exchange_hashes(keys)?;
     let mut rows: Vec<u32> = Vec::with_capacity(hashes.len());
     let mut routes: Vec<i64> = Vec::with_capacity(hashes.len());
     for (row, hash) in (0..).zip(&hashes) {
@@ -110,39 +135,44 @@ fn copied(
         }
         rows.push(row);
     }
-    let with_route = |batch: &RecordBatch, routes: &[i64]| {
-        let mut columns = batch.columns().to_vec();
-        columns.push(Arc::new(Int64Array::from(routes.to_vec())));
-        Ok(RecordBatch::try_new(SchemaRef::clone(schema), columns)?)
-    };
     if rows.len() == batch.num_rows() {
-        return Ok(vec![with_route(batch, &routes)?]);
+        return Ok(vec![with_route(batch, routes, schema)?]);
     }
     let size = batch.num_rows();
     let pieces = rows.chunks(size).zip(routes.chunks(size));
     pieces
         .map(|(rows, routes)| {
             let piece = take_record_batch(batch, &UInt32Array::from(rows.to_vec()))?;
-            with_route(&piece, routes)
+            with_route(&piece, routes.to_vec(), schema)
         })
         .collect()
 }
 
-impl DisplayAs for CopyRowsExec {
+impl DisplayAs for RouteRowsExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
-        let copied = self.routes().keys().values();
-        let copied = copied.filter(|to| **to == Destination::All).count();
-        let partitions = self.routes().partitions();
+        let routes = self.routes();
+        let to_all = routes.keys().values().filter(|to| **to == Destination::All);
+        let to_all = to_all.count();
         write!(
             f,
-            "CopyRowsExec: rows of {copied} keys to {partitions} partitions"
-        )
+            "RouteRowsExec: keys={:?}, mapped={}",
+            self.keys,
+            routes.keys().len() - to_all
+        )?;
+        match self.spread {
+            SpreadKeys::Deal => write!(f, ", dealt={to_all}")?,
+            SpreadKeys::Copy => write!(f, ", copied={to_all}")?,
+        }
+        match routes.deals_nulls() {
+            true => f.write_str(", NULL dealt"),
+            false => Ok(()),
+        }
     }
 }
 
-impl ExecutionPlan for CopyRowsExec {
+impl ExecutionPlan for RouteRowsExec {
     fn name(&self) -> &'static str {
-        "CopyRowsExec"
+        "RouteRowsExec"
     }
 
     fn properties(&self) -> &Arc<PlanProperties> {
@@ -168,9 +198,10 @@ impl ExecutionPlan for CopyRowsExec {
         match children.pop() {
             Some(input) if children.is_empty() => {
                 let routes = self.routes().clone();
-                Ok(Arc::new(Self::new(input, self.keys.clone(), routes)?))
+                let (keys, spread) = (self.keys.clone(), self.spread);
+                Ok(Arc::new(Self::new(input, keys, routes, spread)?))
             }
-            _ => internal_err!("CopyRowsExec has one input"),
+            _ => internal_err!("RouteRowsExec has one input"),
         }
     }
 
@@ -188,12 +219,18 @@ impl ExecutionPlan for CopyRowsExec {
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
         let rows = self.input.execute(partition, context)?;
-        let (keys, router) = (self.keys.clone(), Arc::clone(&self.router));
+        let (keys, router, spread) = (self.keys.clone(), Arc::clone(&self.router), self.spread);
         let schema = self.schema();
         let with_copies = {
             let schema = SchemaRef::clone(&schema);
             rows.map(move |batch| {
-                let pieces = copied(&batch?, &keys, &router, &schema)?;
+                let batch = batch?;
+                let keys = keys.iter().map(|key| Arc::clone(batch.column(*key)));
+                let keys: Vec<ArrayRef> = keys.collect();
+                let pieces = match spread {
+                    SpreadKeys::Deal => vec![with_route(&batch, router.route(&keys)?, &schema)?],
+                    SpreadKeys::Copy => copied(&batch, &keys, &router, &schema)?,
+                };
                 Ok::<_, datafusion::error::DataFusionError>(stream::iter(
                     pieces.into_iter().map(Ok),
                 ))
@@ -224,7 +261,8 @@ mod tests {
         let routes = Routes::by_hash(3).with_key(heavy, Destination::All);
         let schema = batch.schema();
         let input = MemorySourceConfig::try_new_exec(&[vec![batch]], schema, None).unwrap();
-        let copies = Arc::new(CopyRowsExec::new(input, vec![0], routes).unwrap());
+        let copies =
+            Arc::new(RouteRowsExec::new(input, vec![0], routes, SpreadKeys::Copy).unwrap());
         let context = SessionContext::new().task_ctx();
         let mut rows = Vec::new();
         for batch in collect(copies, context).await.unwrap() {
