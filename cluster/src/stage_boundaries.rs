@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use datafusion::common::{Result, internal_err};
-use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, Partitioning};
 use datafusion_distributed::{
     BroadcastExec, DistributedExec, DistributedLeafExec, NetworkBoundary, NetworkBoundaryExt,
     NetworkShuffleExec,
@@ -54,8 +54,18 @@ impl StageBoundaries for DistributedBoundaries {
         let Some(shuffle) = exchange.downcast_ref::<NetworkShuffleExec>() else {
             return internal_err!("{} has no sender that hashes keys", exchange.name());
         };
+        let Some(repartition) = sender.downcast_ref::<RepartitionExec>() else {
+            return internal_err!("{} sends no rows to other workers", sender.name());
+        };
+        let Partitioning::Hash(keys, _) = repartition.partitioning() else {
+            return internal_err!("{} does not hash keys", sender.name());
+        };
+        // The exchange has the partitions of one task, its sender those of all tasks.
+        let per_task = exchange.output_partitioning().partition_count();
+        let of_task = Partitioning::Hash(keys.clone(), per_task);
+        let of_task = RepartitionExec::try_new(Arc::clone(repartition.input()), of_task)?;
         let stage = shuffle.input_stage().clone();
-        let changed = NetworkShuffleExec::try_new(Arc::clone(&sender), stage.task_count())?;
+        let changed = NetworkShuffleExec::try_new(Arc::new(of_task), stage.task_count())?;
         let changed = changed.with_input_stage(stage)?;
         let changed: Arc<dyn ExecutionPlan> = changed;
         replace_children_if_necessary(changed, vec![sender])

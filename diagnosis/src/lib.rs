@@ -27,6 +27,7 @@
 //!   `critical_path_function`: two of them
 //! * [`operator_text`]: what an operator does, in the words of SQL
 //! * [`operator_calls`]: single calls of operators, for a trace
+//! * [`remedies`]: what would make later runs faster, or did
 //! * [`record`]: an input record's values; [`text`], [`units`]: text and numbers for people
 
 mod critical_path_function;
@@ -42,6 +43,7 @@ pub mod plan;
 pub mod predicates;
 pub mod profile;
 pub mod record;
+pub mod remedies;
 pub mod source;
 pub mod source_function;
 pub mod summary;
@@ -62,6 +64,7 @@ pub use plan::{Operator, Plan};
 pub use predicates::{BlameFunction, Predicate, Predicates};
 pub use profile::{Profile, RunContext};
 pub use record::table_sql;
+pub use remedies::Remedy;
 pub use source::{ProfileSource, Section};
 pub use summary::QuerySummary;
 pub use time_spent::TimeSpent;

@@ -6,6 +6,7 @@ use crate::expensive_inputs::ExpensiveInputs;
 use crate::next_steps;
 use crate::plan::Plan;
 use crate::predicates::Predicates;
+use crate::remedies::{Remedy, remedies};
 use crate::source::{ProfileSource, Section, Statements};
 use crate::summary::QuerySummary;
 use crate::time_spent::TimeSpent;
@@ -39,6 +40,8 @@ pub struct Profile {
     pub expensive_inputs: ExpensiveInputs,
     /// Conditions over table columns that separate expensive records from others.
     pub predicates: Predicates,
+    /// Remedies for skew that were advised or tried.
+    pub remedies: Vec<Remedy>,
     /// Statements to go on with: each runs as it stands.
     pub next_steps: Vec<String>,
     /// The statements behind all this, in the order in which they ran.
@@ -74,6 +77,7 @@ impl Profile {
         let plan = Plan::read(&mut statements, &summary).await?;
         let verdict = Verdict::read(&mut statements, &summary, &plan).await?;
         let time_spent = TimeSpent::read(&mut statements, &summary, &plan).await?;
+        let remedies = remedies(&mut statements, &summary, &plan).await?;
         let expensive_inputs = ExpensiveInputs::read(&mut statements, &summary).await?;
         let mut predicates = Predicates::worth_showing(&mut statements, &summary).await?;
         // The reader who left these rows out knows the predicate already.
@@ -97,6 +101,7 @@ impl Profile {
             time_spent,
             expensive_inputs,
             predicates,
+            remedies,
         })
     }
 

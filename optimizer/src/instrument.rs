@@ -88,8 +88,8 @@ pub trait StageBoundaries: std::fmt::Debug + Send + Sync {
     /// What `plan` is for the query, if it is there only for sending plans to workers.
     fn boundary_of(&self, plan: &Arc<dyn ExecutionPlan>) -> Option<StageBoundary>;
 
-    /// `exchange`, which is a [`StageBoundary::Exchange`] with a sender, with another sender: a `RepartitionExec` of
-    /// as many partitions.
+    /// `exchange`, which is a [`StageBoundary::Exchange`] with a sender, with another sender: a `RepartitionExec`
+    /// with as many partitions as the one before.
     ///
     /// # Errors
     /// If `exchange` or `sender` are other operators.

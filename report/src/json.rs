@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use skewer_diagnosis::{ExpensiveInput, Operator, Predicate, Profile, QuerySummary};
 
-use crate::{excluded_rows, verdict};
+use crate::{excluded_rows, remedies as remedy_section, verdict};
 
 /// Changes when a field changes its meaning or is removed; new fields do not change it.
 const FORMAT_VERSION: i64 = 1;
@@ -23,6 +23,7 @@ fn document(profile: &Profile) -> Value {
         time_spent,
         expensive_inputs: inputs,
         predicates,
+        remedies,
         next_steps,
         statements: _,
     } = profile;
@@ -84,6 +85,7 @@ fn document(profile: &Profile) -> Value {
             "reservations": summary.caveats(),
         },
         "verdict": verdict::json(verdict),
+        "remedies": remedy_section::json(remedies),
         "left_out": excluded_rows::json(excluded, summary),
         "plan": plan.operators.iter().map(operator).collect::<Vec<_>>(),
         "time_spent": {

@@ -23,6 +23,7 @@ mod json;
 mod layout;
 mod plan_tree;
 mod predicates;
+mod remedies;
 mod statements;
 mod summary;
 mod time_spent;
@@ -72,6 +73,7 @@ pub fn text(profile: &Profile) -> Document {
     let mut sections = vec![
         summary::section(summary),
         verdict::section(&profile.verdict, summary),
+        remedies::section(&profile.remedies),
         excluded_rows::section(&profile.excluded, summary),
         plan_tree::section(&profile.plan),
         time_spent::section(&profile.time_spent, summary),

@@ -92,7 +92,18 @@ async fn remedies_change_no_result(session: &Session, seeds: u64) {
         let expected = rows(session, sql).await;
         for seed in 0..seeds {
             run(session, &format!("SET remedies = 'random {seed}'")).await;
-            assert_eq!(rows(session, sql).await, expected, "seed {seed}: {sql}");
+            let found = rows(session, sql).await;
+            if found != expected {
+                let had = "SELECT remedy, exchange_id, is_applied FROM sys.remedies WHERE query_id = last_query_id()";
+                let had = rows(session, had).await.join("\n");
+                let operators = "SELECT operator_id, name, details, remedies FROM sys.operators
+                                 WHERE query_id = last_query_id() ORDER BY operator_id";
+                let operators = run(session, operators).await;
+                let operators = pretty_format_batches(&operators).unwrap();
+                panic!(
+                    "seed {seed}: {sql}\n{found:?}\ninstead of\n{expected:?}\nwith\n{had}\nin\n{operators}"
+                );
+            }
             had += number(
                 session,
                 "SELECT count(*) FROM sys.remedies WHERE is_applied AND query_id = last_query_id()",

@@ -78,7 +78,7 @@ fn changes_for(
 ) -> Vec<(usize, Change)> {
     let number = prescription.exchange;
     let exchange = exchanges.exchange(number);
-    let (partitions, per_task) = (exchange.partitions(), exchange.partitions_per_task);
+    let (partitions, per_task) = (exchange.partitions, exchange.per_task);
     let members = exchanges.members(number);
     let all = |routes: &Routes| {
         let members = members.iter();

@@ -10,7 +10,7 @@ use datafusion::physical_plan::joins::{HashJoinExec, PartitionMode, SortMergeJoi
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
-use datafusion::physical_plan::{ExecutionPlan, Partitioning};
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, Partitioning};
 use skewer_compat::operators::conservative_properties::ConservativePropertiesExec;
 use skewer_exec::TimedEvaluationExec;
 
@@ -31,22 +31,15 @@ pub(super) struct HashExchange {
     pub(super) keys: Vec<Arc<dyn PhysicalExpr>>,
     /// The operator that sends the rows.
     input: Arc<dyn ExecutionPlan>,
+    /// Outputs for all tasks that read.
+    pub(super) partitions: usize,
     /// Outputs for each task that reads.
-    pub(super) partitions_per_task: usize,
-    /// Tasks that read.
-    pub(super) tasks: usize,
+    pub(super) per_task: usize,
     keeps_order: bool,
     /// Exchanges whose equal keys have to meet; `None` if nobody relies on where this one sends rows.
     class: Option<usize>,
     /// The join that gets its rows one by one, and as which input.
     join: Option<(usize, JoinSide)>,
-}
-
-impl HashExchange {
-    /// Outputs for all tasks that read.
-    pub(super) fn partitions(&self) -> usize {
-        self.partitions_per_task * self.tasks
-    }
 }
 
 /// Exchanges that must send equal keys to equal partitions.
@@ -82,7 +75,7 @@ impl Exchanges {
         boundaries: Option<&dyn StageBoundaries>,
     ) -> Self {
         let mut exchanges = Self::default();
-        exchanges.visit(plan, boundaries, 1, Above::default());
+        exchanges.visit(plan, boundaries, Above::default());
         exchanges
     }
 
@@ -124,10 +117,11 @@ impl Exchanges {
             let is_plain = member.keys.iter().all(|key| key.is::<Column>());
             is_plain
                 && !member.keeps_order
-                && member.partitions() == exchange.partitions()
+                && member.partitions == exchange.partitions
+                && member.per_task == exchange.per_task
                 && member.keys.len() == exchange.keys.len()
         };
-        if class.is_fixed || exchange.partitions() < 2 || !class.members.iter().all(alike) {
+        if class.is_fixed || exchange.partitions < 2 || !class.members.iter().all(alike) {
             return Ok(Possible::default());
         }
         let mut possible = vec![Remedy::Map];
@@ -159,34 +153,32 @@ impl Exchanges {
         &mut self,
         plan: &Arc<dyn ExecutionPlan>,
         boundaries: Option<&dyn StageBoundaries>,
-        tasks: usize,
         above: Above,
     ) {
         let boundary = boundaries.and_then(|boundaries| boundaries.boundary_of(plan));
         let nothing = Above::default();
         match boundary {
             Some(StageBoundary::Leaf(_)) => return self.fix(above),
-            Some(StageBoundary::Exchange {
-                tasks: senders,
-                sender,
-            }) => {
+            Some(StageBoundary::Exchange { sender, .. }) => {
                 let below = match &sender {
                     Some(sender) => {
-                        self.add(sender, tasks, above);
+                        let per_task = plan.output_partitioning().partition_count();
+                        self.add(sender, per_task, above);
                         sender.children().first().copied().cloned()
                     }
                     None => plan.children().first().copied().cloned(),
                 };
                 if let Some(child) = &below {
-                    self.visit(child, boundaries, senders, nothing);
+                    self.visit(child, boundaries, nothing);
                 }
                 return;
             }
             Some(StageBoundary::Root) | None => {}
         }
         if plan.is::<RepartitionExec>() {
-            self.add(plan, tasks, above);
-            return self.visit(plan.children()[0], boundaries, tasks, nothing);
+            let per_task = plan.output_partitioning().partition_count();
+            self.add(plan, per_task, above);
+            return self.visit(plan.children()[0], boundaries, nothing);
         }
         if let Some(join) = join_of_partitions(plan.as_ref(), above) {
             let class = above.class.unwrap_or_else(|| self.new_class());
@@ -201,7 +193,7 @@ impl Exchanges {
                     class: Some(class),
                     join: Some((number, side)),
                 };
-                self.visit(child, boundaries, tasks, above);
+                self.visit(child, boundaries, above);
             }
             return;
         }
@@ -221,7 +213,7 @@ impl Exchanges {
                         join: above.join.filter(|_| hands_on_rows(plan.as_ref())),
                     },
                 };
-                self.visit(child, boundaries, tasks, below);
+                self.visit(child, boundaries, below);
             }
             children => {
                 let requirements = plan.input_distribution_requirements();
@@ -242,7 +234,7 @@ impl Exchanges {
                         }
                         false => None,
                     };
-                    self.visit(child, boundaries, tasks, Above { class, join: None });
+                    self.visit(child, boundaries, Above { class, join: None });
                 }
             }
         }
@@ -260,8 +252,8 @@ impl Exchanges {
         }
     }
 
-    /// Adds an exchange if it hashes keys.
-    fn add(&mut self, exchange: &Arc<dyn ExecutionPlan>, tasks: usize, above: Above) {
+    /// Adds an exchange of which a task reads `per_task` outputs, if it hashes keys.
+    fn add(&mut self, exchange: &Arc<dyn ExecutionPlan>, per_task: usize, above: Above) {
         let hashes = exchange.downcast_ref::<RepartitionExec>();
         let Some(exchange) = hashes.filter(|exchange| is_hash(exchange)) else {
             return self.fix(above);
@@ -275,8 +267,8 @@ impl Exchanges {
         self.exchanges.push(HashExchange {
             keys: keys.clone(),
             input: Arc::clone(exchange.input()),
-            partitions_per_task: *partitions,
-            tasks,
+            partitions: *partitions,
+            per_task,
             keeps_order: exchange.preserve_order(),
             class: above.class,
             join: above.join,
