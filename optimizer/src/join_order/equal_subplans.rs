@@ -125,7 +125,7 @@ impl EqualSubplans<'_> {
         let Some((rows, work)) = rows.zip(work(estimator, plan)) else {
             return false;
         };
-        work >= FEW_ROWS && rows.rows * KEPT <= work && rows.worst * rows.width() <= MOST_BYTES
+        work >= FEW_ROWS && rows.rows * KEPT <= work && rows.rows * rows.width() <= MOST_BYTES
     }
 }
 
