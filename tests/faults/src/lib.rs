@@ -8,6 +8,7 @@
 //! - [`sql`]: runs statements and reads diagnoses.
 //! - [`protocol`]: runs a case with and without its fault, interleaved.
 //! - [`records`]: the log of all runs, with which a run of the laboratory continues.
+//! - [`remedies`]: what remedies for skew save.
 //! - [`judge`], [`scoring`], [`summary`]: compare findings with the truth, count, and print.
 
 pub mod cable;
@@ -20,6 +21,7 @@ pub mod judge;
 pub mod processes;
 pub mod protocol;
 pub mod records;
+pub mod remedies;
 pub mod scoring;
 pub mod sql;
 pub mod summary;

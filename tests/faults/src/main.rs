@@ -12,6 +12,7 @@ use skewer_faults::error::{Context, Error, Result};
 use skewer_faults::fault::Fault;
 use skewer_faults::protocol::{Laboratory, Outcome};
 use skewer_faults::records::{CaseEnd, Log, Program, read};
+use skewer_faults::remedies::{Measurement, measure};
 use skewer_faults::summary::summarize;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -66,6 +67,12 @@ struct Options {
     /// Print the cases and end.
     #[arg(long)]
     list: bool,
+    /// Measure what remedies for skew save, and end.
+    #[arg(long)]
+    remedies: bool,
+    /// Rows of the tables for that.
+    #[arg(long, default_value_t = 1_000_000)]
+    rows: u64,
     /// Summarize the log and end.
     #[arg(long)]
     only_summary: bool,
@@ -93,6 +100,9 @@ async fn work(options: &Options) -> Result<()> {
     if options.only_summary {
         return print_summary(options);
     }
+    if options.remedies {
+        return measure_remedies(options).await;
+    }
     let cases = drawn(options);
     if options.list {
         let ids: Vec<&str> = cases.iter().map(|case| case.id.as_str()).collect();
@@ -106,6 +116,36 @@ async fn work(options: &Options) -> Result<()> {
         _ = terminated.recv() => Err(Error::new("terminated; the same command goes on from here")),
     };
     ended.and_then(|()| print_summary(options))
+}
+
+async fn measure_remedies(options: &Options) -> Result<()> {
+    let scratch = Scratch::new(options)?;
+    let hierarchy = Hierarchy::new()?;
+    let binary = program(options)?;
+    let table = measure(Measurement {
+        binary: &binary,
+        directory: &scratch.0,
+        hierarchy: &hierarchy,
+        rows: options.rows,
+        pairs: options.pairs.unwrap_or(5),
+    });
+    let table = table.await?;
+    match &options.summary {
+        Some(path) => std::fs::write(path, table).context(path.display()),
+        None => stdout()
+            .write_all(table.as_bytes())
+            .context("standard output"),
+    }
+}
+
+/// The program that is judged.
+fn program(options: &Options) -> Result<PathBuf> {
+    match &options.binary {
+        Some(binary) => Ok(binary.clone()),
+        None => std::env::var_os("SKEWER_BINARY")
+            .map(PathBuf::from)
+            .ok_or_else(|| Error::new("which program: --binary?")),
+    }
 }
 
 fn drawn(options: &Options) -> Vec<Case> {
@@ -142,6 +182,15 @@ fn print_summary(options: &Options) -> Result<()> {
 /// A directory that is removed in the end.
 struct Scratch(PathBuf);
 
+impl Scratch {
+    fn new(options: &Options) -> Result<Self> {
+        let temporary = options.directory.clone().unwrap_or_else(std::env::temp_dir);
+        let scratch = Self(temporary.join(format!("skewer-faults-{}", std::process::id())));
+        std::fs::create_dir_all(&scratch.0).context(scratch.0.display())?;
+        Ok(scratch)
+    }
+}
+
 impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
@@ -161,16 +210,9 @@ async fn run(options: &Options, cases: &[Case]) -> Result<()> {
         .minutes
         .unwrap_or(if options.small { 10 } else { u64::MAX / 60 });
     let pairs = options.pairs.unwrap_or(if options.small { 3 } else { 5 });
-    let binary = match &options.binary {
-        Some(binary) => binary.clone(),
-        None => std::env::var_os("SKEWER_BINARY")
-            .map(PathBuf::from)
-            .ok_or_else(|| Error::new("which program: --binary?"))?,
-    };
+    let binary = program(options)?;
     let mut log = Log::open(&options.log)?;
-    let temporary = options.directory.clone().unwrap_or_else(std::env::temp_dir);
-    let scratch = Scratch(temporary.join(format!("skewer-faults-{}", std::process::id())));
-    std::fs::create_dir_all(&scratch.0).context(scratch.0.display())?;
+    let scratch = Scratch::new(options)?;
     let hierarchy = Hierarchy::new();
     if let Err(reason) = &hierarchy {
         say(&format!(

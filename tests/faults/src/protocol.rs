@@ -64,8 +64,7 @@ impl Laboratory {
         })?;
         let client = Client::connect(&processes.address).await?;
         if topology != Topology::Single {
-            let sql = "SELECT count(*) FROM sys.cluster WHERE state = 'alive'";
-            wait_for(&client, sql, WORKERS, "workers that take part").await?;
+            await_workers(&client).await?;
         }
         client.run_all(&shared_tables(FIRST_ROWS)).await?;
         let first = shortest(&processes, &client).await?;
@@ -290,6 +289,15 @@ impl Laboratory {
         }
         Err(last)
     }
+}
+
+/// Waits until all workers take part.
+///
+/// # Errors
+/// If they do not, in time.
+pub async fn await_workers(client: &Client) -> Result<()> {
+    let sql = "SELECT count(*) FROM sys.cluster WHERE state = 'alive'";
+    wait_for(client, sql, WORKERS, "workers that take part").await
 }
 
 /// Notes which query was the last, and undoes settings.

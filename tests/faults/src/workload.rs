@@ -195,10 +195,75 @@ fn query(shape: Shape, facts: &str) -> String {
 }
 
 /// The settings under which each join by key has an exchange.
-const EXCHANGED_JOINS: [&str; 2] = [
+pub const EXCHANGED_JOINS: [&str; 2] = [
     "SET datafusion.optimizer.hash_join_single_partition_threshold = 0",
     "SET datafusion.optimizer.hash_join_single_partition_threshold_rows = 0",
 ];
+
+/// A statement that skew makes slow.
+#[derive(Debug, Clone)]
+pub struct Skewed {
+    /// What it is.
+    pub title: &'static str,
+    /// Makes its tables.
+    pub setup: Vec<String>,
+    /// Removes them.
+    pub teardown: Vec<String>,
+    /// The statement.
+    pub sql: String,
+    /// With remedies it is to take at most this share of its time.
+    pub limit: f64,
+}
+
+/// Statements that skew makes slow, over tables of `rows` rows. They join with the table `dims` of
+/// [`shared_tables`].
+pub fn skewed(rows: u64) -> [Skewed; 4] {
+    const SALT: u32 = 57;
+    let make = |title, name: &str, keys: &str, sql: String, limit| Skewed {
+        title,
+        setup: vec![
+            format!("DROP TABLE IF EXISTS {name}"),
+            table(name, "", rows, keys, SALT),
+        ],
+        teardown: vec![format!("DROP TABLE IF EXISTS {name}")],
+        sql,
+        limit,
+    };
+    let inner = "SELECT count(*), sum(length(md5(f.text || d.label))) \
+                 FROM heavy AS f JOIN dims AS d ON f.key = d.key";
+    let median = "SELECT count(*), sum(middle), sum(texts) FROM (SELECT key, median(amount) AS middle, \
+                  count(DISTINCT text) AS texts FROM index_of GROUP BY key)";
+    [
+        make(
+            "join, one key has half of the rows",
+            "heavy",
+            &heavy(SALT, 0.5, "4711"),
+            inner.to_owned(),
+            0.55,
+        ),
+        make(
+            "outer join, 80 % of the keys are NULL",
+            "nulls",
+            &heavy(SALT, 0.8, "NULL"),
+            query(Shape::Join, "nulls"),
+            0.5,
+        ),
+        make(
+            "index by window, keys of Zipf's distribution (1.5)",
+            "zipf",
+            &zipf(SALT, 1.5),
+            query(Shape::Window, "zipf"),
+            0.7,
+        ),
+        make(
+            "index by groups, keys of Zipf's distribution (1.5)",
+            "index_of",
+            &zipf(SALT, 1.5),
+            median.to_owned(),
+            0.7,
+        ),
+    ]
+}
 
 /// Makes the SQL of a case. `number` makes the names of its tables its own.
 pub fn plan(case: &Case, number: usize, size: Size, processors: usize) -> Plan {
