@@ -10,6 +10,7 @@
 //! - [`frames`]: window frames of these
 //! - [`naive`]: queries that a naive evaluator understands, and the evaluator
 //! - [`join_order`]: they return the same in any order of their joins
+//! - [`remedies`]: whatever is done about skew
 //! - [`lineage`]: their lineage is what it says
 //! - [`closure`]: so is that of recursive queries that return a row once
 //! - [`spilling`]: queries end, with the same rows, where there is too little memory
@@ -22,5 +23,6 @@ mod generator;
 mod join_order;
 mod lineage;
 mod naive;
+mod remedies;
 mod same_results;
 mod spilling;
