@@ -22,8 +22,11 @@ const WITHOUT: u64 = 8;
 /// Runs with remedies may take this share of what runs without them take.
 const SAVES: f64 = 0.95;
 
-/// A run that took less has nothing to gain: remedies are predicted to save 10 ms at least.
-const SHORTEST: Duration = Duration::from_millis(20);
+/// Of shorter runs the log is not looked at: that takes some 30 ms, and remedies have to save 10 ms.
+const SHORTEST: Duration = Duration::from_millis(50);
+
+/// The log is looked at again, of changed tables, when the statement has run for so long since it was.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
 /// What a database knows of statements that may have remedies, by fingerprint.
 #[derive(Debug, Default)]
@@ -44,6 +47,8 @@ struct Page {
     plain: Option<Run>,
     /// The tables that runs read whose log has been looked at.
     looked_at: Option<Option<String>>,
+    /// How long runs have taken since.
+    ran_since: Duration,
     with: VecDeque<Duration>,
     without: VecDeque<Duration>,
     /// Runs since the remedies are kept.
@@ -121,15 +126,9 @@ impl RemedyBook {
         let mut pages = self.0.lock();
         let page = pages.page(statement);
         if page.candidates.is_empty() {
-            return match &page.plain {
-                Some(plain) if page.looked_at.as_ref() != Some(&plain.tables) => {
-                    page.looked_at = Some(plain.tables.clone());
-                    match plain.time < SHORTEST {
-                        true => Next::Nothing,
-                        false => Next::LookAt(plain.query_id),
-                    }
-                }
-                _ => Next::Nothing,
+            return match page.worth_a_look() {
+                Some(query_id) => Next::LookAt(query_id),
+                None => Next::Nothing,
             };
         }
         Next::Try(page.judge())
@@ -144,6 +143,7 @@ impl RemedyBook {
     pub(crate) fn ran(&self, statement: &str, run: Run, had_remedies: bool) {
         let mut pages = self.0.lock();
         let page = pages.page(statement);
+        page.ran_since += run.time;
         let times = match had_remedies {
             true => &mut page.with,
             false => &mut page.without,
@@ -178,6 +178,19 @@ impl Pages {
 }
 
 impl Page {
+    /// The run whose log is to be looked at, if one is. It counts as looked at.
+    fn worth_a_look(&mut self) -> Option<i64> {
+        let plain = self.plain.as_ref().filter(|plain| plain.time >= SHORTEST)?;
+        if let Some(looked_at) = &self.looked_at
+            && (*looked_at == plain.tables || self.ran_since < LOOK_AGAIN)
+        {
+            return None;
+        }
+        self.looked_at = Some(plain.tables.clone());
+        self.ran_since = Duration::ZERO;
+        Some(plain.query_id)
+    }
+
     fn judge(&mut self) -> Judged {
         let (with, without) = (self.with.len(), self.without.len());
         let medians = median(&self.with).zip(median(&self.without));
@@ -290,7 +303,7 @@ mod tests {
         let book = RemedyBook::default();
         let ran = |query_id, tables: &str| Run {
             query_id,
-            time: Duration::from_secs(1),
+            time: Duration::from_secs(3),
             tables: Some(tables.to_owned()),
         };
         assert_eq!(book.next("s"), Next::Nothing);
@@ -300,11 +313,24 @@ mod tests {
         assert_eq!(book.next("s"), Next::Nothing);
         book.ran("s", ran(3, "t at 2"), false);
         assert_eq!(book.next("s"), Next::LookAt(3));
-        let short = Run {
-            time: Duration::from_millis(1),
-            ..ran(4, "t at 3")
+        let short = |query_id, tables: &str| Run {
+            time: Duration::from_millis(60),
+            ..ran(query_id, tables)
         };
-        book.ran("s", short, false);
-        assert_eq!(book.next("s"), Next::Nothing);
+        book.ran("s", short(4, "t at 3"), false);
+        assert_eq!(book.next("s"), Next::Nothing, "too soon");
+        for run in 5..50 {
+            book.ran("s", short(run, "t at 3"), false);
+        }
+        assert_eq!(book.next("s"), Next::LookAt(49));
+        book.ran(
+            "q",
+            Run {
+                time: Duration::from_millis(1),
+                ..ran(50, "t at 3")
+            },
+            false,
+        );
+        assert_eq!(book.next("q"), Next::Nothing, "too short");
     }
 }

@@ -1,16 +1,18 @@
-//! `skewer demo`: PerfDebug's three case studies, from generated files to the speed-up.
+//! `skewer demo`: PerfDebug's three case studies, and a use of the tracing paper, from generated data to the speed-up.
 //!
 //! Each study tells the same story through public SQL and public API: load the files, run the
 //! slow query, ask EXPLAIN PROFILE, let SQL over `sys` name the cause, remedy it, run again.
 //!
 //! * [`generate`]: the input files
 //! * [`stage`]: what the studies are told with
-//! * [`movies`], [`taxi`], [`weather`]: the studies
+//! * [`movies`], [`taxi`], [`weather`]: PerfDebug's studies
+//! * [`keys`]: heavy keys of an index, spread by remedies
 //! * [`expensive`]: the question that they share
 //! * [`polygon`]: the geometry that the taxi study's row functions compute
 
 mod expensive;
 mod generate;
+mod keys;
 mod movies;
 mod polygon;
 mod stage;
@@ -37,6 +39,8 @@ pub enum Study {
     Taxi,
     /// Median snowfall per state and day, and per state and year; one key is hot
     Weather,
+    /// Documents per tag; a few tags have most of all documents, and later runs spread them
+    Keys,
 }
 
 /// What is to be generated.
@@ -75,6 +79,7 @@ pub async fn run(
         Study::Movies => movies::tell(&mut stage, plan).await?,
         Study::Taxi => taxi::tell(&mut stage, plan).await?,
         Study::Weather => weather::tell(&mut stage, plan).await?,
+        Study::Keys => keys::tell(&mut stage, plan).await?,
     }
     if let Scratch::Kept(directory) = &scratch {
         stage.kept(directory, &path)?;
