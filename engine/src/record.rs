@@ -10,6 +10,7 @@ use skewer_profiling::{Level, QueryRow, Recorder, RecorderLimits, SysTables, nan
 use skewer_sql::TraceParent;
 use skewer_storage::TableMeta;
 
+use crate::catalog::quarantine::AppliedQuarantine;
 use crate::ended_queries::{EndedQuery, Followers};
 use crate::error::Error;
 use crate::progress::ProgressHandle;
@@ -84,6 +85,8 @@ pub(crate) struct StatementRecord {
     rows: i64,
     /// What `sys.queries` says of the tables that it reads.
     tables_read: Option<String>,
+    /// What `sys.queries` says of the quarantines that it leaves rows out by.
+    quarantines: Option<String>,
     /// When it had returned everything, before workers were told.
     ended: Option<Instant>,
     /// When it was dropped without having finished.
@@ -140,6 +143,7 @@ impl StatementRecord {
             planned: None,
             rows: 0,
             tables_read: None,
+            quarantines: None,
             ended: None,
             cancelled: None,
             done: false,
@@ -256,6 +260,13 @@ impl StatementRecord {
         self.planned.get_or_insert_with(Instant::now);
     }
 
+    /// The statement leaves out the rows of these quarantines.
+    pub(crate) fn leaves_out(&mut self, quarantines: &[AppliedQuarantine]) {
+        if self.sys.is_some() && !quarantines.is_empty() {
+            self.quarantines = serde_json::to_string(quarantines).ok();
+        }
+    }
+
     /// The statement reads these tables.
     pub(crate) fn reads(&mut self, tables: &[Arc<TableMeta>]) {
         if self.sys.is_some() {
@@ -341,6 +352,7 @@ impl StatementRecord {
                 execution_ns: Some(total.execution_ns),
                 rows_returned: Some(self.rows),
                 tables_read: self.tables_read.take(),
+                quarantines: self.quarantines.take(),
                 imported_from: None,
                 user_name: Some(std::mem::take(&mut self.user)),
                 trace_id: self.trace_parent.map(|parent| parent.trace_id()),

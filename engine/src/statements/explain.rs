@@ -1,7 +1,7 @@
 //! EXPLAIN and EXPLAIN ANALYZE.
 
 use datafusion::sql::parser::Statement as DFStatement;
-use datafusion::sql::sqlparser::ast::{self, FromTable, UpdateTableFromKind};
+use datafusion::sql::sqlparser::ast::{self, FromTable, ObjectName, UpdateTableFromKind};
 use skewer_sql::traits::is_analyze;
 
 use super::delete::Target;
@@ -17,8 +17,12 @@ pub(crate) async fn execute(
     let analyze = is_analyze(&explain);
     if let DFStatement::Explain(inner) = &mut explain
         && let DFStatement::Statement(statement) = &*inner.statement
-        && let Some(query) = query_within(statement)?
+        && let Some((query, target)) = query_within(statement)?
     {
+        if let Some(target) = target {
+            let table = context.catalog.writable_table(&target)?;
+            context.catalog.show_all_rows_of(table.id);
+        }
         if analyze {
             return Err(Error::Unsupported(
                 "EXPLAIN ANALYZE of a statement that changes something; EXPLAIN PROFILE carries \
@@ -31,11 +35,18 @@ pub(crate) async fn execute(
     context.query(explain).await
 }
 
-/// The rows that a statement writes, or changes.
-fn query_within(statement: &ast::Statement) -> Result<Option<Box<ast::Query>>, Error> {
+/// The rows that a statement writes, or changes, and the table whose rows it changes.
+#[expect(clippy::type_complexity)]
+fn query_within(
+    statement: &ast::Statement,
+) -> Result<Option<(Box<ast::Query>, Option<ObjectName>)>, Error> {
+    let changed = |target: Target, others, selection| {
+        let query = target.matching_rows(others, selection)?;
+        Ok::<_, Error>(Some((query, Some(target.name))))
+    };
     Ok(match statement {
-        ast::Statement::Insert(insert) => insert.source.clone(),
-        ast::Statement::CreateTable(table) => table.query.clone(),
+        ast::Statement::Insert(insert) => insert.source.clone().map(|query| (query, None)),
+        ast::Statement::CreateTable(table) => table.query.clone().map(|query| (query, None)),
         ast::Statement::Delete(delete) => {
             let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &delete.from;
             let [from] = from.as_slice() else {
@@ -43,7 +54,7 @@ fn query_within(statement: &ast::Statement) -> Result<Option<Box<ast::Query>>, E
             };
             let others = delete.using.clone().unwrap_or_default();
             let selection = delete.selection.clone();
-            Some(Target::from_table(from)?.matching_rows(others, selection)?)
+            changed(Target::from_table(from)?, others, selection)?
         }
         ast::Statement::Update(update) => {
             let others = match &update.from {
@@ -53,7 +64,7 @@ fn query_within(statement: &ast::Statement) -> Result<Option<Box<ast::Query>>, E
                 None => Vec::new(),
             };
             let selection = update.selection.clone();
-            Some(Target::from_table(&update.table)?.matching_rows(others, selection)?)
+            changed(Target::from_table(&update.table)?, others, selection)?
         }
         _ => None,
     })
