@@ -14,7 +14,7 @@ use skewer_sql::Statement;
 use skewer_storage::{QuarantineMeta, TableId, TableMeta};
 
 use super::names::{MAIN, Name};
-use super::row_predicate::{Keep, RowPredicate};
+use super::row_predicate::{Keep, RowPredicate, filtered};
 use super::statement::StatementCatalog;
 use crate::error::Error;
 
@@ -50,12 +50,27 @@ impl AppliedQuarantine {
         }
     }
 
+    /// The table as messages call it.
+    fn shown_table(&self) -> &str {
+        self.table.strip_prefix("main.").unwrap_or(&self.table)
+    }
+
     /// What the session says of it.
     pub(crate) fn notice(&self) -> String {
-        let table = self.table.strip_prefix("main.").unwrap_or(&self.table);
         format!(
-            "quarantine {} of table {table} leaves rows out of this query",
-            self.name
+            "quarantine {} of table {} leaves rows out of this query",
+            self.name,
+            self.shown_table()
+        )
+    }
+
+    /// What EXPLAIN says of it.
+    pub(crate) fn explanation(&self) -> String {
+        format!(
+            "{} leaves out the rows of {} for which this is true: {}",
+            self.name,
+            self.shown_table(),
+            self.predicate
         )
     }
 }
@@ -87,10 +102,7 @@ impl StatementCatalog {
         if applied.is_empty() {
             return Ok(provider);
         }
-        // A row leaves if it is in one of them: OR is true where one side is, whatever the other.
-        let predicates = applied.iter().map(|q| format!("({})", q.predicate));
-        let predicate = predicates.collect::<Vec<_>>().join(" OR ");
-        let plan = self.filtered(name, provider, &predicate, Keep::Others);
+        let plan = self.filtered(name, provider, &applied, Keep::Others);
         let plan = plan.map_err(|error| in_quarantines(&applied, table, &error))?;
         let applied = applied.into_iter().map(|q| AppliedQuarantine::of(table, q));
         self.apply(applied);
@@ -108,17 +120,17 @@ impl StatementCatalog {
             schema: table.schema_name.clone(),
             table: table.name.clone(),
         };
-        let plan = self.filtered(&name, provider, &quarantine.predicate, Keep::Matching);
+        let plan = self.filtered(&name, provider, &[quarantine], Keep::Matching);
         let plan = plan.map_err(|error| in_quarantines(&[quarantine], table, &error))?;
         Ok(Arc::new(ViewTable::new(plan, Some(quarantine.sql(table)))))
     }
 
-    /// Some rows of a table.
+    /// The rows of a table that are in all of these quarantines, or in none.
     fn filtered(
         &self,
         name: &Name,
         provider: Arc<dyn TableProvider>,
-        predicate: &str,
+        quarantines: &[&Arc<QuarantineMeta>],
         keep: Keep,
     ) -> Result<LogicalPlan, Error> {
         let table = match name.schema.as_str() {
@@ -129,13 +141,18 @@ impl StatementCatalog {
         let LogicalPlan::TableScan(scan) = scan else {
             return Err(Error::Internal(format!("{name} is no table")));
         };
-        let written = RowPredicate {
-            taker: TAKER,
-            expr: &parsed(predicate)?,
-            source: "",
-            at: Location::empty(),
-        };
-        written.filter(scan, keep, self.base())
+        let predicates = quarantines.iter().map(|q| parsed(&q.predicate));
+        let predicates = predicates.collect::<Result<Vec<_>, Error>>()?;
+        let predicates: Vec<_> = predicates
+            .iter()
+            .map(|expr| RowPredicate {
+                taker: TAKER,
+                expr,
+                source: "",
+                at: Location::empty(),
+            })
+            .collect();
+        filtered(scan, &predicates, keep, self.base())
     }
 }
 

@@ -9,6 +9,7 @@ use datafusion::common::tree_node::TreeNode;
 use datafusion::datasource::{provider_as_source, source_as_provider};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::expr_rewriter::unalias;
+use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{
     Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, TableScan, not,
 };
@@ -102,50 +103,6 @@ impl RowPredicate<'_> {
         }
     }
 
-    /// A scan with only some of its rows, and the same columns.
-    ///
-    /// # Errors
-    /// The errors of [`condition`](Self::condition).
-    pub(crate) fn filter(
-        &self,
-        scan: TableScan,
-        keep: Keep,
-        state: &SessionState,
-    ) -> Result<LogicalPlan, Error> {
-        let columns = scan.projected_schema.columns();
-        let hidden = scan
-            .projected_schema
-            .field_with_unqualified_name(ROW_ID)
-            .is_err();
-        let plain = LogicalPlan::TableScan(scan.clone());
-        let over_ids = match identified(&scan) {
-            Some(table) if hidden => {
-                let source = provider_as_source(Arc::new(table.showing_ids()));
-                LogicalPlanBuilder::scan(scan.table_name.clone(), source, None)?.build()?
-            }
-            _ => plain.clone(),
-        };
-        // Without need the scan stays as it is: there it may be read without row ids.
-        let condition = self.condition(over_ids.schema(), state)?;
-        let needs_ids = hidden
-            && condition
-                .column_refs()
-                .iter()
-                .any(|column| column.name == ROW_ID);
-        let input = if needs_ids { over_ids } else { plain };
-        let kept = match keep {
-            Keep::Matching => condition,
-            // Not IS NOT TRUE: DataFusion's operator for it may say NULL where its plan says it may not.
-            Keep::Others => condition.clone().is_null().or(not(condition)),
-        };
-        let filtered = LogicalPlanBuilder::from(input).filter(kept)?;
-        let filtered = match needs_ids {
-            true => filtered.project(columns.into_iter().map(Expr::Column))?,
-            false => filtered,
-        };
-        Ok(filtered.build()?)
-    }
-
     /// An error that shows its place in the statement.
     pub(crate) fn placed(&self, error: Error, place: Location) -> Error {
         if self.source.is_empty() {
@@ -160,6 +117,56 @@ impl RowPredicate<'_> {
             },
         }
     }
+}
+
+/// A scan with only some of its rows, and the same columns.
+///
+/// # Errors
+/// The errors of [`RowPredicate::condition`].
+pub(crate) fn filtered(
+    scan: TableScan,
+    predicates: &[RowPredicate<'_>],
+    keep: Keep,
+    state: &SessionState,
+) -> Result<LogicalPlan, Error> {
+    let columns = scan.projected_schema.columns();
+    let hidden = scan
+        .projected_schema
+        .field_with_unqualified_name(ROW_ID)
+        .is_err();
+    let plain = LogicalPlan::TableScan(scan.clone());
+    let over_ids = match identified(&scan) {
+        Some(table) if hidden => {
+            let source = provider_as_source(Arc::new(table.showing_ids()));
+            LogicalPlanBuilder::scan(scan.table_name.clone(), source, None)?.build()?
+        }
+        _ => plain.clone(),
+    };
+    let conditions = predicates.iter().map(|predicate| {
+        let condition = predicate.condition(over_ids.schema(), state)?;
+        Ok(match keep {
+            Keep::Matching => condition,
+            Keep::Others if !condition.nullable(over_ids.schema())? => not(condition),
+            // Not IS NOT TRUE: DataFusion's operator for it may say NULL where its plan says it may not.
+            Keep::Others => condition.clone().is_null().or(not(condition)),
+        })
+    });
+    let Some(condition) = conjunction(conditions.collect::<Result<Vec<_>, Error>>()?) else {
+        return Ok(plain);
+    };
+    // Without need the scan stays as it is: there it may be read without row ids.
+    let needs_ids = hidden
+        && condition
+            .column_refs()
+            .iter()
+            .any(|column| column.name == ROW_ID);
+    let input = if needs_ids { over_ids } else { plain };
+    let filtered = LogicalPlanBuilder::from(input).filter(condition)?;
+    let filtered = match needs_ids {
+        true => filtered.project(columns.into_iter().map(Expr::Column))?,
+        false => filtered,
+    };
+    Ok(filtered.build()?)
 }
 
 /// The table of a scan whose rows have ids.

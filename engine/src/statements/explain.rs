@@ -1,11 +1,18 @@
 //! EXPLAIN and EXPLAIN ANALYZE.
 
+use std::sync::Arc;
+
+use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::sql::parser::Statement as DFStatement;
 use datafusion::sql::sqlparser::ast::{self, FromTable, ObjectName, UpdateTableFromKind};
+use futures::{StreamExt, stream};
 use skewer_sql::traits::is_analyze;
 
 use super::delete::Target;
 use super::{Context, Outcome, as_statement};
+use crate::catalog::quarantine::AppliedQuarantine;
 use crate::error::Error;
 
 /// The plan of a query, or of the query within a statement that changes something: how rows are
@@ -32,7 +39,32 @@ pub(crate) async fn execute(
         }
         *inner.statement = as_statement(query);
     }
-    context.query(explain).await
+    let outcome = context.query(explain).await?;
+    with_quarantines(outcome, &context.catalog.touched().quarantines)
+}
+
+/// A plan, and a row for each quarantine that leaves rows out.
+fn with_quarantines(outcome: Outcome, quarantines: &[AppliedQuarantine]) -> Result<Outcome, Error> {
+    let Outcome::Rows(plan) = outcome else {
+        return Ok(outcome);
+    };
+    if quarantines.is_empty() {
+        return Ok(Outcome::Rows(plan));
+    }
+    let names = quarantines.iter().map(|_| "quarantine");
+    let texts = quarantines
+        .iter()
+        .map(|quarantine| quarantine.explanation());
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(StringArray::from_iter_values(names)),
+        Arc::new(StringArray::from_iter_values(texts)),
+    ];
+    let schema = plan.schema();
+    let rows = RecordBatch::try_new(SchemaRef::clone(&schema), columns)?;
+    let rows = plan.chain(stream::iter([Ok(rows)]));
+    Ok(Outcome::Rows(Box::pin(RecordBatchStreamAdapter::new(
+        schema, rows,
+    ))))
 }
 
 /// The rows that a statement writes, or changes, and the table whose rows it changes.

@@ -126,6 +126,7 @@ pub(crate) async fn drop(
 
 /// A table of the database: others have no quarantines.
 fn table_of(context: &Context, name: &ObjectName) -> Result<Arc<TableMeta>, Error> {
+    context.catalog.resolve(name)?.must_be_writable()?;
     match context.catalog.writable_table(name) {
         Err(Error::ReadOnly { name, reason }) => Err(Error::Invalid(format!(
             "{name} can have no quarantine: {reason}; a quarantine is of a table of the database"

@@ -15,7 +15,7 @@ use skewer_exec::ROW_ID;
 use skewer_sql::Without;
 
 use crate::catalog::names::{Name, split_row_ids};
-use crate::catalog::row_predicate::{Keep, NamedColumn, RowPredicate, identified};
+use crate::catalog::row_predicate::{Keep, NamedColumn, RowPredicate, filtered, identified};
 use crate::error::Error;
 
 /// A base table that a query reads.
@@ -51,9 +51,9 @@ pub(crate) fn leave_out(
         plan = plan
             .transform_up_with_subqueries(|node| match node {
                 LogicalPlan::TableScan(scan) if logged_name(&scan).as_ref() == Some(&logged) => {
-                    let filtered = written(clause, &predicate).filter(scan, Keep::Others, state);
-                    let filtered = filtered.map_err(Error::into_datafusion)?;
-                    Ok(Transformed::yes(filtered))
+                    let predicates = [written(clause, &predicate)];
+                    let kept = filtered(scan, &predicates, Keep::Others, state);
+                    Ok(Transformed::yes(kept.map_err(Error::into_datafusion)?))
                 }
                 other => Ok(Transformed::no(other)),
             })?
