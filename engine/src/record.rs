@@ -6,11 +6,11 @@ use std::time::{Duration, Instant, SystemTime};
 
 use datafusion::physical_plan::ExecutionPlan;
 use skewer_cluster::{Workers, is_exchange_between_workers};
+use skewer_diagnosis::TableQuarantine;
 use skewer_profiling::{Level, QueryRow, Recorder, RecorderLimits, SysTables, nanos_since_epoch};
 use skewer_sql::TraceParent;
 use skewer_storage::TableMeta;
 
-use crate::catalog::quarantine::AppliedQuarantine;
 use crate::ended_queries::{EndedQuery, Followers};
 use crate::error::Error;
 use crate::progress::ProgressHandle;
@@ -261,9 +261,9 @@ impl StatementRecord {
     }
 
     /// The statement leaves out the rows of these quarantines.
-    pub(crate) fn leaves_out(&mut self, quarantines: &[AppliedQuarantine]) {
-        if self.sys.is_some() && !quarantines.is_empty() {
-            self.quarantines = serde_json::to_string(quarantines).ok();
+    pub(crate) fn leaves_out(&mut self, quarantines: &[TableQuarantine]) {
+        if self.sys.is_some() {
+            self.quarantines = TableQuarantine::text(quarantines);
         }
     }
 

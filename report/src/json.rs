@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use skewer_diagnosis::{ExpensiveInput, Operator, Predicate, Profile, QuerySummary};
 
-use crate::{excluded_rows, verdict};
+use crate::{excluded_rows, quarantine, verdict};
 
 /// Changes when a field changes its meaning or is removed; new fields do not change it.
 const FORMAT_VERSION: i64 = 1;
@@ -23,6 +23,7 @@ fn document(profile: &Profile) -> Value {
         time_spent,
         expensive_inputs: inputs,
         predicates,
+        quarantine: proposal,
         next_steps,
         statements: _,
     } = profile;
@@ -85,6 +86,7 @@ fn document(profile: &Profile) -> Value {
         },
         "verdict": verdict::json(verdict),
         "left_out": excluded_rows::json(excluded, summary),
+        "quarantined": excluded_rows::quarantined_json(excluded),
         "plan": plan.operators.iter().map(operator).collect::<Vec<_>>(),
         "time_spent": {
             "sentences": sentences,
@@ -98,6 +100,7 @@ fn document(profile: &Profile) -> Value {
             "records": records,
         },
         "predicates": predicates.found.iter().map(predicate).collect::<Vec<_>>(),
+        "quarantine": quarantine::json(proposal.as_ref()),
         "deeper": next_steps,
     })
 }

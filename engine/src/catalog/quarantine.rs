@@ -9,7 +9,7 @@ use datafusion::datasource::{ViewTable, provider_as_source};
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::tokenizer::Location;
-use serde::{Deserialize, Serialize};
+use skewer_diagnosis::TableQuarantine;
 use skewer_sql::Statement;
 use skewer_storage::{QuarantineMeta, TableId, TableMeta};
 
@@ -31,48 +31,38 @@ pub(crate) enum RowsSeen {
     NotQuarantined,
 }
 
-/// A quarantine that a statement leaves rows out by. `sys.queries` has it as JSON.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct AppliedQuarantine {
-    /// As in the log: `schema.table`.
-    pub(crate) table: String,
-    pub(crate) name: String,
-    /// Over the table's columns.
-    pub(crate) predicate: String,
+/// A quarantine as the log names it.
+pub(crate) fn logged(table: &TableMeta, quarantine: &QuarantineMeta) -> TableQuarantine {
+    TableQuarantine {
+        table: table.qualified_name(),
+        name: quarantine.name.clone(),
+        predicate: quarantine.predicate.clone(),
+    }
 }
 
-impl AppliedQuarantine {
-    fn of(table: &TableMeta, quarantine: &QuarantineMeta) -> Self {
-        Self {
-            table: table.qualified_name(),
-            name: quarantine.name.clone(),
-            predicate: quarantine.predicate.clone(),
-        }
-    }
+/// The table of a quarantine as messages call it.
+fn shown_table(quarantine: &TableQuarantine) -> &str {
+    let table = &quarantine.table;
+    table.strip_prefix("main.").unwrap_or(table)
+}
 
-    /// The table as messages call it.
-    fn shown_table(&self) -> &str {
-        self.table.strip_prefix("main.").unwrap_or(&self.table)
-    }
+/// What the session says of a quarantine that leaves rows out.
+pub(crate) fn notice(quarantine: &TableQuarantine) -> String {
+    format!(
+        "quarantine {} of table {} leaves rows out of this query",
+        quarantine.name,
+        shown_table(quarantine)
+    )
+}
 
-    /// What the session says of it.
-    pub(crate) fn notice(&self) -> String {
-        format!(
-            "quarantine {} of table {} leaves rows out of this query",
-            self.name,
-            self.shown_table()
-        )
-    }
-
-    /// What EXPLAIN says of it.
-    pub(crate) fn explanation(&self) -> String {
-        format!(
-            "{} leaves out the rows of {} for which this is true: {}",
-            self.name,
-            self.shown_table(),
-            self.predicate
-        )
-    }
+/// What EXPLAIN says of it.
+pub(crate) fn explanation(quarantine: &TableQuarantine) -> String {
+    format!(
+        "{} leaves out the rows of {} for which this is true: {}",
+        quarantine.name,
+        shown_table(quarantine),
+        quarantine.predicate
+    )
 }
 
 impl StatementCatalog {
@@ -104,7 +94,7 @@ impl StatementCatalog {
         }
         let plan = self.filtered(name, provider, &applied, Keep::Others);
         let plan = plan.map_err(|error| in_quarantines(&applied, table, &error))?;
-        let applied = applied.into_iter().map(|q| AppliedQuarantine::of(table, q));
+        let applied = applied.into_iter().map(|q| logged(table, q));
         self.apply(applied);
         Ok(Arc::new(ViewTable::new(plan, None)))
     }

@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use skewer_compat::statement::describe_in_from as described;
 use skewer_compat::statement::using_join::{coalesce_join_keys, tables_of_using};
 use skewer_compat::suggest::suggest;
+use skewer_diagnosis::TableQuarantine;
 use skewer_sql::Statement;
 use skewer_sql::row_ids::expose_row_ids;
 use skewer_storage::{QuarantineMeta, Snapshot, Storage, TableId, TableMeta};
@@ -22,7 +23,7 @@ use skewer_storage::{QuarantineMeta, Snapshot, Storage, TableId, TableMeta};
 use super::names::{CATALOG, INFORMATION_SCHEMA, MAIN, Name, SYS, split_row_ids};
 use super::native_table::NativeTable;
 use super::planned::shown_columns;
-use super::quarantine::{AppliedQuarantine, RowsSeen};
+use super::quarantine::RowsSeen;
 use super::schemas::Schemas;
 use crate::error::Error;
 use crate::statements::describe::as_query;
@@ -59,7 +60,7 @@ pub(crate) struct Touched {
     /// Names of tables that the session registered.
     pub(crate) registered: Vec<String>,
     /// The quarantines that leave rows out.
-    pub(crate) quarantines: Vec<AppliedQuarantine>,
+    pub(crate) quarantines: Vec<TableQuarantine>,
 }
 
 /// What a name in a user's schema stands for.
@@ -122,7 +123,7 @@ impl StatementCatalog {
     }
 
     /// Quarantines leave rows out of the statement.
-    pub(super) fn apply(&self, quarantines: impl Iterator<Item = AppliedQuarantine>) {
+    pub(super) fn apply(&self, quarantines: impl Iterator<Item = TableQuarantine>) {
         let applied = &mut self.touched.lock().quarantines;
         for quarantine in quarantines {
             if !applied.contains(&quarantine) {

@@ -23,7 +23,7 @@ use crate::admission::{Admission, QueuedStatement};
 use crate::cancellation::cancellation;
 use crate::catalog::StatementCatalog;
 use crate::catalog::planned::shown_rows;
-use crate::catalog::quarantine::AppliedQuarantine;
+use crate::catalog::quarantine::notice;
 use crate::error::Error;
 use crate::join_order::with_ordered_joins;
 use crate::planning;
@@ -250,7 +250,7 @@ impl Context {
         let touched = self.catalog.touched();
         self.record.reads(&touched.tables);
         self.record.leaves_out(&touched.quarantines);
-        let notices = touched.quarantines.iter().map(AppliedQuarantine::notice);
+        let notices = touched.quarantines.iter().map(notice);
         self.notices = notices.collect();
         let (recorder, waits) = (self.record.recorder(), self.progress.operators());
         let operators =

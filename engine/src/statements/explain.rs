@@ -8,11 +8,12 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::sql::parser::Statement as DFStatement;
 use datafusion::sql::sqlparser::ast::{self, FromTable, ObjectName, UpdateTableFromKind};
 use futures::{StreamExt, stream};
+use skewer_diagnosis::TableQuarantine;
 use skewer_sql::traits::is_analyze;
 
 use super::delete::Target;
 use super::{Context, Outcome, as_statement};
-use crate::catalog::quarantine::AppliedQuarantine;
+use crate::catalog::quarantine::explanation;
 use crate::error::Error;
 
 /// The plan of a query, or of the query within a statement that changes something: how rows are
@@ -44,7 +45,7 @@ pub(crate) async fn execute(
 }
 
 /// A plan, and a row for each quarantine that leaves rows out.
-fn with_quarantines(outcome: Outcome, quarantines: &[AppliedQuarantine]) -> Result<Outcome, Error> {
+fn with_quarantines(outcome: Outcome, quarantines: &[TableQuarantine]) -> Result<Outcome, Error> {
     let Outcome::Rows(plan) = outcome else {
         return Ok(outcome);
     };
@@ -52,9 +53,7 @@ fn with_quarantines(outcome: Outcome, quarantines: &[AppliedQuarantine]) -> Resu
         return Ok(Outcome::Rows(plan));
     }
     let names = quarantines.iter().map(|_| "quarantine");
-    let texts = quarantines
-        .iter()
-        .map(|quarantine| quarantine.explanation());
+    let texts = quarantines.iter().map(explanation);
     let columns: Vec<ArrayRef> = vec![
         Arc::new(StringArray::from_iter_values(names)),
         Arc::new(StringArray::from_iter_values(texts)),
