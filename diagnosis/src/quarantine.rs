@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::Error;
 use crate::excluded_rows::ExcludedRows;
 use crate::expensive_inputs::{ExpensiveInput, ExpensiveInputs};
+use crate::operator_text::table_name;
 use crate::predicates::Predicates;
 use crate::record::table_sql;
 use crate::source::Statements;
@@ -96,7 +97,7 @@ impl QuarantineProposal {
         inputs: &ExpensiveInputs,
         predicates: &Predicates,
     ) -> Result<Option<Self>, Error> {
-        if summary.imported_from.is_some() || !summary.is_query() {
+        if summary.imported_from.is_some() {
             return Ok(None);
         }
         let measured = measured(summary, excluded);
@@ -104,6 +105,9 @@ impl QuarantineProposal {
             && let Some(proposal) = Self::of_rows(statements, summary, table, predicate, gain)
         {
             return Ok(Some(proposal));
+        }
+        if !summary.is_query() {
+            return Ok(None);
         }
         for found in &predicates.found {
             let Some(without_ns) = found.without_ns else {
@@ -198,14 +202,18 @@ impl QuarantineProposal {
             measured_against,
         } = self.gain;
         let (without, with) = (duration(without_ns), duration(with_ns));
+        let rows = format!(
+            "Queries can leave out the rows of {} where {}: without them",
+            table_name(&self.table),
+            self.predicate
+        );
         let mut sentence = match measured_against {
             Some(query_id) => format!(
-                "Queries can leave these rows out: without them this query took {without} instead of \
-                 {with}, as measured against query {query_id}."
+                "{rows} this query took {without} instead of {with}, as measured against query {query_id}."
             ),
             None => format!(
-                "Queries can leave these rows out: without them this query takes about {without} instead \
-                 of {with}. That is an estimate, which EXPLAIN PROFILE … WITHOUT measures."
+                "{rows} this query takes about {without} instead of {with}. That is an estimate, which \
+                 EXPLAIN PROFILE … WITHOUT measures."
             ),
         };
         if let Some(name) = &self.existing {

@@ -86,7 +86,7 @@ fn document(profile: &Profile) -> Value {
         },
         "verdict": verdict::json(verdict),
         "left_out": excluded_rows::json(excluded, summary),
-        "quarantined": excluded_rows::quarantined_json(excluded),
+        "applied_quarantines": excluded_rows::quarantined_json(excluded),
         "plan": plan.operators.iter().map(operator).collect::<Vec<_>>(),
         "time_spent": {
             "sentences": sentences,
@@ -100,7 +100,7 @@ fn document(profile: &Profile) -> Value {
             "records": records,
         },
         "predicates": predicates.found.iter().map(predicate).collect::<Vec<_>>(),
-        "quarantine": quarantine::json(proposal.as_ref()),
+        "proposed_quarantine": quarantine::json(proposal.as_ref()),
         "deeper": next_steps,
     })
 }

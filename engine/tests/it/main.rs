@@ -6,6 +6,7 @@ mod deep_statements;
 mod explain_profile;
 mod files;
 mod limits;
+mod quarantines;
 mod sessions;
 mod workers;
 mod writes;
