@@ -12,6 +12,7 @@
 //! - [`join_order`]: they return the same in any order of their joins
 //! - [`lineage`]: their lineage is what it says
 //! - [`closure`]: so is that of recursive queries that return a row once
+//! - [`quarantines`]: they return with quarantines what they return where the rows have been deleted
 //! - [`spilling`]: queries end, with the same rows, where there is too little memory
 
 mod cases;
@@ -22,5 +23,6 @@ mod generator;
 mod join_order;
 mod lineage;
 mod naive;
+mod quarantines;
 mod same_results;
 mod spilling;
