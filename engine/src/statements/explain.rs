@@ -25,9 +25,9 @@ pub(crate) async fn execute(
     let analyze = is_analyze(&explain);
     if let DFStatement::Explain(inner) = &mut explain
         && let DFStatement::Statement(statement) = &*inner.statement
-        && let Some((query, target)) = query_within(statement)?
+        && let Some(within) = query_within(statement)?
     {
-        if let Some(target) = target {
+        if let Some(target) = within.target {
             let table = context.catalog.writable_table(&target)?;
             context.catalog.show_all_rows_of(table.id);
         }
@@ -38,7 +38,7 @@ pub(crate) async fn execute(
                     .to_owned(),
             ));
         }
-        *inner.statement = as_statement(query);
+        *inner.statement = as_statement(within.query);
     }
     let outcome = context.query(explain).await?;
     with_quarantines(outcome, &context.catalog.touched().quarantines)
@@ -66,18 +66,38 @@ fn with_quarantines(outcome: Outcome, quarantines: &[TableQuarantine]) -> Result
     ))))
 }
 
-/// The rows that a statement writes, or changes, and the table whose rows it changes.
-#[expect(clippy::type_complexity)]
-fn query_within(
-    statement: &ast::Statement,
-) -> Result<Option<(Box<ast::Query>, Option<ObjectName>)>, Error> {
-    let changed = |target: Target, others, selection| {
-        let query = target.matching_rows(others, selection)?;
-        Ok::<_, Error>(Some((query, Some(target.name))))
-    };
+/// The query within a statement that changes something.
+struct QueryWithin {
+    query: Box<ast::Query>,
+    /// The table whose rows UPDATE or DELETE changes.
+    target: Option<ObjectName>,
+}
+
+impl QueryWithin {
+    fn of_rows_written(query: Option<&ast::Query>) -> Option<Self> {
+        Some(Self {
+            query: Box::new(query?.clone()),
+            target: None,
+        })
+    }
+
+    fn of_rows_changed(
+        target: Target,
+        others: Vec<ast::TableWithJoins>,
+        selection: Option<ast::Expr>,
+    ) -> Result<Option<Self>, Error> {
+        Ok(Some(Self {
+            query: target.matching_rows(others, selection)?,
+            target: Some(target.name),
+        }))
+    }
+}
+
+/// The rows that a statement writes, or changes.
+fn query_within(statement: &ast::Statement) -> Result<Option<QueryWithin>, Error> {
     Ok(match statement {
-        ast::Statement::Insert(insert) => insert.source.clone().map(|query| (query, None)),
-        ast::Statement::CreateTable(table) => table.query.clone().map(|query| (query, None)),
+        ast::Statement::Insert(insert) => QueryWithin::of_rows_written(insert.source.as_deref()),
+        ast::Statement::CreateTable(table) => QueryWithin::of_rows_written(table.query.as_deref()),
         ast::Statement::Delete(delete) => {
             let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &delete.from;
             let [from] = from.as_slice() else {
@@ -85,7 +105,7 @@ fn query_within(
             };
             let others = delete.using.clone().unwrap_or_default();
             let selection = delete.selection.clone();
-            changed(Target::from_table(from)?, others, selection)?
+            QueryWithin::of_rows_changed(Target::from_table(from)?, others, selection)?
         }
         ast::Statement::Update(update) => {
             let others = match &update.from {
@@ -95,7 +115,7 @@ fn query_within(
                 None => Vec::new(),
             };
             let selection = update.selection.clone();
-            changed(Target::from_table(&update.table)?, others, selection)?
+            QueryWithin::of_rows_changed(Target::from_table(&update.table)?, others, selection)?
         }
         _ => None,
     })
