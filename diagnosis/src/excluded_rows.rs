@@ -1,7 +1,8 @@
-//! Rows that the query was run without, and how long it takes with them.
+//! Rows that the query was run without, by `WITHOUT` or by quarantines, and how long it takes with them.
 
 use crate::error::Error;
 use crate::profile::RunContext;
+use crate::quarantine::TableQuarantine;
 use crate::record::table_sql;
 use crate::source::{Statements, rows};
 use crate::summary::QuerySummary;
@@ -19,6 +20,15 @@ pub struct ExcludedPredicate {
     pub predicate: String,
 }
 
+/// A quarantine and how many rows it left out.
+#[derive(Debug, Clone)]
+pub struct QuarantinedCount {
+    /// The quarantine as it was when the query ran.
+    pub quarantine: TableQuarantine,
+    /// Rows that are in it, and all rows; `None` if the table cannot be read.
+    pub matched: Option<(i64, i64)>,
+}
+
 /// An excluded predicate and how many rows it holds for.
 #[derive(Debug, Clone)]
 pub struct ExcludedCount {
@@ -28,13 +38,30 @@ pub struct ExcludedCount {
     pub matched: Option<(i64, i64)>,
 }
 
-/// What was left out, and the query that ran with these rows.
+/// What was left out, and the query that ran with the rows of `WITHOUT`.
 #[derive(Debug, Clone, Default)]
 pub struct ExcludedRows {
     /// Each predicate of `WITHOUT`; empty if nothing was left out.
     pub predicates: Vec<ExcludedCount>,
-    /// The query with these rows.
+    /// Each quarantine that left rows out.
+    pub quarantines: Vec<QuarantinedCount>,
+    /// The query with the rows of `WITHOUT`.
     pub baseline: Option<QuerySummary>,
+}
+
+/// Rows of a table that fulfil a predicate, and all rows; `None` if the table cannot be read.
+async fn matching(
+    statements: &mut Statements<'_>,
+    table: &str,
+    predicate: &str,
+) -> Option<(i64, i64)> {
+    let sql = format!(
+        "SELECT count(*) AS all_rows, count(*) FILTER (WHERE {predicate}) AS matched FROM {}",
+        table_sql(table)
+    );
+    let answer = statements.try_query(SECTION, sql).await?;
+    let row = rows(&answer).next()?;
+    Some((row.sum("matched"), row.sum("all_rows")))
 }
 
 impl ExcludedRows {
@@ -44,20 +71,23 @@ impl ExcludedRows {
     /// If schema `sys` cannot be read.
     pub async fn read(
         statements: &mut Statements<'_>,
+        summary: &QuerySummary,
         context: &RunContext,
     ) -> Result<Self, Error> {
         let mut found = Self::default();
-        for excluded in &context.excluded {
-            let sql = format!(
-                "SELECT count(*) AS all_rows, count(*) FILTER (WHERE {}) AS matched FROM {}",
-                excluded.predicate,
-                table_sql(&excluded.table)
-            );
-            let answer = statements.try_query(SECTION, sql).await;
-            let matched = answer.as_ref().and_then(|answer| {
-                let row = rows(answer).next()?;
-                Some((row.sum("matched"), row.sum("all_rows")))
+        for quarantine in &summary.quarantines {
+            let table = &quarantine.table;
+            let is_here = summary.imported_from.is_none() && !summary.is_replaced(table);
+            found.quarantines.push(QuarantinedCount {
+                quarantine: quarantine.clone(),
+                matched: match is_here {
+                    true => matching(statements, table, &quarantine.predicate).await,
+                    false => None,
+                },
             });
+        }
+        for excluded in &context.excluded {
+            let matched = matching(statements, &excluded.table, &excluded.predicate).await;
             found.predicates.push(ExcludedCount {
                 rows: excluded.clone(),
                 matched,

@@ -15,6 +15,7 @@
 //!          ├─ TimeSpent      sentences: operators, latency, waiting, uneven tasks, …
 //!          ├─ ExpensiveInputs  records that sys.anomalies names, and their what-if time
 //!          ├─ Predicates     conditions that separate expensive records from others
+//!          ├─ QuarantineProposal  a quarantine of the rows that cost most
 //!          └─ next steps     statements to go on with
 //! ```
 //!
@@ -22,6 +23,7 @@
 //! * [`profile`]: the profile of one query; [`diff`]: what changed between two
 //! * [`summary`], [`verdict`], [`plan`], [`time_spent`], [`expensive_inputs`], [`excluded_rows`], [`predicates`]:
 //!   the parts of a profile
+//! * [`quarantine`]: rows that quarantines left out, and a quarantine that is worth creating
 //! * [`what_if`]: what the query would take without some records
 //! * [`source_function`]: table functions that run several statements; `what_if_function`,
 //!   `critical_path_function`: two of them
@@ -42,6 +44,7 @@ pub mod operator_text;
 pub mod plan;
 pub mod predicates;
 pub mod profile;
+pub mod quarantine;
 pub mod record;
 pub mod remedies;
 pub mod source;
@@ -63,6 +66,7 @@ pub use expensive_inputs::{Anomaly, ExpensiveInput, ExpensiveInputs};
 pub use plan::{Operator, Plan};
 pub use predicates::{BlameFunction, Predicate, Predicates};
 pub use profile::{Profile, RunContext};
+pub use quarantine::{QuarantineProposal, TableQuarantine};
 pub use record::table_sql;
 pub use remedies::Remedy;
 pub use source::{ProfileSource, Section};

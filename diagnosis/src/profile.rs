@@ -6,6 +6,7 @@ use crate::expensive_inputs::ExpensiveInputs;
 use crate::next_steps;
 use crate::plan::Plan;
 use crate::predicates::Predicates;
+use crate::quarantine::QuarantineProposal;
 use crate::remedies::{Remedy, remedies};
 use crate::source::{ProfileSource, Section, Statements};
 use crate::summary::QuerySummary;
@@ -30,7 +31,7 @@ pub struct Profile {
     pub summary: QuerySummary,
     /// Why it took its time: the causes that `sys.diagnoses` names first.
     pub verdict: Verdict,
-    /// Rows that `WITHOUT` left out of the run.
+    /// Rows that `WITHOUT` or quarantines left out of the run.
     pub excluded: ExcludedRows,
     /// The operators of the plan and what each did.
     pub plan: Plan,
@@ -42,6 +43,8 @@ pub struct Profile {
     pub predicates: Predicates,
     /// Remedies for skew that were advised or tried.
     pub remedies: Vec<Remedy>,
+    /// A quarantine of the rows that cost most, if the query gains much without them.
+    pub quarantine: Option<QuarantineProposal>,
     /// Statements to go on with: each runs as it stands.
     pub next_steps: Vec<String>,
     /// The statements behind all this, in the order in which they ran.
@@ -73,7 +76,7 @@ impl Profile {
         let mut statements = Statements::new(source);
         let mut summary = QuerySummary::read(&mut statements, query_id).await?;
         summary.run_caveats.clone_from(&context.caveats);
-        let excluded = ExcludedRows::read(&mut statements, context).await?;
+        let excluded = ExcludedRows::read(&mut statements, &summary, context).await?;
         let plan = Plan::read(&mut statements, &summary).await?;
         let verdict = Verdict::read(&mut statements, &summary, &plan).await?;
         let time_spent = TimeSpent::read(&mut statements, &summary, &plan).await?;
@@ -85,7 +88,15 @@ impl Profile {
             let mut excluded = context.excluded.iter();
             !excluded.any(|rows| rows.predicate == found.predicate)
         });
+        let quarantine = QuarantineProposal::read(
+            &mut statements,
+            &summary,
+            &excluded,
+            &expensive_inputs,
+            &predicates,
+        );
         Ok(Self {
+            quarantine: quarantine.await?,
             next_steps: next_steps::next_steps(
                 &summary,
                 &verdict,

@@ -6,6 +6,8 @@ use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Float64Type, Int64Type};
 use datafusion::common::Result;
 
+use crate::quarantine::TableQuarantine;
+
 /// Runs SQL over schema `sys` and the user's tables. Its statements leave no trace in `sys`.
 #[async_trait]
 pub trait ProfileSource: Send + Sync {
@@ -24,6 +26,10 @@ pub trait ProfileSource: Send + Sync {
     /// Returns the tables that were replaced by another table of the same name since the query
     /// read them. `tables_read` is the text of `sys.queries.tables_read`.
     fn replaced_tables(&self, tables_read: &str) -> Vec<String>;
+
+    /// Returns the quarantines of a table, which the log names `table`. Returns `None` if it can have
+    /// none, as a file.
+    fn quarantines_of(&self, table: &str) -> Option<Vec<TableQuarantine>>;
 }
 
 /// A statement that was run for a section of the profile.

@@ -4,6 +4,7 @@ use skewer_profiling::LineageMode;
 use skewer_sql::Statement;
 
 use crate::error::Error;
+use crate::quarantine::TableQuarantine;
 use crate::source::{Statements, rows};
 use crate::units::{count, percent};
 use crate::unknown_query::unknown_query;
@@ -54,6 +55,8 @@ pub struct QuerySummary {
     pub imported_from: Option<String>,
     /// Tables, as the log names them, that another table of the same name has replaced since.
     pub replaced_tables: Vec<String>,
+    /// The quarantines that left rows out of the query.
+    pub quarantines: Vec<TableQuarantine>,
     /// What else limits the numbers of this run, one sentence each.
     pub run_caveats: Vec<String>,
 }
@@ -96,6 +99,10 @@ impl QuerySummary {
                 .then(|| std::thread::available_parallelism().map_or(1, usize::from)),
             imported_from,
             replaced_tables,
+            quarantines: row
+                .text("quarantines")
+                .map(|text| TableQuarantine::parse(&text))
+                .unwrap_or_default(),
             run_caveats: Vec::new(),
         })
     }

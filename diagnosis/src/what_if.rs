@@ -38,7 +38,8 @@ pub enum Records<'a> {
 }
 
 impl Records<'_> {
-    fn predicate(self) -> String {
+    /// As a condition over the table.
+    pub(crate) fn predicate(self) -> String {
         match self {
             Self::One(row_id) => format!("_row_id = {row_id}"),
             Self::Several(row_ids) => format!("_row_id IN ({})", listed(row_ids, |id| id)),

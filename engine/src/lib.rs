@@ -48,7 +48,7 @@
 //! * [`cluster`]: a database over several processes
 //! * `admission`: how many statements run queries at once, `running_table`: which, as a table
 //! * `record`: a statement's row in `sys.queries`, `tables_read`: the tables that it read, `query_totals`: totals of
-//!   the statements that have ended; `ended_queries`: the same one by one, for programs that follow them
+//!   the statements that have ended; `quarantines_table`: `sys.quarantines`; `ended_queries`: the same one by one, for programs that follow them
 //! * `trace_parent`: the caller's span of a statement
 //! * `profile`: profiles for programs, and EXPLAIN PROFILE's rows
 //! * `detectors`: views of users that find causes of slow queries
@@ -72,6 +72,7 @@ mod planning;
 mod prepared;
 mod profile;
 mod progress;
+mod quarantines_table;
 mod query_stream;
 mod query_totals;
 mod record;

@@ -9,11 +9,13 @@ use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::Result as DataFusionResult;
 use skewer_diagnosis::{
-    BlameFunction, CriticalPathFunction, Profile, ProfileSource, RunContext, WhatIfFunction,
+    BlameFunction, CriticalPathFunction, Profile, ProfileSource, RunContext, TableQuarantine,
+    WhatIfFunction,
 };
 use skewer_report::Document;
 use skewer_sql::{ExplainProfile, ProfileFormat, Statement};
 
+use crate::catalog::quarantine::logged;
 use crate::error::Error;
 use crate::session::{Session, WeakSession};
 use crate::statements::untraced::untraced_query;
@@ -43,6 +45,13 @@ impl ProfileSource for Session {
 
     fn replaced_tables(&self, tables_read: &str) -> Vec<String> {
         TablesRead::parse(tables_read).replaced(&self.snapshot())
+    }
+
+    fn quarantines_of(&self, table: &str) -> Option<Vec<TableQuarantine>> {
+        let (schema, name) = table.split_once('.')?;
+        let table = self.snapshot().table(schema, name)?;
+        let quarantines = table.quarantines.values();
+        Some(quarantines.map(|q| logged(&table, q)).collect())
     }
 }
 

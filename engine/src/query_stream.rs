@@ -59,6 +59,7 @@ pub struct QueryStream {
     /// 0 for none; another once the query is run again.
     query_id: Arc<AtomicI64>,
     progress: ProgressHandle,
+    notices: Vec<String>,
     source: Source,
 }
 
@@ -105,6 +106,12 @@ impl QueryStream {
         }
     }
 
+    /// What the session says of the result beside its rows, as that a quarantine leaves rows out. Each is a
+    /// sentence without a full stop.
+    pub fn notices(&self) -> &[String] {
+        &self.notices
+    }
+
     /// A handle that tells from any task how far the statement is.
     pub fn progress(&self) -> ProgressHandle {
         self.progress.clone()
@@ -135,8 +142,15 @@ impl QueryStream {
             schema: batch.schema(),
             query_id: Arc::new(AtomicI64::new(query_id.unwrap_or(0))),
             progress,
+            notices: Vec::new(),
             source: Source::Ready(Some(batch)),
         }
+    }
+
+    /// The same, of which the session says this.
+    pub(crate) fn with_notices(mut self, notices: Vec<String>) -> Self {
+        self.notices = notices;
+        self
     }
 
     /// Runs `stream` on the current runtime and records how it ends.
@@ -149,6 +163,7 @@ impl QueryStream {
             running: query,
             admission,
             again,
+            notices,
         } = context;
         let schema = stream.schema();
         let query_id = Arc::new(AtomicI64::new(record.traced_id().unwrap_or(0)));
@@ -182,6 +197,7 @@ impl QueryStream {
             schema,
             query_id,
             progress,
+            notices,
             source: Source::Running {
                 batches,
                 ended: false,
@@ -247,6 +263,7 @@ impl Running {
             running: Arc::clone(&self.query),
             admission: None,
             again: None,
+            notices: Vec::new(),
         };
         let started = context.stream(&again.plan).await;
         if started.is_ok() {

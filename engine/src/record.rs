@@ -6,6 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use datafusion::physical_plan::ExecutionPlan;
 use skewer_cluster::{Workers, is_exchange_between_workers};
+use skewer_diagnosis::TableQuarantine;
 use skewer_profiling::{Level, QueryRow, Recorder, RecorderLimits, SysTables, nanos_since_epoch};
 use skewer_sql::TraceParent;
 use skewer_storage::TableMeta;
@@ -87,6 +88,8 @@ pub(crate) struct StatementRecord {
     rows: i64,
     /// What `sys.queries` says of the tables that it reads.
     tables_read: Option<String>,
+    /// What `sys.queries` says of the quarantines that it leaves rows out by.
+    quarantines: Option<String>,
     /// When it had returned everything, before workers were told.
     ended: Option<Instant>,
     /// When it was dropped without having finished.
@@ -144,6 +147,7 @@ impl StatementRecord {
             planned: None,
             rows: 0,
             tables_read: None,
+            quarantines: None,
             ended: None,
             cancelled: None,
             done: false,
@@ -266,6 +270,13 @@ impl StatementRecord {
         self.planned.get_or_insert_with(Instant::now);
     }
 
+    /// The statement leaves out the rows of these quarantines.
+    pub(crate) fn leaves_out(&mut self, quarantines: &[TableQuarantine]) {
+        if self.sys.is_some() {
+            self.quarantines = TableQuarantine::text(quarantines);
+        }
+    }
+
     /// The statement reads these tables.
     pub(crate) fn reads(&mut self, tables: &[Arc<TableMeta>]) {
         if self.sys.is_some() {
@@ -363,6 +374,7 @@ impl StatementRecord {
                 execution_ns: Some(total.execution_ns),
                 rows_returned: Some(self.rows),
                 tables_read: self.tables_read.take(),
+                quarantines: self.quarantines.take(),
                 imported_from: None,
                 user_name: Some(std::mem::take(&mut self.user)),
                 trace_id: self.trace_parent.map(|parent| parent.trace_id()),

@@ -22,6 +22,7 @@ use skewer_optimizer::join_order::JoinOrder;
 use skewer_sql::{ObjectKind, TraceParent};
 use skewer_storage::Snapshot;
 
+use crate::catalog::quarantine::RowsSeen;
 use crate::catalog::{CATALOG, MAIN, StatementCatalog};
 use crate::database::{Database, DatabaseInner};
 use crate::error::Error;
@@ -74,6 +75,8 @@ pub(crate) struct SessionInner {
     pub(crate) profile: Mutex<ProfileSettings>,
     /// After how long a query fails that does not go on; zero for never.
     pub(crate) stall_timeout: Mutex<Duration>,
+    /// Which rows queries see of tables with quarantines (`quarantine`).
+    pub(crate) rows_seen: Mutex<RowsSeen>,
     /// How joins of queries are put in order (`join_order`).
     pub(crate) join_order: Mutex<JoinOrder>,
     /// What is done about skew that earlier runs have shown (`remedies`).
@@ -200,6 +203,7 @@ impl Session {
                 context,
                 profile: Mutex::default(),
                 stall_timeout: Mutex::new(DEFAULT_STALL_TIMEOUT),
+                rows_seen: Mutex::default(),
                 join_order: Mutex::default(),
                 remedies: Mutex::default(),
                 user: Mutex::new(LOCAL_USER.to_owned()),
@@ -502,16 +506,23 @@ impl Session {
 
     /// What a statement sees that begins now.
     pub(crate) fn catalog(&self) -> Arc<StatementCatalog> {
+        let rows_seen = *self.inner.rows_seen.lock();
+        self.catalog_seeing(rows_seen)
+    }
+
+    /// The same for a statement that sees these rows, whatever the session asks for.
+    pub(crate) fn catalog_seeing(&self, rows_seen: RowsSeen) -> Arc<StatementCatalog> {
         let database = self.database_inner();
         let snapshot = self.snapshot();
-        Arc::new(StatementCatalog::new(
+        let catalog = StatementCatalog::new(
             self.inner.context.state(),
             database.storage.clone(),
             Arc::clone(&snapshot),
             database.sys_schema(snapshot),
             self.inner.schemas.lock().clone(),
             self.inner.registered.lock().clone(),
-        ))
+        );
+        Arc::new(catalog.seeing(rows_seen))
     }
 
     /// Another statement has been sent: what is known of one that has ended is no progress of this one,

@@ -10,6 +10,7 @@ use skewer_optimizer::join_order::JoinOrder;
 use skewer_profiling::{Level, LineageMode, Retention};
 use skewer_sql::TraceParent;
 
+use crate::catalog::quarantine::RowsSeen;
 use crate::error::Error;
 use crate::remedies::RemedyMode;
 
@@ -79,6 +80,9 @@ pub(crate) const STALL_TIMEOUT: &str = "stall_timeout";
 /// An operator that is at work is called far more often, however slow it is.
 pub(crate) const DEFAULT_STALL_TIMEOUT: Duration = Duration::from_secs(300);
 
+/// Whether queries leave out the rows of quarantines.
+pub(crate) const QUARANTINE: &str = "quarantine";
+
 /// How joins are put in order.
 pub(crate) const JOIN_ORDER: &str = "join_order";
 
@@ -104,7 +108,7 @@ pub(crate) const UNLIMITED: &str = "unlimited";
 pub(crate) const RUNTIME: &str = "datafusion.runtime.";
 
 /// Our settings and what they are about; DataFusion's are beside them.
-pub(crate) const OWN_SETTINGS: [(&str, &str); 17] = [
+pub(crate) const OWN_SETTINGS: [(&str, &str); 18] = [
     (
         CACHE_SIZE,
         "Bytes of decoded columns that are kept in memory for later queries, as '2 GB', or 0 for none; a \
@@ -169,6 +173,10 @@ pub(crate) const OWN_SETTINGS: [(&str, &str); 17] = [
         SNAPSHOT_BYTES,
         "Bytes of replaced rows that are kept, as '1 GB', so that EXPLAIN PROFILE QUERY runs on what \
          the query saw; of the whole database",
+    ),
+    (
+        QUARANTINE,
+        "Whether queries leave out the rows of quarantines: on or off",
     ),
     (
         REMEDIES,
@@ -435,6 +443,27 @@ pub(crate) fn parse_join_order(value: &str) -> Result<JoinOrder, Error> {
             value: value.to_owned(),
             expected: "it is one of cost, text, and random with a number, as 'random 7'".to_owned(),
         }),
+    }
+}
+
+/// Which rows queries see.
+pub(crate) fn parse_rows_seen(value: &str) -> Result<RowsSeen, Error> {
+    match parse_switch(QUARANTINE, value) {
+        Ok(true) => Ok(RowsSeen::NotQuarantined),
+        Ok(false) => Ok(RowsSeen::All),
+        Err(_) => Err(Error::InvalidValue {
+            name: QUARANTINE.to_owned(),
+            value: value.to_owned(),
+            expected: "it is on or off".to_owned(),
+        }),
+    }
+}
+
+/// How SHOW writes it.
+pub(crate) fn show_rows_seen(rows_seen: RowsSeen) -> &'static str {
+    match rows_seen {
+        RowsSeen::All => "off",
+        RowsSeen::NotQuarantined => "on",
     }
 }
 

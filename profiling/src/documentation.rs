@@ -159,6 +159,9 @@ far, from level `counters` on. `sys.cache` has the decoded columns that are kept
 ([sql.md](sql.md#settings)). These rows are not stored: each node keeps its own, and a node that does not
 answer within two seconds is left out.
 
+`sys.quarantines` has the [quarantines](sql.md#quarantines) of all tables: `table_id`, `table_name` (as in
+`sys.lineage`), `name`, `predicate`, `view_name` (NULL without a view) and `created_at`.
+
 `sys.query_totals` has totals of the statements that have ended since the database was opened: a row for each
 `status` and bucket of execution time, with `execution_up_to_ns` (the greatest execution time of the bucket; NULL
 for the last one), `queries`, `rows_returned`, `queued_ns`, `planning_ns` and `execution_ns`. Unlike counts of rows

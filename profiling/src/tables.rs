@@ -44,6 +44,9 @@ sys_table! {
         /// The tables that the query read, as JSON: an array of `table`, its `rows`, and `version`,
         /// which is another whenever the table's segments are others.
         row tables_read: OptText,
+        /// The quarantines that left rows out of the query, as JSON: an array of `table`, `name` and `predicate`. NULL
+        /// if there were none.
+        row quarantines: OptText,
         /// The directory that `IMPORT PROFILE` read; NULL for queries that ran here.
         row imported_from: OptText,
         /// The user of the session, as the client of a server named itself; `local` in a program that embeds the

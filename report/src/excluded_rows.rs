@@ -1,4 +1,4 @@
-//! The section about rows that `WITHOUT` left out.
+//! The section about rows that `WITHOUT` or quarantines left out.
 
 use serde_json::{Value, json};
 use skewer_diagnosis::operator_text::table_name;
@@ -9,21 +9,21 @@ use crate::document::{Document, Mark};
 
 /// The section; empty if nothing was left out.
 pub(crate) fn section(excluded: &ExcludedRows, summary: &QuerySummary) -> Document {
-    if excluded.predicates.is_empty() {
+    if excluded.predicates.is_empty() && excluded.quarantines.is_empty() {
         return Document::default();
     }
     let mut section = Document::titled(excluded_rows::SECTION);
+    for excluded in &excluded.quarantines {
+        let quarantine = &excluded.quarantine;
+        let rows = rows(&quarantine.table, excluded.matched);
+        let item = format!(
+            "Quarantine {}, {}: {rows}.",
+            quarantine.name, quarantine.predicate
+        );
+        section.push_item(Mark::Excluded, &item);
+    }
     for excluded in &excluded.predicates {
-        let table = table_name(&excluded.rows.table);
-        let rows = match excluded.matched {
-            Some((matched, all)) => format!(
-                "{} of {} of {table} ({})",
-                counted(matched, "row"),
-                count(all),
-                percent(matched as f64 / all.max(1) as f64)
-            ),
-            None => format!("rows of {table}"),
-        };
+        let rows = rows(&excluded.rows.table, excluded.matched);
         let item = format!("{}: {rows}.", excluded.rows.predicate);
         section.push_item(Mark::Excluded, &item);
     }
@@ -33,7 +33,37 @@ pub(crate) fn section(excluded: &ExcludedRows, summary: &QuerySummary) -> Docume
     section
 }
 
-/// The section for a program; `null` if nothing was left out.
+/// How many rows of a table.
+fn rows(table: &str, matched: Option<(i64, i64)>) -> String {
+    let table = table_name(table);
+    match matched {
+        Some((matched, all)) => format!(
+            "{} of {} of {table} ({})",
+            counted(matched, "row"),
+            count(all),
+            percent(matched as f64 / all.max(1) as f64)
+        ),
+        None => format!("rows of {table}"),
+    }
+}
+
+/// The quarantines for a program, without the rows of `WITHOUT`.
+pub(crate) fn quarantined_json(excluded: &ExcludedRows) -> Value {
+    let quarantines = excluded.quarantines.iter();
+    quarantines
+        .map(|excluded| {
+            json!({
+                "table": excluded.quarantine.table,
+                "name": excluded.quarantine.name,
+                "predicate": excluded.quarantine.predicate,
+                "rows": excluded.matched.map(|(matched, _)| matched),
+                "table_rows": excluded.matched.map(|(_, all)| all),
+            })
+        })
+        .collect()
+}
+
+/// What `WITHOUT` left out, for a program; `null` if it left out nothing.
 pub(crate) fn json(excluded: &ExcludedRows, summary: &QuerySummary) -> Value {
     if excluded.predicates.is_empty() {
         return Value::Null;

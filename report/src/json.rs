@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use skewer_diagnosis::{ExpensiveInput, Operator, Predicate, Profile, QuerySummary};
 
-use crate::{excluded_rows, remedies as remedy_section, verdict};
+use crate::{excluded_rows, quarantine, remedies as remedy_section, verdict};
 
 /// Changes when a field changes its meaning or is removed; new fields do not change it.
 const FORMAT_VERSION: i64 = 1;
@@ -24,6 +24,7 @@ fn document(profile: &Profile) -> Value {
         expensive_inputs: inputs,
         predicates,
         remedies,
+        quarantine: proposal,
         next_steps,
         statements: _,
     } = profile;
@@ -87,6 +88,7 @@ fn document(profile: &Profile) -> Value {
         "verdict": verdict::json(verdict),
         "remedies": remedy_section::json(remedies),
         "left_out": excluded_rows::json(excluded, summary),
+        "applied_quarantines": excluded_rows::quarantined_json(excluded),
         "plan": plan.operators.iter().map(operator).collect::<Vec<_>>(),
         "time_spent": {
             "sentences": sentences,
@@ -100,6 +102,7 @@ fn document(profile: &Profile) -> Value {
             "records": records,
         },
         "predicates": predicates.found.iter().map(predicate).collect::<Vec<_>>(),
+        "proposed_quarantine": quarantine::json(proposal.as_ref()),
         "deeper": next_steps,
     })
 }

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! * [`document`]: lines that know what they are; `colour` paints them by that
-//! * `summary`, `excluded_rows`, `plan_tree`, `time_spent`, `expensive_inputs`, `predicates`: the
-//!   sections of the text
+//! * `summary`, `excluded_rows`, `plan_tree`, `time_spent`, `expensive_inputs`, `predicates`,
+//!   `quarantine`: the sections of the text
 //! * `json`, `graphviz`, `statements`: the other formats; `diff`: the comparison of two queries
 //! * [`trace_events`]: calls of operators for ui.perfetto.dev
 
@@ -23,6 +23,7 @@ mod json;
 mod layout;
 mod plan_tree;
 mod predicates;
+mod quarantine;
 mod remedies;
 mod statements;
 mod summary;
@@ -79,6 +80,7 @@ pub fn text(profile: &Profile) -> Document {
         time_spent::section(&profile.time_spent, summary),
         expensive_inputs::section(&profile.expensive_inputs, summary),
         predicates::section(&profile.predicates, summary),
+        quarantine::section(profile.quarantine.as_ref()),
     ];
     let mut next_steps = Document::titled("To go deeper");
     for statement in &profile.next_steps {

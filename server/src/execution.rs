@@ -34,6 +34,7 @@ impl Connection {
             Command::Sql { text, tag } => {
                 let stream = self.session.sql(text).await;
                 let stream = stream.map_err(|error| engine(&error, text, sql))?;
+                self.notices_of(&stream).await?;
                 let tag = self.resolved(tag);
                 self.finish(stream, &tag, sql).await
             }
@@ -343,6 +344,7 @@ impl Connection {
         };
         let stream = self.session.sql(query).await;
         let mut stream = stream.map_err(|error| SqlError::of_engine(&error, sql))?;
+        self.notices_of(&stream).await?;
         let schema = stream.schema();
         let count = schema.fields().len();
         let formats = vec![0; count];
@@ -383,7 +385,17 @@ impl Connection {
         sql: &str,
     ) -> Result<QueryStream, Failure> {
         let stream = self.session.sql_with(text, values).await;
-        Ok(stream.map_err(|error| engine(&error, text, sql))?)
+        let stream = stream.map_err(|error| engine(&error, text, sql))?;
+        self.notices_of(&stream).await?;
+        Ok(stream)
+    }
+
+    /// Sends what the engine says of a result beside its rows.
+    async fn notices_of(&mut self, stream: &QueryStream) -> Result<(), Broken> {
+        for notice in stream.notices() {
+            self.notice("NOTICE", "00000", notice).await?;
+        }
+        Ok(())
     }
 }
 

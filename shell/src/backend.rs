@@ -52,6 +52,15 @@ impl Answer {
         }
     }
 
+    /// What the session says of the statement beside its rows. A server has said all of it once the last
+    /// rows are here.
+    pub fn notices(&self) -> Vec<String> {
+        match self {
+            Answer::Local(stream) => stream.notices().to_vec(),
+            Answer::Remote(answer) => answer.notices(),
+        }
+    }
+
     /// The next rows.
     pub async fn next(&mut self) -> Option<Result<RecordBatch, ShellError>> {
         match self {

@@ -98,6 +98,7 @@ pub const KEYWORDS: &[&str] = &[
     "PREPARE",
     "PROFILE",
     "QUALIFY",
+    "QUARANTINE",
     "QUOTE",
     "RANGE",
     "REAL",

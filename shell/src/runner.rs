@@ -23,10 +23,12 @@ pub enum Event<'a> {
 }
 
 /// A statement that finished.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Finished {
     /// From sending the text to having the last row.
     pub time: Duration,
+    /// What the session says of it beside its rows.
+    pub notices: Vec<String>,
 }
 
 /// Runs statements.
@@ -81,6 +83,7 @@ impl Runner {
         }
         Ok(Finished {
             time: started.elapsed(),
+            notices: answer.notices(),
         })
     }
 

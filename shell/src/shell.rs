@@ -394,6 +394,10 @@ impl Shell {
         };
         out.flush()?;
         drop(out);
+        let palette = self.terminal.error_palette();
+        for notice in &finished.notices {
+            eprintln!("{} {notice}", palette.dim.paint("notice:"));
+        }
         self.footer(kind, shown, changed, finished.time);
         Ok(finished.time)
     }

@@ -94,6 +94,8 @@ mod tests {
             "DROP TABLE t",
             "CREATE INDEX i ON t (a)",
             "DROP INDEX i",
+            "CREATE QUARANTINE q ON t WHERE (a > 1)",
+            "DROP QUARANTINE q",
             "ALTER TABLE t ADD COLUMN b INT",
             "TRUNCATE t",
             "REBALANCE",

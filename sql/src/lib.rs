@@ -7,8 +7,8 @@
 //! * [`split`](mod@split): a script cut at its semicolons, and whether the last statement is finished
 //! * [`parser`]: one statement's text → [`Statement`]
 //! * [`statement`]: all statements; [`traits`]: what everyone else must know of each
-//! * [`explain_profile`], [`export_profile`], [`copy`], [`settings`], `rebalance`: the grammar of our
-//!   own statements
+//! * [`explain_profile`], [`export_profile`], [`copy`], [`quarantine`], [`settings`], `rebalance`: the
+//!   grammar of our own statements
 //! * [`deep`]: statements that nest deeply
 //! * [`parameters`]: which parameters a prepared statement has, and values put in their places
 //! * [`row_ids`]: `_row_id` made visible in the blocks that name it
@@ -29,6 +29,7 @@ pub mod fingerprint;
 pub mod lex;
 pub mod parameters;
 pub mod parser;
+pub mod quarantine;
 pub mod quote;
 mod rebalance;
 pub mod row_ids;
@@ -46,6 +47,7 @@ pub use explain_profile::{ExplainProfile, ProfileFormat, Without};
 pub use export_profile::ExportFormat;
 pub use fingerprint::fingerprint;
 pub use parser::{is_readable, parse};
+pub use quarantine::CreateQuarantine;
 pub use split::{ScriptStatement, is_complete, split};
 pub use statement::{ObjectKind, Statement};
 pub use trace_parent::{TraceParent, trace_parent_in_comment};

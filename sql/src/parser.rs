@@ -9,9 +9,10 @@ use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Toke
 use crate::deep::guarded;
 use crate::error::SyntaxError;
 use crate::explain_profile::ExplainProfile;
+use crate::quarantine::QUARANTINE;
 use crate::source_location::{offset, text_from};
 use crate::statement::{ObjectKind, Statement};
-use crate::{copy, explain_profile, export_profile, rebalance, settings};
+use crate::{copy, explain_profile, export_profile, quarantine, rebalance, settings};
 use skewer_compat::statement::depth::DEEPEST;
 use skewer_compat::statement::describe_in_from as described;
 use skewer_compat::statement::desugar::desugar_statement;
@@ -139,6 +140,16 @@ fn parse_statement(
             let mut explain = explain_profile::parse_options(parser).map_err(ours)?;
             parse_profiled(sql, parser, &mut explain, dialect)?;
             Ok(Statement::ExplainProfile(explain))
+        }
+        Keyword::CREATE if word_at(parser, 1) == QUARANTINE => {
+            parser.parser.next_token();
+            parser.parser.next_token();
+            quarantine::parse_create(sql, parser).map_err(ours)
+        }
+        Keyword::DROP if word_at(parser, 1) == QUARANTINE => {
+            parser.parser.next_token();
+            parser.parser.next_token();
+            quarantine::parse_drop(parser).map_err(ours)
         }
         _ if word_at(parser, 0) == "REBALANCE" => {
             parser.parser.next_token();

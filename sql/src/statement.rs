@@ -8,6 +8,7 @@ use datafusion::sql::sqlparser::ast;
 use crate::copy::{CopyFrom, CopyTo};
 use crate::explain_profile::{ExplainProfile, ProfileFormat};
 use crate::export_profile::ExportFormat;
+use crate::quarantine::CreateQuarantine;
 
 /// One statement.
 #[derive(Debug, Clone)]
@@ -81,6 +82,17 @@ pub enum Statement {
     CreateIndex(Box<ast::CreateIndex>),
     /// DROP INDEX, which finds none.
     DropIndex,
+    /// CREATE QUARANTINE: rows of a table that queries leave out if their session asks for it.
+    CreateQuarantine(Box<CreateQuarantine>),
+    /// DROP QUARANTINE.
+    DropQuarantine {
+        /// Whether a missing one is fine.
+        if_exists: bool,
+        /// Which; `None` for the only one of its table.
+        name: Option<ast::ObjectName>,
+        /// Its table, if it is named.
+        table: Option<ast::ObjectName>,
+    },
     /// ALTER TABLE.
     AlterTable(Box<ast::AlterTable>),
     /// TRUNCATE.

@@ -237,6 +237,8 @@ impl Statement {
                 is_read_only: false,
                 ..StatementTraits::look(Returns::Nothing, DROP_INDEX)
             },
+            Self::CreateQuarantine(_) => StatementTraits::definition("CREATE QUARANTINE"),
+            Self::DropQuarantine { .. } => StatementTraits::definition("DROP QUARANTINE"),
             Self::AlterTable(_) => StatementTraits::definition("ALTER TABLE"),
             Self::Truncate { .. } => StatementTraits::definition("TRUNCATE TABLE"),
             Self::Rebalance { .. } => StatementTraits {
@@ -357,6 +359,12 @@ mod tests {
                 Recording::Never,
                 Returns::Nothing,
                 Changes::Nothing,
+            ),
+            (
+                "CREATE QUARANTINE ON t WHERE (a > 1)",
+                Recording::Always,
+                Returns::Nothing,
+                Changes::Definitions,
             ),
             (
                 "SET x = 1",

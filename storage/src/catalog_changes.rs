@@ -7,6 +7,7 @@ use datafusion::arrow::datatypes::{FieldRef, Schema, SchemaRef};
 
 use crate::error::Object;
 use crate::placement::Partitioning;
+use crate::quarantine::QuarantineMeta;
 use crate::snapshot::{SchemaContents, SegmentMeta, Snapshot, TableId, TableMeta, ViewMeta};
 use crate::{Result, StorageError};
 
@@ -46,6 +47,14 @@ pub(crate) enum Change {
         added: Vec<Arc<SegmentMeta>>,
     },
     Truncate(TableId),
+    CreateQuarantine {
+        table: TableId,
+        quarantine: Arc<QuarantineMeta>,
+    },
+    DropQuarantine {
+        table: TableId,
+        name: String,
+    },
 }
 
 /// One row of the catalog to write or to remove.
@@ -80,6 +89,14 @@ pub(crate) enum Row {
     PutView(Arc<ViewMeta>),
     DeleteView {
         schema: String,
+        name: String,
+    },
+    PutQuarantine {
+        table: TableId,
+        quarantine: Arc<QuarantineMeta>,
+    },
+    DeleteQuarantine {
+        table: TableId,
         name: String,
     },
 }
@@ -159,7 +176,11 @@ impl Snapshot {
                     schema: new.schema_name.clone(),
                     name: new.name.clone(),
                 });
-                self.insert_table(Arc::new(new));
+                let new = Arc::new(new);
+                self.insert_table(Arc::clone(&new));
+                for quarantine in new.quarantines.values() {
+                    self.show_quarantine(&new, quarantine)?;
+                }
             }
             Change::AddColumn { table, field } => {
                 let old = self.existing(*table)?;
@@ -187,6 +208,7 @@ impl Snapshot {
                 if contents.views.contains_key(&view.name) && !or_replace {
                     return Err(StorageError::exists(Object::View, name()));
                 }
+                self.must_be_plain_view(&view.schema_name, &view.name)?;
                 effects.rows.push(Row::PutView(Arc::clone(view)));
                 self.contents_mut(&view.schema_name)?
                     .views
@@ -197,6 +219,7 @@ impl Snapshot {
                     let name = qualified(schema, name);
                     return Err(StorageError::not_found(Object::View, name));
                 }
+                self.must_be_plain_view(schema, name)?;
                 self.contents_mut(schema)?.views.remove(name);
                 effects.rows.push(Row::DeleteView {
                     schema: schema.clone(),
@@ -212,6 +235,12 @@ impl Snapshot {
                 let table = self.existing(*id)?;
                 let removed: Vec<u64> = table.segments.iter().map(|s| s.id).collect();
                 self.replace_segments(*id, &removed, &[], effects)?;
+            }
+            Change::CreateQuarantine { table, quarantine } => {
+                self.create_quarantine(*table, quarantine, effects)?;
+            }
+            Change::DropQuarantine { table, name } => {
+                self.drop_quarantine(*table, name, effects)?;
             }
         }
         Ok(())
@@ -290,6 +319,13 @@ impl Snapshot {
     fn drop_table(&mut self, id: TableId, effects: &mut Effects) -> Result<()> {
         let table = self.existing(id)?;
         self.remove_table(id);
+        for quarantine in table.quarantines.values() {
+            self.hide_quarantine(&table, quarantine)?;
+            effects.rows.push(Row::DeleteQuarantine {
+                table: id,
+                name: quarantine.name.clone(),
+            });
+        }
         for segment in &table.segments {
             effects.rows.push(Row::DeleteSegment {
                 table: id,
@@ -301,7 +337,7 @@ impl Snapshot {
         Ok(())
     }
 
-    fn check_free(&self, schema: &str, name: &str) -> Result<()> {
+    pub(crate) fn check_free(&self, schema: &str, name: &str) -> Result<()> {
         let contents = self.contents(schema)?;
         let object = if contents.tables.contains_key(name) {
             Object::Table
@@ -313,7 +349,7 @@ impl Snapshot {
         Err(StorageError::exists(object, qualified(schema, name)))
     }
 
-    fn existing(&self, id: TableId) -> Result<Arc<TableMeta>> {
+    pub(crate) fn existing(&self, id: TableId) -> Result<Arc<TableMeta>> {
         self.table_by_id(id)
             .ok_or_else(|| StorageError::not_found(Object::Table, format!("with id {id}")))
     }
@@ -325,7 +361,7 @@ impl Snapshot {
             .ok_or_else(|| StorageError::not_found(Object::Schema, schema))
     }
 
-    fn contents_mut(&mut self, schema: &str) -> Result<&mut SchemaContents> {
+    pub(crate) fn contents_mut(&mut self, schema: &str) -> Result<&mut SchemaContents> {
         self.schemas
             .get_mut(schema)
             .map(Arc::make_mut)

@@ -14,9 +14,12 @@ use serde::{Deserialize, Serialize};
 use twox_hash::XxHash64;
 
 use crate::Result;
-use crate::catalog::{Counters, FORMAT, Failure, Loaded, damaged, failure};
+use crate::catalog::{
+    Counters, FORMAT_OF_NODES, FORMAT_OF_QUARANTINES, Failure, Loaded, damaged, failure,
+};
 use crate::catalog_changes::Row;
 use crate::placement::{MASTER, Partitioning, SegmentName, Shard};
+use crate::quarantine::QuarantineMeta;
 use crate::snapshot::{
     Root, SegmentFile, SegmentMeta, SegmentNumbers, Snapshot, TableId, TableMeta, ViewMeta,
 };
@@ -40,6 +43,8 @@ const PLACES: TableDefinition<(u64, u64), (u32, u32, u32)> = TableDefinition::ne
 const PARTITIONING: TableDefinition<u64, &[u8]> = TableDefinition::new("partitioning");
 /// (Schema, name) → JSON [`View`].
 const VIEWS: TableDefinition<(&str, &str), &[u8]> = TableDefinition::new("views");
+/// (Table id, name) → JSON [`QuarantineMeta`].
+const QUARANTINES: TableDefinition<(u64, &str), &[u8]> = TableDefinition::new("quarantines");
 
 const META_FORMAT: &str = "format";
 const META_VERSION: &str = "version";
@@ -90,6 +95,7 @@ pub(crate) struct Rows<'a> {
     places: redb::Table<'a, (u64, u64), (u32, u32, u32)>,
     partitioning: redb::Table<'a, u64, &'static [u8]>,
     views: redb::Table<'a, (&'static str, &'static str), &'static [u8]>,
+    quarantines: redb::Table<'a, (u64, &'static str), &'static [u8]>,
     digest: u64,
 }
 
@@ -134,6 +140,7 @@ impl<'a> Rows<'a> {
             places: transaction.open_table(PLACES).map_err(failure)?,
             partitioning: transaction.open_table(PARTITIONING).map_err(failure)?,
             views: transaction.open_table(VIEWS).map_err(failure)?,
+            quarantines: transaction.open_table(QUARANTINES).map_err(failure)?,
             digest,
         })
     }
@@ -148,6 +155,15 @@ impl<'a> Rows<'a> {
 
     pub(crate) fn put_format(&mut self, format: u64) -> Result<(), Failure> {
         put(&mut self.digest, &mut self.meta, META_FORMAT, format)
+    }
+
+    /// Raises the format to one that describes what is written now.
+    fn needs_format(&mut self, format: u64) -> Result<(), Failure> {
+        let current = self.meta.get(META_FORMAT).map_err(failure)?;
+        match current.map(|current| current.value()) {
+            Some(current) if current >= format => Ok(()),
+            _ => self.put_format(format),
+        }
     }
 
     pub(crate) fn put_version(&mut self, version: u64) -> Result<(), Failure> {
@@ -201,7 +217,7 @@ impl<'a> Rows<'a> {
                 }
                 let json = serde_json::to_vec(partitioning).map_err(damaged)?;
                 put(digest, &mut self.partitioning, id.0, &json)?;
-                self.put_format(FORMAT)
+                self.needs_format(FORMAT_OF_NODES)
             }
             Row::PutNextRowId(table) => {
                 put(digest, &mut self.row_ids, table.id.0, next_row_id(table))
@@ -227,7 +243,7 @@ impl<'a> Rows<'a> {
                 let Shard { index, of } = segment.shard.unwrap_or(Shard { index: 0, of: 0 });
                 let place = (segment.owner, index, of);
                 put(digest, &mut self.places, (table.0, segment.id), place)?;
-                self.put_format(FORMAT)
+                self.needs_format(FORMAT_OF_NODES)
             }
             Row::DeleteSegment { table, segment } => {
                 delete(digest, &mut self.places, (table.0, *segment))?;
@@ -243,6 +259,15 @@ impl<'a> Rows<'a> {
             }
             Row::DeleteView { schema, name } => {
                 delete(digest, &mut self.views, (schema.as_str(), name.as_str()))
+            }
+            Row::PutQuarantine { table, quarantine } => {
+                let json = serde_json::to_vec(quarantine.as_ref()).map_err(damaged)?;
+                let key = (table.0, quarantine.name.as_str());
+                put(digest, &mut self.quarantines, key, &json)?;
+                self.needs_format(FORMAT_OF_QUARANTINES)
+            }
+            Row::DeleteQuarantine { table, name } => {
+                delete(digest, &mut self.quarantines, (table.0, name.as_str()))
             }
         }
     }
@@ -364,6 +389,19 @@ pub(crate) fn load(transaction: &ReadTransaction, root: &Arc<Root>) -> Result<Lo
         let stray = format_args!("segment {segment} of table {table} has a place only");
         return Err(damaged(stray));
     }
+    each(
+        transaction,
+        QUARANTINES,
+        &mut digest,
+        |(table, name), json| {
+            let quarantine: QuarantineMeta = serde_json::from_slice(json).map_err(damaged)?;
+            let stray = || damaged(format_args!("quarantine {name} belongs to no table"));
+            let table = tables.get_mut(&table).ok_or_else(stray)?;
+            let quarantines = &mut table.quarantines;
+            quarantines.insert(name.to_owned(), Arc::new(quarantine));
+            Ok(())
+        },
+    )?;
     for table in tables.into_values() {
         snapshot.insert_table(Arc::new(table));
     }
@@ -380,6 +418,14 @@ pub(crate) fn load(transaction: &ReadTransaction, root: &Arc<Root>) -> Result<Lo
         views.insert(name.to_owned(), Arc::new(view));
         Ok(())
     })?;
+
+    let tables: Vec<Arc<TableMeta>> = snapshot.all_tables().cloned().collect();
+    for table in tables {
+        for quarantine in table.quarantines.values() {
+            let shown = snapshot.show_quarantine(&table, quarantine);
+            shown.map_err(damaged)?;
+        }
+    }
 
     if digest != expected {
         return Err(damaged("its checksum is wrong"));

@@ -15,6 +15,8 @@ pub enum Object {
     View,
     /// A column.
     Column,
+    /// A quarantine.
+    Quarantine,
 }
 
 impl fmt::Display for Object {
@@ -24,6 +26,7 @@ impl fmt::Display for Object {
             Object::Table => "table",
             Object::View => "view",
             Object::Column => "column",
+            Object::Quarantine => "quarantine",
         })
     }
 }

@@ -12,6 +12,7 @@
 //! - `row_groups`: the row groups of a segment, whose columns several threads encode
 //! - [`row_ids`]: what a segment's footer says of them
 //! - [`distinct_values`]: sketches of how many distinct values its columns have
+//! - [`quarantine`]: conditions that keep rows of a table out of queries that ask for it
 //! - [`placement`]: who owns a segment, and which of a table's rows are in it
 //! - [`distributed_write`]: a statement that writes on several nodes, until it commits
 //! - [`worker_store`]: the directory of a node that has segments and no catalog
@@ -41,6 +42,7 @@ pub mod fault;
 pub mod kept_snapshots;
 mod lock;
 pub mod placement;
+pub mod quarantine;
 mod reader;
 pub mod remote;
 mod row_groups;
@@ -57,6 +59,7 @@ pub use distributed_write::{
 };
 pub use error::{Object, StorageError};
 pub use placement::{MASTER, Partitioning, SegmentName, Shard};
+pub use quarantine::QuarantineMeta;
 pub use remote::{Membership, RemoteSegments, Writer};
 pub use snapshot::{ROW_ID, SegmentMeta, Snapshot, TableId, TableMeta, ViewMeta};
 pub use storage::{DEFAULT_SCHEMA, Storage, StorageOptions};

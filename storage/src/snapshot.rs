@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::disk::Disk;
 use crate::lock::DirectoryLock;
 use crate::placement::{Partitioning, SegmentName, Shard};
+use crate::quarantine::QuarantineMeta;
 use crate::remote::RemoteSegments;
 
 /// Name of the hidden column with row ids, physically the last of every segment.
@@ -267,6 +268,8 @@ pub struct TableMeta {
     pub segments: Vec<Arc<SegmentMeta>>,
     /// How new rows are divided among owners.
     pub partitioning: Partitioning,
+    /// Its quarantines, by name.
+    pub quarantines: BTreeMap<String, Arc<QuarantineMeta>>,
     pub(crate) physical: SchemaRef,
     /// The next row id to hand out; shared by all snapshots and writers of the table.
     pub(crate) next_row_id: Arc<AtomicI64>,
@@ -288,6 +291,7 @@ impl TableMeta {
             schema,
             segments: Vec::new(),
             partitioning: Partitioning::RoundRobin,
+            quarantines: BTreeMap::new(),
             next_row_id: Arc::new(AtomicI64::new(next_row_id)),
         }
     }

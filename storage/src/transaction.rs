@@ -10,6 +10,7 @@ use crate::catalog_changes::{Change, Effects, qualified};
 use crate::conform::check_storable;
 use crate::error::Object;
 use crate::placement::Partitioning;
+use crate::quarantine::QuarantineMeta;
 use crate::remote::Writer;
 use crate::snapshot::{ROW_ID, Snapshot, TableId, TableMeta, ViewMeta};
 use crate::storage::Storage;
@@ -153,6 +154,22 @@ impl Transaction {
     pub fn drop_view(&mut self, schema: &str, name: &str) -> Result<()> {
         self.apply(Change::DropView {
             schema: schema.to_owned(),
+            name: name.to_owned(),
+        })
+    }
+
+    /// Creates a quarantine of a table, and its view.
+    pub fn create_quarantine(&mut self, table: TableId, quarantine: QuarantineMeta) -> Result<()> {
+        self.apply(Change::CreateQuarantine {
+            table,
+            quarantine: Arc::new(quarantine),
+        })
+    }
+
+    /// Drops a quarantine of a table, and its view.
+    pub fn drop_quarantine(&mut self, table: TableId, name: &str) -> Result<()> {
+        self.apply(Change::DropQuarantine {
+            table,
             name: name.to_owned(),
         })
     }

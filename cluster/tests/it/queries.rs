@@ -83,6 +83,7 @@ impl Cluster {
             execution_ns: None,
             rows_returned: None,
             tables_read: None,
+            quarantines: None,
             imported_from: None,
             first_row_at: None,
             queued_ns: None,

@@ -7,7 +7,7 @@ SELECT
   coalesce(overhead.events_dropped, 0) AS events_dropped,
   overhead.given_up,
   lost.workers AS lost_workers, coalesce(elsewhere.workers, 0) AS workers_elsewhere,
-  queries.imported_from, queries.tables_read
+  queries.imported_from, queries.tables_read, queries.quarantines
 FROM sys.queries AS queries
 LEFT JOIN (
   SELECT query_id, sum(self_ns) AS busy_ns

@@ -112,7 +112,7 @@ impl SchemaProvider for UserSchema {
             table: name.to_owned(),
         };
         Ok(match self.schemas.catalog.relation(&name) {
-            Ok(Some(Relation::View(_))) => Some(TableType::View),
+            Ok(Some(Relation::View(_) | Relation::Quarantined(..))) => Some(TableType::View),
             Ok(Some(_)) => Some(TableType::Base),
             Ok(None) => {
                 let registered = self.schemas.catalog.registered(&name);

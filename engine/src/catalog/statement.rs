@@ -15,13 +15,15 @@ use parking_lot::Mutex;
 use skewer_compat::statement::describe_in_from as described;
 use skewer_compat::statement::using_join::{coalesce_join_keys, tables_of_using};
 use skewer_compat::suggest::suggest;
+use skewer_diagnosis::TableQuarantine;
 use skewer_sql::Statement;
 use skewer_sql::row_ids::expose_row_ids;
-use skewer_storage::{Snapshot, Storage, TableMeta};
+use skewer_storage::{QuarantineMeta, Snapshot, Storage, TableId, TableMeta};
 
 use super::names::{CATALOG, INFORMATION_SCHEMA, MAIN, Name, SYS, split_row_ids};
 use super::native_table::NativeTable;
 use super::planned::shown_columns;
+use super::quarantine::RowsSeen;
 use super::schemas::Schemas;
 use crate::error::Error;
 use crate::statements::describe::as_query;
@@ -40,6 +42,10 @@ pub(crate) struct StatementCatalog {
     pub(super) extra: BTreeMap<String, Arc<dyn SchemaProvider>>,
     /// Tables that the session registered. They belong to schema `main`, and stored ones hide them.
     registered: BTreeMap<String, Arc<dyn TableProvider>>,
+    /// Which rows it sees of tables with quarantines.
+    pub(super) rows_seen: RowsSeen,
+    /// The table whose rows it changes.
+    pub(super) target: Mutex<Option<TableId>>,
     /// What the statement read, for [`super::diagnosis`].
     touched: Mutex<Touched>,
     /// The files that it has opened.
@@ -53,11 +59,15 @@ pub(crate) struct Touched {
     pub(crate) files: Vec<FileTable>,
     /// Names of tables that the session registered.
     pub(crate) registered: Vec<String>,
+    /// The quarantines that leave rows out.
+    pub(crate) quarantines: Vec<TableQuarantine>,
 }
 
 /// What a name in a user's schema stands for.
 pub(super) enum Relation {
     Table(Arc<TableMeta>),
+    /// The view that shows the rows of a quarantine.
+    Quarantined(Arc<TableMeta>, Arc<QuarantineMeta>),
     View(String),
     External(FileTable),
 }
@@ -79,9 +89,17 @@ impl StatementCatalog {
             sys,
             extra,
             registered,
+            rows_seen: RowsSeen::All,
+            target: Mutex::default(),
             touched: Mutex::default(),
             opened: Mutex::default(),
         }
+    }
+
+    /// The same for a statement that sees these rows.
+    pub(crate) fn seeing(mut self, rows_seen: RowsSeen) -> Self {
+        self.rows_seen = rows_seen;
+        self
     }
 
     pub(crate) fn snapshot(&self) -> &Arc<Snapshot> {
@@ -102,6 +120,16 @@ impl StatementCatalog {
 
     pub(crate) fn touch_file(&self, file: FileTable) {
         self.touched.lock().files.push(file);
+    }
+
+    /// Quarantines leave rows out of the statement.
+    pub(super) fn apply(&self, quarantines: impl Iterator<Item = TableQuarantine>) {
+        let applied = &mut self.touched.lock().quarantines;
+        for quarantine in quarantines {
+            if !applied.contains(&quarantine) {
+                applied.push(quarantine);
+            }
+        }
     }
 
     /// A state that plans against this catalog.
@@ -216,6 +244,7 @@ impl StatementCatalog {
         };
         match self.relation(&name) {
             Ok(Some(Relation::Table(_))) => true,
+            Ok(Some(Relation::Quarantined(..))) => true,
             // Files whose rows have none are asked too, to say so.
             Ok(Some(Relation::External(_))) => true,
             Ok(Some(Relation::View(_))) => false,
@@ -395,6 +424,11 @@ impl StatementCatalog {
         let Some(view) = self.snapshot.view(&name.schema, &name.table) else {
             return Ok(None);
         };
+        if let Some((table, quarantine)) =
+            self.snapshot.quarantine_of_view(&name.schema, &name.table)
+        {
+            return Ok(Some(Relation::Quarantined(table, quarantine)));
+        }
         Ok(Some(match skewer_sql::parse(&view.sql)? {
             Statement::CreateExternalTable(table) => {
                 Relation::External(FileTable::external(&table)?)
@@ -423,6 +457,7 @@ impl StatementCatalog {
         name: &Name,
         views: &[Name],
     ) -> Result<Option<Arc<dyn TableProvider>>, Error> {
+        let full_name = name.table.clone();
         let (table, row_ids) = split_row_ids(&name.table);
         let name = Name {
             schema: name.schema.clone(),
@@ -430,10 +465,17 @@ impl StatementCatalog {
         };
         Ok(Some(match self.relation(&name)? {
             Some(Relation::Table(table)) => {
-                let zone = zone_of(self.base.config_options());
-                let provider = NativeTable::identified(&table, &self.storage, row_ids, zone);
-                self.touched.lock().tables.push(table);
-                Arc::new(provider)
+                // With the suffix that shows row ids, if it has one.
+                let called = Name {
+                    table: full_name,
+                    ..name
+                };
+                let provider = self.stored(&table, row_ids);
+                self.seen(&table, &called, provider)?
+            }
+            Some(Relation::Quarantined(table, quarantine)) => {
+                let provider = self.stored(&table, row_ids);
+                self.quarantined(&table, &quarantine, provider)?
             }
             Some(Relation::View(sql)) => self.view(&name, &sql, views).await?,
             Some(Relation::External(files)) => self.files(files, row_ids).await?,
@@ -450,6 +492,14 @@ impl StatementCatalog {
                 _ => return Ok(None),
             },
         }))
+    }
+
+    /// A table of the database, with all its rows.
+    fn stored(&self, table: &Arc<TableMeta>, row_ids: bool) -> Arc<dyn TableProvider> {
+        let zone = zone_of(self.base.config_options());
+        let provider = NativeTable::identified(table, &self.storage, row_ids, zone);
+        self.touched.lock().tables.push(Arc::clone(table));
+        Arc::new(provider)
     }
 
     /// The table that the session registered under a name.

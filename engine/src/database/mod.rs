@@ -34,6 +34,7 @@ use crate::compaction::Grown;
 use crate::ended_queries::{EndedQueries, Followers};
 use crate::error::Error;
 use crate::progress::Elsewhere;
+use crate::quarantines_table::with_quarantines;
 use crate::query_totals::{QueryTotals, with_query_totals};
 use crate::remedies::RemedyBook;
 use crate::running_table::with_running;
@@ -325,6 +326,7 @@ impl DatabaseInner {
         let sys = self.sys.schema_provider();
         let sys = Arc::new(with_running(sys, Arc::clone(&self.admission)));
         let sys = Arc::new(with_query_totals(sys, Arc::clone(&self.totals)));
+        let sys = Arc::new(with_quarantines(sys, Arc::clone(&snapshot)));
         match &self.distribution {
             Distribution::Cluster(master) => Arc::new(master.0.with_cluster_table(sys, snapshot)),
             Distribution::None | Distribution::InProcess(_) => sys,

@@ -278,13 +278,14 @@ impl Error {
                     name: name.clone(),
                     suggestions: Vec::new(),
                 },
+                Object::Quarantine => Self::Invalid(text),
             },
             StorageError::AlreadyExists { object, name } => {
                 let kind = match object {
                     Object::Schema => ObjectKind::Schema,
                     Object::Table => ObjectKind::Table,
                     Object::View => ObjectKind::View,
-                    Object::Column => return Self::Invalid(text),
+                    Object::Column | Object::Quarantine => return Self::Invalid(text),
                 };
                 let name = name.strip_prefix("main.").unwrap_or(name).to_owned();
                 Self::AlreadyExists { kind, name }

@@ -1,9 +1,8 @@
 //! Remedies that the log of a run speaks for.
 
-use datafusion::arrow::array::{Array, AsArray, RecordBatch};
-use datafusion::arrow::datatypes::{Float64Type, Int64Type};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
+use skewer_diagnosis::source::{Row, rows};
 use skewer_optimizer::remedies::{HeavyKey, Prescription, Remedy};
 use skewer_sql::quote::literal;
 
@@ -51,25 +50,27 @@ pub(super) async fn of_query(session: &Session, query_id: i64) -> Result<Vec<Can
          FROM sys.remedy_candidates WHERE query_id = {query_id} ORDER BY predicted_ns DESC, exchange_id"
     );
     let mut candidates = Vec::new();
-    for batch in untraced_query(session, &sql).await? {
-        for row in 0..batch.num_rows() {
-            let Some(remedy) = Remedy::from_name(&text(&batch, 0, row)) else {
-                continue;
-            };
-            let exchange_id = number(&batch, 6, row);
-            candidates.push(Candidate {
-                remedy,
-                exchange: usize::try_from(number(&batch, 1, row)).unwrap_or(usize::MAX),
-                subject: text(&batch, 2, row),
-                because: text(&batch, 3, row),
-                evidence_query_id: query_id,
-                predicted_ns: number(&batch, 4, row),
-                rows: batch.column(5).as_primitive::<Float64Type>().value(row),
-                keys: heavy_keys(session, query_id, exchange_id).await?,
-            });
-        }
+    let answer = untraced_query(session, &sql).await?;
+    for row in rows(&answer) {
+        let exchange_id = number(&row, "exchange_id")?;
+        let remedy = text(&row, "remedy")?;
+        let remedy = Remedy::from_name(&remedy).ok_or_else(|| missing("remedy"))?;
+        candidates.push(Candidate {
+            remedy,
+            exchange: exchange_number(number(&row, "exchange_number")?)?,
+            subject: text(&row, "subject")?,
+            because: text(&row, "because")?,
+            evidence_query_id: query_id,
+            predicted_ns: number(&row, "predicted_ns")?,
+            rows: float(&row, "rows")?,
+            keys: heavy_keys(session, query_id, exchange_id).await?,
+        });
     }
     Ok(candidates)
+}
+
+fn exchange_number(number: i64) -> Result<usize, Error> {
+    usize::try_from(number).map_err(|_| missing("exchange_number"))
 }
 
 /// For each exchange of the last run of a statement one of the remedies that do not change the result, or none, and
@@ -90,32 +91,30 @@ pub(super) async fn random(
     );
     let mut chance = StdRng::seed_from_u64(seed);
     let mut candidates = Vec::new();
-    let mut exchange = 0;
-    for batch in untraced_query(session, &sql).await? {
-        for row in 0..batch.num_rows() {
-            let possible = text(&batch, 2, row);
-            let possible: Vec<_> = possible.split(',').filter_map(Remedy::from_name).collect();
-            let chosen = chance.random_range(0..=possible.len());
-            let (query_id, exchange_id) = (number(&batch, 0, row), number(&batch, 1, row));
-            if let Some(remedy) = possible.get(chosen) {
-                let mut keys = heavy_keys(session, query_id, exchange_id).await?;
-                keys.retain(|_| chance.random_bool(0.7));
-                for key in &mut keys {
-                    key.rows = chance.random_range(0.0..100.0);
-                }
-                candidates.push(Candidate {
-                    remedy: *remedy,
-                    exchange,
-                    subject: "any keys".to_owned(),
-                    because: format!("the setting asks for random remedies with seed {seed}"),
-                    evidence_query_id: query_id,
-                    predicted_ns: 0,
-                    rows: 100.0,
-                    keys,
-                });
-            }
-            exchange += 1;
+    let answer = untraced_query(session, &sql).await?;
+    for (exchange, row) in rows(&answer).enumerate() {
+        let possible = text(&row, "remedies")?;
+        let possible: Vec<_> = possible.split(',').filter_map(Remedy::from_name).collect();
+        let chosen = chance.random_range(0..=possible.len());
+        let Some(remedy) = possible.get(chosen) else {
+            continue;
+        };
+        let query_id = number(&row, "query_id")?;
+        let mut keys = heavy_keys(session, query_id, number(&row, "operator_id")?).await?;
+        keys.retain(|_| chance.random_bool(0.7));
+        for key in &mut keys {
+            key.rows = chance.random_range(0.0..100.0);
         }
+        candidates.push(Candidate {
+            remedy: *remedy,
+            exchange,
+            subject: "any keys".to_owned(),
+            because: format!("the setting asks for random remedies with seed {seed}"),
+            evidence_query_id: query_id,
+            predicted_ns: 0,
+            rows: 100.0,
+            keys,
+        });
     }
     Ok(candidates)
 }
@@ -127,21 +126,20 @@ async fn heavy_keys(
     exchange_id: i64,
 ) -> Result<Vec<HeavyKey>, Error> {
     let sql = format!(
-        "SELECT key_hash, CAST(sum(tuples) AS DOUBLE), bool_or(key_has_null) FROM sys.key_frequencies \
+        "SELECT key_hash, CAST(sum(tuples) AS DOUBLE) AS rows, bool_or(key_has_null) AS has_null \
+         FROM sys.key_frequencies \
          WHERE query_id = {query_id} AND exchange_id = {exchange_id} AND input IS NULL AND key_hash IS NOT NULL \
-         GROUP BY key_hash ORDER BY 2 DESC, 1"
+         GROUP BY key_hash ORDER BY rows DESC, key_hash"
     );
-    let mut keys = Vec::new();
-    for batch in untraced_query(session, &sql).await? {
-        for row in 0..batch.num_rows() {
-            keys.push(HeavyKey {
-                hash: number(&batch, 0, row) as u64,
-                rows: batch.column(1).as_primitive::<Float64Type>().value(row),
-                has_null: batch.column(2).as_boolean().value(row),
-            });
-        }
-    }
-    Ok(keys)
+    let answer = untraced_query(session, &sql).await?;
+    let keys = rows(&answer).map(|row| {
+        Ok(HeavyKey {
+            hash: number(&row, "key_hash")? as u64,
+            rows: float(&row, "rows")?,
+            has_null: row.flag("has_null"),
+        })
+    });
+    keys.collect()
 }
 
 /// One line for each remedy that the last run of a statement had, or that its log speaks for.
@@ -154,34 +152,31 @@ pub(crate) async fn lines_about(session: &Session, sql: &str) -> Result<Vec<Stri
         "SELECT concat(verdict, ': ', remedy, ' for ', subject, ', since ', because, ' (query ', evidence_query_id, \
          '); predicted to save ', CAST(round(predicted_ns / 1e6) AS BIGINT), ' ms', \
          CASE WHEN measured_ns IS NOT NULL \
-         THEN concat(', saves ', CAST(round(measured_ns / 1e6) AS BIGINT), ' ms') ELSE '' END) \
+         THEN concat(', saves ', CAST(round(measured_ns / 1e6) AS BIGINT), ' ms') ELSE '' END) AS line \
          FROM sys.remedies WHERE query_id = (SELECT max(query_id) FROM sys.queries \
          WHERE fingerprint = {statement} AND status = 'finished') ORDER BY predicted_ns DESC, exchange_id"
     );
-    let mut lines = Vec::new();
-    for batch in untraced_query(session, &sql).await? {
-        lines.extend((0..batch.num_rows()).map(|row| text(&batch, 0, row)));
-    }
-    Ok(lines)
+    let answer = untraced_query(session, &sql).await?;
+    rows(&answer).map(|row| text(&row, "line")).collect()
 }
 
-fn text(batch: &RecordBatch, column: usize, row: usize) -> String {
-    let column = batch.column(column);
-    if column.is_null(row) {
-        return String::new();
-    }
-    match column.as_string_opt::<i32>() {
-        Some(texts) => texts.value(row).to_owned(),
-        None => column
-            .as_string_view_opt()
-            .map_or_else(String::new, |texts| texts.value(row).to_owned()),
-    }
+fn missing(column: &str) -> Error {
+    Error::Internal(format!(
+        "column {column} of a view about remedies has no value"
+    ))
 }
 
-fn number(batch: &RecordBatch, column: usize, row: usize) -> i64 {
-    let column = batch.column(column);
-    match column.as_primitive_opt::<Int64Type>() {
-        Some(numbers) if numbers.is_valid(row) => numbers.value(row),
-        _ => 0,
-    }
+/// A whole number of a row.
+fn number(row: &Row<'_>, column: &str) -> Result<i64, Error> {
+    row.integer(column).ok_or_else(|| missing(column))
+}
+
+/// A number of a row.
+fn float(row: &Row<'_>, column: &str) -> Result<f64, Error> {
+    row.float(column).ok_or_else(|| missing(column))
+}
+
+/// A text of a row.
+fn text(row: &Row<'_>, column: &str) -> Result<String, Error> {
+    row.text(column).ok_or_else(|| missing(column))
 }

@@ -23,6 +23,7 @@ use crate::admission::{Admission, QueuedStatement};
 use crate::cancellation::cancellation;
 use crate::catalog::StatementCatalog;
 use crate::catalog::planned::shown_rows;
+use crate::catalog::quarantine::notice;
 use crate::error::Error;
 use crate::join_order::with_ordered_joins;
 use crate::planning;
@@ -48,6 +49,8 @@ pub(crate) struct Context {
     pub(crate) admission: Option<Admission>,
     /// The query, if it may be run once more when it loses a worker.
     pub(crate) again: Option<LogicalPlan>,
+    /// What the session says of its result.
+    pub(crate) notices: Vec<String>,
 }
 
 /// What came of a statement.
@@ -123,6 +126,7 @@ impl Context {
             running: database.scheduler.query(cancellation()),
             admission: None,
             again: None,
+            notices: Vec::new(),
         }
     }
 
@@ -244,7 +248,11 @@ impl Context {
         check_availability(&optimized, self.catalog.snapshot(), |worker| {
             database.lost(worker)
         })?;
-        self.record.reads(&self.catalog.touched().tables);
+        let touched = self.catalog.touched();
+        self.record.reads(&touched.tables);
+        self.record.leaves_out(&touched.quarantines);
+        let notices = touched.quarantines.iter().map(notice);
+        self.notices = notices.collect();
         let trial = self.begin_trial().await?;
         let remedies = trial.as_ref().and_then(Trial::remedies);
         let (recorder, waits) = (self.record.recorder(), self.progress.operators());
@@ -385,7 +393,7 @@ impl Context {
         };
         self.progress.finish();
         self.record.finish(Ok(())).await;
-        Ok(QueryStream::ready(batch, query_id))
+        Ok(QueryStream::ready(batch, query_id).with_notices(self.notices))
     }
 
     /// Reads the outcome to its end and throws it away; gives the number of rows.

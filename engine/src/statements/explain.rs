@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::physical_plan::SendableRecordBatchStream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::sql::parser::Statement as DFStatement;
-use datafusion::sql::sqlparser::ast::{self, FromTable, UpdateTableFromKind};
+use datafusion::sql::sqlparser::ast::{self, FromTable, ObjectName, UpdateTableFromKind};
 use futures::{StreamExt, stream};
 use skewer_sql::traits::is_analyze;
 
 use super::delete::Target;
 use super::{Context, Outcome, as_statement};
+use crate::catalog::quarantine::explanation;
 use crate::error::Error;
 use crate::remedies::{RemedyMode, lines_about};
 
@@ -25,8 +25,12 @@ pub(crate) async fn execute(
     let analyze = is_analyze(&explain);
     if let DFStatement::Explain(inner) = &mut explain
         && let DFStatement::Statement(statement) = &*inner.statement
-        && let Some(query) = query_within(statement)?
+        && let Some(within) = query_within(statement)?
     {
+        if let Some(target) = within.target {
+            let table = context.catalog.writable_table(&target)?;
+            context.catalog.show_all_rows_of(table.id);
+        }
         if analyze {
             return Err(Error::Unsupported(
                 "EXPLAIN ANALYZE of a statement that changes something; EXPLAIN PROFILE carries \
@@ -34,20 +38,20 @@ pub(crate) async fn execute(
                     .to_owned(),
             ));
         }
-        *inner.statement = as_statement(query);
+        *inner.statement = as_statement(within.query);
     }
-    let planned = context.query(explain).await?;
-    let Outcome::Rows(rows) = planned else {
-        return Ok(planned);
-    };
-    if analyze || *context.session.inner().remedies.lock() == RemedyMode::Off {
-        return Ok(Outcome::Rows(rows));
+    let outcome = context.query(explain).await?;
+    let touched = context.catalog.touched();
+    let mut notes: Vec<_> = touched
+        .quarantines
+        .iter()
+        .map(|quarantine| ("quarantine", explanation(quarantine)))
+        .collect();
+    if !analyze && *context.session.inner().remedies.lock() != RemedyMode::Off {
+        let lines = lines_about(&context.session, explained(context.record.sql())).await?;
+        notes.extend(lines.into_iter().map(|line| ("remedy", line)));
     }
-    let lines = lines_about(&context.session, explained(context.record.sql())).await?;
-    Ok(Outcome::Rows(match lines.is_empty() {
-        true => rows,
-        false => with_row(rows, "remedies", &lines.join("\n"))?,
-    }))
+    with_notes(outcome, notes)
 }
 
 /// The statement that EXPLAIN explains, as it is written.
@@ -70,27 +74,59 @@ fn explained(sql: &str) -> &str {
     }
 }
 
-/// `rows` of two text columns, and one row more.
-fn with_row(
-    rows: SendableRecordBatchStream,
-    kind: &str,
-    text: &str,
-) -> Result<SendableRecordBatchStream, Error> {
-    let schema = rows.schema();
-    let columns: Vec<ArrayRef> = [kind, text]
-        .into_iter()
-        .map(|text| Arc::new(StringArray::from(vec![text])) as ArrayRef)
-        .collect();
-    let row = RecordBatch::try_new(SchemaRef::clone(&schema), columns)?;
-    let rows = rows.chain(stream::iter([Ok(row)]));
-    Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
+/// A plan, and a row for each note: its kind and its text.
+fn with_notes(outcome: Outcome, notes: Vec<(&str, String)>) -> Result<Outcome, Error> {
+    let Outcome::Rows(plan) = outcome else {
+        return Ok(outcome);
+    };
+    if notes.is_empty() {
+        return Ok(Outcome::Rows(plan));
+    }
+    let (kinds, texts): (Vec<_>, Vec<_>) = notes.into_iter().unzip();
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(StringArray::from(kinds)),
+        Arc::new(StringArray::from(texts)),
+    ];
+    let schema = plan.schema();
+    let rows = RecordBatch::try_new(SchemaRef::clone(&schema), columns)?;
+    let rows = plan.chain(stream::iter([Ok(rows)]));
+    Ok(Outcome::Rows(Box::pin(RecordBatchStreamAdapter::new(
+        schema, rows,
+    ))))
+}
+
+/// The query within a statement that changes something.
+struct QueryWithin {
+    query: Box<ast::Query>,
+    /// The table whose rows UPDATE or DELETE changes.
+    target: Option<ObjectName>,
+}
+
+impl QueryWithin {
+    fn of_rows_written(query: Option<&ast::Query>) -> Option<Self> {
+        Some(Self {
+            query: Box::new(query?.clone()),
+            target: None,
+        })
+    }
+
+    fn of_rows_changed(
+        target: Target,
+        others: Vec<ast::TableWithJoins>,
+        selection: Option<ast::Expr>,
+    ) -> Result<Option<Self>, Error> {
+        Ok(Some(Self {
+            query: target.matching_rows(others, selection)?,
+            target: Some(target.name),
+        }))
+    }
 }
 
 /// The rows that a statement writes, or changes.
-fn query_within(statement: &ast::Statement) -> Result<Option<Box<ast::Query>>, Error> {
+fn query_within(statement: &ast::Statement) -> Result<Option<QueryWithin>, Error> {
     Ok(match statement {
-        ast::Statement::Insert(insert) => insert.source.clone(),
-        ast::Statement::CreateTable(table) => table.query.clone(),
+        ast::Statement::Insert(insert) => QueryWithin::of_rows_written(insert.source.as_deref()),
+        ast::Statement::CreateTable(table) => QueryWithin::of_rows_written(table.query.as_deref()),
         ast::Statement::Delete(delete) => {
             let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &delete.from;
             let [from] = from.as_slice() else {
@@ -98,7 +134,7 @@ fn query_within(statement: &ast::Statement) -> Result<Option<Box<ast::Query>>, E
             };
             let others = delete.using.clone().unwrap_or_default();
             let selection = delete.selection.clone();
-            Some(Target::from_table(from)?.matching_rows(others, selection)?)
+            QueryWithin::of_rows_changed(Target::from_table(from)?, others, selection)?
         }
         ast::Statement::Update(update) => {
             let others = match &update.from {
@@ -108,7 +144,7 @@ fn query_within(statement: &ast::Statement) -> Result<Option<Box<ast::Query>>, E
                 None => Vec::new(),
             };
             let selection = update.selection.clone();
-            Some(Target::from_table(&update.table)?.matching_rows(others, selection)?)
+            QueryWithin::of_rows_changed(Target::from_table(&update.table)?, others, selection)?
         }
         _ => None,
     })

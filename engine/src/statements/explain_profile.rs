@@ -7,7 +7,7 @@ use datafusion::physical_plan::SendableRecordBatchStream;
 use datafusion::sql::sqlparser::ast;
 use futures::future::BoxFuture;
 use skewer_diagnosis::excluded_rows::ExcludedPredicate;
-use skewer_diagnosis::{Profile, ProfileDiff, RunContext, unknown_query};
+use skewer_diagnosis::{Profile, ProfileDiff, RunContext, TableQuarantine, unknown_query};
 use skewer_profiling::Level;
 use skewer_report::Options;
 use skewer_sql::{ExplainProfile, Statement, Without};
@@ -83,11 +83,13 @@ async fn run_and_read(session: &Session, explain: ExplainProfile) -> Result<Prof
     };
     let mut with = None;
     let mut caveats = Vec::new();
+    let mut then = None;
     let mut session = session.clone();
     if let Statement::Recorded { query_id } = work.statement {
         let recorded = recorded(&session, query_id).await?;
         caveats = changes_since(&session, query_id).await?;
         work = recorded.work;
+        then = Some((query_id, recorded.quarantines));
         if let Some(then) = session.database_inner().snapshots.of_query(query_id) {
             session = session.at_snapshot(then);
             if !caveats.is_empty() {
@@ -115,7 +117,27 @@ async fn run_and_read(session: &Session, explain: ExplainProfile) -> Result<Prof
         baseline_query_id: with,
         caveats,
     };
-    Ok(Profile::read(&session, query_id, &context).await?)
+    let mut profile = Profile::read(&session, query_id, &context).await?;
+    if let Some((recorded_id, quarantines)) = then
+        && quarantines != profile.summary.quarantines
+    {
+        let caveat = other_quarantines(recorded_id, &quarantines);
+        profile.summary.run_caveats.push(caveat);
+    }
+    Ok(profile)
+}
+
+/// Says that query `query_id` saw other rows than the one that ran it again.
+fn other_quarantines(query_id: i64, quarantines: &[TableQuarantine]) -> String {
+    let names: Vec<&str> = quarantines.iter().map(|q| q.name.as_str()).collect();
+    let (left_out, way) = match names.is_empty() {
+        true => ("no quarantine".to_owned(), "off"),
+        false => (format!("quarantine {}", names.join(", ")), "on"),
+    };
+    format!(
+        "Query {query_id} ran with other rows: {left_out} left rows out of it. SET quarantine = '{way}' before \
+         EXPLAIN PROFILE QUERY {query_id} runs it as then, unless quarantines have changed since."
+    )
 }
 
 /// A statement to run.
@@ -231,13 +253,15 @@ async fn begin_without(
 /// A query that ran before.
 struct Recorded {
     work: Work,
+    /// The ones that left rows out of it.
+    quarantines: Vec<TableQuarantine>,
     settings: ProfileSettings,
 }
 
 /// What query `query_id` was, if running it again changes nothing.
 async fn recorded(session: &Session, query_id: i64) -> Result<Recorded, Error> {
     let ask = format!(
-        "SELECT sql, profile_level, sample_rate, imported_from \
+        "SELECT sql, profile_level, sample_rate, imported_from, quarantines \
          FROM sys.queries WHERE query_id = {query_id}"
     );
     let batches = untraced_query(session, &ask).await?;
@@ -263,6 +287,10 @@ async fn recorded(session: &Session, query_id: i64) -> Result<Recorded, Error> {
         sample_rate: sample_rate.map_or(1.0, |rate| rate.value(0)),
         ..ProfileSettings::default()
     };
+    let quarantines = match found.column(4).is_valid(0) {
+        true => TableQuarantine::parse(&text(4)?),
+        false => Vec::new(),
+    };
     let sql = text(0)?;
     // It may have been run with rows left out.
     let Statement::ExplainProfile(again) = skewer_sql::parse(&format!("EXPLAIN PROFILE {sql}"))?
@@ -282,6 +310,7 @@ async fn recorded(session: &Session, query_id: i64) -> Result<Recorded, Error> {
                 statement: query,
                 without: again.without,
             },
+            quarantines,
             settings,
         }),
         _ => Err(Error::Unsupported(format!(

@@ -34,6 +34,7 @@ pub(crate) mod insert;
 pub(crate) mod on_workers;
 pub(crate) mod parameters;
 pub(crate) mod prepare;
+pub(crate) mod quarantine;
 pub(crate) mod rebalance;
 pub(crate) mod rewrite;
 pub(crate) mod schema;
@@ -156,6 +157,12 @@ async fn dispatch(context: &mut Context, statement: Statement) -> Result<Outcome
         Statement::CreateIndex(index) => create_index::execute(context, &index).await,
         // There is none.
         Statement::DropIndex => Ok(Outcome::Done),
+        Statement::CreateQuarantine(create) => quarantine::create(context, *create).await,
+        Statement::DropQuarantine {
+            if_exists,
+            name,
+            table,
+        } => quarantine::drop(context, if_exists, name.as_ref(), table.as_ref()).await,
         Statement::AlterTable(alter) => alter_table::execute(context, *alter).await,
         Statement::Truncate { if_exists, names } => {
             truncate::execute(context, if_exists, &names).await

@@ -143,6 +143,8 @@ fn plannable(statement: Statement) -> Option<DFStatement> {
         | Statement::Drop { .. }
         | Statement::CreateIndex(_)
         | Statement::DropIndex
+        | Statement::CreateQuarantine(_)
+        | Statement::DropQuarantine { .. }
         | Statement::AlterTable(_)
         | Statement::Truncate { .. }
         | Statement::Rebalance { .. }
@@ -231,6 +233,8 @@ async fn columns(
         | Statement::Drop { .. }
         | Statement::CreateIndex(_)
         | Statement::DropIndex
+        | Statement::CreateQuarantine(_)
+        | Statement::DropQuarantine { .. }
         | Statement::AlterTable(_)
         | Statement::Truncate { .. }
         | Statement::CopyFrom(_)

@@ -36,6 +36,7 @@ impl Context {
             let table = self.catalog.writable_table(name)?;
             // Between the two looks the name may have come to mean another table.
             if table.id == id {
+                self.catalog.show_all_rows_of(id);
                 return Ok(LockedTable { table, _turn: turn });
             }
         }

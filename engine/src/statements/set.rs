@@ -7,13 +7,14 @@ use skewer_compat::suggest::suggest;
 use skewer_optimizer::join_order::JoinOrder;
 
 use super::Outcome;
+use crate::catalog::quarantine::RowsSeen;
 use crate::error::Error;
 use crate::remedies::RemedyMode;
 use crate::session::Session;
 use crate::settings::{
     self, CACHE_SIZE, DEFAULT_STALL_TIMEOUT, JOIN_ORDER, MAX_RUNNING_QUERIES,
-    MAX_TEMP_DIRECTORY_SIZE, MEMORY_LIMIT, OWN_SETTINGS, ProfileSettings, REMEDIES, SNAPSHOT_BYTES,
-    STALL_TIMEOUT, TRACE_PARENT, canonical,
+    MAX_TEMP_DIRECTORY_SIZE, MEMORY_LIMIT, OWN_SETTINGS, ProfileSettings, QUARANTINE, REMEDIES,
+    SNAPSHOT_BYTES, STALL_TIMEOUT, TRACE_PARENT, canonical,
 };
 
 /// The schema of names without schema.
@@ -73,6 +74,7 @@ pub(crate) async fn set(session: &Session, name: &str, value: &str) -> Result<Ou
         STALL_TIMEOUT => {
             *session.inner().stall_timeout.lock() = settings::parse_age(name, value)?;
         }
+        QUARANTINE => *session.inner().rows_seen.lock() = settings::parse_rows_seen(value)?,
         JOIN_ORDER => *session.inner().join_order.lock() = settings::parse_join_order(value)?,
         REMEDIES => *session.inner().remedies.lock() = settings::parse_remedies(value)?,
         TRACE_PARENT => {
@@ -174,6 +176,7 @@ fn reset_own(session: &Session, name: &str) -> Result<bool, Error> {
         }
         MAX_RUNNING_QUERIES => database.admission.set_limit(database.opened_limit),
         STALL_TIMEOUT => *session.inner().stall_timeout.lock() = DEFAULT_STALL_TIMEOUT,
+        QUARANTINE => *session.inner().rows_seen.lock() = RowsSeen::default(),
         JOIN_ORDER => *session.inner().join_order.lock() = JoinOrder::default(),
         REMEDIES => *session.inner().remedies.lock() = RemedyMode::default(),
         TRACE_PARENT => *session.inner().trace_parent.lock() = None,

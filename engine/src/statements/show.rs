@@ -14,8 +14,8 @@ use crate::error::Error;
 use crate::session::Session;
 use crate::settings::{
     self, CACHE_SIZE, JOIN_ORDER, MAX_RUNNING_QUERIES, MAX_TEMP_DIRECTORY_SIZE, MEMORY_LIMIT,
-    OWN_SETTINGS, REMEDIES, SNAPSHOT_BYTES, STALL_TIMEOUT, TRACE_PARENT, UNLIMITED, canonical,
-    show_bytes, show_retention,
+    OWN_SETTINGS, QUARANTINE, REMEDIES, SNAPSHOT_BYTES, STALL_TIMEOUT, TRACE_PARENT, UNLIMITED,
+    canonical, show_bytes, show_retention,
 };
 use skewer_sql::sql_name;
 
@@ -41,6 +41,10 @@ pub(crate) fn setting(session: &Session, name: Option<&str>) -> Result<Outcome, 
                     None => UNLIMITED.to_owned(),
                 },
                 REMEDIES => session.inner().remedies.lock().to_string(),
+                QUARANTINE => {
+                    let rows_seen = *session.inner().rows_seen.lock();
+                    settings::show_rows_seen(rows_seen).to_owned()
+                }
                 JOIN_ORDER => settings::show_join_order(*session.inner().join_order.lock()),
                 STALL_TIMEOUT => settings::show_age(*session.inner().stall_timeout.lock()),
                 TRACE_PARENT => settings::show_trace_parent(*session.inner().trace_parent.lock()),

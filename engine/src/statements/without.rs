@@ -1,27 +1,21 @@
 //! `WITHOUT [table] (predicate)`: a query without the rows of a base table that fulfil a predicate.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
-use std::sync::Arc;
 
-use datafusion::arrow::datatypes::DataType;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{DFSchema, TableReference};
-use datafusion::datasource::{provider_as_source, source_as_provider};
+use datafusion::common::TableReference;
+use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::execution::SessionState;
-use datafusion::logical_expr::expr_rewriter::unalias;
-use datafusion::logical_expr::{
-    Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, TableScan, not,
-};
-use datafusion::sql::sqlparser::ast::{self, VisitMut, VisitorMut};
+use datafusion::logical_expr::{LogicalPlan, SubqueryAlias, TableScan};
+use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::tokenizer::Location;
 use skewer_compat::suggest::suggest;
 use skewer_diagnosis::excluded_rows::ExcludedPredicate;
 use skewer_diagnosis::table_sql;
-use skewer_exec::{IdentifiedTable, ROW_ID};
-use skewer_sql::{SyntaxError, Without};
+use skewer_exec::ROW_ID;
+use skewer_sql::Without;
 
-use crate::catalog::names::{Name, fold, split_row_ids};
+use crate::catalog::names::{Name, split_row_ids};
+use crate::catalog::row_predicate::{Keep, NamedColumn, RowPredicate, filtered, identified};
 use crate::error::Error;
 
 /// A base table that a query reads.
@@ -51,16 +45,15 @@ pub(crate) fn leave_out(
     let mut plan = plan;
     let mut excluded = Vec::new();
     for clause in clauses {
-        let (mut predicate, columns) = columns_of(clause)?;
+        let (predicate, columns) = written(clause, &clause.predicate).columns()?;
         let table = meant(clause, &columns, &tables, default_schema)?;
         let logged = table.logged.clone();
-        let _: ControlFlow<()> = predicate.visit(&mut Unqualify);
         plan = plan
             .transform_up_with_subqueries(|node| match node {
                 LogicalPlan::TableScan(scan) if logged_name(&scan).as_ref() == Some(&logged) => {
-                    let filtered = filtered(scan, clause, &predicate, state)
-                        .map_err(Error::into_datafusion)?;
-                    Ok(Transformed::yes(filtered))
+                    let predicates = [written(clause, &predicate)];
+                    let kept = filtered(scan, &predicates, Keep::Others, state);
+                    Ok(Transformed::yes(kept.map_err(Error::into_datafusion)?))
                 }
                 other => Ok(Transformed::no(other)),
             })?
@@ -79,9 +72,9 @@ fn base_tables(plan: &LogicalPlan) -> Result<Vec<Base>, Error> {
     plan.apply_with_subqueries(|node| {
         let (scan, alias) = match node {
             LogicalPlan::TableScan(scan) => (scan, None),
-            LogicalPlan::SubqueryAlias(aliased) => match &*aliased.input {
-                LogicalPlan::TableScan(scan) => (scan, Some(aliased.alias.table().to_owned())),
-                _ => return Ok(TreeNodeRecursion::Continue),
+            LogicalPlan::SubqueryAlias(aliased) => match scan_of(aliased) {
+                Some(scan) => (scan, Some(aliased.alias.table().to_owned())),
+                None => return Ok(TreeNodeRecursion::Continue),
             },
             _ => return Ok(TreeNodeRecursion::Continue),
         };
@@ -106,9 +99,27 @@ fn base_tables(plan: &LogicalPlan) -> Result<Vec<Base>, Error> {
     Ok(tables.into_values().collect())
 }
 
-fn identified(scan: &TableScan) -> Option<IdentifiedTable> {
-    let provider = source_as_provider(&scan.source).ok()?;
-    provider.downcast_ref::<IdentifiedTable>().cloned()
+/// The scan of the table that an alias names. A table with quarantines has an alias and a filter of
+/// its own below that.
+fn scan_of(aliased: &SubqueryAlias) -> Option<&TableScan> {
+    match &*aliased.input {
+        LogicalPlan::TableScan(scan) => Some(scan),
+        LogicalPlan::SubqueryAlias(table) => {
+            let mut below = &*table.input;
+            loop {
+                below = match below {
+                    LogicalPlan::Projection(projection) => &projection.input,
+                    LogicalPlan::Filter(filter) => &filter.input,
+                    LogicalPlan::TableScan(scan) => {
+                        let own = scan.table_name.table();
+                        return (own == table.alias.table()).then_some(scan);
+                    }
+                    _ => return None,
+                };
+            }
+        }
+        _ => None,
+    }
 }
 
 /// The table's name in the log; `None` if it is no table of the user's.
@@ -126,75 +137,10 @@ fn logged_name(scan: &TableScan) -> Option<String> {
     }
 }
 
-/// A column that a predicate names.
-struct Named {
-    /// What stands before it.
-    table: Option<String>,
-    column: String,
-    at: Location,
-}
-
-/// The columns of a clause's predicate, in their order; a predicate with subqueries is refused.
-fn columns_of(clause: &Without) -> Result<(ast::Expr, Vec<Named>), Error> {
-    struct Finder {
-        columns: Vec<Named>,
-        subquery: bool,
-    }
-    impl VisitorMut for Finder {
-        type Break = ();
-        fn pre_visit_query(&mut self, _: &mut ast::Query) -> ControlFlow<()> {
-            self.subquery = true;
-            ControlFlow::Break(())
-        }
-        fn pre_visit_expr(&mut self, expr: &mut ast::Expr) -> ControlFlow<()> {
-            let (table, column) = match &*expr {
-                ast::Expr::Identifier(column) => (None, column),
-                ast::Expr::CompoundIdentifier(parts) => match parts.as_slice() {
-                    [.., table, column] => (Some(fold(table)), column),
-                    _ => return ControlFlow::Continue(()),
-                },
-                _ => return ControlFlow::Continue(()),
-            };
-            self.columns.push(Named {
-                table,
-                column: fold(column),
-                at: column.span.start,
-            });
-            ControlFlow::Continue(())
-        }
-    }
-    let mut predicate = (*clause.predicate).clone();
-    let mut finder = Finder {
-        columns: Vec::new(),
-        subquery: false,
-    };
-    let _: ControlFlow<()> = predicate.visit(&mut finder);
-    if finder.subquery {
-        let error = Error::Unsupported("a subquery in WITHOUT".to_owned());
-        return Err(placed(error, clause, clause.predicate_at));
-    }
-    Ok((predicate, finder.columns))
-}
-
-/// Takes away what stands before columns.
-struct Unqualify;
-
-impl VisitorMut for Unqualify {
-    type Break = ();
-    fn pre_visit_expr(&mut self, expr: &mut ast::Expr) -> ControlFlow<()> {
-        if let ast::Expr::CompoundIdentifier(parts) = expr
-            && let Some(column) = parts.last()
-        {
-            *expr = ast::Expr::Identifier(column.clone());
-        }
-        ControlFlow::Continue(())
-    }
-}
-
 /// The table whose rows a clause means.
 fn meant<'a>(
     clause: &Without,
-    columns: &[Named],
+    columns: &[NamedColumn],
     tables: &'a [Base],
     default_schema: &str,
 ) -> Result<&'a Base, Error> {
@@ -295,86 +241,17 @@ fn with_columns(tables: &[&Base]) -> String {
     named.collect::<Vec<_>>().join(", ")
 }
 
-/// A scan without the rows that fulfil the predicate. Rows for which it is NULL stay.
-fn filtered(
-    scan: TableScan,
-    clause: &Without,
-    predicate: &ast::Expr,
-    state: &SessionState,
-) -> Result<LogicalPlan, Error> {
-    let columns = scan.projected_schema.columns();
-    let hidden = scan
-        .projected_schema
-        .field_with_unqualified_name(ROW_ID)
-        .is_err();
-    let plain = LogicalPlan::TableScan(scan.clone());
-    let over_ids = match identified(&scan) {
-        Some(table) if hidden => {
-            let source = provider_as_source(Arc::new(table.showing_ids()));
-            LogicalPlanBuilder::scan(scan.table_name.clone(), source, None)?.build()?
-        }
-        _ => plain.clone(),
-    };
-    // Without need the scan stays as it is: there it may be read without row ids.
-    let condition = condition(predicate, over_ids.schema(), clause, state)?;
-    let needs_ids = hidden
-        && condition
-            .column_refs()
-            .iter()
-            .any(|column| column.name == ROW_ID);
-    let input = if needs_ids { over_ids } else { plain };
-    // Not IS NOT TRUE: DataFusion's operator for it may say NULL where its plan says it may not.
-    let stays = condition.clone().is_null().or(not(condition));
-    let filtered = LogicalPlanBuilder::from(input).filter(stays)?;
-    let filtered = match needs_ids {
-        true => filtered.project(columns.into_iter().map(Expr::Column))?,
-        false => filtered,
-    };
-    Ok(filtered.build()?)
-}
-
-fn condition(
-    predicate: &ast::Expr,
-    schema: &DFSchema,
-    clause: &Without,
-    state: &SessionState,
-) -> Result<Expr, Error> {
-    let in_place = |error| placed(error, clause, clause.predicate_at);
-    let sql = ast::ExprWithAlias {
-        expr: predicate.clone(),
-        alias: None,
-    };
-    let planned = state.create_logical_expr_from_sql_expr(sql, schema);
-    let condition = unalias(planned.map_err(|error| in_place(error.into()))?);
-    let of_many = condition.exists(|node| {
-        let of_many = matches!(
-            node,
-            Expr::AggregateFunction(_) | Expr::WindowFunction(_) | Expr::Unnest(_)
-        );
-        Ok(of_many)
-    })?;
-    if of_many {
-        let text = "WITHOUT takes a condition over single rows, without aggregate functions, window functions and unnest";
-        return Err(in_place(Error::Invalid(text.to_owned())));
-    }
-    let kind = condition.get_type(schema);
-    match kind.map_err(|error| in_place(error.into()))? {
-        DataType::Boolean | DataType::Null => Ok(condition),
-        other => {
-            let text = format!("WITHOUT takes a condition, and this is {other}");
-            Err(in_place(Error::Invalid(text)))
-        }
+/// The predicate of a clause, in its place.
+fn written<'a>(clause: &'a Without, expr: &'a ast::Expr) -> RowPredicate<'a> {
+    RowPredicate {
+        taker: "WITHOUT",
+        expr,
+        source: &clause.source,
+        at: clause.predicate_at,
     }
 }
 
 /// An error that shows its place in the statement.
 fn placed(error: Error, clause: &Without, place: Location) -> Error {
-    let at = SyntaxError::at_location(&clause.source, place, error.to_string());
-    match at.line {
-        0 => error,
-        _ => Error::Placed {
-            error: Box::new(error),
-            place: at,
-        },
-    }
+    written(clause, &clause.predicate).placed(error, place)
 }

@@ -6,6 +6,7 @@ mod deep_statements;
 mod explain_profile;
 mod files;
 mod limits;
+mod quarantines;
 mod remedies;
 mod sessions;
 mod workers;

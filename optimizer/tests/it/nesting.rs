@@ -77,6 +77,7 @@ async fn profile_query(level: Level, query: &str) -> SessionContext {
             execution_ns: None,
             rows_returned: None,
             tables_read: None,
+            quarantines: None,
             imported_from: None,
             first_row_at: None,
             queued_ns: None,

@@ -7,7 +7,7 @@
 WITH exchanges AS (
   SELECT
     query_id, operator_id, remedies,
-    row_number() OVER (PARTITION BY query_id ORDER BY operator_id) - 1 AS exchange_number
+    CAST(row_number() OVER (PARTITION BY query_id ORDER BY operator_id) AS BIGINT) - 1 AS exchange_number
   FROM sys.operators
   WHERE remedies IS NOT NULL
 ),

@@ -207,6 +207,7 @@ impl Case {
                 execution_ns: Some(execution_ms * MS),
                 rows_returned: Some(rows),
                 tables_read: None,
+                quarantines: None,
                 imported_from: None,
                 first_row_at: None,
                 queued_ns: None,

@@ -66,6 +66,7 @@ async fn report_of(workers: i64) -> String {
         execution_ns: Some(MS),
         rows_returned: Some(1),
         tables_read: None,
+        quarantines: None,
         imported_from: None,
         first_row_at: None,
         queued_ns: None,

@@ -23,7 +23,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use skewer_compat::session::repaired;
 use skewer_diagnosis::text::WIDTH;
 use skewer_diagnosis::units::count;
-use skewer_diagnosis::{Profile, ProfileSource, RunContext};
+use skewer_diagnosis::{Profile, ProfileSource, RunContext, TableQuarantine};
 use skewer_profiling::SysTables;
 use skewer_profiling::sampling::Choice;
 use skewer_report::{Document, Options, Style, render};
@@ -96,6 +96,10 @@ impl ProfileSource for Fixture {
 
     fn replaced_tables(&self, _tables_read: &str) -> Vec<String> {
         Vec::new()
+    }
+
+    fn quarantines_of(&self, table: &str) -> Option<Vec<TableQuarantine>> {
+        (table == "main.input").then(Vec::new)
     }
 }
 

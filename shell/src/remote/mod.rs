@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use datafusion::arrow::array::{ArrayRef, RecordBatch, UInt64Array};
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
-use futures::StreamExt;
+use futures::{StreamExt, stream};
 use skewer::Progress;
 use skewer_server::client;
 use tokio::runtime::Runtime;
@@ -26,7 +26,7 @@ use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::types::{FromSql, Type};
-use tokio_postgres::{Client, Config, Row, RowStream, Statement};
+use tokio_postgres::{AsyncMessage, Client, Config, Row, RowStream, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 pub use address::Address;
@@ -48,6 +48,8 @@ pub struct Remote {
     tls: MakeRustlsConnect,
     traffic: Arc<Traffic>,
     rows: Arc<AtomicU64>,
+    /// What the server has said of the statement under way beside its rows.
+    notices: Notices,
     /// A request to cancel that is under way: what is sent before it has arrived could be hit.
     cancelling: Arc<Mutex<Option<JoinHandle<()>>>>,
 }
@@ -61,6 +63,9 @@ pub struct RemoteAnswer {
     remote: Remote,
     sql: String,
 }
+
+/// What a server says beside rows.
+type Notices = Arc<parking_lot::Mutex<Vec<String>>>;
 
 /// The thread of connections.
 struct Traffic(Option<Runtime>);
@@ -150,12 +155,19 @@ impl Remote {
         let tls = MakeRustlsConnect::new(trust.client_config());
         let (config, connector) = (config.clone(), tls.clone());
         let (sender, opened) = tokio::sync::oneshot::channel();
+        let notices = Notices::default();
+        let said = Arc::clone(&notices);
         traffic.spawn(async move {
             match config.connect(connector).await {
-                Ok((client, connection)) => {
+                Ok((client, mut connection)) => {
                     let _ = sender.send(Ok(client));
                     // Its errors are those of the statements under way.
-                    let _ = connection.await;
+                    let mut messages = stream::poll_fn(|context| connection.poll_message(context));
+                    while let Some(Ok(message)) = messages.next().await {
+                        if let AsyncMessage::Notice(notice) = message {
+                            said.lock().push(notice.message().to_owned());
+                        }
+                    }
                 }
                 Err(error) => {
                     let _ = sender.send(Err(error));
@@ -171,6 +183,7 @@ impl Remote {
             tls,
             traffic: Arc::clone(traffic),
             rows: Arc::default(),
+            notices,
             cancelling: Arc::default(),
         })
     }
@@ -179,6 +192,7 @@ impl Remote {
     pub async fn sql(&self, sql: &str) -> Result<RemoteAnswer, ShellError> {
         self.cancelled().await;
         self.rows.store(0, Ordering::Relaxed);
+        self.notices.lock().clear();
         let (client, text) = (Arc::clone(&self.client), sql.to_owned());
         let begun = self
             .traffic
@@ -307,6 +321,11 @@ impl RemoteAnswer {
     /// The columns.
     pub fn schema(&self) -> SchemaRef {
         SchemaRef::clone(&self.schema)
+    }
+
+    /// What the server has said of the statement beside its rows.
+    pub fn notices(&self) -> Vec<String> {
+        self.remote.notices.lock().clone()
     }
 
     /// The next rows. Of a statement that only changes something: one row with the number.

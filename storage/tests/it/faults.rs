@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use datafusion::arrow::datatypes::{DataType, Field};
 use futures::executor::block_on;
 use skewer_storage::fault::{Fault, FaultDisk};
-use skewer_storage::{DEFAULT_SCHEMA, Result, Storage};
+use skewer_storage::{DEFAULT_SCHEMA, QuarantineMeta, Result, Storage};
 use tempfile::TempDir;
 
 use crate::support::{Dump, columns, dump, files, insert, open, referenced, rewrite, table, write};
@@ -34,6 +34,8 @@ const STEPS: &[Step] = &[
         transaction.add_column(DEFAULT_SCHEMA, "t", Field::new("b", DataType::Int64, true))?;
         transaction.rename_table(DEFAULT_SCHEMA, "t", "s")?;
         transaction.create_view(DEFAULT_SCHEMA, "v", "SELECT 1", false)?;
+        let quarantine = QuarantineMeta::new("q", "a > 5", Some("w"));
+        transaction.create_quarantine(table(storage, "t").id, quarantine)?;
         transaction.commit().map(drop)
     },
     |storage| {
@@ -49,6 +51,7 @@ const STEPS: &[Step] = &[
         let mut transaction = storage.begin();
         let s = table(storage, "s");
         transaction.truncate(s.id)?;
+        transaction.drop_quarantine(s.id, "q")?;
         transaction.drop_table(DEFAULT_SCHEMA, "u")?;
         transaction.commit().map(drop)
     },

@@ -5,4 +5,5 @@ mod corruption;
 mod faults;
 mod model;
 mod nodes;
+mod quarantines;
 mod support;

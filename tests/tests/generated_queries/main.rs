@@ -13,6 +13,7 @@
 //! - [`remedies`]: whatever is done about skew
 //! - [`lineage`]: their lineage is what it says
 //! - [`closure`]: so is that of recursive queries that return a row once
+//! - [`quarantines`]: they return with quarantines what they return where the rows have been deleted
 //! - [`spilling`]: queries end, with the same rows, where there is too little memory
 
 mod cases;
@@ -23,6 +24,7 @@ mod generator;
 mod join_order;
 mod lineage;
 mod naive;
+mod quarantines;
 mod remedies;
 mod same_results;
 mod spilling;

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use futures::{SinkExt, StreamExt, TryStreamExt};
 use skewer_server::Users;
 use skewer_tests::served::Served;
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 use tokio_postgres::{AsyncMessage, Client, Config, NoTls};
@@ -290,16 +291,15 @@ async fn a_client_that_goes_away_cancels_its_statement() {
     }
 }
 
-#[tokio::test]
-async fn blocks_commit_each_statement_and_rollback_says_so() {
-    let served = Served::start();
+/// A client, and what the server says to it beside rows.
+async fn client_with_notices(served: &Served) -> (Client, UnboundedReceiver<String>) {
     let mut config = Config::new();
     config
         .host("127.0.0.1")
         .port(served.address.port())
         .user("ada");
     let (client, mut connection) = config.connect(NoTls).await.unwrap();
-    let (sender, mut notices) = tokio::sync::mpsc::unbounded_channel();
+    let (sender, notices) = tokio::sync::mpsc::unbounded_channel();
     tokio::spawn(async move {
         let mut messages = futures::stream::poll_fn(move |cx| connection.poll_message(cx));
         while let Some(Ok(message)) = messages.next().await {
@@ -308,6 +308,37 @@ async fn blocks_commit_each_statement_and_rollback_says_so() {
             }
         }
     });
+    (client, notices)
+}
+
+#[tokio::test]
+async fn a_quarantine_that_leaves_rows_out_gives_a_notice() {
+    let served = Served::start();
+    let (client, mut notices) = client_with_notices(&served).await;
+    let setup = "CREATE TABLE docs AS SELECT value AS id FROM range(0, 10); \
+                 CREATE QUARANTINE slow ON docs WHERE (id > 6); SELECT id FROM docs";
+    client.batch_execute(setup).await.unwrap();
+    assert!(notices.try_recv().is_err());
+    client.batch_execute("SET quarantine = 'on'").await.unwrap();
+    let expected = "quarantine slow of table docs leaves rows out of this query";
+    let count = "SELECT count(*) FROM docs";
+    // In the simple protocol, and in the extended one. The notice comes before the end of the statement.
+    client.batch_execute(count).await.unwrap();
+    assert_eq!(notices.try_recv().unwrap(), expected);
+    let row = client.query_one(count, &[]).await.unwrap();
+    assert_eq!(row.get::<_, i64>(0), 7);
+    assert_eq!(notices.try_recv().unwrap(), expected);
+    client
+        .batch_execute("DROP QUARANTINE slow; SELECT id FROM docs")
+        .await
+        .unwrap();
+    assert!(notices.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn blocks_commit_each_statement_and_rollback_says_so() {
+    let served = Served::start();
+    let (client, mut notices) = client_with_notices(&served).await;
     client
         .batch_execute("CREATE TABLE t (a INT); BEGIN; INSERT INTO t VALUES (1); COMMIT")
         .await

@@ -6,6 +6,7 @@ mod diagnoses;
 mod exported;
 mod functions;
 mod kinds;
+mod quarantine;
 mod report;
 
 use std::time::Duration;

@@ -230,6 +230,7 @@ pub async fn try_profiled(
             execution_ns: None,
             rows_returned: None,
             tables_read: None,
+            quarantines: None,
             imported_from: None,
             first_row_at: None,
             queued_ns: None,

@@ -97,6 +97,7 @@ pub fn finished(sql: &str) -> QueryRow {
         execution_ns: Some(1_500_000_000),
         rows_returned: Some(1),
         tables_read: None,
+        quarantines: None,
         imported_from: None,
         first_row_at: None,
         queued_ns: None,
