@@ -17,7 +17,9 @@ use crate::{Result, StorageError};
 
 /// Version of everything described in `docs/storage.md`. A change that an older build would
 /// misread increments it; a database has the lowest that describes it.
-pub(crate) const FORMAT: u64 = 2;
+pub(crate) const FORMAT: u64 = 3;
+/// Of a database without streams.
+pub(crate) const FORMAT_WITHOUT_STREAMS: u64 = 2;
 /// Of a database whose segments all belong to [`MASTER`](crate::placement::MASTER) and to tables
 /// that are not divided.
 const FORMAT_OF_ONE_NODE: u64 = 1;

@@ -8,6 +8,7 @@ use datafusion::arrow::datatypes::{FieldRef, Schema, SchemaRef};
 use crate::error::Object;
 use crate::placement::Partitioning;
 use crate::snapshot::{SchemaContents, SegmentMeta, Snapshot, TableId, TableMeta, ViewMeta};
+use crate::streams::{StreamChange, StreamRow};
 use crate::{Result, StorageError};
 
 /// One buffered change. Existing objects are named by what cannot be reused, so that replaying a
@@ -46,6 +47,8 @@ pub(crate) enum Change {
         added: Vec<Arc<SegmentMeta>>,
     },
     Truncate(TableId),
+    /// Of streams and continuous queries.
+    Stream(StreamChange),
 }
 
 /// One row of the catalog to write or to remove.
@@ -82,6 +85,8 @@ pub(crate) enum Row {
         schema: String,
         name: String,
     },
+    /// Of streams and continuous queries.
+    Stream(StreamRow),
 }
 
 /// What changes amount to, in order.
@@ -213,6 +218,7 @@ impl Snapshot {
                 let removed: Vec<u64> = table.segments.iter().map(|s| s.id).collect();
                 self.replace_segments(*id, &removed, &[], effects)?;
             }
+            Change::Stream(change) => self.apply_to_streams(change, effects)?,
         }
         Ok(())
     }
@@ -267,12 +273,15 @@ impl Snapshot {
                 .get(name)
                 .ok_or_else(|| StorageError::not_found(Object::Schema, name))?,
         );
-        let empty = contents.tables.is_empty() && contents.views.is_empty();
+        let has_queries = self.queries.values().any(|q| q.schema_name == name);
+        let empty = contents.tables.is_empty() && contents.views.is_empty() && !has_queries;
         if !cascade && !empty {
             return Err(StorageError::invalid(format_args!(
                 "schema {name} is not empty: drop its tables and views first, or use CASCADE"
             )));
         }
+        self.refuse_outside_readers(name, &contents)?;
+        self.drop_queries_of(name, effects)?;
         for table in contents.tables.values() {
             self.drop_table(table.id, effects)?;
         }
@@ -289,6 +298,7 @@ impl Snapshot {
 
     fn drop_table(&mut self, id: TableId, effects: &mut Effects) -> Result<()> {
         let table = self.existing(id)?;
+        self.unmark_stream(id, effects)?;
         self.remove_table(id);
         for segment in &table.segments {
             effects.rows.push(Row::DeleteSegment {
@@ -313,7 +323,7 @@ impl Snapshot {
         Err(StorageError::exists(object, qualified(schema, name)))
     }
 
-    fn existing(&self, id: TableId) -> Result<Arc<TableMeta>> {
+    pub(crate) fn existing(&self, id: TableId) -> Result<Arc<TableMeta>> {
         self.table_by_id(id)
             .ok_or_else(|| StorageError::not_found(Object::Table, format!("with id {id}")))
     }

@@ -14,12 +14,15 @@ use serde::{Deserialize, Serialize};
 use twox_hash::XxHash64;
 
 use crate::Result;
-use crate::catalog::{Counters, FORMAT, Failure, Loaded, damaged, failure};
+use crate::catalog::{
+    Counters, FORMAT, FORMAT_WITHOUT_STREAMS, Failure, Loaded, damaged, failure,
+};
 use crate::catalog_changes::Row;
 use crate::placement::{MASTER, Partitioning, SegmentName, Shard};
 use crate::snapshot::{
     Root, SegmentFile, SegmentMeta, SegmentNumbers, Snapshot, TableId, TableMeta, ViewMeta,
 };
+use crate::stream_rows::{self, StreamRows};
 use crate::transaction::next_row_id;
 
 const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
@@ -90,10 +93,11 @@ pub(crate) struct Rows<'a> {
     places: redb::Table<'a, (u64, u64), (u32, u32, u32)>,
     partitioning: redb::Table<'a, u64, &'static [u8]>,
     views: redb::Table<'a, (&'static str, &'static str), &'static [u8]>,
+    streams: StreamRows<'a>,
     digest: u64,
 }
 
-fn put<K: Key + 'static, V: Value + 'static>(
+pub(crate) fn put<K: Key + 'static, V: Value + 'static>(
     digest: &mut u64,
     table: &mut redb::Table<'_, K, V>,
     key: K::SelfType<'_>,
@@ -107,7 +111,7 @@ fn put<K: Key + 'static, V: Value + 'static>(
     Ok(())
 }
 
-fn delete<K: Key + 'static, V: Value + 'static>(
+pub(crate) fn delete<K: Key + 'static, V: Value + 'static>(
     digest: &mut u64,
     table: &mut redb::Table<'_, K, V>,
     key: K::SelfType<'_>,
@@ -134,6 +138,7 @@ impl<'a> Rows<'a> {
             places: transaction.open_table(PLACES).map_err(failure)?,
             partitioning: transaction.open_table(PARTITIONING).map_err(failure)?,
             views: transaction.open_table(VIEWS).map_err(failure)?,
+            streams: StreamRows::open(transaction)?,
             digest,
         })
     }
@@ -148,6 +153,16 @@ impl<'a> Rows<'a> {
 
     pub(crate) fn put_format(&mut self, format: u64) -> Result<(), Failure> {
         put(&mut self.digest, &mut self.meta, META_FORMAT, format)
+    }
+
+    /// A build that reads formats below `format` alone would misread the database from now on.
+    fn raise_format(&mut self, format: u64) -> Result<(), Failure> {
+        let before = self.meta.get(META_FORMAT).map_err(failure)?;
+        let before = before.map_or(0, |before| before.value());
+        match before < format {
+            true => self.put_format(format),
+            false => Ok(()),
+        }
     }
 
     pub(crate) fn put_version(&mut self, version: u64) -> Result<(), Failure> {
@@ -201,7 +216,7 @@ impl<'a> Rows<'a> {
                 }
                 let json = serde_json::to_vec(partitioning).map_err(damaged)?;
                 put(digest, &mut self.partitioning, id.0, &json)?;
-                self.put_format(FORMAT)
+                self.raise_format(FORMAT_WITHOUT_STREAMS)
             }
             Row::PutNextRowId(table) => {
                 put(digest, &mut self.row_ids, table.id.0, next_row_id(table))
@@ -227,7 +242,7 @@ impl<'a> Rows<'a> {
                 let Shard { index, of } = segment.shard.unwrap_or(Shard { index: 0, of: 0 });
                 let place = (segment.owner, index, of);
                 put(digest, &mut self.places, (table.0, segment.id), place)?;
-                self.put_format(FORMAT)
+                self.raise_format(FORMAT_WITHOUT_STREAMS)
             }
             Row::DeleteSegment { table, segment } => {
                 delete(digest, &mut self.places, (table.0, *segment))?;
@@ -243,6 +258,10 @@ impl<'a> Rows<'a> {
             }
             Row::DeleteView { schema, name } => {
                 delete(digest, &mut self.views, (schema.as_str(), name.as_str()))
+            }
+            Row::Stream(row) => {
+                self.streams.write(digest, row)?;
+                self.raise_format(FORMAT)
             }
         }
     }
@@ -269,7 +288,7 @@ fn optional_meta(transaction: &ReadTransaction, key: &str) -> Result<Option<u64>
 }
 
 /// Calls `body` with every row of a table, and adds them to the digest.
-fn each<K: Key + 'static, V: Value + 'static>(
+pub(crate) fn each<K: Key + 'static, V: Value + 'static>(
     transaction: &ReadTransaction,
     table: TableDefinition<'_, K, V>,
     digest: &mut u64,
@@ -380,6 +399,8 @@ pub(crate) fn load(transaction: &ReadTransaction, root: &Arc<Root>) -> Result<Lo
         views.insert(name.to_owned(), Arc::new(view));
         Ok(())
     })?;
+
+    stream_rows::load(transaction, &mut digest, &mut snapshot)?;
 
     if digest != expected {
         return Err(damaged("its checksum is wrong"));

@@ -15,6 +15,10 @@ pub enum Object {
     View,
     /// A column.
     Column,
+    /// A stream.
+    Stream,
+    /// A continuous query.
+    ContinuousQuery,
 }
 
 impl fmt::Display for Object {
@@ -24,6 +28,8 @@ impl fmt::Display for Object {
             Object::Table => "table",
             Object::View => "view",
             Object::Column => "column",
+            Object::Stream => "stream",
+            Object::ContinuousQuery => "continuous query",
         })
     }
 }
