@@ -11,8 +11,9 @@ use crate::chunks::{LatencyChunk, LatencyKind, LineageChunk, OutputChunk};
 use crate::definition::{Origin, SysRow};
 use crate::recorder::{Events, Recorder};
 use crate::tables::{
-    Fragment, ImpactfulSource, KeyFrequency, Operator, OperatorCall, OperatorMetric, OperatorStats,
-    ProfilerOverhead, QueryRow, Table, TaskStats, TimelineBin, TuplesSent, WorkerMetric, WorkerRow,
+    Fragment, ImpactfulSource, KeyFrequency, MicroBatch, Operator, OperatorCall, OperatorMetric,
+    OperatorStats, ProfilerOverhead, QueryRow, Table, TaskStats, TimelineBin, TuplesSent,
+    WorkerMetric, WorkerRow,
 };
 use crate::timeline::RecordedTimeline;
 
@@ -134,6 +135,7 @@ impl QueryLog {
             Table::OperatorMetrics => one(events.operator_metrics.len()),
             Table::ImpactfulSources => one(events.impactful_sources.len()),
             Table::KeyFrequencies => one(events.key_frequencies.len()),
+            Table::MicroBatches => one(events.micro_batches.len()),
             Table::WorkerMetrics => one(events.worker_metrics.len()),
             Table::OperatorCalls => events.operator_calls.iter().map(Vec::len).collect(),
             Table::TuplesSent => events.tuples_sent.iter().map(Vec::len).collect(),
@@ -262,6 +264,7 @@ impl QueryLog {
             Table::OperatorMetrics => OperatorMetric::batch(origin, &events.operator_metrics),
             Table::ImpactfulSources => ImpactfulSource::batch(origin, &events.impactful_sources),
             Table::KeyFrequencies => KeyFrequency::batch(origin, &events.key_frequencies),
+            Table::MicroBatches => MicroBatch::batch(origin, &events.micro_batches),
             Table::WorkerMetrics => WorkerMetric::batch(origin, &events.worker_metrics),
             Table::OperatorCalls => OperatorCall::batch(origin, &events.operator_calls[piece]),
             Table::TuplesSent => TuplesSent::batch(origin, &events.tuples_sent[piece]),

@@ -21,8 +21,9 @@ use crate::sampling::Sampling;
 use crate::store::Store;
 use crate::sys_tables::SysTables;
 use crate::tables::{
-    Fragment, ImpactfulSource, KeyFrequency, Operator, OperatorCall, OperatorMetric, OperatorStats,
-    ProfilerOverhead, RunningOperator, TaskStats, TuplesSent, WorkerMetric, WorkerRow,
+    Fragment, ImpactfulSource, KeyFrequency, MicroBatch, Operator, OperatorCall, OperatorMetric,
+    OperatorStats, ProfilerOverhead, RunningOperator, TaskStats, TuplesSent, WorkerMetric,
+    WorkerRow,
 };
 use crate::ticks::Scale;
 use crate::timeline::{RecordedTimeline, TimelineStart};
@@ -173,6 +174,8 @@ pub(crate) struct Events {
     pub(crate) output_records: Vec<OutputChunk>,
     pub(crate) impactful_sources: Vec<ImpactfulSource>,
     pub(crate) key_frequencies: Vec<KeyFrequency>,
+    /// The micro-batch that the query is, if it is one.
+    pub(crate) micro_batches: Vec<MicroBatch>,
     pub(crate) worker_metrics: Vec<WorkerMetric>,
     /// Workers in processes of their own.
     pub(crate) workers: Vec<WorkerRow>,
@@ -682,6 +685,12 @@ impl Recorder {
     pub fn key_frequency(&self, key: KeyFrequency) {
         self.reserve(size_of::<KeyFrequency>() + key.text_bytes());
         self.events.lock().key_frequencies.push(key);
+    }
+
+    /// Records that the query is a micro-batch.
+    pub fn micro_batch(&self, batch: MicroBatch) {
+        self.reserve(size_of::<MicroBatch>() + batch.text_bytes());
+        self.events.lock().micro_batches.push(batch);
     }
 
     /// Records a reading of the process.

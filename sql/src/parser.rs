@@ -11,7 +11,7 @@ use crate::error::SyntaxError;
 use crate::explain_profile::ExplainProfile;
 use crate::source_location::{offset, text_from};
 use crate::statement::{ObjectKind, Statement};
-use crate::{copy, explain_profile, export_profile, rebalance, settings};
+use crate::{copy, explain_profile, export_profile, rebalance, settings, streams};
 use skewer_compat::statement::depth::DEEPEST;
 use skewer_compat::statement::describe_in_from as described;
 use skewer_compat::statement::desugar::desugar_statement;
@@ -139,6 +139,25 @@ fn parse_statement(
             let mut explain = explain_profile::parse_options(parser).map_err(ours)?;
             parse_profiled(sql, parser, &mut explain, dialect)?;
             Ok(Statement::ExplainProfile(explain))
+        }
+        Keyword::CREATE if word_at(parser, 1) == "STREAM" => {
+            parser.parser.next_token();
+            parser.parser.next_token();
+            streams::parse_create_stream(parser).map_err(ours)
+        }
+        Keyword::CREATE if word_at(parser, 1) == "CONTINUOUS" && word_at(parser, 2) == "QUERY" => {
+            for _ in 0..3 {
+                parser.parser.next_token();
+            }
+            streams::parse_create_query(parser).map_err(ours)
+        }
+        Keyword::DROP if matches!(word_at(parser, 1).as_str(), "STREAM" | "CONTINUOUS") => {
+            parser.parser.next_token();
+            streams::parse_drop(parser).map_err(ours)
+        }
+        _ if word_at(parser, 0) == "REFRESH" => {
+            parser.parser.next_token();
+            streams::parse_refresh(parser).map_err(ours)
         }
         _ if word_at(parser, 0) == "REBALANCE" => {
             parser.parser.next_token();

@@ -8,6 +8,7 @@ use datafusion::sql::sqlparser::ast;
 use crate::copy::{CopyFrom, CopyTo};
 use crate::explain_profile::{ExplainProfile, ProfileFormat};
 use crate::export_profile::ExportFormat;
+use crate::streams::{CreateContinuousQuery, CreateStream};
 
 /// One statement.
 #[derive(Debug, Clone)]
@@ -66,7 +67,18 @@ pub enum Statement {
         /// Whether an existing one is fine.
         if_not_exists: bool,
     },
-    /// DROP of tables, views or schemas.
+    /// CREATE STREAM.
+    CreateStream(Box<CreateStream>),
+    /// CREATE CONTINUOUS QUERY.
+    CreateContinuousQuery(Box<CreateContinuousQuery>),
+    /// REFRESH: what waits is processed now.
+    Refresh {
+        /// A stream or a continuous query.
+        kind: ObjectKind,
+        /// Which.
+        name: ast::ObjectName,
+    },
+    /// DROP of tables, views, schemas, streams or continuous queries.
     Drop {
         /// What they are.
         kind: ObjectKind,
@@ -176,6 +188,10 @@ pub enum ObjectKind {
     View,
     /// A schema.
     Schema,
+    /// A stream.
+    Stream,
+    /// A continuous query.
+    ContinuousQuery,
 }
 
 impl fmt::Display for ObjectKind {
@@ -184,6 +200,8 @@ impl fmt::Display for ObjectKind {
             Self::Table => "table",
             Self::View => "view",
             Self::Schema => "schema",
+            Self::Stream => "stream",
+            Self::ContinuousQuery => "continuous query",
         })
     }
 }

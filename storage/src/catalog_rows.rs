@@ -14,9 +14,7 @@ use serde::{Deserialize, Serialize};
 use twox_hash::XxHash64;
 
 use crate::Result;
-use crate::catalog::{
-    Counters, FORMAT, FORMAT_WITHOUT_STREAMS, Failure, Loaded, damaged, failure,
-};
+use crate::catalog::{Counters, FORMAT, FORMAT_WITHOUT_STREAMS, Failure, Loaded, damaged, failure};
 use crate::catalog_changes::Row;
 use crate::placement::{MASTER, Partitioning, SegmentName, Shard};
 use crate::snapshot::{

@@ -14,8 +14,7 @@ use crate::streams::{ContinuousQueryMeta, FileMark, Progress, StreamMeta, Stream
 /// Table id → JSON [`Stream`], of tables that are streams.
 const STREAMS: TableDefinition<u64, &[u8]> = TableDefinition::new("streams");
 /// (Table id, name of a file) → bytes, time of modification in nanoseconds since 1970.
-const STREAM_FILES: TableDefinition<(u64, &str), (u64, i64)> =
-    TableDefinition::new("stream_files");
+const STREAM_FILES: TableDefinition<(u64, &str), (u64, i64)> = TableDefinition::new("stream_files");
 /// Id → JSON [`ContinuousQuery`].
 const QUERIES: TableDefinition<u64, &[u8]> = TableDefinition::new("continuous_queries");
 /// Id of a continuous query → micro-batches, next row, first needed row, watermark

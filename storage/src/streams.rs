@@ -87,11 +87,7 @@ impl Snapshot {
     }
 
     /// A continuous query by name.
-    pub fn continuous_query(
-        &self,
-        schema: &str,
-        name: &str,
-    ) -> Option<&Arc<ContinuousQueryMeta>> {
+    pub fn continuous_query(&self, schema: &str, name: &str) -> Option<&Arc<ContinuousQueryMeta>> {
         self.queries
             .values()
             .find(|query| query.schema_name == schema && query.name == name)
@@ -103,10 +99,7 @@ impl Snapshot {
     }
 
     /// The continuous queries that read a stream.
-    pub fn readers(
-        &self,
-        stream: TableId,
-    ) -> impl Iterator<Item = &Arc<ContinuousQueryMeta>> {
+    pub fn readers(&self, stream: TableId) -> impl Iterator<Item = &Arc<ContinuousQueryMeta>> {
         self.queries
             .values()
             .filter(move |query| query.stream == stream)
@@ -156,8 +149,7 @@ impl Snapshot {
         match change {
             StreamChange::Mark(stream) => {
                 self.existing(stream.table)?;
-                self.streams
-                    .insert(stream.table, Arc::clone(stream));
+                self.streams.insert(stream.table, Arc::clone(stream));
                 let row = StreamRow::PutStream(Arc::clone(stream));
                 effects.rows.push(Row::Stream(row));
             }

@@ -146,6 +146,9 @@ fn plannable(statement: Statement) -> Option<DFStatement> {
         | Statement::AlterTable(_)
         | Statement::Truncate { .. }
         | Statement::Rebalance { .. }
+        | Statement::CreateStream(_)
+        | Statement::CreateContinuousQuery(_)
+        | Statement::Refresh { .. }
         | Statement::CopyFrom(_)
         | Statement::CopyTo(_)
         | Statement::Set { .. }
@@ -233,6 +236,9 @@ async fn columns(
         | Statement::DropIndex
         | Statement::AlterTable(_)
         | Statement::Truncate { .. }
+        | Statement::CreateStream(_)
+        | Statement::CreateContinuousQuery(_)
+        | Statement::Refresh { .. }
         | Statement::CopyFrom(_)
         | Statement::CopyTo(_)
         | Statement::Set { .. }
