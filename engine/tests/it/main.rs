@@ -7,5 +7,6 @@ mod explain_profile;
 mod files;
 mod limits;
 mod sessions;
+mod streams;
 mod workers;
 mod writes;
