@@ -276,12 +276,15 @@ fn parse_show(parser: &mut DFParser<'_>) -> Result<Statement, ParserError> {
         }
         "CREATE" => {
             parser.parser.next_token();
-            let kind = match parser
-                .parser
-                .expect_one_of_keywords(&[Keyword::TABLE, Keyword::VIEW])?
-            {
-                Keyword::VIEW => ObjectKind::View,
-                _ => ObjectKind::Table,
+            let kind = match streams::parse_kind(parser) {
+                Some(kind) => kind,
+                None => match parser
+                    .parser
+                    .expect_one_of_keywords(&[Keyword::TABLE, Keyword::VIEW])?
+                {
+                    Keyword::VIEW => ObjectKind::View,
+                    _ => ObjectKind::Table,
+                },
             };
             Ok(Statement::ShowCreate {
                 kind,

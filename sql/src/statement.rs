@@ -143,9 +143,9 @@ pub enum Statement {
     },
     /// SHOW SCHEMAS.
     ShowSchemas,
-    /// SHOW CREATE TABLE or VIEW.
+    /// SHOW CREATE TABLE, VIEW, STREAM or CONTINUOUS QUERY.
     ShowCreate {
-        /// Which of the two.
+        /// Which of them.
         kind: ObjectKind,
         /// Of what.
         name: ast::ObjectName,

@@ -307,7 +307,7 @@ pub(crate) fn parse_drop(parser: &mut DFParser<'_>) -> Result<Statement, ParserE
 }
 
 /// `STREAM` or `CONTINUOUS QUERY`.
-fn parse_kind(parser: &mut DFParser<'_>) -> Option<ObjectKind> {
+pub(crate) fn parse_kind(parser: &mut DFParser<'_>) -> Option<ObjectKind> {
     match (word(parser, 0).as_str(), word(parser, 1).as_str()) {
         ("STREAM", _) => {
             parser.parser.next_token();

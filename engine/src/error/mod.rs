@@ -107,7 +107,7 @@ pub enum Error {
     },
 
     /// A stream or a continuous query that does not exist.
-    #[error("{kind} {name} does not exist{}", did_you_mean(suggestions))]
+    #[error("there is no {kind} {name}{}", did_you_mean(suggestions))]
     UnknownObject {
         /// What it should be.
         kind: ObjectKind,
