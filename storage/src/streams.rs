@@ -263,8 +263,12 @@ impl Snapshot {
 
 /// The error for a stream that cannot be dropped.
 fn is_read(stream: &str, reader: &ContinuousQueryMeta) -> StorageError {
+    let reader = reader.qualified_name();
+    // As statements may write them.
+    let short = |name: &str| name.strip_prefix("main.").unwrap_or(name).to_owned();
     StorageError::invalid(format_args!(
-        "stream {stream} is read by continuous query {reader}: write DROP CONTINUOUS QUERY {reader} first",
-        reader = reader.qualified_name()
+        "stream {} is read by continuous query {reader}: write DROP CONTINUOUS QUERY {reader} first",
+        short(stream),
+        reader = short(&reader)
     ))
 }

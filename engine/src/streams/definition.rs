@@ -129,8 +129,9 @@ pub(crate) fn stream_name(
         };
         if !keeps_rows {
             return Err(Error::Unsupported(format!(
-                "this join in a continuous query:{join}; a row without a match in the stream has no time at which \
-                 it is final. Use JOIN or LEFT JOIN"
+                "this join in a continuous query: {}; a row without a match in the stream has no time at which \
+                 it is final. Use JOIN or LEFT JOIN",
+                join.to_string().trim()
             )));
         }
     }

@@ -212,14 +212,14 @@ pub(super) async fn write(
     let rows = rows_in(&batches);
     loop {
         let inner = database.upgrade()?;
-        let statuses = Arc::clone(&inner.streams);
+        let streams = Arc::clone(&inner.streams);
         let outcome = match rows {
             0 => Ok(()),
             _ => commit(inner, stream, batches.clone()).await,
         };
         match outcome {
             Ok(()) => {
-                statuses.statuses.change(stream.0, |status| {
+                streams.statuses.change(stream.0, |status| {
                     status.rows += rows as i64;
                     status.rejected += rejected.len() as i64;
                     // The last mistake stays until the next one.
@@ -230,10 +230,10 @@ pub(super) async fn write(
             Err(Error::Cancelled) => return None,
             Err(error) => {
                 let error = format!("its rows cannot be written: {error}");
-                statuses.statuses.set_error(stream.0, Some(error));
+                streams.statuses.set_error(stream.0, Some(error));
             }
         }
-        drop(statuses);
+        drop(streams);
         tokio::time::sleep(RETRY).await;
     }
 }

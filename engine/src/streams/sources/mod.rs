@@ -50,10 +50,10 @@ pub(super) fn start(
 ) -> Option<(Source, Requests)> {
     let (send, requests) = mpsc::channel(1);
     let id = stream.table;
-    let statuses = Arc::clone(&database.streams);
+    let streams = Arc::clone(&database.streams);
     let unreadable = |error: Error| {
         let error = format!("its definition cannot be read: {error}");
-        statuses.statuses.set_error(id.0, Some(error));
+        streams.statuses.set_error(id.0, Some(error));
     };
     let source = definition::stream(&stream.sql)
         .map_err(unreadable)
