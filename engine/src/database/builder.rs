@@ -231,7 +231,7 @@ impl DatabaseBuilder {
         let merging = (storage.clone(), writers.clone());
         let streams = Arc::new(Streams::default());
         let database = Database {
-            _in_use: Some(Arc::new(InUse(Arc::clone(&streams)))),
+            in_use: Some(Arc::new(InUse(Arc::clone(&streams)))),
             inner: Arc::new(DatabaseInner {
                 storage,
                 sys,

@@ -80,8 +80,8 @@ const SETTLING: Duration = Duration::from_secs(1);
 /// ```
 #[derive(Debug, Clone)]
 pub struct Database {
-    /// Dropped first. Handles of micro-batches have none.
-    _in_use: Option<Arc<InUse>>,
+    /// Dropped first. The handles of tasks have none.
+    in_use: Option<Arc<InUse>>,
     inner: Arc<DatabaseInner>,
 }
 
@@ -182,7 +182,7 @@ impl Database {
     /// A handle of a database that is open.
     pub(crate) fn of_inner(inner: Arc<DatabaseInner>) -> Self {
         Self {
-            _in_use: None,
+            in_use: None,
             inner,
         }
     }
@@ -237,7 +237,13 @@ impl Database {
     /// # Errors
     /// If schema `sys` cannot be written.
     pub async fn close(self) -> Result<(), Error> {
-        self.inner.streams.stop().await;
+        if self
+            .in_use
+            .as_ref()
+            .is_some_and(|in_use| Arc::strong_count(in_use) == 1)
+        {
+            self.inner.streams.stop().await;
+        }
         let running = Arc::downgrade(&self.inner.running);
         let sys = Arc::clone(&self.inner.sys);
         let written = self.inner.handle.spawn(async move {

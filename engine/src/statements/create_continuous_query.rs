@@ -59,6 +59,12 @@ pub(crate) async fn execute(
     };
     let select = batch_query(&query.query, table, first_rows(windows))?;
     let plan = context.catalog.plan(as_statement(select.clone())).await?;
+    if let Some(table) = context.catalog.touched().registered.first() {
+        return Err(Error::Invalid(format!(
+            "continuous query {name} cannot read {table}: the program registered it for this session alone; \
+             create a table from it"
+        )));
+    }
     refuse_incomplete(&plan, windows.is_some(), watermark.as_ref())?;
     match context.catalog.writable_table(&query.target) {
         Ok(target) => {

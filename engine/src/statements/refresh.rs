@@ -9,7 +9,7 @@ use skewer_sql::ObjectKind;
 use super::{Context, Outcome};
 use crate::catalog::StatementCatalog;
 use crate::error::Error;
-use crate::streams::batch;
+use crate::streams::{Link, batch};
 use skewer_compat::suggest::suggest;
 use skewer_storage::{ContinuousQueryMeta, TableMeta};
 
@@ -19,12 +19,14 @@ pub(crate) async fn execute(
     kind: ObjectKind,
     name: &ObjectName,
 ) -> Result<Outcome, Error> {
-    let database = context.session.database().clone();
+    let link = Link::new(context.session.database_inner());
+    let held = link.hold().ok_or(Error::Cancelled)?;
+    let streams = &link.streams;
     if kind == ObjectKind::Stream {
         let stream = stream(&context.catalog, name)?;
-        let before = database.inner().streams.statuses.get(stream.id.0).rows;
-        database.inner().streams.refresh_source(stream.id.0).await?;
-        let after = database.inner().streams.statuses.get(stream.id.0).rows;
+        let before = streams.statuses.get(stream.id.0).rows;
+        streams.refresh_source(stream.id.0).await?;
+        let after = streams.statuses.get(stream.id.0).rows;
         return Ok(Outcome::Count((after - before).unsigned_abs()));
     }
     let query = continuous_query(&context.catalog, name)?;
@@ -33,7 +35,7 @@ pub(crate) async fn execute(
     let end = stream.map_or(0, |stream| batch::end_of(&stream));
     let mut rows = 0;
     // The driver may be at it, too: micro-batches take turns.
-    while let Some(done) = batch::run(&database, query.id, Instant::now()).await? {
+    while let Some(done) = batch::run(&held, query.id, Instant::now()).await? {
         rows += done.rows_out;
         if done.next_row >= end {
             break;

@@ -11,10 +11,11 @@ use skewer_sql::CreateContinuousQuery;
 use skewer_sql::quote::identifier;
 use skewer_storage::{ContinuousQueryMeta, Progress, Snapshot, TableId, TableMeta};
 
+use super::Held;
 use super::definition;
 use super::rewrite::{RowRange, Rows, StreamTable, batch_query};
 use super::window::{Windows, timestamp};
-use crate::database::{Database, DatabaseInner};
+use crate::database::Database;
 use crate::error::Error;
 use crate::session::Session;
 use crate::settings::ProfileSettings;
@@ -75,31 +76,24 @@ fn rows_from(stream: &TableMeta, first: i64) -> u64 {
 ///
 /// # Errors
 /// Whatever its query fails with. Then nothing is committed, and `sys.micro_batches` has the error.
-pub(crate) async fn run(
-    database: &Database,
-    query: u64,
-    due: Instant,
-) -> Result<Option<Done>, Error> {
-    let alive = database.inner().streams.alive();
-    let inner = Arc::clone(database.inner());
-    let outcome = database
+pub(crate) async fn run(held: &Held, query: u64, due: Instant) -> Result<Option<Done>, Error> {
+    let within = held.clone();
+    let outcome = held
+        .database()
         .run(async move {
-            let _alive = alive;
+            let inner = within.inner();
             // Micro-batches of one continuous query take turns.
             let _turn = inner.writers.take(TableId(query)).await;
-            run_in_turn(&inner, query, due).await
+            run_in_turn(within.database(), query, due).await
         })
         .await;
     let error = outcome.as_ref().err().map(ToString::to_string);
-    database.inner().streams.statuses.set_error(query, error);
+    held.inner().streams.statuses.set_error(query, error);
     outcome
 }
 
-async fn run_in_turn(
-    database: &Arc<DatabaseInner>,
-    query: u64,
-    due: Instant,
-) -> Result<Option<Done>, Error> {
+async fn run_in_turn(handle: &Database, query: u64, due: Instant) -> Result<Option<Done>, Error> {
+    let database = handle.inner();
     let snapshot = database.storage.snapshot();
     let Some(query) = snapshot.continuous_query_by_id(query).cloned() else {
         return Ok(None);
@@ -109,7 +103,7 @@ async fn run_in_turn(
     }
     let due_at = SystemTime::now() - due.elapsed();
     let definition = definition::continuous_query(&query.sql)?;
-    let session = Database::of_inner(Arc::clone(database)).session();
+    let session = handle.session();
     let level = definition::level(&definition)?;
     let settings = ProfileSettings {
         level,

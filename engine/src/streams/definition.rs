@@ -115,18 +115,14 @@ pub(crate) fn stream_name(
         )));
     }
     for join in &first.joins {
-        let keeps_rows = match &join.join_operator {
+        let keeps_rows = matches!(
+            &join.join_operator,
             JoinOperator::Join(_)
-            | JoinOperator::Inner(_)
-            | JoinOperator::Left(_)
-            | JoinOperator::LeftOuter(_)
-            | JoinOperator::CrossJoin(_)
-            | JoinOperator::Semi(_)
-            | JoinOperator::LeftSemi(_)
-            | JoinOperator::Anti(_)
-            | JoinOperator::LeftAnti(_) => true,
-            _ => false,
-        };
+                | JoinOperator::Inner(_)
+                | JoinOperator::Left(_)
+                | JoinOperator::LeftOuter(_)
+                | JoinOperator::CrossJoin(_)
+        );
         if !keeps_rows {
             return Err(Error::Unsupported(format!(
                 "this join in a continuous query: {}; a row without a match in the stream has no time at which \
@@ -148,10 +144,10 @@ pub(crate) fn windows(
 ) -> Result<Option<Windows>, Error> {
     let select = select(query)?;
     let groups = match &select.group_by {
-        GroupByExpr::Expressions(groups, _) => groups.as_slice(),
-        GroupByExpr::All(_) => {
+        GroupByExpr::Expressions(groups, modifiers) if modifiers.is_empty() => groups.as_slice(),
+        _ => {
             return Err(Error::Unsupported(
-                "GROUP BY ALL in a continuous query; list the groups".to_owned(),
+                "GROUP BY ALL and WITH ROLLUP in a continuous query; list the groups".to_owned(),
             ));
         }
     };
@@ -190,6 +186,10 @@ pub(crate) fn windows(
     match (found, has_window) {
         (None, _) if groups.is_empty() => Ok(None),
         (Some(windows), true) => Ok(Some(windows)),
+        (Some(_), _) if groups.is_empty() => Err(Error::Invalid(
+            "a window needs GROUP BY; without groups write date_bin(INTERVAL '1 minute', ts)"
+                .to_owned(),
+        )),
         _ => Err(without_window(watermark)),
     }
 }

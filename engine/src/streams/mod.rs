@@ -21,7 +21,7 @@ pub(crate) mod window;
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -32,7 +32,7 @@ use tokio::task::JoinHandle;
 
 use self::sources::Requests;
 use self::status::Statuses;
-use crate::database::DatabaseInner;
+use crate::database::{Database, DatabaseInner};
 use crate::error::Error;
 
 /// How long closing waits for micro-batches that were cancelled.
@@ -81,7 +81,7 @@ impl Streams {
         });
         for query in snapshot.continuous_queries() {
             tasks.by_id.entry(query.id).or_insert_with(|| {
-                let driver = driver::run(Arc::downgrade(database), query.id);
+                let driver = driver::run(Link::new(database), query.id);
                 Task {
                     handle: database.spawn(driver),
                     requests: None,
@@ -91,7 +91,7 @@ impl Streams {
         for stream in snapshot.streams() {
             let id = stream.table.0;
             if !tasks.by_id.contains_key(&id)
-                && let Some((source, requests)) = sources::start(database, stream)
+                && let Some((source, requests)) = sources::start(&Link::new(database), stream)
             {
                 let task = Task {
                     handle: database.spawn(source),
@@ -123,7 +123,7 @@ impl Streams {
     }
 
     /// Held by what writes for a stream, for closing to wait for it.
-    pub(crate) fn alive(&self) -> Arc<()> {
+    fn alive(&self) -> Arc<()> {
         Arc::clone(&self.alive)
     }
 
@@ -143,6 +143,51 @@ impl Streams {
         while Arc::strong_count(&self.alive) > 1 && Instant::now() < deadline {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
+    }
+}
+
+/// How a task finds its database, as long as somebody uses it.
+#[derive(Debug, Clone)]
+pub(crate) struct Link {
+    database: Weak<DatabaseInner>,
+    pub(crate) streams: Arc<Streams>,
+}
+
+impl Link {
+    pub(crate) fn new(database: &Arc<DatabaseInner>) -> Self {
+        Self {
+            database: Arc::downgrade(database),
+            streams: Arc::clone(&database.streams),
+        }
+    }
+
+    /// The database, if it is still in use.
+    pub(crate) fn hold(&self) -> Option<Held> {
+        // First: whoever closes the database must see it.
+        let alive = self.streams.alive();
+        let database = self.database.upgrade()?;
+        Some(Held {
+            database: Database::of_inner(database),
+            _alive: alive,
+        })
+    }
+}
+
+/// The database in the hands of a task. Closing waits for it to be dropped.
+#[derive(Debug, Clone)]
+pub(crate) struct Held {
+    // Fields are dropped in their order.
+    database: Database,
+    _alive: Arc<()>,
+}
+
+impl Held {
+    pub(crate) fn database(&self) -> &Database {
+        &self.database
+    }
+
+    pub(crate) fn inner(&self) -> &Arc<DatabaseInner> {
+        self.database.inner()
     }
 }
 

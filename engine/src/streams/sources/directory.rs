@@ -5,7 +5,6 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use datafusion::sql::sqlparser::ast::{Ident, ObjectName};
@@ -17,11 +16,12 @@ use skewer_storage::{FileMark, TableId};
 use tokio::sync::mpsc;
 
 use super::{Request, kind_of};
-use crate::database::{Database, DatabaseInner};
 use crate::error::Error;
 use crate::settings::ProfileSettings;
 use crate::statements::{Context, Tracing, copy_from};
 use crate::streams::batch::qualified;
+use crate::streams::status::Status;
+use crate::streams::{Held, Link};
 
 /// From one look to the next.
 const LOOK: Duration = Duration::from_millis(250);
@@ -46,7 +46,7 @@ struct Directory {
 
 /// Takes new files as long as the stream and the database are there.
 pub(super) async fn run(
-    database: Weak<DatabaseInner>,
+    link: Link,
     stream: TableId,
     path: String,
     options: CopyOptions,
@@ -71,12 +71,12 @@ pub(super) async fn run(
         };
         if request.is_some() {
             // What is complete now is so at the second look.
-            if directory.look(&database).await.is_none() {
+            if directory.look(&link).await.is_none() {
                 return;
             }
             tokio::time::sleep(LOOK).await;
         }
-        let Some(outcome) = directory.look(&database).await else {
+        let Some(outcome) = directory.look(&link).await else {
             return;
         };
         if let Some(request) = request {
@@ -89,15 +89,16 @@ pub(super) async fn run(
 impl Directory {
     /// Takes the files that are complete; `None` if the database is gone. The first error is also the
     /// stream's status.
-    async fn look(&mut self, database: &Weak<DatabaseInner>) -> Option<Result<(), Error>> {
-        let inner = database.upgrade()?;
-        let outcome = self.take_complete(&inner).await;
+    async fn look(&mut self, link: &Link) -> Option<Result<(), Error>> {
+        let held = link.hold()?;
+        let outcome = self.take_complete(&held).await;
         let error = outcome.as_ref().err().map(ToString::to_string);
-        inner.streams.statuses.set_error(self.stream.0, error);
+        link.streams.statuses.set_error(self.stream.0, error);
         Some(outcome)
     }
 
-    async fn take_complete(&mut self, database: &Arc<DatabaseInner>) -> Result<(), Error> {
+    async fn take_complete(&mut self, held: &Held) -> Result<(), Error> {
+        let database = held.inner();
         let snapshot = database.storage.snapshot();
         let Some(stream) = snapshot.stream(self.stream) else {
             return Ok(());
@@ -120,9 +121,9 @@ impl Directory {
                 continue;
             }
             let forgotten = forgettable(&stream.files, &found);
-            match self.take(database, name, *mark, forgotten).await {
+            match self.take(held, name, *mark, forgotten).await {
                 Ok(rows) => {
-                    let count = |status: &mut crate::streams::status::Status| {
+                    let count = |status: &mut Status| {
                         status.rows = status.rows.saturating_add_unsigned(rows);
                     };
                     database.streams.statuses.change(self.stream.0, count);
@@ -163,18 +164,16 @@ impl Directory {
     /// Commits the rows of a file, and that it was taken. Gives the number of rows.
     async fn take(
         &self,
-        database: &Arc<DatabaseInner>,
+        held: &Held,
         name: &str,
         mark: FileMark,
         forgotten: Vec<String>,
     ) -> Result<u64, Error> {
-        let database = Database::of_inner(Arc::clone(database));
-        let alive = database.inner().streams.alive();
+        let within = held.clone();
         let path = self.path.join(name).display().to_string();
         let (stream, name, options) = (self.stream, name.to_owned(), self.options.clone());
-        let session = database.session();
         let taken = async move {
-            let _alive = alive;
+            let session = within.database().session();
             let catalog = session.catalog();
             let Some(table) = catalog.snapshot().table_by_id(stream) else {
                 return Ok(0);
@@ -208,7 +207,7 @@ impl Directory {
             }
             context.end(outcome).await
         };
-        database.run(taken).await
+        held.database().run(taken).await
     }
 }
 

@@ -1,7 +1,7 @@
 //! Lines of text as rows of a stream.
 
 use std::io::Cursor;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use datafusion::arrow::array::{Array, BooleanArray, RecordBatch};
@@ -17,10 +17,10 @@ use skewer_storage::TableId;
 use tokio::sync::mpsc;
 
 use super::Request;
-use crate::database::{Database, DatabaseInner};
 use crate::error::Error;
 use crate::statements::{Context, Tracing};
 use crate::streams::batch::qualified;
+use crate::streams::{Held, Link};
 
 /// Lines that wait between who reads them and who makes them durable.
 pub(super) const WAITING: usize = 8192;
@@ -152,7 +152,7 @@ fn shown(line: &[u8], what: &str) -> String {
 /// Makes lines durable as rows of `stream` until nobody sends any. What waits when somebody asks is
 /// durable when the answer comes.
 pub(super) async fn ingest(
-    database: &Weak<DatabaseInner>,
+    link: &Link,
     stream: TableId,
     format: &LineFormat,
     lines: &mut mpsc::Receiver<Vec<u8>>,
@@ -186,7 +186,7 @@ pub(super) async fn ingest(
             bytes += line.len();
             buffer.push(line);
         }
-        if write(database, stream, format, buffer).await.is_none() {
+        if write(link, stream, format, buffer).await.is_none() {
             return;
         }
         if let Some(asked) = asked {
@@ -198,7 +198,7 @@ pub(super) async fn ingest(
 
 /// Makes lines durable, however often that fails; `None` if the stream or the database is gone.
 pub(super) async fn write(
-    database: &Weak<DatabaseInner>,
+    link: &Link,
     stream: TableId,
     format: &LineFormat,
     mut lines: Vec<Vec<u8>>,
@@ -207,19 +207,22 @@ pub(super) async fn write(
     if lines.is_empty() {
         return Some(());
     }
-    let table = database.upgrade()?.storage.snapshot().table_by_id(stream)?;
+    let table = link
+        .hold()?
+        .inner()
+        .storage
+        .snapshot()
+        .table_by_id(stream)?;
     let (batches, rejected) = format.rows(&lines, &table.schema);
     let rows = rows_in(&batches);
     loop {
-        let inner = database.upgrade()?;
-        let streams = Arc::clone(&inner.streams);
         let outcome = match rows {
             0 => Ok(()),
-            _ => commit(inner, stream, batches.clone()).await,
+            _ => commit(&link.hold()?, stream, batches.clone()).await,
         };
         match outcome {
             Ok(()) => {
-                streams.statuses.change(stream.0, |status| {
+                link.streams.statuses.change(stream.0, |status| {
                     status.rows += rows as i64;
                     status.rejected += rejected.len() as i64;
                     // The last mistake stays until the next one.
@@ -230,24 +233,17 @@ pub(super) async fn write(
             Err(Error::Cancelled) => return None,
             Err(error) => {
                 let error = format!("its rows cannot be written: {error}");
-                streams.statuses.set_error(stream.0, Some(error));
+                link.streams.statuses.set_error(stream.0, Some(error));
             }
         }
-        drop(streams);
         tokio::time::sleep(RETRY).await;
     }
 }
 
-async fn commit(
-    database: Arc<DatabaseInner>,
-    stream: TableId,
-    batches: Vec<RecordBatch>,
-) -> Result<(), Error> {
-    let database = Database::of_inner(database);
-    let alive = database.inner().streams.alive();
-    let session = database.session();
+async fn commit(held: &Held, stream: TableId, batches: Vec<RecordBatch>) -> Result<(), Error> {
+    let within = held.clone();
     let committed = async move {
-        let _alive = alive;
+        let session = within.database().session();
         let catalog = session.catalog();
         let Some(table) = catalog.snapshot().table_by_id(stream) else {
             return Err(Error::Cancelled);
@@ -266,7 +262,7 @@ async fn commit(
         session.database_inner().has_grown(stream);
         Ok(())
     };
-    database.run(committed).await
+    held.database().run(committed).await
 }
 
 #[cfg(test)]

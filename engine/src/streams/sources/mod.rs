@@ -12,15 +12,13 @@ mod stdin;
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 
 use skewer_files::{CsvDialect, FileKind};
 use skewer_sql::{CopyOptions, StreamSource};
 use skewer_storage::StreamMeta;
 use tokio::sync::{mpsc, oneshot};
 
-use super::definition;
-use crate::database::DatabaseInner;
+use super::{Link, definition};
 use crate::error::Error;
 
 /// Told when what a source has now is durable.
@@ -44,34 +42,29 @@ impl Requests {
 type Source = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The task of a stream's source, and who asks it; `None` for a stream of INSERT.
-pub(super) fn start(
-    database: &Arc<DatabaseInner>,
-    stream: &StreamMeta,
-) -> Option<(Source, Requests)> {
+pub(super) fn start(link: &Link, stream: &StreamMeta) -> Option<(Source, Requests)> {
     let (send, requests) = mpsc::channel(1);
     let id = stream.table;
-    let streams = Arc::clone(&database.streams);
     let unreadable = |error: Error| {
         let error = format!("its definition cannot be read: {error}");
-        streams.statuses.set_error(id.0, Some(error));
+        link.streams.statuses.set_error(id.0, Some(error));
     };
     let source = definition::stream(&stream.sql)
         .map_err(unreadable)
         .ok()?
         .source;
-    let database = Arc::downgrade(database);
     let source: Source = match source {
         StreamSource::Insert => return None,
         StreamSource::Directory(path, options) => {
-            Box::pin(directory::run(database, id, path, options, requests))
+            Box::pin(directory::run(link.clone(), id, path, options, requests))
         }
         StreamSource::Stdin(options) => {
             let format = lines::LineFormat::new(&options).map_err(unreadable).ok()?;
-            Box::pin(stdin::run(database, id, format, requests))
+            Box::pin(stdin::run(link.clone(), id, format, requests))
         }
         StreamSource::Socket(address, options) => {
             let format = lines::LineFormat::new(&options).map_err(unreadable).ok()?;
-            Box::pin(socket::run(database, id, address, format, requests))
+            Box::pin(socket::run(link.clone(), id, address, format, requests))
         }
     };
     Some((source, Requests(send)))

@@ -3,7 +3,6 @@
 //! The stream listens. It acknowledges nothing: what a client has sent and the stream has not
 //! committed is lost when the process ends.
 
-use std::sync::Weak;
 use std::time::Duration;
 
 use skewer_storage::TableId;
@@ -14,8 +13,8 @@ use tokio::task::JoinSet;
 
 use super::Request;
 use super::lines::{self, LONGEST, LineFormat, WAITING};
-use crate::database::DatabaseInner;
 use crate::error::Error;
+use crate::streams::Link;
 
 /// Connections at once.
 const CONNECTIONS: usize = 64;
@@ -25,23 +24,21 @@ const RETRY: Duration = Duration::from_secs(5);
 
 /// Listens, and makes rows of lines, as long as the stream and the database are there.
 pub(super) async fn run(
-    database: Weak<DatabaseInner>,
+    link: Link,
     stream: TableId,
     address: String,
     format: LineFormat,
     mut requests: mpsc::Receiver<Request>,
 ) {
-    let Some(listener) = listen(&database, stream, &address, &mut requests).await else {
+    let Some(listener) = listen(&link, stream, &address, &mut requests).await else {
         return;
     };
     let (send, mut lines) = mpsc::channel(WAITING);
     let reject = |what: String| {
-        if let Some(database) = database.upgrade() {
-            database.streams.statuses.change(stream.0, |status| {
-                status.rejected += 1;
-                status.error = Some(what);
-            });
-        }
+        link.streams.statuses.change(stream.0, |status| {
+            status.rejected += 1;
+            status.error = Some(what);
+        });
     };
     let accept = async {
         let mut connections: JoinSet<Option<String>> = JoinSet::new();
@@ -64,21 +61,20 @@ pub(super) async fn run(
     };
     tokio::select! {
         () = accept => {}
-        () = lines::ingest(&database, stream, &format, &mut lines, &mut requests) => {}
+        () = lines::ingest(&link, stream, &format, &mut lines, &mut requests) => {}
     }
 }
 
 /// Listens at an address as soon as that is possible; `None` if the stream or the database is gone.
 async fn listen(
-    database: &Weak<DatabaseInner>,
+    link: &Link,
     stream: TableId,
     address: &str,
     requests: &mut mpsc::Receiver<Request>,
 ) -> Option<TcpListener> {
     loop {
         let outcome = TcpListener::bind(address).await;
-        let inner = database.upgrade()?;
-        let statuses = &inner.streams.statuses;
+        let statuses = &link.streams.statuses;
         let error = match outcome {
             Ok(listener) => {
                 let address = listener.local_addr().map(|address| address.to_string());
@@ -91,7 +87,6 @@ async fn listen(
             Err(error) => format!("nobody can listen at '{address}': {error}"),
         };
         statuses.set_error(stream.0, Some(error.clone()));
-        drop(inner);
         if let Ok(request) = tokio::time::timeout(RETRY, requests.recv()).await {
             let _ = request?.send(Err(Error::Io(error)));
         }

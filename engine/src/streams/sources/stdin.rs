@@ -4,7 +4,6 @@
 //! terminal, or have the statements.
 
 use std::io::BufRead;
-use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use skewer_storage::TableId;
@@ -12,15 +11,16 @@ use tokio::sync::mpsc;
 
 use super::Request;
 use super::lines::{self, LineFormat, WAITING};
-use crate::database::DatabaseInner;
 use crate::error::Error;
+use crate::streams::Link;
+use crate::streams::status::Status;
 
 /// Whether somebody reads the standard input of this process, or has read it.
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// Reads the standard input when somebody asks for it.
 pub(super) async fn run(
-    database: Weak<DatabaseInner>,
+    link: Link,
     stream: TableId,
     format: LineFormat,
     mut requests: mpsc::Receiver<Request>,
@@ -42,13 +42,11 @@ pub(super) async fn run(
         // The thread may wait for input for ever: no runtime must wait for it.
         std::thread::spawn(move || read(&send, has_header));
         let (keep_open, mut nobody_asks) = mpsc::channel(1);
-        lines::ingest(&database, stream, &format, &mut lines, &mut nobody_asks).await;
+        lines::ingest(&link, stream, &format, &mut lines, &mut nobody_asks).await;
         drop(keep_open);
         has_read = true;
-        if let Some(database) = database.upgrade() {
-            let ended = |status: &mut crate::streams::status::Status| status.is_ended = true;
-            database.streams.statuses.change(stream.0, ended);
-        }
+        let ended = |status: &mut Status| status.is_ended = true;
+        link.streams.statuses.change(stream.0, ended);
         let _ = request.send(Ok(()));
     }
 }
