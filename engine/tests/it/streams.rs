@@ -511,12 +511,6 @@ async fn many_micro_batches_take_no_more_than_few() {
         .build()
         .unwrap();
     let session = db.session();
-    // Footers of segments would fill it first, up to 50 MB.
-    run(
-        &session,
-        "SET datafusion.runtime.metadata_cache_limit = '1M'",
-    )
-    .await;
     run(
         &session,
         &format!(
