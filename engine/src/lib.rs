@@ -42,6 +42,7 @@
 //! * `catalog`: what names mean to one statement
 //! * `statements`: one file per statement
 //! * `remedies`: what is done about skew that earlier runs of a statement have shown
+//! * `streams`: streams, their sources, and continuous queries that run in micro-batches
 //! * `join_order`: statistics of a query's tables, and the order of its joins
 //! * `planning`: from a logical plan to operators, `cancellation`: how they learn that their statement is
 //!   cancelled
@@ -82,6 +83,7 @@ mod running_table;
 mod session;
 mod settings;
 mod statements;
+mod streams;
 mod tables_read;
 mod trace_parent;
 

@@ -162,6 +162,16 @@ answer within two seconds is left out.
 `sys.quarantines` has the [quarantines](sql.md#quarantines) of all tables: `table_id`, `table_name` (as in
 `sys.lineage`), `name`, `predicate`, `view_name` (NULL without a view) and `created_at`.
 
+`sys.streams` has a row for each stream ([streams.md](streams.md)): `stream`, `sql`, `watermark_column`; `address`
+(where a socket listens), `rows_kept` (rows that the stream has now), `files_taken`; and since the database was opened,
+`rows_ingested` and `lines_rejected` (of sources other than INSERT), `is_ended` (the source has no more rows) and
+`error` (what is wrong with the source).
+
+`sys.continuous_queries` has a row for each continuous query: `continuous_query`, `sql`, `stream`, `target_table`,
+`batches` (micro-batches that were committed), `next_row` (row id of the first row of the stream that was not read),
+`first_needed_row` (rows before it are in no open window), `watermark`, `rows_waiting` and `error` (of the last
+micro-batch; NULL if it was committed).
+
 `sys.query_totals` has totals of the statements that have ended since the database was opened: a row for each
 `status` and bucket of execution time, with `execution_up_to_ns` (the greatest execution time of the bucket; NULL
 for the last one), `queries`, `rows_returned`, `queued_ns`, `planning_ns` and `execution_ns`. Unlike counts of rows

@@ -109,9 +109,9 @@ pub use segment::SegmentError;
 pub use sys_table::reads_sys;
 pub use sys_tables::{ImportError, SysTables};
 pub use tables::{
-    Fragment, ImpactfulSource, KeyFrequency, Operator, OperatorCall, OperatorMetric, OperatorStats,
-    QueryRow, RemedyRun, RunningOperator, Table, TaskStats, TimelineBin, TuplesSent, WorkerMetric,
-    WorkerRow,
+    Fragment, ImpactfulSource, KeyFrequency, MicroBatch, Operator, OperatorCall, OperatorMetric,
+    OperatorStats, QueryRow, RemedyRun, RunningOperator, Table, TaskStats, TimelineBin, TuplesSent,
+    WorkerMetric, WorkerRow,
 };
 pub use ticks::nanos_since_epoch;
 pub use timeline::{RecordedTimeline, Timeline, TimelineStart};

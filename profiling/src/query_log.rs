@@ -11,9 +11,9 @@ use crate::chunks::{LatencyChunk, LatencyKind, LineageChunk, OutputChunk};
 use crate::definition::{Origin, SysRow};
 use crate::recorder::{Events, Recorder};
 use crate::tables::{
-    Fragment, ImpactfulSource, KeyFrequency, Operator, OperatorCall, OperatorMetric, OperatorStats,
-    ProfilerOverhead, QueryRow, RemedyRun, Table, TaskStats, TimelineBin, TuplesSent, WorkerMetric,
-    WorkerRow,
+    Fragment, ImpactfulSource, KeyFrequency, MicroBatch, Operator, OperatorCall, OperatorMetric,
+    OperatorStats, ProfilerOverhead, QueryRow, RemedyRun, Table, TaskStats, TimelineBin,
+    TuplesSent, WorkerMetric, WorkerRow,
 };
 use crate::timeline::RecordedTimeline;
 
@@ -136,6 +136,7 @@ impl QueryLog {
             Table::ImpactfulSources => one(events.impactful_sources.len()),
             Table::KeyFrequencies => one(events.key_frequencies.len()),
             Table::RemedyRuns => one(events.remedy_runs.len()),
+            Table::MicroBatches => one(events.micro_batches.len()),
             Table::WorkerMetrics => one(events.worker_metrics.len()),
             Table::OperatorCalls => events.operator_calls.iter().map(Vec::len).collect(),
             Table::TuplesSent => events.tuples_sent.iter().map(Vec::len).collect(),
@@ -265,6 +266,7 @@ impl QueryLog {
             Table::ImpactfulSources => ImpactfulSource::batch(origin, &events.impactful_sources),
             Table::KeyFrequencies => KeyFrequency::batch(origin, &events.key_frequencies),
             Table::RemedyRuns => RemedyRun::batch(origin, &events.remedy_runs),
+            Table::MicroBatches => MicroBatch::batch(origin, &events.micro_batches),
             Table::WorkerMetrics => WorkerMetric::batch(origin, &events.worker_metrics),
             Table::OperatorCalls => OperatorCall::batch(origin, &events.operator_calls[piece]),
             Table::TuplesSent => TuplesSent::batch(origin, &events.tuples_sent[piece]),

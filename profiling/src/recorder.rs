@@ -21,8 +21,9 @@ use crate::sampling::Sampling;
 use crate::store::Store;
 use crate::sys_tables::SysTables;
 use crate::tables::{
-    Fragment, ImpactfulSource, KeyFrequency, Operator, OperatorCall, OperatorMetric, OperatorStats,
-    ProfilerOverhead, RemedyRun, RunningOperator, TaskStats, TuplesSent, WorkerMetric, WorkerRow,
+    Fragment, ImpactfulSource, KeyFrequency, MicroBatch, Operator, OperatorCall, OperatorMetric,
+    OperatorStats, ProfilerOverhead, RemedyRun, RunningOperator, TaskStats, TuplesSent,
+    WorkerMetric, WorkerRow,
 };
 use crate::ticks::Scale;
 use crate::timeline::{RecordedTimeline, TimelineStart};
@@ -174,6 +175,8 @@ pub(crate) struct Events {
     pub(crate) impactful_sources: Vec<ImpactfulSource>,
     pub(crate) key_frequencies: Vec<KeyFrequency>,
     pub(crate) remedy_runs: Vec<RemedyRun>,
+    /// The micro-batch that the query is, if it is one.
+    pub(crate) micro_batches: Vec<MicroBatch>,
     pub(crate) worker_metrics: Vec<WorkerMetric>,
     /// Workers in processes of their own.
     pub(crate) workers: Vec<WorkerRow>,
@@ -689,6 +692,12 @@ impl Recorder {
     pub fn remedy_run(&self, run: RemedyRun) {
         self.reserve(size_of::<RemedyRun>() + run.text_bytes());
         self.events.lock().remedy_runs.push(run);
+    }
+
+    /// Records that the query is a micro-batch.
+    pub fn micro_batch(&self, batch: MicroBatch) {
+        self.reserve(size_of::<MicroBatch>() + batch.text_bytes());
+        self.events.lock().micro_batches.push(batch);
     }
 
     /// Records a reading of the process.

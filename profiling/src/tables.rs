@@ -587,6 +587,38 @@ sys_table! {
 }
 
 sys_table! {
+    /// One row per micro-batch of a continuous query, also of those that failed. The micro-batch is the query of
+    /// `query_id` in all other tables.
+    struct MicroBatch = "micro_batches" {
+        /// The query that the micro-batch ran.
+        given query_id: Int,
+        /// The continuous query, with its schema.
+        row continuous_query: Text,
+        /// The number of the micro-batch in its continuous query, from 1. A batch that failed runs again under the same
+        /// number.
+        row batch: Int,
+        /// When the micro-batch was due.
+        row due_at: Time,
+        /// Rows of the stream that the micro-batch read for the first time.
+        row rows_in: Int,
+        /// Rows that the micro-batch added to the target table; 0 if it failed.
+        row rows_out: Int,
+        /// Of `rows_in`, rows that came too late: all their windows had been emitted. They are dropped.
+        row late_rows: Int,
+        /// Nanoseconds from `due_at` until the results were durable, or until the error.
+        row latency_ns: Int,
+        /// Rows of the stream that still waited when the micro-batch ended.
+        row backlog: Int,
+        /// Whether `latency_ns` exceeded the deadline of the continuous query; NULL if it has none.
+        row deadline_missed: OptFlag,
+        /// The watermark after the micro-batch; NULL without one.
+        row watermark: OptTime,
+        /// Why the micro-batch failed; NULL if it was committed.
+        row error: OptText,
+    }
+}
+
+sys_table! {
     /// One row per query and worker that took part in it; in a cluster also one per worker as it
     /// is now.
     struct WorkerRow = "workers" {
@@ -704,6 +736,7 @@ pub enum Table {
     ImpactfulSources,
     KeyFrequencies,
     RemedyRuns,
+    MicroBatches,
     Workers,
     WorkerMetrics,
     ProfilerOverhead,
@@ -711,7 +744,7 @@ pub enum Table {
 
 impl Table {
     /// All tables.
-    pub const ALL: [Table; 18] = [
+    pub const ALL: [Table; 19] = [
         Table::Queries,
         Table::Fragments,
         Table::Operators,
@@ -727,6 +760,7 @@ impl Table {
         Table::ImpactfulSources,
         Table::KeyFrequencies,
         Table::RemedyRuns,
+        Table::MicroBatches,
         Table::Workers,
         Table::WorkerMetrics,
         Table::ProfilerOverhead,
@@ -750,6 +784,7 @@ impl Table {
             Table::ImpactfulSources => &ImpactfulSource::TABLE,
             Table::KeyFrequencies => &KeyFrequency::TABLE,
             Table::RemedyRuns => &RemedyRun::TABLE,
+            Table::MicroBatches => &MicroBatch::TABLE,
             Table::Workers => &WorkerRow::TABLE,
             Table::WorkerMetrics => &WorkerMetric::TABLE,
             Table::ProfilerOverhead => &ProfilerOverhead::TABLE,
@@ -765,7 +800,11 @@ impl Table {
     /// the process alone that returned the query's rows.
     pub(crate) fn is_of_workers(self) -> bool {
         match self {
-            Table::Queries | Table::Fragments | Table::RemedyRuns | Table::Workers => false,
+            Table::Queries
+            | Table::Fragments
+            | Table::RemedyRuns
+            | Table::MicroBatches
+            | Table::Workers => false,
             Table::Operators
             | Table::OperatorStats
             | Table::OperatorCalls

@@ -189,6 +189,7 @@ fn code(error: &Error) -> &'static str {
         Error::UnknownSetting { .. } => "42704",
         Error::InvalidValue { .. } => "22023",
         Error::UnknownPrepared { .. } => "26000",
+        Error::UnknownObject { .. } => "42704",
         Error::AlreadyExists {
             kind: skewer_sql::ObjectKind::Schema,
             ..

@@ -38,7 +38,7 @@ impl StatementKind {
             Some("delete") => StatementKind::Delete,
             Some("copy") => StatementKind::Copy,
             Some(
-                "create" | "drop" | "alter" | "truncate" | "set" | "reset" | "prepare"
+                "create" | "drop" | "alter" | "truncate" | "refresh" | "set" | "reset" | "prepare"
                 | "deallocate" | "use",
             ) => StatementKind::Define,
             _ => StatementKind::Query,
@@ -99,6 +99,12 @@ mod tests {
             "ALTER TABLE t ADD COLUMN b INT",
             "TRUNCATE t",
             "REBALANCE",
+            "CREATE STREAM s (a INT) FROM INSERT",
+            "CREATE CONTINUOUS QUERY q INTO t AS SELECT a FROM s",
+            "REFRESH CONTINUOUS QUERY q",
+            "REFRESH STREAM s",
+            "DROP CONTINUOUS QUERY q",
+            "DROP STREAM s",
             "INSERT INTO t VALUES (1)",
             "DELETE FROM t",
             "UPDATE t SET a = 1",

@@ -118,7 +118,10 @@ fn parse_options(parser: &mut DFParser<'_>) -> Result<CopyOptions, ParserError> 
     }
 }
 
-fn parse_list(parser: &mut DFParser<'_>, options: &mut CopyOptions) -> Result<(), ParserError> {
+pub(crate) fn parse_list(
+    parser: &mut DFParser<'_>,
+    options: &mut CopyOptions,
+) -> Result<(), ParserError> {
     parser.parser.expect_token(&Token::LParen)?;
     loop {
         parse_option(parser, options)?;

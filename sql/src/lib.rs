@@ -7,7 +7,7 @@
 //! * [`split`](mod@split): a script cut at its semicolons, and whether the last statement is finished
 //! * [`parser`]: one statement's text → [`Statement`]
 //! * [`statement`]: all statements; [`traits`]: what everyone else must know of each
-//! * [`explain_profile`], [`export_profile`], [`copy`], [`quarantine`], [`settings`], `rebalance`: the
+//! * [`explain_profile`], [`export_profile`], [`copy`], [`quarantine`], [`settings`], [`streams`], `rebalance`: the
 //!   grammar of our own statements
 //! * [`deep`]: statements that nest deeply
 //! * [`parameters`]: which parameters a prepared statement has, and values put in their places
@@ -37,6 +37,7 @@ pub mod settings;
 mod source_location;
 pub mod split;
 pub mod statement;
+pub mod streams;
 pub mod trace_parent;
 pub mod traits;
 pub mod type_name;
@@ -50,5 +51,6 @@ pub use parser::{is_readable, parse};
 pub use quarantine::CreateQuarantine;
 pub use split::{ScriptStatement, is_complete, split};
 pub use statement::{ObjectKind, Statement};
+pub use streams::{CreateContinuousQuery, CreateStream, Every, StreamSource, Watermark};
 pub use trace_parent::{TraceParent, trace_parent_in_comment};
 pub use type_name::sql_name;

@@ -12,7 +12,7 @@ use crate::explain_profile::ExplainProfile;
 use crate::quarantine::QUARANTINE;
 use crate::source_location::{offset, text_from};
 use crate::statement::{ObjectKind, Statement};
-use crate::{copy, explain_profile, export_profile, quarantine, rebalance, settings};
+use crate::{copy, explain_profile, export_profile, quarantine, rebalance, settings, streams};
 use skewer_compat::statement::depth::DEEPEST;
 use skewer_compat::statement::describe_in_from as described;
 use skewer_compat::statement::desugar::desugar_statement;
@@ -151,6 +151,25 @@ fn parse_statement(
             parser.parser.next_token();
             quarantine::parse_drop(parser).map_err(ours)
         }
+        Keyword::CREATE if word_at(parser, 1) == "STREAM" => {
+            parser.parser.next_token();
+            parser.parser.next_token();
+            streams::parse_create_stream(parser).map_err(ours)
+        }
+        Keyword::CREATE if word_at(parser, 1) == "CONTINUOUS" && word_at(parser, 2) == "QUERY" => {
+            for _ in 0..3 {
+                parser.parser.next_token();
+            }
+            streams::parse_create_query(parser).map_err(ours)
+        }
+        Keyword::DROP if matches!(word_at(parser, 1).as_str(), "STREAM" | "CONTINUOUS") => {
+            parser.parser.next_token();
+            streams::parse_drop(parser).map_err(ours)
+        }
+        _ if word_at(parser, 0) == "REFRESH" => {
+            parser.parser.next_token();
+            streams::parse_refresh(parser).map_err(ours)
+        }
         _ if word_at(parser, 0) == "REBALANCE" => {
             parser.parser.next_token();
             rebalance::parse(parser).map_err(ours)
@@ -268,12 +287,15 @@ fn parse_show(parser: &mut DFParser<'_>) -> Result<Statement, ParserError> {
         }
         "CREATE" => {
             parser.parser.next_token();
-            let kind = match parser
-                .parser
-                .expect_one_of_keywords(&[Keyword::TABLE, Keyword::VIEW])?
-            {
-                Keyword::VIEW => ObjectKind::View,
-                _ => ObjectKind::Table,
+            let kind = match streams::parse_kind(parser) {
+                Some(kind) => kind,
+                None => match parser
+                    .parser
+                    .expect_one_of_keywords(&[Keyword::TABLE, Keyword::VIEW])?
+                {
+                    Keyword::VIEW => ObjectKind::View,
+                    _ => ObjectKind::Table,
+                },
             };
             Ok(Statement::ShowCreate {
                 kind,

@@ -9,6 +9,7 @@ use crate::copy::{CopyFrom, CopyTo};
 use crate::explain_profile::{ExplainProfile, ProfileFormat};
 use crate::export_profile::ExportFormat;
 use crate::quarantine::CreateQuarantine;
+use crate::streams::{CreateContinuousQuery, CreateStream};
 
 /// One statement.
 #[derive(Debug, Clone)]
@@ -67,7 +68,18 @@ pub enum Statement {
         /// Whether an existing one is fine.
         if_not_exists: bool,
     },
-    /// DROP of tables, views or schemas.
+    /// CREATE STREAM.
+    CreateStream(Box<CreateStream>),
+    /// CREATE CONTINUOUS QUERY.
+    CreateContinuousQuery(Box<CreateContinuousQuery>),
+    /// REFRESH: what waits is processed now.
+    Refresh {
+        /// A stream or a continuous query.
+        kind: ObjectKind,
+        /// Which.
+        name: ast::ObjectName,
+    },
+    /// DROP of tables, views, schemas, streams or continuous queries.
     Drop {
         /// What they are.
         kind: ObjectKind,
@@ -143,9 +155,9 @@ pub enum Statement {
     },
     /// SHOW SCHEMAS.
     ShowSchemas,
-    /// SHOW CREATE TABLE or VIEW.
+    /// SHOW CREATE TABLE, VIEW, STREAM or CONTINUOUS QUERY.
     ShowCreate {
-        /// Which of the two.
+        /// Which of them.
         kind: ObjectKind,
         /// Of what.
         name: ast::ObjectName,
@@ -188,6 +200,10 @@ pub enum ObjectKind {
     View,
     /// A schema.
     Schema,
+    /// A stream.
+    Stream,
+    /// A continuous query.
+    ContinuousQuery,
 }
 
 impl fmt::Display for ObjectKind {
@@ -196,6 +212,8 @@ impl fmt::Display for ObjectKind {
             Self::Table => "table",
             Self::View => "view",
             Self::Schema => "schema",
+            Self::Stream => "stream",
+            Self::ContinuousQuery => "continuous query",
         })
     }
 }

@@ -227,7 +227,20 @@ impl Statement {
                 ObjectKind::Table => "DROP TABLE",
                 ObjectKind::View => "DROP VIEW",
                 ObjectKind::Schema => "DROP SCHEMA",
+                ObjectKind::Stream => "DROP STREAM",
+                ObjectKind::ContinuousQuery => "DROP CONTINUOUS QUERY",
             }),
+            Self::CreateStream(_) => StatementTraits::definition("CREATE STREAM"),
+            Self::CreateContinuousQuery(_) => {
+                StatementTraits::definition("CREATE CONTINUOUS QUERY")
+            }
+            // Each micro-batch is recorded as a query of its own.
+            Self::Refresh { .. } => StatementTraits {
+                recording: Recording::Never,
+                is_queued: false,
+                is_profilable: false,
+                ..StatementTraits::change("REFRESH")
+            },
             // There are no indexes: nothing changes.
             Self::CreateIndex(_) => StatementTraits {
                 is_read_only: false,
@@ -414,6 +427,10 @@ mod tests {
             ("PREPARE p AS SELECT 1", false),
             ("EXECUTE p", false),
             ("REBALANCE", false),
+            ("CREATE STREAM s (a INT) FROM INSERT", false),
+            ("CREATE CONTINUOUS QUERY q INTO t AS SELECT a FROM s", false),
+            ("REFRESH CONTINUOUS QUERY q", false),
+            ("DROP STREAM s", false),
         ] {
             let statement = parse(sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
             assert_eq!(statement.traits().is_read_only, expected, "{sql}");

@@ -17,9 +17,9 @@ use crate::{Result, StorageError};
 
 /// Version of everything described in `docs/storage.md`. A change that an older build would
 /// misread increments it; a database has the lowest that describes it.
-pub(crate) const FORMAT: u64 = FORMAT_OF_QUARANTINES;
-/// Of a database that has had a quarantine.
-pub(crate) const FORMAT_OF_QUARANTINES: u64 = 3;
+pub(crate) const FORMAT: u64 = FORMAT_OF_STREAMS;
+/// Of a database that has had a quarantine, or a stream.
+pub(crate) const FORMAT_OF_STREAMS: u64 = 3;
 /// Of a database that has had segments of workers, or tables that are divided.
 pub(crate) const FORMAT_OF_NODES: u64 = 2;
 /// Of a database whose segments all belong to [`MASTER`](crate::placement::MASTER) and to tables

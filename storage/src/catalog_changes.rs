@@ -9,6 +9,7 @@ use crate::error::Object;
 use crate::placement::Partitioning;
 use crate::quarantine::QuarantineMeta;
 use crate::snapshot::{SchemaContents, SegmentMeta, Snapshot, TableId, TableMeta, ViewMeta};
+use crate::streams::{StreamChange, StreamRow};
 use crate::{Result, StorageError};
 
 /// One buffered change. Existing objects are named by what cannot be reused, so that replaying a
@@ -55,6 +56,8 @@ pub(crate) enum Change {
         table: TableId,
         name: String,
     },
+    /// Of streams and continuous queries.
+    Stream(StreamChange),
 }
 
 /// One row of the catalog to write or to remove.
@@ -99,6 +102,8 @@ pub(crate) enum Row {
         table: TableId,
         name: String,
     },
+    /// Of streams and continuous queries.
+    Stream(StreamRow),
 }
 
 /// What changes amount to, in order.
@@ -242,6 +247,7 @@ impl Snapshot {
             Change::DropQuarantine { table, name } => {
                 self.drop_quarantine(*table, name, effects)?;
             }
+            Change::Stream(change) => self.apply_to_streams(change, effects)?,
         }
         Ok(())
     }
@@ -296,12 +302,15 @@ impl Snapshot {
                 .get(name)
                 .ok_or_else(|| StorageError::not_found(Object::Schema, name))?,
         );
-        let empty = contents.tables.is_empty() && contents.views.is_empty();
+        let has_queries = self.queries.values().any(|q| q.schema_name == name);
+        let empty = contents.tables.is_empty() && contents.views.is_empty() && !has_queries;
         if !cascade && !empty {
             return Err(StorageError::invalid(format_args!(
                 "schema {name} is not empty: drop its tables and views first, or use CASCADE"
             )));
         }
+        self.refuse_outside_readers(name, &contents)?;
+        self.drop_queries_of(name, effects)?;
         for table in contents.tables.values() {
             self.drop_table(table.id, effects)?;
         }
@@ -318,6 +327,7 @@ impl Snapshot {
 
     fn drop_table(&mut self, id: TableId, effects: &mut Effects) -> Result<()> {
         let table = self.existing(id)?;
+        self.unmark_stream(id, effects)?;
         self.remove_table(id);
         for quarantine in table.quarantines.values() {
             self.hide_quarantine(&table, quarantine)?;

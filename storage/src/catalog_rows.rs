@@ -15,7 +15,7 @@ use twox_hash::XxHash64;
 
 use crate::Result;
 use crate::catalog::{
-    Counters, FORMAT_OF_NODES, FORMAT_OF_QUARANTINES, Failure, Loaded, damaged, failure,
+    Counters, FORMAT_OF_NODES, FORMAT_OF_STREAMS, Failure, Loaded, damaged, failure,
 };
 use crate::catalog_changes::Row;
 use crate::placement::{MASTER, Partitioning, SegmentName, Shard};
@@ -23,6 +23,7 @@ use crate::quarantine::QuarantineMeta;
 use crate::snapshot::{
     Root, SegmentFile, SegmentMeta, SegmentNumbers, Snapshot, TableId, TableMeta, ViewMeta,
 };
+use crate::stream_rows::{self, StreamRows};
 use crate::transaction::next_row_id;
 
 const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
@@ -96,10 +97,11 @@ pub(crate) struct Rows<'a> {
     partitioning: redb::Table<'a, u64, &'static [u8]>,
     views: redb::Table<'a, (&'static str, &'static str), &'static [u8]>,
     quarantines: redb::Table<'a, (u64, &'static str), &'static [u8]>,
+    streams: StreamRows<'a>,
     digest: u64,
 }
 
-fn put<K: Key + 'static, V: Value + 'static>(
+pub(crate) fn put<K: Key + 'static, V: Value + 'static>(
     digest: &mut u64,
     table: &mut redb::Table<'_, K, V>,
     key: K::SelfType<'_>,
@@ -113,7 +115,7 @@ fn put<K: Key + 'static, V: Value + 'static>(
     Ok(())
 }
 
-fn delete<K: Key + 'static, V: Value + 'static>(
+pub(crate) fn delete<K: Key + 'static, V: Value + 'static>(
     digest: &mut u64,
     table: &mut redb::Table<'_, K, V>,
     key: K::SelfType<'_>,
@@ -141,6 +143,7 @@ impl<'a> Rows<'a> {
             partitioning: transaction.open_table(PARTITIONING).map_err(failure)?,
             views: transaction.open_table(VIEWS).map_err(failure)?,
             quarantines: transaction.open_table(QUARANTINES).map_err(failure)?,
+            streams: StreamRows::open(transaction)?,
             digest,
         })
     }
@@ -157,12 +160,13 @@ impl<'a> Rows<'a> {
         put(&mut self.digest, &mut self.meta, META_FORMAT, format)
     }
 
-    /// Raises the format to one that describes what is written now.
-    fn needs_format(&mut self, format: u64) -> Result<(), Failure> {
-        let current = self.meta.get(META_FORMAT).map_err(failure)?;
-        match current.map(|current| current.value()) {
-            Some(current) if current >= format => Ok(()),
-            _ => self.put_format(format),
+    /// A build that reads formats below `format` alone would misread the database from now on.
+    fn raise_format(&mut self, format: u64) -> Result<(), Failure> {
+        let before = self.meta.get(META_FORMAT).map_err(failure)?;
+        let before = before.map_or(0, |before| before.value());
+        match before < format {
+            true => self.put_format(format),
+            false => Ok(()),
         }
     }
 
@@ -217,7 +221,7 @@ impl<'a> Rows<'a> {
                 }
                 let json = serde_json::to_vec(partitioning).map_err(damaged)?;
                 put(digest, &mut self.partitioning, id.0, &json)?;
-                self.needs_format(FORMAT_OF_NODES)
+                self.raise_format(FORMAT_OF_NODES)
             }
             Row::PutNextRowId(table) => {
                 put(digest, &mut self.row_ids, table.id.0, next_row_id(table))
@@ -243,7 +247,7 @@ impl<'a> Rows<'a> {
                 let Shard { index, of } = segment.shard.unwrap_or(Shard { index: 0, of: 0 });
                 let place = (segment.owner, index, of);
                 put(digest, &mut self.places, (table.0, segment.id), place)?;
-                self.needs_format(FORMAT_OF_NODES)
+                self.raise_format(FORMAT_OF_NODES)
             }
             Row::DeleteSegment { table, segment } => {
                 delete(digest, &mut self.places, (table.0, *segment))?;
@@ -264,10 +268,14 @@ impl<'a> Rows<'a> {
                 let json = serde_json::to_vec(quarantine.as_ref()).map_err(damaged)?;
                 let key = (table.0, quarantine.name.as_str());
                 put(digest, &mut self.quarantines, key, &json)?;
-                self.needs_format(FORMAT_OF_QUARANTINES)
+                self.raise_format(FORMAT_OF_STREAMS)
             }
             Row::DeleteQuarantine { table, name } => {
                 delete(digest, &mut self.quarantines, (table.0, name.as_str()))
+            }
+            Row::Stream(row) => {
+                self.streams.write(digest, row)?;
+                self.raise_format(FORMAT_OF_STREAMS)
             }
         }
     }
@@ -294,7 +302,7 @@ fn optional_meta(transaction: &ReadTransaction, key: &str) -> Result<Option<u64>
 }
 
 /// Calls `body` with every row of a table, and adds them to the digest.
-fn each<K: Key + 'static, V: Value + 'static>(
+pub(crate) fn each<K: Key + 'static, V: Value + 'static>(
     transaction: &ReadTransaction,
     table: TableDefinition<'_, K, V>,
     digest: &mut u64,
@@ -426,6 +434,7 @@ pub(crate) fn load(transaction: &ReadTransaction, root: &Arc<Root>) -> Result<Lo
             shown.map_err(damaged)?;
         }
     }
+    stream_rows::load(transaction, &mut digest, &mut snapshot)?;
 
     if digest != expected {
         return Err(damaged("its checksum is wrong"));

@@ -17,6 +17,10 @@ pub enum Object {
     Column,
     /// A quarantine.
     Quarantine,
+    /// A stream.
+    Stream,
+    /// A continuous query.
+    ContinuousQuery,
 }
 
 impl fmt::Display for Object {
@@ -27,6 +31,8 @@ impl fmt::Display for Object {
             Object::View => "view",
             Object::Column => "column",
             Object::Quarantine => "quarantine",
+            Object::Stream => "stream",
+            Object::ContinuousQuery => "continuous query",
         })
     }
 }

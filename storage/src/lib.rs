@@ -21,10 +21,11 @@
 //! - `reader`: one segment's rows
 //! - [`segment_store`]: segments as an object store for DataFusion to read, and their verification
 //! - `catalog_changes`: what each change does to a snapshot and to the catalog
+//! - [`streams`]: what makes a table a stream; continuous queries and their progress
 //! - `commit`: commits that are written together
 //! - `catalog`: the redb file
 //! - [`disk`]: the one door to the file system; [`fault`]: the same door with injected faults
-//! - `catalog_rows`: what is in it
+//! - `catalog_rows`: what is in it; `stream_rows`: of that, streams and continuous queries
 //! - `lock`: one process at a time
 //! - [`error`]: what can go wrong, by what the caller can do about it
 
@@ -50,6 +51,8 @@ pub mod row_ids;
 pub mod segment_store;
 pub mod snapshot;
 pub mod storage;
+mod stream_rows;
+pub mod streams;
 pub mod transaction;
 pub mod worker_store;
 pub mod writer;
@@ -63,6 +66,7 @@ pub use quarantine::QuarantineMeta;
 pub use remote::{Membership, RemoteSegments, Writer};
 pub use snapshot::{ROW_ID, SegmentMeta, Snapshot, TableId, TableMeta, ViewMeta};
 pub use storage::{DEFAULT_SCHEMA, Storage, StorageOptions};
+pub use streams::{ContinuousQueryMeta, FileMark, Progress, StreamMeta};
 pub use transaction::Transaction;
 pub use worker_store::{WorkerStore, WorkerStoreDirectory, WorkerStoreIdentity};
 pub use writer::{NewSegment, RowIds, SegmentWriter};

@@ -16,6 +16,7 @@ use crate::lock::DirectoryLock;
 use crate::placement::{Partitioning, SegmentName, Shard};
 use crate::quarantine::QuarantineMeta;
 use crate::remote::RemoteSegments;
+use crate::streams::{ContinuousQueryMeta, StreamMeta};
 
 /// Name of the hidden column with row ids, physically the last of every segment.
 pub const ROW_ID: &str = "_row_id";
@@ -379,6 +380,10 @@ pub struct Snapshot {
     pub(crate) schemas: BTreeMap<String, Arc<SchemaContents>>,
     /// Schema and name of each table.
     pub(crate) names: BTreeMap<TableId, (String, String)>,
+    /// What makes tables streams.
+    pub(crate) streams: BTreeMap<TableId, Arc<StreamMeta>>,
+    /// Continuous queries by their ids.
+    pub(crate) queries: BTreeMap<u64, Arc<ContinuousQueryMeta>>,
 }
 
 #[derive(Debug, Clone, Default)]

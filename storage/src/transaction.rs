@@ -1,6 +1,6 @@
 //! Buffered changes, published together.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -14,6 +14,7 @@ use crate::quarantine::QuarantineMeta;
 use crate::remote::Writer;
 use crate::snapshot::{ROW_ID, Snapshot, TableId, TableMeta, ViewMeta};
 use crate::storage::Storage;
+use crate::streams::{ContinuousQueryMeta, FileMark, Progress, StreamChange, StreamMeta};
 use crate::writer::NewSegment;
 use crate::{Result, StorageError};
 
@@ -203,6 +204,74 @@ impl Transaction {
     /// Removes all rows, including those committed between [`Storage::begin`] and the commit.
     pub fn truncate(&mut self, table: TableId) -> Result<()> {
         self.apply(Change::Truncate(table))
+    }
+
+    /// Creates a stream: a table whose rows go when its readers have read them. `sql` is kept as it
+    /// is.
+    pub fn create_stream(
+        &mut self,
+        schema: &str,
+        name: &str,
+        columns: SchemaRef,
+        sql: &str,
+    ) -> Result<Arc<TableMeta>> {
+        let table = self.create_table(schema, name, columns, false)?;
+        self.apply(Change::Stream(StreamChange::Mark(Arc::new(StreamMeta {
+            table: table.id,
+            sql: sql.to_owned(),
+            files: BTreeMap::new(),
+        }))))?;
+        Ok(table)
+    }
+
+    /// Notes files that a stream has `taken`, and lets it forget others.
+    pub fn take_files(
+        &mut self,
+        stream: TableId,
+        taken: Vec<(String, FileMark)>,
+        forgotten: Vec<String>,
+    ) -> Result<()> {
+        self.apply(Change::Stream(StreamChange::Files {
+            stream,
+            taken,
+            forgotten,
+        }))
+    }
+
+    /// Creates a continuous query, which is where `progress` says. `sql` is kept as it is. Returns
+    /// the query's id.
+    pub fn create_continuous_query(
+        &mut self,
+        schema: &str,
+        name: &str,
+        stream: TableId,
+        sql: &str,
+        progress: Progress,
+    ) -> Result<u64> {
+        let id = self.storage.next_table_id();
+        let query = ContinuousQueryMeta {
+            id,
+            schema_name: schema.to_owned(),
+            name: name.to_owned(),
+            sql: sql.to_owned(),
+            stream,
+            progress,
+        };
+        self.apply(Change::Stream(StreamChange::CreateQuery(Arc::new(query))))?;
+        Ok(id)
+    }
+
+    /// Drops a continuous query.
+    pub fn drop_continuous_query(&mut self, id: u64) -> Result<()> {
+        self.apply(Change::Stream(StreamChange::DropQuery(id)))
+    }
+
+    /// Notes the end of a micro-batch, which takes a continuous query from one place to another.
+    ///
+    /// # Errors
+    /// [`StorageError::Conflict`] if the query is not at `from`, now or at the commit.
+    pub fn advance(&mut self, query: u64, from: Progress, to: Progress) -> Result<()> {
+        self.apply(Change::Stream(StreamChange::Advance { query, from, to }))
     }
 
     /// Publishes the changes and returns the snapshot that has them. When it returns, they are

@@ -8,6 +8,7 @@
 //! * [`watchdog`]: queries that must end, or tell who waits for whom
 //! * [`delays`]: functions that are slow for one record, on every node
 //! * [`crash`]: statements whose effect a model predicts, a process that is killed running them
+//! * [`stream_crash`]: a process that is killed while it runs continuous queries
 //!
 //! Golden scripts are in `tests/slt`. After a change that is meant,
 //! `SKEWER_REGENERATE=1 cargo test -p skewer-tests --test slt` writes their results anew, to be reviewed
@@ -20,4 +21,5 @@ pub mod delays;
 pub mod served;
 pub mod slt;
 pub mod sqlite;
+pub mod stream_crash;
 pub mod watchdog;

@@ -7,6 +7,7 @@ use skewer::{Database, Error};
 use skewer_storage::StorageOptions;
 use skewer_storage::fault::{Fault, FaultDisk};
 use skewer_tests::crash::{Workload, check, kill_repeatedly};
+use skewer_tests::stream_crash;
 
 /// `cargo run -p skewer-tests --bin crash_test -- --kills 200` does more of them.
 const KILLS: u64 = 20;
@@ -17,6 +18,23 @@ async fn a_killed_process_loses_nothing_that_was_acknowledged() {
     let acknowledged = kill_repeatedly(child, KILLS, 1000).await.unwrap();
     assert!(
         acknowledged > KILLS,
+        "the children were killed before they did anything"
+    );
+}
+
+/// `SKEWER_KILLS=200` does more of them.
+#[tokio::test]
+async fn a_killed_process_loses_and_doubles_no_row_of_a_stream() {
+    let kills = match std::env::var("SKEWER_KILLS") {
+        Ok(kills) => kills.parse().unwrap(),
+        Err(_) => KILLS,
+    };
+    let child = Path::new(env!("CARGO_BIN_EXE_crash_test"));
+    let rows = stream_crash::kill_repeatedly(child, kills, 1000)
+        .await
+        .unwrap();
+    assert!(
+        rows > kills.cast_signed(),
         "the children were killed before they did anything"
     );
 }

@@ -16,8 +16,8 @@ use skewer_compat::statement::describe_in_from as described;
 use skewer_compat::statement::using_join::{coalesce_join_keys, tables_of_using};
 use skewer_compat::suggest::suggest;
 use skewer_diagnosis::TableQuarantine;
-use skewer_sql::Statement;
 use skewer_sql::row_ids::expose_row_ids;
+use skewer_sql::{Statement, StreamSource};
 use skewer_storage::{QuarantineMeta, Snapshot, Storage, TableId, TableMeta};
 
 use super::names::{CATALOG, INFORMATION_SCHEMA, MAIN, Name, SYS, split_row_ids};
@@ -27,6 +27,7 @@ use super::quarantine::RowsSeen;
 use super::schemas::Schemas;
 use crate::error::Error;
 use crate::statements::describe::as_query;
+use crate::streams::definition;
 use skewer_compat::session_zone::zone_of;
 use skewer_files::FileTable;
 
@@ -146,11 +147,40 @@ impl StatementCatalog {
         Name::resolve(name, self.default_schema())
     }
 
-    /// A table that statements can write to.
+    /// A table that statements can append to: also a stream whose source is INSERT.
+    pub(crate) fn appendable_table(&self, name: &ast::ObjectName) -> Result<Arc<TableMeta>, Error> {
+        let resolved = self.resolve(name)?;
+        let table = self.snapshot.table(&resolved.schema, &resolved.table);
+        let stream = table.and_then(|table| {
+            let stream = self.snapshot.stream(table.id)?;
+            Some((table, Arc::clone(stream)))
+        });
+        let Some((table, stream)) = stream else {
+            return self.writable_table(name);
+        };
+        match definition::stream(&stream.sql)?.source {
+            StreamSource::Insert => Ok(table),
+            _ => Err(Error::ReadOnly {
+                name: resolved.to_string(),
+                reason:
+                    "its rows come from the source of the stream; create another stream FROM INSERT"
+                        .to_owned(),
+            }),
+        }
+    }
+
+    /// A table whose rows and columns statements can change.
     pub(crate) fn writable_table(&self, name: &ast::ObjectName) -> Result<Arc<TableMeta>, Error> {
         let name = self.resolve(name)?;
         name.must_be_writable()?;
         if let Some(table) = self.snapshot.table(&name.schema, &name.table) {
+            if self.snapshot.stream(table.id).is_some() {
+                return Err(Error::ReadOnly {
+                    name: name.to_string(),
+                    reason: "it is a stream, whose rows go when continuous queries have read them"
+                        .to_owned(),
+                });
+            }
             return Ok(table);
         }
         if self.snapshot.view(&name.schema, &name.table).is_some() {
@@ -253,7 +283,7 @@ impl StatementCatalog {
     }
 
     /// Whether a query can name it.
-    pub(super) fn exists(&self, name: &Name) -> bool {
+    pub(crate) fn exists(&self, name: &Name) -> bool {
         let (table, _) = split_row_ids(&name.table);
         if let Some(schema) = self.extra.get(&name.schema) {
             return schema.table_exist(table);

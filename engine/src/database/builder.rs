@@ -22,6 +22,7 @@ use crate::detectors::DetectorViews;
 use crate::error::Error;
 use crate::running_table::{report_cache, report_running_operators};
 use crate::statements::export_profile::expect_no_export;
+use crate::streams::{InUse, Streams};
 
 /// Options of a database that is about to be opened.
 ///
@@ -228,7 +229,9 @@ impl DatabaseBuilder {
         let writers = TableLocks::default();
         let (grown, tables) = compaction::grown();
         let merging = (storage.clone(), writers.clone());
+        let streams = Arc::new(Streams::default());
         let database = Database {
+            in_use: Some(Arc::new(InUse(Arc::clone(&streams)))),
             inner: Arc::new(DatabaseInner {
                 storage,
                 sys,
@@ -254,6 +257,7 @@ impl DatabaseBuilder {
                 remedies: Arc::default(),
                 snapshots: Arc::default(),
                 place,
+                streams,
                 grown,
                 running: Arc::default(),
                 handle: runtime.handle().clone(),
@@ -266,6 +270,7 @@ impl DatabaseBuilder {
         let weak = Arc::downgrade(&database.inner);
         let merge = compaction::run(weak, storage, writers, tables);
         database.inner.handle.spawn(merge);
+        database.inner.streams.reconcile(&database.inner);
         Ok(database)
     }
 }

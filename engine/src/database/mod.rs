@@ -39,6 +39,8 @@ use crate::query_totals::{QueryTotals, with_query_totals};
 use crate::remedies::RemedyBook;
 use crate::running_table::with_running;
 use crate::session::{ReadOnly, Session};
+use crate::streams::tables::{with_continuous_queries, with_streams};
+use crate::streams::{InUse, Streams};
 use skewer_compat::operators::memory_pool::MemoryBudget;
 use skewer_exec::column_cache::ColumnCache;
 use skewer_profiling::budget::Budgets;
@@ -80,6 +82,8 @@ const SETTLING: Duration = Duration::from_secs(1);
 /// ```
 #[derive(Debug, Clone)]
 pub struct Database {
+    /// Dropped first. The handles of tasks have none.
+    in_use: Option<Arc<InUse>>,
     inner: Arc<DatabaseInner>,
 }
 
@@ -126,6 +130,8 @@ pub(crate) struct DatabaseInner {
     pub(crate) snapshots: Arc<KeptSnapshots>,
     /// Where statements write that this process runs.
     pub(crate) place: Arc<SegmentDestination>,
+    /// What runs for streams and continuous queries.
+    pub(crate) streams: Arc<Streams>,
     /// Tables that have got new segments.
     grown: Grown,
     /// Each statement that runs has a clone.
@@ -179,7 +185,10 @@ impl Database {
 
     /// A handle of a database that is open.
     pub(crate) fn of_inner(inner: Arc<DatabaseInner>) -> Self {
-        Self { inner }
+        Self {
+            in_use: None,
+            inner,
+        }
     }
 
     /// A new session that can only look: for programs that show what is there to people.
@@ -232,6 +241,13 @@ impl Database {
     /// # Errors
     /// If schema `sys` cannot be written.
     pub async fn close(self) -> Result<(), Error> {
+        if self
+            .in_use
+            .as_ref()
+            .is_some_and(|in_use| Arc::strong_count(in_use) == 1)
+        {
+            self.inner.streams.stop().await;
+        }
         let running = Arc::downgrade(&self.inner.running);
         let sys = Arc::clone(&self.inner.sys);
         let written = self.inner.handle.spawn(async move {
@@ -327,6 +343,10 @@ impl DatabaseInner {
         let sys = Arc::new(with_running(sys, Arc::clone(&self.admission)));
         let sys = Arc::new(with_query_totals(sys, Arc::clone(&self.totals)));
         let sys = Arc::new(with_quarantines(sys, Arc::clone(&snapshot)));
+        let (seen, streams) = (Arc::clone(&snapshot), Arc::clone(&self.streams));
+        let sys = Arc::new(with_streams(sys, seen, streams));
+        let (seen, streams) = (Arc::clone(&snapshot), Arc::clone(&self.streams));
+        let sys = Arc::new(with_continuous_queries(sys, seen, streams));
         match &self.distribution {
             Distribution::Cluster(master) => Arc::new(master.0.with_cluster_table(sys, snapshot)),
             Distribution::None | Distribution::InProcess(_) => sys,
@@ -389,6 +409,12 @@ impl DatabaseInner {
     /// A table has got new segments, which may be small.
     pub(crate) fn has_grown(&self, table: TableId) {
         self.grown.add(table);
+        self.streams.rows_came();
+    }
+
+    /// The threads of the database.
+    pub(crate) fn handle(&self) -> &Handle {
+        &self.handle
     }
 }
 

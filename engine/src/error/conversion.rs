@@ -279,12 +279,24 @@ impl Error {
                     suggestions: Vec::new(),
                 },
                 Object::Quarantine => Self::Invalid(text),
+                Object::Stream => Self::UnknownObject {
+                    kind: ObjectKind::Stream,
+                    name: name.clone(),
+                    suggestions: Vec::new(),
+                },
+                Object::ContinuousQuery => Self::UnknownObject {
+                    kind: ObjectKind::ContinuousQuery,
+                    name: name.clone(),
+                    suggestions: Vec::new(),
+                },
             },
             StorageError::AlreadyExists { object, name } => {
                 let kind = match object {
                     Object::Schema => ObjectKind::Schema,
                     Object::Table => ObjectKind::Table,
                     Object::View => ObjectKind::View,
+                    Object::Stream => ObjectKind::Stream,
+                    Object::ContinuousQuery => ObjectKind::ContinuousQuery,
                     Object::Column | Object::Quarantine => return Self::Invalid(text),
                 };
                 let name = name.strip_prefix("main.").unwrap_or(name).to_owned();

@@ -106,6 +106,17 @@ pub enum Error {
         suggestions: Vec<String>,
     },
 
+    /// A stream or a continuous query that does not exist.
+    #[error("there is no {kind} {name}{}", did_you_mean(suggestions))]
+    UnknownObject {
+        /// What it should be.
+        kind: ObjectKind,
+        /// As written.
+        name: String,
+        /// Near names, best first.
+        suggestions: Vec<String>,
+    },
+
     /// A name that is taken.
     #[error("{kind} {name} exists already")]
     AlreadyExists {

@@ -27,7 +27,7 @@ pub(crate) fn columns(
     table: &str,
     columns: &[String],
 ) -> Result<SchemaRef, Error> {
-    let table = session.catalog().writable_table(&name(table)?)?;
+    let table = session.catalog().appendable_table(&name(table)?)?;
     let places = places(&table, columns)?;
     let zone = session.context().copied_config();
     Ok(in_zone(
@@ -63,7 +63,8 @@ async fn write(
     columns: &[String],
     rows: Rows,
 ) -> Result<u64, Error> {
-    let table = context.catalog.writable_table(&name(table)?)?;
+    let table = context.catalog.appendable_table(&name(table)?)?;
+    let _turn = context.turn_to_append(&table).await;
     let places = places(&table, columns)?;
     let all = schema_of(
         &table,

@@ -16,7 +16,8 @@ use skewer_compat::operators::scheduling::RunningQuery;
 use skewer_exec::waits::StallGuard;
 use skewer_node::check_availability;
 use skewer_profiling::Level;
-use skewer_storage::{Snapshot, Storage, Transaction};
+use skewer_storage::{Snapshot, Storage, TableMeta, Transaction};
+use tokio::sync::OwnedMutexGuard;
 
 use super::count_batch;
 use crate::admission::{Admission, QueuedStatement};
@@ -154,6 +155,14 @@ impl Context {
             self.catalog = self.session.catalog();
         }
         self.admission = Some(admission);
+    }
+
+    /// The turn of a statement that appends to a stream: rows that are committed later must have higher ids. Other
+    /// tables need none.
+    pub(crate) async fn turn_to_append(&self, table: &TableMeta) -> Option<OwnedMutexGuard<()>> {
+        self.catalog.snapshot().stream(table.id)?;
+        let writers = &self.session.database_inner().writers;
+        Some(writers.take(table.id).await)
     }
 
     pub(crate) fn storage(&self) -> &Storage {
@@ -354,6 +363,19 @@ impl Context {
         self.progress.finish();
         self.record.finish(Err(&error)).await;
         error
+    }
+
+    /// Ends a statement that changed rows, with their number.
+    pub(crate) async fn end(mut self, outcome: Result<u64, Error>) -> Result<u64, Error> {
+        match outcome {
+            Ok(rows) => {
+                self.progress.finish();
+                self.record.add_rows(rows);
+                self.record.finish(Ok(())).await;
+                Ok(rows)
+            }
+            Err(error) => Err(self.fail(error).await),
+        }
     }
 
     /// Publishes what a transaction holds.

@@ -10,7 +10,7 @@ use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::Ident;
 use skewer_compat::suggest::suggest;
 use skewer_sql::CopyFrom;
-use skewer_storage::TableMeta;
+use skewer_storage::{NewSegment, TableMeta};
 
 use super::{Context, Outcome};
 use crate::catalog::names::fold;
@@ -21,7 +21,22 @@ use skewer_files::{CsvDialect, FileKind, FileTable};
 /// Appends the rows of a file in its order: in a fresh table row n of the file has row id n − 1.
 /// CSV fields are the columns by their place, those of Parquet and JSON by their names.
 pub(crate) async fn execute(context: &mut Context, copy: CopyFrom) -> Result<Outcome, Error> {
-    let table = context.catalog.writable_table(&copy.table)?;
+    let table = context.catalog.appendable_table(&copy.table)?;
+    let _turn = context.turn_to_append(&table).await;
+    let (segments, rows) = read(context, &copy, &table).await?;
+    let mut transaction = context.storage().begin();
+    transaction.add_segments(table.id, segments)?;
+    context.commit(transaction).await?;
+    context.session.database_inner().has_grown(table.id);
+    Ok(Outcome::Count(rows))
+}
+
+/// Writes the rows of a file to new segments of `table`, which are not published yet. Gives the number of rows.
+pub(crate) async fn read(
+    context: &mut Context,
+    copy: &CopyFrom,
+    table: &Arc<TableMeta>,
+) -> Result<(Vec<NewSegment>, u64), Error> {
     let kind = match (&copy.options.format, FileKind::of_path(&copy.path)) {
         // A folder or a pattern: its files say it.
         (None, None) if FileTable::is_path(&copy.path) && !is_file(&copy.path) => {
@@ -30,7 +45,7 @@ pub(crate) async fn execute(context: &mut Context, copy: CopyFrom) -> Result<Out
         (format, _) => FileKind::of_copy(format.as_deref(), &copy.path)?,
     };
     let csv = CsvDialect::from_options(kind, &copy.options, &[])?;
-    let columns = listed_columns(&table, &copy.columns)?;
+    let columns = listed_columns(table, &copy.columns)?;
     let schema = match kind {
         FileKind::Parquet => None,
         // NULL where it may not be is found when rows are written, with a better message.
@@ -49,15 +64,10 @@ pub(crate) async fn execute(context: &mut Context, copy: CopyFrom) -> Result<Out
     context.progress.expect_rows(files.expected_rows()?);
     let provider = files.provider(context.catalog.base(), false).await?;
     let scan = LogicalPlanBuilder::scan("file", provider_as_source(provider), None)?.build()?;
-    let plan = arrange(scan, &table, &columns)?;
+    let plan = arrange(scan, table, &columns)?;
     // One partition reads the file from its beginning to its end.
     let stream = context.stream_in_partitions(&plan, Some(1)).await?;
-    let (segments, rows) = context.write(stream, &table).await?;
-    let mut transaction = context.storage().begin();
-    transaction.add_segments(table.id, segments)?;
-    context.commit(transaction).await?;
-    context.session.database_inner().has_grown(table.id);
-    Ok(Outcome::Count(rows))
+    context.write(stream, table).await
 }
 
 fn is_file(path: &str) -> bool {

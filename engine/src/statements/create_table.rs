@@ -54,6 +54,13 @@ pub(crate) async fn execute(
             name: name.to_string(),
         });
     }
+    let old = snapshot.table(&name.schema, &name.table);
+    if old.is_some_and(|old| snapshot.stream(old.id).is_some()) {
+        return Err(Error::AlreadyExists {
+            kind: ObjectKind::Stream,
+            name: name.to_string(),
+        });
+    }
     let or_replace = table.or_replace;
     let Some(query) = table.query.clone() else {
         let schema = columns_schema(&context.catalog, &table.columns).await?;

@@ -6,7 +6,7 @@ use skewer_sql::ObjectKind;
 use skewer_storage::Transaction;
 
 use super::schema::schema_name;
-use super::{Context, Outcome};
+use super::{Context, Outcome, refresh};
 use crate::catalog::names::read_only;
 use crate::catalog::{INFORMATION_SCHEMA, MAIN, SYS};
 use crate::error::Error;
@@ -23,11 +23,44 @@ pub(crate) async fn execute(
     for name in names {
         match kind {
             ObjectKind::Schema => drop_schema(context, &mut transaction, name, if_exists, cascade)?,
+            ObjectKind::Stream => drop_stream(context, &mut transaction, name, if_exists)?,
+            ObjectKind::ContinuousQuery => {
+                drop_continuous_query(context, &mut transaction, name, if_exists)?;
+            }
             _ => drop_relation(context, &mut transaction, kind, name, if_exists)?,
         }
     }
     context.commit(transaction).await?;
+    // Streams and continuous queries that are gone must not run on.
+    let database = context.session.database_inner();
+    database.streams.reconcile(database);
     Ok(Outcome::Done)
+}
+
+fn drop_stream(
+    context: &Context,
+    transaction: &mut Transaction,
+    name: &ObjectName,
+    if_exists: bool,
+) -> Result<(), Error> {
+    match refresh::stream(&context.catalog, name) {
+        Ok(stream) => Ok(transaction.drop_table(&stream.schema_name, &stream.name)?),
+        Err(Error::UnknownObject { .. }) if if_exists => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+fn drop_continuous_query(
+    context: &Context,
+    transaction: &mut Transaction,
+    name: &ObjectName,
+    if_exists: bool,
+) -> Result<(), Error> {
+    match refresh::continuous_query(&context.catalog, name) {
+        Ok(query) => Ok(transaction.drop_continuous_query(query.id)?),
+        Err(Error::UnknownObject { .. }) if if_exists => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 fn drop_relation(
@@ -40,7 +73,9 @@ fn drop_relation(
     let name = context.catalog.resolve(name)?;
     name.must_be_writable()?;
     let snapshot = context.catalog.snapshot();
-    let is_table = snapshot.table(&name.schema, &name.table).is_some();
+    let table = snapshot.table(&name.schema, &name.table);
+    let is_table = table.is_some();
+    let is_stream = table.is_some_and(|table| snapshot.stream(table.id).is_some());
     let view = snapshot.view(&name.schema, &name.table);
     let is_external = view
         .as_ref()
@@ -51,6 +86,9 @@ fn drop_relation(
             it_is.to_uppercase()
         )))
     };
+    if is_stream {
+        return wrong("stream");
+    }
     match (
         kind,
         is_table || is_external,

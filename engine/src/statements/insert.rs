@@ -36,7 +36,8 @@ pub(crate) async fn execute(
         ));
     }
     must_be_plain(&mut insert)?;
-    let table = context.catalog.writable_table(name)?;
+    let table = context.catalog.appendable_table(name)?;
+    let _turn = context.turn_to_append(&table).await;
     check_width(&insert, table.schema.fields().len())?;
     let places = listed_columns(&insert, &table)?;
     keep_decimals_exact(&mut insert, &table, &places);
@@ -45,15 +46,38 @@ pub(crate) async fn execute(
         Some(source) => selected(context, source, &table, &places).await?,
         None => inserted(context, insert).await?,
     };
-    check_types(&input, &table, &explicit)?;
-    let input = round_fractions(input, &explicit)?;
-    let input = with_selected_values(nullable_values(input)?)?;
+    let input = assignable(input, &table, &explicit)?;
     let (segments, rows) = context.write_query(&input, &table).await?;
     let mut transaction = context.storage().begin();
     transaction.add_segments(table.id, segments)?;
     context.commit(transaction).await?;
     context.session.database_inner().has_grown(table.id);
     Ok(Outcome::Count(rows))
+}
+
+/// The rows of a query as rows of `table`, column by column.
+///
+/// # Errors
+/// If the query has another number of columns, or columns of types that the table's do not take.
+pub(crate) async fn of_query(
+    context: &Context,
+    query: Box<ast::Query>,
+    table: &TableMeta,
+) -> Result<LogicalPlan, Error> {
+    let places: Vec<usize> = (0..table.schema.fields().len()).collect();
+    let input = selected(context, query, table, &places).await?;
+    assignable(input, table, &HashSet::new())
+}
+
+/// The same rows, checked and rounded as assignments to the columns of `table` want it.
+fn assignable(
+    input: LogicalPlan,
+    table: &TableMeta,
+    explicit: &HashSet<(usize, usize)>,
+) -> Result<LogicalPlan, Error> {
+    check_types(&input, table, explicit)?;
+    let input = round_fractions(input, explicit)?;
+    Ok(with_selected_values(nullable_values(input)?)?)
 }
 
 /// Refuses all that other databases have between INSERT and the rows: nothing of it would be done.

@@ -18,8 +18,10 @@ pub(crate) mod append;
 mod context;
 pub(crate) mod copy_from;
 pub(crate) mod copy_to;
+pub(crate) mod create_continuous_query;
 pub(crate) mod create_external_table;
 pub(crate) mod create_index;
+pub(crate) mod create_stream;
 pub(crate) mod create_table;
 pub(crate) mod create_view;
 pub(crate) mod delete;
@@ -36,6 +38,7 @@ pub(crate) mod parameters;
 pub(crate) mod prepare;
 pub(crate) mod quarantine;
 pub(crate) mod rebalance;
+pub(crate) mod refresh;
 pub(crate) mod rewrite;
 pub(crate) mod schema;
 pub(crate) mod set;
@@ -168,6 +171,11 @@ async fn dispatch(context: &mut Context, statement: Statement) -> Result<Outcome
             truncate::execute(context, if_exists, &names).await
         }
         Statement::Rebalance { names } => rebalance::execute(context, names).await,
+        Statement::CreateStream(stream) => create_stream::execute(context, *stream).await,
+        Statement::CreateContinuousQuery(query) => {
+            create_continuous_query::execute(context, *query).await
+        }
+        Statement::Refresh { kind, name } => refresh::execute(context, kind, &name).await,
         Statement::Insert(insert) => insert::execute(context, *insert).await,
         Statement::Delete(delete) => delete::execute(context, *delete).await,
         Statement::Update(update) => update::execute(context, *update).await,

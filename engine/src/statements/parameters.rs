@@ -148,6 +148,9 @@ fn plannable(statement: Statement) -> Option<DFStatement> {
         | Statement::AlterTable(_)
         | Statement::Truncate { .. }
         | Statement::Rebalance { .. }
+        | Statement::CreateStream(_)
+        | Statement::CreateContinuousQuery(_)
+        | Statement::Refresh { .. }
         | Statement::CopyFrom(_)
         | Statement::CopyTo(_)
         | Statement::Set { .. }
@@ -237,6 +240,9 @@ async fn columns(
         | Statement::DropQuarantine { .. }
         | Statement::AlterTable(_)
         | Statement::Truncate { .. }
+        | Statement::CreateStream(_)
+        | Statement::CreateContinuousQuery(_)
+        | Statement::Refresh { .. }
         | Statement::CopyFrom(_)
         | Statement::CopyTo(_)
         | Statement::Set { .. }

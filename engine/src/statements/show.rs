@@ -8,7 +8,7 @@ use skewer_sql::quote::identifier;
 use skewer_sql::{ObjectKind, Statement};
 use skewer_storage::{Partitioning, TableMeta};
 
-use super::{Context, Outcome, as_statement, text_batch};
+use super::{Context, Outcome, as_statement, refresh, text_batch};
 use crate::catalog::{Name, SYS};
 use crate::error::Error;
 use crate::session::Session;
@@ -134,14 +134,23 @@ pub(crate) fn schemas(context: &Context) -> Result<Outcome, Error> {
     Ok(Outcome::Batch(text_batch(&["schema_name"], rows)?))
 }
 
-/// SHOW CREATE TABLE or VIEW: the statement that would create it again.
+/// SHOW CREATE TABLE, VIEW, STREAM or CONTINUOUS QUERY: the statement that would create it again.
 pub(crate) async fn create(
     context: &mut Context,
     kind: ObjectKind,
     name: &ObjectName,
 ) -> Result<Outcome, Error> {
-    let name = context.catalog.resolve(name)?;
-    let (is, definition) = definition(context, &name).await?;
+    let (name, is, definition) = match kind {
+        ObjectKind::ContinuousQuery => {
+            let query = refresh::continuous_query(&context.catalog, name)?;
+            (context.catalog.resolve(name)?, kind, query.sql.clone())
+        }
+        _ => {
+            let name = context.catalog.resolve(name)?;
+            let (is, definition) = definition(context, &name).await?;
+            (name, is, definition)
+        }
+    };
     if is != kind {
         return Err(Error::Invalid(format!(
             "{name} is a {is}: write SHOW CREATE {}",
@@ -149,13 +158,16 @@ pub(crate) async fn create(
         )));
     }
     let rows = vec![vec![Some(name.to_string()), Some(definition)]];
-    let column = format!("{kind}_name");
+    let column = format!("{kind}_name").replace(' ', "_");
     Ok(Outcome::Batch(text_batch(&[&column, "definition"], rows)?))
 }
 
 async fn definition(context: &Context, name: &Name) -> Result<(ObjectKind, String), Error> {
     let snapshot = context.catalog.snapshot();
     if let Some(table) = snapshot.table(&name.schema, &name.table) {
+        if let Some(stream) = snapshot.stream(table.id) {
+            return Ok((ObjectKind::Stream, stream.sql.clone()));
+        }
         let definition = table_definition(name, &table.schema);
         return Ok((ObjectKind::Table, definition + &divided(&table)));
     }

@@ -9,5 +9,6 @@ mod limits;
 mod quarantines;
 mod remedies;
 mod sessions;
+mod streams;
 mod workers;
 mod writes;

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use skewer_tests::crash::{kill_repeatedly, run_child};
+use skewer_tests::stream_crash;
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -17,6 +18,12 @@ async fn main() -> ExitCode {
                 .await
                 .map_err(|error| error.to_string()),
             Err(_) => Err(format!("{seed} is not a seed")),
+        },
+        ["--stream-child", path, next] => match next.parse() {
+            Ok(next) => stream_crash::run_child(&PathBuf::from(path), next)
+                .await
+                .map_err(|error| error.to_string()),
+            Err(_) => Err(format!("{next} is not an id")),
         },
         [] => kill(200, 0).await,
         ["--kills", kills] => match kills.parse() {
