@@ -135,7 +135,7 @@ fn a_database_of_another_format_is_refused_with_both_versions() {
     assert!(matches!(error, StorageError::Format { found: 77, .. }));
     let text = error.to_string();
     assert!(
-        text.contains("format 77") && text.contains("formats 1 to 2"),
+        text.contains("format 77") && text.contains("formats 1 to 3"),
         "{text}"
     );
 }
