@@ -79,8 +79,8 @@ impl Profile {
         let excluded = ExcludedRows::read(&mut statements, &summary, context).await?;
         let plan = Plan::read(&mut statements, &summary).await?;
         let verdict = Verdict::read(&mut statements, &summary, &plan).await?;
-        let time_spent = TimeSpent::read(&mut statements, &summary, &plan).await?;
         let remedies = remedies(&mut statements, &summary, &plan).await?;
+        let time_spent = TimeSpent::read(&mut statements, &summary, &plan).await?;
         let expensive_inputs = ExpensiveInputs::read(&mut statements, &summary).await?;
         let mut predicates = Predicates::worth_showing(&mut statements, &summary).await?;
         // The reader who left these rows out knows the predicate already.

@@ -345,6 +345,7 @@ async fn each_section_of_the_report_has_its_statements() {
         "The query",
         "The plan",
         "Verdict",
+        "Remedies",
         "Where the time went: how even the tasks are",
         "Where the time went: the slowest result row",
         "Expensive inputs",
