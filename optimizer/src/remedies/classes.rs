@@ -10,6 +10,7 @@ use datafusion::physical_plan::joins::{HashJoinExec, PartitionMode, SortMergeJoi
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::union::InterleaveExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, Partitioning};
 use skewer_compat::operators::conservative_properties::ConservativePropertiesExec;
 use skewer_exec::TimedEvaluationExec;
@@ -218,6 +219,8 @@ impl Exchanges {
             children => {
                 let requirements = plan.input_distribution_requirements();
                 let collects = collects_left(plan.as_ref());
+                // It is not made of inputs that are partitioned in different ways.
+                let interleaves = plan.is::<InterleaveExec>();
                 for (index, child) in children.iter().enumerate() {
                     let relies = matches!(
                         requirements.child_distribution(index),
@@ -227,7 +230,7 @@ impl Exchanges {
                         true if index == 0 => None,
                         true => above.class,
                         // What these rely on is not known: their rows stay where they are.
-                        false if relies || above.class.is_some() => {
+                        false if relies || interleaves || above.class.is_some() => {
                             let class = above.class.unwrap_or_else(|| self.new_class());
                             self.classes[class].is_fixed = true;
                             Some(class)
