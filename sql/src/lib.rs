@@ -7,7 +7,7 @@
 //! * [`split`](mod@split): a script cut at its semicolons, and whether the last statement is finished
 //! * [`parser`]: one statement's text → [`Statement`]
 //! * [`statement`]: all statements; [`traits`]: what everyone else must know of each
-//! * [`explain_profile`], [`export_profile`], [`copy`], [`settings`], [`streams`], `rebalance`: the grammar of our
+//! * [`explain_profile`], [`export_profile`], [`copy`], [`settings`], [`streams`] (and [`stream_text`]), `rebalance`: the grammar of our
 //!   own statements
 //! * [`deep`]: statements that nest deeply
 //! * [`parameters`]: which parameters a prepared statement has, and values put in their places
@@ -36,6 +36,7 @@ pub mod settings;
 mod source_location;
 pub mod split;
 pub mod statement;
+pub mod stream_text;
 pub mod streams;
 pub mod trace_parent;
 pub mod traits;
