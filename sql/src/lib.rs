@@ -7,8 +7,8 @@
 //! * [`split`](mod@split): a script cut at its semicolons, and whether the last statement is finished
 //! * [`parser`]: one statement's text → [`Statement`]
 //! * [`statement`]: all statements; [`traits`]: what everyone else must know of each
-//! * [`explain_profile`], [`export_profile`], [`copy`], [`quarantine`], [`settings`], [`streams`], `rebalance`: the
-//!   grammar of our own statements
+//! * [`explain_profile`], [`export_profile`], [`copy`], [`quarantine`], [`settings`], [`streams`] (and
+//!   [`stream_text`]), `rebalance`: the grammar of our own statements
 //! * [`deep`]: statements that nest deeply
 //! * [`parameters`]: which parameters a prepared statement has, and values put in their places
 //! * [`row_ids`]: `_row_id` made visible in the blocks that name it
@@ -37,6 +37,7 @@ pub mod settings;
 mod source_location;
 pub mod split;
 pub mod statement;
+pub mod stream_text;
 pub mod streams;
 pub mod trace_parent;
 pub mod traits;

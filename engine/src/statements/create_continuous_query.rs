@@ -16,8 +16,8 @@ use crate::catalog::StatementCatalog;
 use crate::catalog::names::{Name, split_row_ids};
 use crate::catalog::planned::shown_columns;
 use crate::error::Error;
-use crate::streams::batch::qualified;
 use crate::streams::definition;
+use crate::streams::input::qualified;
 use crate::streams::rewrite::{RowRange, Rows, StreamTable, batch_query};
 use crate::streams::window::{Closing, Windows};
 

@@ -9,7 +9,7 @@ use skewer_sql::ObjectKind;
 use super::{Context, Outcome};
 use crate::catalog::StatementCatalog;
 use crate::error::Error;
-use crate::streams::{Link, batch};
+use crate::streams::{Link, batch, input};
 use skewer_compat::suggest::suggest;
 use skewer_storage::{ContinuousQueryMeta, TableMeta};
 
@@ -32,7 +32,7 @@ pub(crate) async fn execute(
     let query = continuous_query(&context.catalog, name)?;
     let snapshot = Arc::clone(context.catalog.snapshot());
     let stream = snapshot.table_by_id(query.stream);
-    let end = stream.map_or(0, |stream| batch::end_of(&stream));
+    let end = stream.map_or(0, |stream| input::end_of(&stream));
     let mut rows = 0;
     // The driver may be at it, too: micro-batches take turns.
     while let Some(done) = batch::run(&held, query.id, Instant::now()).await? {

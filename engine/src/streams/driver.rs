@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use super::Link;
 use super::batch;
 use super::definition;
+use super::input;
 
 /// A micro-batch that failed is tried again after this time, and each time later after twice the
 /// time before.
@@ -81,7 +82,7 @@ fn next(link: &Link, query: u64, last: Option<Instant>) -> Next {
             return Next::Never;
         }
     };
-    let waiting = batch::waiting_rows(&snapshot, meta);
+    let waiting = input::waiting_rows(&snapshot, meta);
     match every {
         _ if waiting == 0 => Next::Later,
         Every::Interval(length) => {

@@ -6,13 +6,14 @@
 //!
 //! * `definition`: what the statements that the catalog keeps mean
 //! * `window`: windows of event time; `rewrite`: a continuous query → the query of a micro-batch
-//! * `batch`: one micro-batch; `driver`: when it runs
+//! * `batch`: one micro-batch; `input`: the rows that it reads; `driver`: when it runs
 //! * `sources`: rows that come from elsewhere than INSERT
 //! * `status`: what is known in this process; `tables`: `sys.streams` and `sys.continuous_queries`
 
 pub(crate) mod batch;
 pub(crate) mod definition;
 mod driver;
+pub(crate) mod input;
 pub(crate) mod rewrite;
 pub(crate) mod sources;
 pub(crate) mod status;

@@ -14,7 +14,7 @@ use datafusion::sql::sqlparser::parser::Parser;
 use skewer_sql::Statement;
 use skewer_sql::quote::identifier;
 use skewer_sql::row_ids::ROW_ID;
-use skewer_sql::streams::interval_text;
+use skewer_sql::stream_text::interval_text;
 
 use super::window::{Closing, Edge, Windows, timestamp, window_call};
 use crate::error::Error;

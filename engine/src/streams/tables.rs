@@ -11,8 +11,8 @@ use skewer_profiling::OneMoreTable;
 use skewer_storage::Snapshot;
 
 use super::Streams;
-use super::batch::waiting_rows;
 use super::definition;
+use super::input::waiting_rows;
 
 /// `sys` with the streams of `snapshot`.
 pub(crate) fn with_streams(

@@ -19,7 +19,7 @@ use super::{Request, kind_of};
 use crate::error::Error;
 use crate::settings::ProfileSettings;
 use crate::statements::{Context, Tracing, copy_from};
-use crate::streams::batch::qualified;
+use crate::streams::input::qualified;
 use crate::streams::status::Status;
 use crate::streams::{Held, Link};
 

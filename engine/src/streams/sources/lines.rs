@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 use super::Request;
 use crate::error::Error;
 use crate::statements::{Context, Tracing};
-use crate::streams::batch::qualified;
+use crate::streams::input::qualified;
 use crate::streams::{Held, Link};
 
 /// Lines that wait between who reads them and who makes them durable.
