@@ -199,7 +199,7 @@ impl Page {
             Some((with_ns, without_ns)) if with.min(without) >= ENOUGH => {
                 if with_ns.as_secs_f64() <= SAVES * without_ns.as_secs_f64() {
                     self.kept_runs += 1;
-                    (Verdict::Kept, self.kept_runs % WITHOUT != 0)
+                    (Verdict::Kept, !self.kept_runs.is_multiple_of(WITHOUT))
                 } else {
                     (Verdict::TakenBack, false)
                 }
