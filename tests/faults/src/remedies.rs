@@ -98,6 +98,7 @@ async fn measured(client: &Client, skewed: &Skewed, pairs: usize) -> Result<Meas
         }
     }
     let (mut off, mut auto) = (Vec::new(), Vec::new());
+    let mut last = 0;
     for _ in 0..pairs {
         client.run("SET remedies = 'off'").await?;
         off.push(elapsed(client, skewed).await?);
@@ -105,6 +106,7 @@ async fn measured(client: &Client, skewed: &Skewed, pairs: usize) -> Result<Meas
         for _ in 0..=WITHOUT {
             let time = elapsed(client, skewed).await?;
             let query_id = client.last_query(Reader::Fast).await?;
+            last = query_id;
             let applied = format!(
                 "SELECT count(*) FROM sys.remedies WHERE query_id = {query_id} AND is_applied"
             );
@@ -115,9 +117,11 @@ async fn measured(client: &Client, skewed: &Skewed, pairs: usize) -> Result<Meas
         }
     }
     let (off, auto) = (median(&off), median(&auto));
-    let sql = "SELECT remedy, subject, predicted_ns, measured_ns FROM sys.remedies \
-               WHERE query_id = (SELECT max(query_id) FROM sys.remedy_runs) ORDER BY predicted_ns DESC";
-    let found = client.rows(sql).await?;
+    let sql = format!(
+        "SELECT remedy, subject, predicted_ns, measured_ns FROM sys.remedies \
+         WHERE query_id = {last} ORDER BY predicted_ns DESC"
+    );
+    let found = client.rows(&sql).await?;
     client.run_all(&skewed.teardown).await?;
     let milliseconds = |column: &str| {
         let first = found.first()?;
