@@ -709,7 +709,7 @@ sys_table! {
         /// Nanoseconds by which the median of the runs with the remedy so far took less than the median of the
         /// runs without it. NULL before there are both.
         row measured_ns: OptInt,
-        /// Runs without it so far; this one counts as soon as it has ended.
+        /// Pairs of runs before this one: one with the remedy, and one without.
         row pairs: Int,
         /// `trial` until there are three runs with and three without it, then `kept`, or `taken back` if it does not
         /// save 5 %.

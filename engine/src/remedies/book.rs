@@ -83,7 +83,7 @@ pub(super) struct Judged {
     pub(super) applies: bool,
     /// By how many nanoseconds runs with them took less, by medians.
     pub(super) measured_ns: Option<i64>,
-    /// Runs of which there are both kinds.
+    /// Pairs of runs so far: one with remedies, and one without.
     pub(super) pairs: usize,
     pub(super) verdict: Verdict,
 }
