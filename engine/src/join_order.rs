@@ -1,4 +1,5 @@
-//! The order of joins of one statement: gathers statistics of its tables, then has the optimizer choose.
+//! The order of joins of one statement: gathers statistics of its tables and what earlier queries counted, then has the
+//! optimizer choose.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,28 +15,52 @@ use datafusion::logical_expr::utils::split_conjunction;
 use skewer_cluster::has_workers;
 use skewer_compat::functions::guarded::planning;
 use skewer_exec::IdentifiedTable;
+use skewer_optimizer::join_order::plan_relations::PlanRelations;
 use skewer_optimizer::join_order::statistics::Summaries;
-use skewer_optimizer::join_order::{JoinOrder, can_be_sampled, columns_of, order_joins};
+use skewer_optimizer::join_order::{
+    CorrectedEstimate, JoinOrder, Knowledge, KnownRows, can_be_sampled, columns_of, order_joins,
+};
 
 use crate::catalog::native_table::NativeTable;
 
 /// Fewer rows in all tables of a query are joined in any order faster than one is found.
 const FEW_ROWS: u64 = 2_000;
 
-/// `optimized` with its joins in the `order` that is asked for. If `state` plans for one process, its rules learn the
-/// sizes of joins.
+/// A plan whose joins are in order.
+#[derive(Debug)]
+pub(crate) struct Ordered {
+    pub(crate) plan: LogicalPlan,
+    /// The relations that its operators return.
+    pub(crate) relations: Option<Arc<PlanRelations>>,
+    /// Estimates that earlier queries corrected.
+    pub(crate) corrected: Vec<CorrectedEstimate>,
+}
+
+impl Ordered {
+    fn unchanged(plan: LogicalPlan) -> Self {
+        Self {
+            plan,
+            relations: None,
+            corrected: Vec::new(),
+        }
+    }
+}
+
+/// `optimized` with its joins in the `order` that is asked for, by statistics and by what is `known` from earlier queries.
+/// If `state` plans for one process, its rules learn the sizes of joins.
 pub(crate) async fn with_ordered_joins(
     optimized: LogicalPlan,
     state: &mut SessionState,
     order: JoinOrder,
-) -> LogicalPlan {
-    match ordered(&optimized, state, order).await {
-        Ok(Some(plan)) => plan,
-        Ok(None) => optimized,
+    known: Option<&KnownRows>,
+) -> Ordered {
+    match ordered(&optimized, state, order, known).await {
+        Ok(Some(ordered)) => ordered,
+        Ok(None) => Ordered::unchanged(optimized),
         Err(error) => {
             // The plan as it is returns the same.
             tracing::debug!(%error, "joins keep their order");
-            optimized
+            Ordered::unchanged(optimized)
         }
     }
 }
@@ -44,7 +69,8 @@ async fn ordered(
     optimized: &LogicalPlan,
     state: &mut SessionState,
     order: JoinOrder,
-) -> Result<Option<LogicalPlan>> {
+    known: Option<&KnownRows>,
+) -> Result<Option<Ordered>> {
     if order == JoinOrder::Text {
         return Ok(None);
     }
@@ -53,12 +79,13 @@ async fn ordered(
     if order == JoinOrder::Cost && rows < FEW_ROWS {
         return Ok(None);
     }
-    let summaries = match order {
-        JoinOrder::Cost => tables.summaries(state).await?,
-        _ => Summaries::default(),
+    let summaries = tables.summaries(state).await?;
+    let knowledge = Knowledge {
+        summaries: &summaries,
+        known: known.filter(|_| order == JoinOrder::Cost),
     };
     let is_distributed = has_workers(state.config());
-    let ordered = planning(|| order_joins(optimized, &summaries, order, state, is_distributed))?;
+    let ordered = planning(|| order_joins(optimized, knowledge, order, state, is_distributed))?;
     let Some(ordered) = ordered else {
         return Ok(None);
     };
@@ -68,7 +95,11 @@ async fn ordered(
         let options = state.config_mut().options_mut();
         options.extensions.insert(estimates);
     }
-    Ok(Some(ordered.plan))
+    Ok(Some(Ordered {
+        plan: ordered.plan,
+        relations: ordered.relations.map(Arc::new),
+        corrected: ordered.corrected,
+    }))
 }
 
 /// The tables of a query that has joins, by their versions.
@@ -174,6 +205,8 @@ impl Tables {
 
 #[cfg(test)]
 mod tests {
+    use datafusion::arrow::array::AsArray;
+    use datafusion::arrow::datatypes::Int64Type;
     use datafusion::arrow::util::pretty::pretty_format_batches;
 
     use crate::{Database, Session};
@@ -284,5 +317,118 @@ mod tests {
             let sql = format!("{query}{condition}");
             assert_eq!(scans(&session, &sql).await, expected, "{sql}");
         }
+    }
+
+    /// Lines of EXPLAIN about estimates that earlier queries corrected.
+    async fn estimates(session: &Session, query: &str) -> Vec<String> {
+        let stream = session.sql(&format!("EXPLAIN {query}")).await.unwrap();
+        let batches = stream.collect().await.unwrap();
+        let mut lines = Vec::new();
+        for batch in &batches {
+            let texts = [0, 1].map(|column| batch.column(column).as_string::<i32>().clone());
+            let rows = texts[0].iter().zip(&texts[1]);
+            let rows = rows.filter(|(kind, _)| *kind == Some("estimate"));
+            lines.extend(rows.filter_map(|(_, text)| Some(text?.to_owned())));
+        }
+        lines
+    }
+
+    async fn count(session: &Session, query: &str) -> i64 {
+        let batches = session.sql(query).await.unwrap().collect().await.unwrap();
+        batches[0].column(0).as_primitive::<Int64Type>().value(0)
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_query_that_has_run_corrects_the_next_one() {
+        let session = Database::in_memory().unwrap().session();
+        session.execute_script(TABLES).await.unwrap();
+        // Of the sales with this note, hardly any is of such an item.
+        let more = |rows: i64| {
+            format!(
+                "INSERT INTO sale SELECT value, 7, 48, 'note 7' FROM generate_series(1, {rows})"
+            )
+        };
+        session.execute_script(&more(5)).await.unwrap();
+        let query = "SELECT count(*) FROM sale JOIN item ON sale.item = item.id JOIN shop ON sale.shop = shop.id \
+                     WHERE sale.note = 'note 7' AND item.name = 'item 48'";
+        assert_eq!(estimates(&session, query).await, [""; 0]);
+        let before = count(&session, query).await;
+        assert_eq!(before, 5);
+        let lines = estimates(&session, query).await;
+        let joins = |lines: &[String]| {
+            let joins = lines.iter().filter(|line| line.contains(" join of "));
+            let rows = joins.filter_map(|line| Some(line.split_once(": ")?.1.to_owned()));
+            rows.collect::<Vec<_>>()
+        };
+        let counted = joins(&lines);
+        assert!(!counted.is_empty(), "{lines:?}");
+        assert!(
+            counted
+                .iter()
+                .all(|line| line.starts_with("5 rows, which query ")),
+            "{lines:?}"
+        );
+        // The same relation in another order, with other names and columns.
+        let other = "SELECT max(s.id) FROM shop b, item i, sale s WHERE s.note = 'note 7' AND b.id = s.shop \
+                     AND i.name = 'item 48' AND i.id = s.item";
+        assert_eq!(joins(&estimates(&session, other).await), counted);
+        session.sql("SET cardinality_feedback = off").await.unwrap();
+        assert_eq!(estimates(&session, query).await, [""; 0]);
+        session.sql("RESET cardinality_feedback").await.unwrap();
+        assert_eq!(count(&session, query).await, before);
+        // Rows of a table that has changed are not known.
+        session.execute_script(&more(9)).await.unwrap();
+        let lines = estimates(&session, query).await;
+        assert_eq!(joins(&lines), [""; 0]);
+        assert_eq!(count(&session, query).await, before + 9);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn rows_are_counted_by_relation_whatever_the_order() {
+        let session = Database::in_memory().unwrap().session();
+        session.execute_script(TABLES).await.unwrap();
+        let query = "SELECT count(*) FROM sale JOIN item ON sale.item = item.id JOIN shop ON sale.shop = shop.id \
+                     WHERE item.name LIKE '%m 7' AND shop.region = 1";
+        let counted = "SELECT count(*) FROM sys.cardinalities WHERE query_id = last_query_id()";
+        let truth = count(&session, query).await;
+        assert!(
+            count(&session, counted).await >= 3,
+            "the join, and both sides that tables are built of"
+        );
+        let whole = format!(
+            "{counted} AND name LIKE '%JoinExec' AND returned_rows = {truth} AND q_error >= 1"
+        );
+        assert_eq!(count(&session, &whole).await, 1);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn rows_that_were_not_all_read_count_as_a_least_number() {
+        let session = Database::in_memory().unwrap().session();
+        session.execute_script(TABLES).await.unwrap();
+        let query =
+            "SELECT sale.id FROM sale JOIN item ON sale.item = item.id WHERE sale.id % 2 = 0";
+        let joins = "SELECT count(*) FROM sys.cardinalities WHERE query_id = last_query_id()";
+        let limited = format!("{query} LIMIT 3");
+        session
+            .sql(&limited)
+            .await
+            .unwrap()
+            .collect()
+            .await
+            .unwrap();
+        assert_eq!(
+            count(&session, &format!("{joins} AND name LIKE '%JoinExec'")).await,
+            0
+        );
+        // A join whose other side is empty does not read this one.
+        let empty = "SELECT sale.id FROM shop JOIN sale ON sale.shop = shop.id WHERE shop.region = 77 AND sale.id % 3 = 0";
+        session.sql(empty).await.unwrap().collect().await.unwrap();
+        assert_eq!(
+            count(&session, &format!("{joins} AND table_name = 'main.sale'")).await,
+            0
+        );
+        let alone =
+            "SELECT count(*) FROM sale JOIN item ON sale.item = item.id WHERE sale.id % 3 = 0";
+        assert_eq!(count(&session, alone).await, 50_000);
     }
 }

@@ -16,6 +16,7 @@ use skewer_compat::operators::materialized::SharedRowsExec;
 use skewer_compat::operators::scheduling::RunningQuery;
 use skewer_exec::waits::Waits;
 use skewer_optimizer::distribution::Distribution;
+use skewer_optimizer::join_order::plan_relations::PlanRelations;
 use skewer_optimizer::remedies::Remedies;
 use skewer_profiling::{Recorder, SysTables};
 
@@ -23,7 +24,8 @@ use crate::progress::ProgressHandle;
 
 /// Plans a query whose operators record into `recorder` at its level, and whose tasks can be
 /// cancelled, share the processors as `query`, and note in `waits` what they do: for several workers if the
-/// session is theirs and the query can be distributed. The plan has `remedies` where they are correct.
+/// session is theirs and the query can be distributed. The plan has `remedies` where they are correct, and
+/// its operators return `relations`.
 pub(crate) async fn plan_query(
     optimized: &LogicalPlan,
     state: &SessionState,
@@ -31,10 +33,12 @@ pub(crate) async fn plan_query(
     query: &Arc<RunningQuery>,
     waits: &Arc<Waits>,
     remedies: Option<Arc<Remedies>>,
+    relations: Option<Arc<PlanRelations>>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let distributed = Distributed::of_session(state.config());
     let on = distributed.as_ref().map(|on| on as &dyn Distribution);
-    let planned = skewer_optimizer::plan_query_on(optimized, state, recorder, on, remedies);
+    let planned =
+        skewer_optimizer::plan_query_on(optimized, state, recorder, on, remedies, relations);
     let mut planned = pin!(planned);
     let plan = poll_fn(|context| planning(|| planned.as_mut().poll(context))).await?;
     let plan = waits.watch(cooperative(plan, query)?, is_exchange_between_workers)?;

@@ -164,6 +164,7 @@ impl QueryStream {
             admission,
             again,
             notices,
+            corrected: _,
         } = context;
         let schema = stream.schema();
         let query_id = Arc::new(AtomicI64::new(record.traced_id().unwrap_or(0)));
@@ -264,6 +265,7 @@ impl Running {
             admission: None,
             again: None,
             notices: Vec::new(),
+            corrected: Vec::new(),
         };
         let started = context.stream(&again.plan).await;
         if started.is_ok() {

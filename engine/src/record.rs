@@ -1,5 +1,6 @@
 //! A statement's row in `sys.queries`, from its arrival to its end.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
@@ -18,6 +19,8 @@ use crate::query_totals::{QueryTotals, Total};
 use crate::remedies::{Run, Trial};
 use crate::settings::ProfileSettings;
 use crate::tables_read::TablesRead;
+use skewer_optimizer::join_order::KnownRows;
+use skewer_optimizer::join_order::plan_relations::{PlanRelations, RowsReturned};
 use skewer_profiling::budget::{Budgets, Choice};
 
 /// How a statement ended.
@@ -84,6 +87,8 @@ pub(crate) struct StatementRecord {
     charged_to: Option<(Arc<Budgets>, String)>,
     /// The trial of remedies that it is a part of.
     trial: Option<Trial>,
+    /// The relations that its operators return, and what remembers how many rows they have.
+    counted: Option<(Arc<PlanRelations>, Arc<KnownRows>)>,
     planned: Option<Instant>,
     rows: i64,
     /// What `sys.queries` says of the tables that it reads.
@@ -144,6 +149,7 @@ impl StatementRecord {
             followers: None,
             charged_to: None,
             trial: None,
+            counted: None,
             planned: None,
             rows: 0,
             tables_read: None,
@@ -284,6 +290,11 @@ impl StatementRecord {
         }
     }
 
+    /// The operators of the statement return these relations: `known` remembers their rows when it has ended.
+    pub(crate) fn counts(&mut self, relations: Arc<PlanRelations>, known: Arc<KnownRows>) {
+        self.counted = Some((relations, known));
+    }
+
     /// The statement is a part of a trial.
     pub(crate) fn tries(&mut self, trial: Trial) {
         self.trial = Some(trial);
@@ -351,6 +362,17 @@ impl StatementRecord {
                 time: ended - planned,
                 tables: self.tables_read.clone(),
             });
+        }
+        if let (Some((relations, known)), Status::Finished) = (self.counted.take(), status) {
+            let mut rows: HashMap<i64, RowsReturned> = HashMap::new();
+            for (operator_id, returned) in self.recorder.rows_returned() {
+                let of_operator = rows.entry(operator_id).or_default();
+                of_operator.rows += returned;
+                of_operator.partitions += usize::from(returned > 0);
+            }
+            let names = relations.count(self.recorder.query_id(), &rows, &known);
+            self.recorder
+                .name_relations(|operator_id| names.get(&operator_id).cloned());
         }
         let total = Total {
             queries: 1,

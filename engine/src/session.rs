@@ -81,6 +81,8 @@ pub(crate) struct SessionInner {
     pub(crate) join_order: Mutex<JoinOrder>,
     /// What is done about skew that earlier runs have shown (`remedies`).
     pub(crate) remedies: Mutex<RemedyMode>,
+    /// Whether estimates heed rows that earlier queries counted (`cardinality_feedback`).
+    pub(crate) cardinality_feedback: Mutex<bool>,
     /// Who sends the statements.
     user: Mutex<String>,
     /// The caller's span of all statements that name none themselves (`trace.parent`).
@@ -206,6 +208,7 @@ impl Session {
                 rows_seen: Mutex::default(),
                 join_order: Mutex::default(),
                 remedies: Mutex::default(),
+                cardinality_feedback: Mutex::new(true),
                 user: Mutex::new(LOCAL_USER.to_owned()),
                 trace_parent: Mutex::default(),
                 has_warned_of_comment: AtomicBool::new(false),

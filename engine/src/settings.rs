@@ -86,6 +86,9 @@ pub(crate) const QUARANTINE: &str = "quarantine";
 /// How joins are put in order.
 pub(crate) const JOIN_ORDER: &str = "join_order";
 
+/// Whether estimates heed rows that earlier queries counted.
+pub(crate) const CARDINALITY_FEEDBACK: &str = "cardinality_feedback";
+
 /// What is done about skew that earlier runs have shown.
 pub(crate) const REMEDIES: &str = "remedies";
 
@@ -108,11 +111,15 @@ pub(crate) const UNLIMITED: &str = "unlimited";
 pub(crate) const RUNTIME: &str = "datafusion.runtime.";
 
 /// Our settings and what they are about; DataFusion's are beside them.
-pub(crate) const OWN_SETTINGS: [(&str, &str); 18] = [
+pub(crate) const OWN_SETTINGS: [(&str, &str); 19] = [
     (
         CACHE_SIZE,
         "Bytes of decoded columns that are kept in memory for later queries, as '2 GB', or 0 for none; a \
          quarter of the memory limit, or of the machine's memory, by default; of the whole database",
+    ),
+    (
+        CARDINALITY_FEEDBACK,
+        "Whether plans heed how many rows joins, filters and groups returned in earlier queries: on or off",
     ),
     (
         JOIN_ORDER,

@@ -35,6 +35,7 @@ use skewer_profiling::operator_kind::{FRAMES_OF_ROWS, PARTS_OF_FRAMES};
 use skewer_profiling::{Fragment, Operator, OperatorKind, Recorder, Routing};
 
 use crate::details::{with_hoisted, without_hidden};
+use crate::join_order::plan_relations::{Matched, PlanRelations};
 use crate::lineage::HIDDEN;
 use crate::remedies::{Possible, Remedies, hashes_keys, possible_remedies};
 
@@ -49,6 +50,8 @@ pub struct PlanFacts {
     pub tables: Vec<(String, SchemaRef)>,
     /// What is to be done about skew.
     pub remedies: Option<Arc<Remedies>>,
+    /// The relations that operators return, if these are the operators of the plan that relations were named for.
+    pub relations: Option<Arc<PlanRelations>>,
 }
 
 impl PlanFacts {
@@ -143,7 +146,15 @@ pub fn instrument_stages(
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let remedies = known.remedies.clone();
     let (plan, applied) = match &remedies {
-        Some(remedies) => remedies.apply(plan, boundaries)?,
+        Some(remedies) => match remedies.apply(Arc::clone(&plan), boundaries) {
+            Ok(applied) => applied,
+            Err(error) => {
+                // The plan as it is returns the same.
+                debug_assert!(false, "a remedy does not fit: {error}");
+                tracing::warn!(%error, "a query runs without its remedies, which do not fit its plan");
+                (plan, Vec::new())
+            }
+        },
         None => (plan, Vec::new()),
     };
     let mut instrumentation = Instrumentation {
@@ -153,10 +164,17 @@ pub fn instrument_stages(
         shown: Shown::default(),
         possible: possible_remedies(&plan, boundaries)?,
         exchanges: vec![],
+        relations: HashMap::new(),
+        numbers: HashMap::new(),
         rows: vec![],
         operators: 0,
         fragments: 0,
     };
+    let relations = instrumentation.known.relations.clone();
+    if let Some(relations) = &relations {
+        instrumentation.relations =
+            relations.matched(&plan, &|scan| instrumentation.scanned_table(scan));
+    }
     // What is known of its nodes is known by their addresses.
     let _alive = Arc::clone(&plan);
     let fragment_id = instrumentation.fragment(None, &plan, 1);
@@ -166,6 +184,9 @@ pub fn instrument_stages(
         tasks: 1,
     };
     let (wrapped, _) = instrumentation.wrap(plan, place, None)?;
+    if let Some(relations) = relations {
+        relations.set_found(instrumentation.relations, &instrumentation.numbers);
+    }
     if let Some(remedies) = remedies {
         remedies.set_applied(applied, &instrumentation.exchanges);
     }
@@ -184,6 +205,10 @@ struct Instrumentation<'a> {
     possible: Vec<Possible>,
     /// The numbers of these exchanges, as far as they have been wrapped.
     exchanges: Vec<i64>,
+    /// The relations that operators return, by their addresses.
+    relations: HashMap<*const (), Matched>,
+    /// The numbers of operators, by their addresses, if relations are known.
+    numbers: HashMap<*const (), i64>,
     /// Rows of `sys.operators`, parents before children.
     rows: Vec<Operator>,
     operators: i64,
@@ -304,6 +329,11 @@ impl Instrumentation<'_> {
             _ => Arc::clone(&plan),
         };
         let operator_id = self.next_operator();
+        let address = Arc::as_ptr(&plan).cast();
+        if !self.relations.is_empty() {
+            self.numbers.insert(address, operator_id);
+        }
+        let expected = self.relations.get(&address).and_then(Matched::expected);
         let captured = captured_groups(plan.as_ref());
         if let Some(groups) = &captured {
             groups.add_operator(operator_id, self.next_operator());
@@ -321,7 +351,7 @@ impl Instrumentation<'_> {
                 Some(StageBoundary::Exchange { tasks, .. }) => format!("from {tasks} tasks"),
                 _ => self.details(&shown),
             },
-            estimated_rows: self.estimated_rows(plan.as_ref()),
+            estimated_rows: expected.or_else(|| self.estimated_rows(plan.as_ref())),
             sql_span: None,
             captures: captured.is_some(),
             table_name: self.scanned_table(shown.as_ref()),
@@ -330,6 +360,7 @@ impl Instrumentation<'_> {
             captured_records: None,
             routing: None,
             remedies: self.possible_remedies(&plan, boundary.as_ref(), operator_id),
+            relation: None,
         };
         let (kind, routing) = classified(&shown, boundary.as_ref());
         self.rows.push(row.with_kind(kind).with_routing(routing));

@@ -19,6 +19,7 @@ use crate::disabled_optimizations::{disabled_optimizations, has_shortcuts};
 use crate::distribution::Distribution;
 use crate::instrument::{PlanFacts, instrument, instrument_stages};
 use crate::interruptible_calls::with_interruptible_calls;
+use crate::join_order::plan_relations::PlanRelations;
 use crate::lineage::{AnnotatedPlan, AnnotatedRecord, LineageRewrite};
 use crate::remedies::Remedies;
 use crate::timed_node::TimedEvaluationPlanner;
@@ -34,11 +35,11 @@ pub async fn plan_query(
     state: &SessionState,
     recorder: &Arc<Recorder>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
-    plan_query_on(optimized, state, recorder, None, None).await
+    plan_query_on(optimized, state, recorder, None, None, None).await
 }
 
-/// The same for a query that may run on workers, with `remedies` where they are correct. Nothing is done about skew
-/// at level `off`.
+/// The same for a query that may run on workers, with `remedies` where they are correct, and whose operators return `relations`.
+/// Nothing is done about skew at level `off`, and relations are only told at levels `counters` and `calls`.
 ///
 /// # Errors
 /// Those of DataFusion's physical planner, and of `distribution`.
@@ -48,6 +49,7 @@ pub async fn plan_query_on(
     recorder: &Arc<Recorder>,
     distribution: Option<&dyn Distribution>,
     remedies: Option<Arc<Remedies>>,
+    relations: Option<Arc<PlanRelations>>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     if let (LogicalPlan::Explain(explain), Some(distribution)) = (optimized, distribution) {
         return plan_explain(optimized, explain, state, distribution).await;
@@ -62,6 +64,7 @@ pub async fn plan_query_on(
             let plan = unprofiled(optimized, state).await?;
             let facts = PlanFacts {
                 remedies,
+                relations,
                 ..PlanFacts::of_plan(optimized)?
             };
             instrument_on(plan, recorder, facts, state, distribution).await

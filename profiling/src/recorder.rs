@@ -603,6 +603,26 @@ impl Recorder {
         RunningOperator::batch(&self.origin(), &rows)
     }
 
+    /// What each partition of the operators of this process returned so far: the operator, and a number of rows.
+    pub fn rows_returned(&self) -> Vec<(i64, u64)> {
+        let events = self.events.lock();
+        let stats = events.operator_stats.iter();
+        let rows = |rows| u64::try_from(rows).unwrap_or_default();
+        stats
+            .map(|stats| (stats.operator_id, rows(stats.rows_out)))
+            .collect()
+    }
+
+    /// Notes the relations of which operators have returned all rows.
+    pub fn name_relations(&self, name: impl Fn(i64) -> Option<String>) {
+        let mut bytes = 0;
+        for operator in &mut self.events.lock().operators {
+            operator.relation = name(operator.operator_id);
+            bytes += operator.relation.as_ref().map_or(0, String::len);
+        }
+        self.reserve(bytes);
+    }
+
     /// Takes over the calls that one stream has buffered.
     pub fn operator_calls(&self, calls: Vec<OperatorCall>) {
         let bytes = calls.capacity() * size_of::<OperatorCall>();

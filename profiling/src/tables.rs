@@ -120,6 +120,10 @@ sys_table! {
         /// rows of the other input are copied), `deal NULL` (rows with NULL in their key are spread), `drop NULL`
         /// (such rows are left out). NULL for other operators.
         row remedies: OptText,
+        /// A name for the rows that it returns: a hash of the versions of tables, the conditions and the keys. Joins
+        /// have the same name in any order. NULL where something above asks for only some of the rows, where another
+        /// run may return others, and at level `records`.
+        row relation: OptText,
     }
 }
 
@@ -169,6 +173,7 @@ impl Operator {
             captured_records: None,
             routing: None,
             remedies: None,
+            relation: None,
         };
         operator.with_kind(kind)
     }

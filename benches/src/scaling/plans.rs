@@ -161,7 +161,7 @@ pub async fn simulate(
     let plan = state.optimize(&plan)?;
     let distributed = Distributed::of_session(state.config());
     let on = distributed.as_ref().map(|distributed| distributed as _);
-    let plan = plan_query_on(&plan, &state, &recorder, on, None).await?;
+    let plan = plan_query_on(&plan, &state, &recorder, on, None, None).await?;
     let planning = started.elapsed();
     let stages = stages_of(&plan);
     let expected: u64 = stages.iter().skip(1).map(|stage| stage.tasks as u64).sum();

@@ -255,6 +255,7 @@ impl DatabaseBuilder {
                 followers: Arc::default(),
                 budgets: Arc::default(),
                 remedies: Arc::default(),
+                known_rows: Arc::default(),
                 snapshots: Arc::default(),
                 place,
                 streams,

@@ -43,6 +43,7 @@ use crate::streams::tables::{with_continuous_queries, with_streams};
 use crate::streams::{InUse, Streams};
 use skewer_compat::operators::memory_pool::MemoryBudget;
 use skewer_exec::column_cache::ColumnCache;
+use skewer_optimizer::join_order::KnownRows;
 use skewer_profiling::budget::Budgets;
 use skewer_storage::kept_snapshots::KeptSnapshots;
 
@@ -126,6 +127,8 @@ pub(crate) struct DatabaseInner {
     pub(crate) budgets: Arc<Budgets>,
     /// What statements took with remedies for skew, and without.
     pub(crate) remedies: Arc<RemedyBook>,
+    /// How many rows relations had in queries that have ended.
+    pub(crate) known_rows: Arc<KnownRows>,
     /// What queries saw, for `EXPLAIN PROFILE QUERY n`.
     pub(crate) snapshots: Arc<KeptSnapshots>,
     /// Where statements write that this process runs.

@@ -15,6 +15,7 @@ use skewer_compat::logical::scalar_subquery::optimize_with_joins;
 use skewer_compat::operators::scheduling::RunningQuery;
 use skewer_exec::waits::StallGuard;
 use skewer_node::check_availability;
+use skewer_optimizer::join_order::CorrectedEstimate;
 use skewer_profiling::Level;
 use skewer_storage::{Snapshot, Storage, TableMeta, Transaction};
 use tokio::sync::OwnedMutexGuard;
@@ -52,6 +53,8 @@ pub(crate) struct Context {
     pub(crate) again: Option<LogicalPlan>,
     /// What the session says of its result.
     pub(crate) notices: Vec<String>,
+    /// Estimates of the plan that earlier queries corrected.
+    pub(crate) corrected: Vec<CorrectedEstimate>,
 }
 
 /// What came of a statement.
@@ -128,6 +131,7 @@ impl Context {
             admission: None,
             again: None,
             notices: Vec::new(),
+            corrected: Vec::new(),
         }
     }
 
@@ -252,8 +256,12 @@ impl Context {
             })
         })??;
         let order = *self.session.inner().join_order.lock();
-        let optimized = with_ordered_joins(optimized, &mut state, order).await;
+        let heeds_feedback = *self.session.inner().cardinality_feedback.lock();
         let database = self.session.database_inner();
+        let known = heeds_feedback.then_some(database.known_rows.as_ref());
+        let ordered = with_ordered_joins(optimized, &mut state, order, known).await;
+        let (optimized, relations) = (ordered.plan, ordered.relations);
+        self.corrected = ordered.corrected;
         check_availability(&optimized, self.catalog.snapshot(), |worker| {
             database.lost(worker)
         })?;
@@ -266,11 +274,23 @@ impl Context {
         let remedies = trial.as_ref().and_then(Trial::remedies);
         let (recorder, waits) = (self.record.recorder(), self.progress.operators());
         let running = &self.running;
-        let operators =
-            planning::plan_query(&optimized, &state, recorder, running, waits, remedies).await?;
+        let operators = planning::plan_query(
+            &optimized,
+            &state,
+            recorder,
+            running,
+            waits,
+            remedies,
+            relations.clone(),
+        )
+        .await?;
         if let Some(mut trial) = trial {
             trial.planned(recorder);
             self.record.tries(trial);
+        }
+        if let Some(relations) = relations {
+            let known = Arc::clone(&self.session.database_inner().known_rows);
+            self.record.counts(relations, known);
         }
         if let Some(workers) = &workers {
             self.runs_on(workers, &operators);

@@ -47,6 +47,8 @@ pub(crate) async fn execute(
         .iter()
         .map(|quarantine| ("quarantine", explanation(quarantine)))
         .collect();
+    let corrected = context.corrected.iter();
+    notes.extend(corrected.map(|estimate| ("estimate", estimate.to_string())));
     if !analyze && *context.session.inner().remedies.lock() != RemedyMode::Off {
         let lines = lines_about(&context.session, explained(context.record.sql())).await?;
         notes.extend(lines.into_iter().map(|line| ("remedy", line)));

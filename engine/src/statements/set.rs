@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::remedies::RemedyMode;
 use crate::session::Session;
 use crate::settings::{
-    self, CACHE_SIZE, DEFAULT_STALL_TIMEOUT, JOIN_ORDER, MAX_RUNNING_QUERIES,
+    self, CACHE_SIZE, CARDINALITY_FEEDBACK, DEFAULT_STALL_TIMEOUT, JOIN_ORDER, MAX_RUNNING_QUERIES,
     MAX_TEMP_DIRECTORY_SIZE, MEMORY_LIMIT, OWN_SETTINGS, ProfileSettings, QUARANTINE, REMEDIES,
     SNAPSHOT_BYTES, STALL_TIMEOUT, TRACE_PARENT, canonical,
 };
@@ -76,6 +76,10 @@ pub(crate) async fn set(session: &Session, name: &str, value: &str) -> Result<Ou
         }
         QUARANTINE => *session.inner().rows_seen.lock() = settings::parse_rows_seen(value)?,
         JOIN_ORDER => *session.inner().join_order.lock() = settings::parse_join_order(value)?,
+        CARDINALITY_FEEDBACK => {
+            let heeds = settings::parse_switch(name, value)?;
+            *session.inner().cardinality_feedback.lock() = heeds;
+        }
         REMEDIES => *session.inner().remedies.lock() = settings::parse_remedies(value)?,
         TRACE_PARENT => {
             *session.inner().trace_parent.lock() = settings::parse_trace_parent(value)?;
@@ -178,6 +182,7 @@ fn reset_own(session: &Session, name: &str) -> Result<bool, Error> {
         STALL_TIMEOUT => *session.inner().stall_timeout.lock() = DEFAULT_STALL_TIMEOUT,
         QUARANTINE => *session.inner().rows_seen.lock() = RowsSeen::default(),
         JOIN_ORDER => *session.inner().join_order.lock() = JoinOrder::default(),
+        CARDINALITY_FEEDBACK => *session.inner().cardinality_feedback.lock() = true,
         REMEDIES => *session.inner().remedies.lock() = RemedyMode::default(),
         TRACE_PARENT => *session.inner().trace_parent.lock() = None,
         MEMORY_LIMIT => database.memory.set_limit(database.opened_memory_limit),

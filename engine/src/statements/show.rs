@@ -13,9 +13,9 @@ use crate::catalog::{Name, SYS};
 use crate::error::Error;
 use crate::session::Session;
 use crate::settings::{
-    self, CACHE_SIZE, JOIN_ORDER, MAX_RUNNING_QUERIES, MAX_TEMP_DIRECTORY_SIZE, MEMORY_LIMIT,
-    OWN_SETTINGS, QUARANTINE, REMEDIES, SNAPSHOT_BYTES, STALL_TIMEOUT, TRACE_PARENT, UNLIMITED,
-    canonical, show_bytes, show_retention,
+    self, CACHE_SIZE, CARDINALITY_FEEDBACK, JOIN_ORDER, MAX_RUNNING_QUERIES,
+    MAX_TEMP_DIRECTORY_SIZE, MEMORY_LIMIT, OWN_SETTINGS, QUARANTINE, REMEDIES, SNAPSHOT_BYTES,
+    STALL_TIMEOUT, TRACE_PARENT, UNLIMITED, canonical, show_bytes, show_retention,
 };
 use skewer_sql::sql_name;
 
@@ -39,6 +39,10 @@ pub(crate) fn setting(session: &Session, name: Option<&str>) -> Result<Outcome, 
                 MAX_RUNNING_QUERIES => match database.admission.limit() {
                     Some(limit) => limit.to_string(),
                     None => UNLIMITED.to_owned(),
+                },
+                CARDINALITY_FEEDBACK => match *session.inner().cardinality_feedback.lock() {
+                    true => "on".to_owned(),
+                    false => "off".to_owned(),
                 },
                 REMEDIES => session.inner().remedies.lock().to_string(),
                 QUARANTINE => {

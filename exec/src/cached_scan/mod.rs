@@ -33,10 +33,13 @@ use datafusion::datasource::physical_plan::{
 use datafusion::datasource::table_schema::TableSchema;
 use datafusion::object_store::ObjectStore;
 use datafusion::physical_expr::projection::ProjectionExprs;
-use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr, PhysicalSortExpr};
+use datafusion::physical_expr::{
+    EquivalenceProperties, LexOrdering, PhysicalExpr, PhysicalSortExpr,
+};
 use datafusion::physical_plan::filter_pushdown::FilterPushdownPropagation;
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use datafusion::physical_plan::{DisplayFormatType, SortOrderPushdownResult};
+use datafusion_datasource::file_groups::{FileGroup, FileGroupPartitioner};
 use datafusion_datasource::morsel::Morselizer;
 use skewer_compat::rules::flat_source;
 
@@ -53,6 +56,12 @@ pub const MISSES: &str = "cache_misses";
 
 /// Bytes of the columns that a scan found in the cache.
 pub const BYTES: &str = "bytes_from_cache";
+
+/// Parts of the files of a partition, at most: each costs about as much as opening a file.
+const MOST_PARTS: u64 = 4;
+
+/// Bytes of a part, at least: some row groups of compressed columns.
+const LEAST_PART_BYTES: u64 = 4 << 20;
 
 /// A scan of Parquet whose files are segments, if they have a
 /// [`CachedSegment`](crate::column_cache::CachedSegment) as an extension. It shows itself as the scan of Parquet.
@@ -106,6 +115,14 @@ impl CachedScan {
         let parquet = sized.downcast_ref::<ParquetSource>();
         parquet.unwrap_or(&self.parquet).clone()
     }
+}
+
+/// Into how many parts the files of a partition are cut.
+fn parts_of_partition(groups: &[FileGroup], partitions: usize) -> usize {
+    let files = groups.iter().flat_map(FileGroup::iter);
+    let bytes: u64 = files.map(|file| file.object_meta.size).sum();
+    let of_partition = bytes / partitions.max(1) as u64;
+    (of_partition / LEAST_PART_BYTES).clamp(1, MOST_PARTS) as usize
 }
 
 impl FileSource for CachedScan {
@@ -171,6 +188,39 @@ impl FileSource for CachedScan {
 
     fn supports_repartitioning(&self) -> bool {
         self.parquet.supports_repartitioning()
+    }
+
+    /// Cuts files into more parts than there are partitions. Partitions share one queue of parts, so whichever is free
+    /// takes the next one: where some rows take longer than others, no partition waits for another for long.
+    fn repartitioned(
+        &self,
+        target_partitions: usize,
+        repartition_file_min_size: usize,
+        output_ordering: Option<LexOrdering>,
+        config: &FileScanConfig,
+    ) -> Result<Option<FileScanConfig>> {
+        if !self.supports_repartitioning() {
+            return Ok(None);
+        }
+        // Where order counts, each partition reads its own files.
+        let parts = match output_ordering.is_some() {
+            true => 1,
+            false => parts_of_partition(&config.file_groups, target_partitions),
+        };
+        let groups = FileGroupPartitioner::new()
+            .with_target_partitions(target_partitions * parts)
+            .with_repartition_file_min_size(repartition_file_min_size)
+            .with_preserve_order_within_groups(output_ordering.is_some())
+            .repartition_file_groups(&config.file_groups);
+        Ok(groups.map(|groups| {
+            let of_partitions = groups.chunks(parts).map(|parts| {
+                let files = parts.iter().flat_map(FileGroup::iter).cloned();
+                FileGroup::new(files.collect())
+            });
+            let mut cut = config.clone();
+            cut.file_groups = of_partitions.collect();
+            cut
+        }))
     }
 
     fn try_pushdown_filters(

@@ -18,6 +18,7 @@ use skewer_compat::logical::common_subplan::Shared;
 use skewer_compat::rules::join_sides::{JoinInput, JoinInputs};
 
 use super::estimate::{Estimate, narrow};
+use super::feedback::Feedback;
 use super::sample::{can_be_sampled, hits};
 use super::selectivity::{ColumnEstimate, Rules};
 use super::statistics::{Summaries, TableSummary, as_number};
@@ -44,16 +45,24 @@ pub(super) struct Estimator<'a> {
     /// The inputs of joins, in the order in which they are met.
     joins: RefCell<Option<Vec<Option<JoinInputs>>>>,
     depth: Cell<usize>,
+    /// Rows that earlier queries counted.
+    feedback: Option<&'a Feedback<'a>>,
 }
 
 impl<'a> Estimator<'a> {
-    pub(super) fn new(summaries: &'a Summaries) -> Self {
+    pub(super) fn new(summaries: &'a Summaries, feedback: Option<&'a Feedback<'a>>) -> Self {
         Self {
             summaries,
             filters: RefCell::default(),
             joins: RefCell::default(),
             depth: Cell::new(0),
+            feedback,
         }
+    }
+
+    /// Rows that earlier queries counted, if there are any.
+    pub(super) fn feedback(&self) -> Option<&'a Feedback<'a>> {
+        self.feedback
     }
 
     /// What the joins of `plan` get from their inputs: of each join after its inputs' joins, the left's first.
@@ -84,7 +93,8 @@ impl<'a> Estimator<'a> {
                     right: input_of_join(right),
                 }));
             }
-            return Some(joined(join, &left?, &right?));
+            let estimate = joined(join, &left?, &right?);
+            return Some(self.corrected(plan, estimate));
         }
         let mut inputs = inputs.into_iter().collect::<Option<Vec<_>>>()?;
         let estimate = match plan {
@@ -136,7 +146,15 @@ impl<'a> Estimator<'a> {
         };
         (estimate.columns.len() == plan.schema().fields().len()
             || matches!(plan, LogicalPlan::Analyze(_) | LogicalPlan::Explain(_)))
-        .then_some(estimate)
+        .then(|| self.corrected(plan, estimate))
+    }
+
+    /// `estimate` of `plan`, with the number of rows that it returned before.
+    fn corrected(&self, plan: &LogicalPlan, estimate: Estimate) -> Estimate {
+        match self.feedback {
+            Some(feedback) => feedback.corrected(plan, estimate),
+            None => estimate,
+        }
     }
 
     fn scan(&self, scan: &TableScan) -> Option<Estimate> {

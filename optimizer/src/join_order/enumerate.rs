@@ -20,7 +20,7 @@ const MOST_SETS: usize = 60_000;
 const BETTER: f64 = 1.0 - 1e-9;
 
 /// The cheapest tree that is found.
-pub(super) fn cheapest(sizes: &Sizes) -> JoinTree {
+pub(super) fn cheapest(sizes: &Sizes<'_>) -> JoinTree {
     let parts = components(sizes).into_iter().map(|component| {
         let of_component = Search::new(sizes, component).cheapest(component);
         of_component
@@ -30,7 +30,7 @@ pub(super) fn cheapest(sizes: &Sizes) -> JoinTree {
 }
 
 /// Some tree, another one for each `seed`, with cross products only where nothing else is left.
-pub(super) fn random(sizes: &Sizes, seed: u64) -> JoinTree {
+pub(super) fn random(sizes: &Sizes<'_>, seed: u64) -> JoinTree {
     let mut state = seed;
     let mut random = move |below: usize| {
         // SplitMix64 (Steele et al., 2014).
@@ -55,7 +55,7 @@ pub(super) fn random(sizes: &Sizes, seed: u64) -> JoinTree {
 }
 
 /// The sets of leaves between which there are no keys.
-fn components(sizes: &Sizes) -> Vec<LeafSet> {
+fn components(sizes: &Sizes<'_>) -> Vec<LeafSet> {
     let mut components = Vec::new();
     let mut seen: LeafSet = 0;
     for leaf in 0..sizes.leaves() {
@@ -77,7 +77,7 @@ fn components(sizes: &Sizes) -> Vec<LeafSet> {
 }
 
 /// The places of parts that may be joined next: all pairs if no condition is about any.
-fn pairs(sizes: &Sizes, parts: &[JoinTree]) -> Vec<(usize, usize)> {
+fn pairs(sizes: &Sizes<'_>, parts: &[JoinTree]) -> Vec<(usize, usize)> {
     let sets: Vec<LeafSet> = parts.iter().map(JoinTree::leaf_set).collect();
     let all =
         || (0..sets.len()).flat_map(|left| (left + 1..sets.len()).map(move |right| (left, right)));
@@ -95,7 +95,7 @@ fn take(parts: &mut Vec<JoinTree>, left: usize, right: usize) -> (JoinTree, Join
     (parts.remove(left), of_right)
 }
 
-fn greedy(sizes: &Sizes, mut parts: Vec<JoinTree>) -> JoinTree {
+fn greedy(sizes: &Sizes<'_>, mut parts: Vec<JoinTree>) -> JoinTree {
     while parts.len() > 1 {
         let mut best: Option<(f64, usize, usize, bool)> = None;
         for (left, right) in pairs(sizes, &parts) {
@@ -129,7 +129,7 @@ struct Best {
 
 #[derive(Debug)]
 struct Search<'a> {
-    sizes: &'a Sizes,
+    sizes: &'a Sizes<'a>,
     best: HashMap<LeafSet, Best>,
     pairs: usize,
     sets: usize,
@@ -137,7 +137,7 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    fn new(sizes: &'a Sizes, component: LeafSet) -> Self {
+    fn new(sizes: &'a Sizes<'a>, component: LeafSet) -> Self {
         let most_pairs = match component.count_ones() as usize <= FEW_LEAVES {
             true => usize::MAX,
             false => MOST_PAIRS,
@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     /// An island of leaves with so many rows each, joined by keys; column `n` of a leaf is for its n-th key.
-    fn sizes(rows: &[f64], keys: &[(usize, usize, f64)]) -> Sizes {
+    fn sizes(rows: &[f64], keys: &[(usize, usize, f64)]) -> Sizes<'static> {
         let empty: LogicalPlan = LogicalPlanBuilder::values(vec![vec![lit(1)]])
             .unwrap()
             .build()
@@ -284,11 +284,11 @@ mod tests {
             worst: *rows,
             columns,
         });
-        Sizes::new(&island, &estimates.collect::<Vec<_>>(), 1_000)
+        Sizes::new(&island, &estimates.collect::<Vec<_>>(), 1_000, None)
     }
 
     /// The least cost of a tree over `set` without cross products, by trying all.
-    fn by_force(sizes: &Sizes, set: LeafSet, known: &mut HashMap<LeafSet, f64>) -> f64 {
+    fn by_force(sizes: &Sizes<'_>, set: LeafSet, known: &mut HashMap<LeafSet, f64>) -> f64 {
         if set.count_ones() == 1 {
             return 0.0;
         }

@@ -9,6 +9,9 @@
 //! * `sample`, `selectivity`: for which share of rows a predicate holds
 //! * `estimate`: how many rows there are, and what is in their columns
 //! * `cardinality`: how many rows a node returns
+//! * `relation`: names of relations, `known_rows`: how many rows they had in earlier queries, and `feedback`: estimates
+//!   corrected by them
+//! * [`plan_relations`]: which operators of a plan return relations
 //! * `sizes`: how many rows joined leaves have, and what joining them costs
 //! * `enumerate`: the search for the cheapest tree
 //! * `build`: the plan of a tree
@@ -25,9 +28,13 @@ mod cardinality;
 mod enumerate;
 mod equal_subplans;
 mod estimate;
+mod feedback;
 mod island;
+mod known_rows;
 mod outer_joins;
+pub mod plan_relations;
 mod reducers;
+mod relation;
 mod sample;
 mod selectivity;
 mod sizes;
@@ -47,9 +54,15 @@ use skewer_compat::rules::without_unread_columns;
 use self::cardinality::Estimator;
 use self::equal_subplans::EqualSubplans;
 use self::estimate::Estimate;
+pub use self::feedback::CorrectedEstimate;
+use self::feedback::Feedback;
 use self::island::{Island, JoinTree, LeafSet};
+pub use self::known_rows::{KnownRows, Returned};
 use self::outer_joins::OuterJoins;
+use self::plan_relations::PlanRelations;
 use self::reducers::Reducers;
+pub use self::relation::Relation;
+use self::relation::Relations;
 pub use self::sample::{can_be_sampled, columns_of};
 use self::selectivity::ColumnEstimate;
 use self::sizes::Sizes;
@@ -61,6 +74,9 @@ const SMALL_COST: f64 = 100_000.0;
 const CLEARLY_CHEAPER: f64 = 0.9;
 /// Rows below which it does not matter which side of a join is collected.
 const FEW_ROWS: f64 = 50_000.0;
+/// The share of the cost of the order without feedback that an order by feedback may have to replace it: the former has
+/// run, and the sizes of other joins are estimates.
+const CLEARLY_CHEAPER_BY_FEEDBACK: f64 = 0.8;
 /// Rows that each leaf is assumed to have when the order is random.
 const UNKNOWN_ROWS: f64 = 1_000.0;
 
@@ -83,16 +99,29 @@ pub struct OrderedJoins {
     pub plan: LogicalPlan,
     /// What its joins get, for the rule that chooses sides; `None` if they are small.
     pub estimates: Option<JoinEstimates>,
+    /// The relations that its operators return, for those who count rows.
+    pub relations: Option<PlanRelations>,
+    /// Estimates that earlier queries corrected.
+    pub corrected: Vec<CorrectedEstimate>,
 }
 
-/// Puts the joins of `optimized` in order; `None` if it stays as it is. Tables have `summaries`. A query that
-/// `is_distributed` shares no rows: no worker has those of another one.
+/// What is known of the tables of a query.
+#[derive(Debug, Clone, Copy)]
+pub struct Knowledge<'a> {
+    /// Statistics of tables.
+    pub summaries: &'a Summaries,
+    /// What earlier queries counted, if that is to be heeded.
+    pub known: Option<&'a KnownRows>,
+}
+
+/// Puts the joins of `optimized` in order; `None` if it stays as it is. A query that `is_distributed` shares no rows: no
+/// worker has those of another one.
 ///
 /// # Errors
 /// Fails if a plan cannot be built. `optimized` can be run all the same.
 pub fn order_joins(
     optimized: &LogicalPlan,
-    summaries: &Summaries,
+    Knowledge { summaries, known }: Knowledge<'_>,
     order: JoinOrder,
     state: &SessionState,
     is_distributed: bool,
@@ -104,9 +133,11 @@ pub fn order_joins(
         LogicalPlan::Explain(explain) => explain.plan.as_ref(),
         plan => plan,
     };
+    let relations = Relations::new(summaries);
+    let feedback = known.and_then(|known| Feedback::new(&relations, summaries, known));
     let threshold = &state.config_options().optimizer;
     let step = Step {
-        estimator: Estimator::new(summaries),
+        estimator: Estimator::new(summaries, feedback.as_ref()),
         order,
         collected: threshold.hash_join_single_partition_threshold_rows,
         islands: Cell::new(0),
@@ -134,10 +165,15 @@ pub fn order_joins(
         has_shared = shared.transformed;
         plan = shared.data;
     }
-    let inputs = step.estimator.join_inputs(&plan);
+    let (inputs, corrected) = match &feedback {
+        Some(feedback) => feedback.listing(|| step.estimator.join_inputs(&plan)),
+        None => (step.estimator.join_inputs(&plan), Vec::new()),
+    };
     let estimates = (order == JoinOrder::Cost && inputs.iter().flatten().any(are_many))
         .then(|| JoinEstimates(inputs.into()));
-    if !ordered.transformed && !has_shared && estimates.is_none() {
+    let relations = (!is_distributed)
+        .then(|| PlanRelations::of_plan(&plan, &step.estimator, &relations, summaries));
+    if !ordered.transformed && !has_shared && estimates.is_none() && relations.is_none() {
         return Ok(None);
     }
     if let LogicalPlan::Explain(explain) = optimized {
@@ -146,7 +182,12 @@ pub fn order_joins(
             ..explain.clone()
         });
     }
-    Ok(Some(OrderedJoins { plan, estimates }))
+    Ok(Some(OrderedJoins {
+        plan,
+        estimates,
+        relations,
+        corrected,
+    }))
 }
 
 fn are_many(inputs: &JoinInputs) -> bool {
@@ -225,15 +266,35 @@ impl Step<'_> {
             return Ok(Decision::Unknown);
         }
         build::filter_leaves(island, &mut leaves)?;
-        let estimates = leaves.iter().map(|leaf| match is_random {
-            true => Some(unknown(leaf)),
-            false => self.estimator.estimate(leaf),
-        });
-        let Some(estimates) = estimates.collect::<Option<Vec<_>>>() else {
+        let estimates = || -> Option<Vec<Estimate>> {
+            let estimates = leaves.iter().map(|leaf| match is_random {
+                true => Some(unknown(leaf)),
+                false => self.estimator.estimate(leaf),
+            });
+            estimates.collect()
+        };
+        let feedback = self.estimator.feedback();
+        let plain = match feedback {
+            Some(feedback) => feedback.paused(estimates),
+            None => estimates(),
+        };
+        let Some(plain) = plain else {
             return Ok(Decision::Unknown);
         };
-        let sizes = Sizes::new(island, &estimates, self.collected);
-        let Some(tree) = self.choose(island, &sizes, has_changed) else {
+        let sizes = Sizes::new(island, &plain, self.collected, None);
+        let mut chosen = self.choose(island, &sizes, has_changed);
+        if let Some(feedback) = feedback
+            && let Some(estimates) = estimates()
+        {
+            let before = feedback.sets(island, &leaves);
+            let sizes = Sizes::new(island, &estimates, self.collected, Some(before));
+            let corrected = self.choose(island, &sizes, has_changed);
+            let cost = |tree: &Option<JoinTree>| sizes.cost(tree.as_ref().unwrap_or(&island.text));
+            if cost(&corrected) < cost(&chosen) * CLEARLY_CHEAPER_BY_FEEDBACK {
+                chosen = corrected;
+            }
+        }
+        let Some(tree) = chosen else {
             return Ok(Decision::Kept);
         };
         Ok(
@@ -245,7 +306,7 @@ impl Step<'_> {
     }
 
     /// The order of an island; `None` if it stays as it is.
-    fn choose(&self, island: &Island, sizes: &Sizes, has_changed: bool) -> Option<JoinTree> {
+    fn choose(&self, island: &Island, sizes: &Sizes<'_>, has_changed: bool) -> Option<JoinTree> {
         let as_written = || has_changed.then(|| island.text.clone());
         if island.leaves.len() < 3 {
             return as_written();
@@ -276,7 +337,7 @@ impl Step<'_> {
 }
 
 /// How many joins of `tree` have no keys, and no side of one row at most.
-fn without_keys(tree: &JoinTree, sizes: &Sizes) -> usize {
+fn without_keys(tree: &JoinTree, sizes: &Sizes<'_>) -> usize {
     let JoinTree::Join(left, right) = tree else {
         return 0;
     };

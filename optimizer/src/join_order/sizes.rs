@@ -7,6 +7,7 @@ use datafusion::common::Column;
 use skewer_compat::rules::join_sides::MOST_WORSE;
 
 use super::estimate::{Estimate, Keys};
+use super::feedback::KnownSets;
 use super::island::{Condition, Island, JoinTree, LeafSet, Slot};
 use super::selectivity::{ColumnEstimate, Rules};
 
@@ -16,6 +17,8 @@ const BUILD: f64 = 2.0;
 const EXCHANGE: f64 = 0.5;
 /// What comparing a row with another costs in a join without keys.
 const PAIR: f64 = 0.1;
+/// Leaves up to which all subsets of a set are looked at for what earlier queries counted.
+const MOST_CORRECTED: usize = 12;
 
 /// Rows of a set of leaves that have been joined.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -41,9 +44,18 @@ struct Predicate {
     is_on_pairs: bool,
 }
 
+/// What earlier queries say of the size of a set.
+#[derive(Debug, Clone, Copy)]
+struct Correction {
+    /// Rows, relative to the estimate.
+    factor: f64,
+    /// Whether they have been counted.
+    is_counted: bool,
+}
+
 /// The sizes of sets of leaves. They do not depend on the order in which leaves are joined.
 #[derive(Debug)]
-pub(super) struct Sizes {
+pub(super) struct Sizes<'a> {
     leaves: Vec<Size>,
     /// The leaves from the largest to the smallest: the order in which sizes are computed.
     by_size: Vec<usize>,
@@ -54,13 +66,23 @@ pub(super) struct Sizes {
     /// Of each leaf: those that it shares keys with.
     neighbours: Vec<LeafSet>,
     known: RefCell<HashMap<LeafSet, Size>>,
+    /// Sets that earlier queries have joined.
+    joined_before: Option<KnownSets<'a>>,
+    /// By how much more rows sets have than they are estimated to have, as far as earlier queries say.
+    corrections: RefCell<HashMap<LeafSet, Correction>>,
     /// How many rows are collected into one partition at most.
     collected: f64,
 }
 
-impl Sizes {
-    /// The sizes of `island`, whose leaves have `estimates`; sides of up to `collected` rows are collected.
-    pub(super) fn new(island: &Island, estimates: &[Estimate], collected: usize) -> Self {
+impl<'a> Sizes<'a> {
+    /// The sizes of `island`, whose leaves have `estimates`; sides of up to `collected` rows are collected. Queries
+    /// have `joined_before` some of its sets.
+    pub(super) fn new(
+        island: &Island,
+        estimates: &[Estimate],
+        collected: usize,
+        joined_before: Option<KnownSets<'a>>,
+    ) -> Self {
         let leaves: Vec<Size> = estimates
             .iter()
             .map(|estimate| Size {
@@ -96,6 +118,8 @@ impl Sizes {
             neighbours: vec![0; leaves.len()],
             leaves,
             known: RefCell::default(),
+            joined_before,
+            corrections: RefCell::default(),
             collected: collected as f64,
         };
         for class in &sizes.classes {
@@ -132,6 +156,61 @@ impl Sizes {
         if let Some(known) = self.known.borrow().get(&set) {
             return *known;
         }
+        let mut size = self.estimated(set);
+        if self.joined_before.is_some() && set.count_ones() > 1 {
+            let correction = self.correction(set);
+            size.rows = (size.rows * correction.factor).max(f64::MIN_POSITIVE);
+            size.worst = match correction.is_counted {
+                true => size.rows,
+                false => (size.worst * correction.factor.max(1.0)).max(size.rows),
+            };
+        }
+        self.known.borrow_mut().insert(set, size);
+        size
+    }
+
+    /// What earlier queries say of the size of `set`, which has several leaves. If none has joined just these, an
+    /// error with some of them is taken to remain: of all errors the greatest.
+    fn correction(&self, set: LeafSet) -> Correction {
+        if let Some(known) = self.corrections.borrow().get(&set) {
+            return *known;
+        }
+        let before = self.joined_before.as_ref();
+        let returned = before.and_then(|before| before.get(set));
+        let relative = returned.map(|returned| {
+            let rows = (returned.rows as f64).max(1.0);
+            (rows / self.estimated(set).rows, returned.is_all)
+        });
+        let correction = match relative {
+            Some((factor, true)) => Correction {
+                factor,
+                is_counted: true,
+            },
+            _ => {
+                let within = self.greatest_within(set);
+                let least = relative.map_or(0.0, |(factor, _)| factor);
+                Correction {
+                    factor: within.max(least),
+                    is_counted: false,
+                }
+            }
+        };
+        self.corrections.borrow_mut().insert(set, correction);
+        correction
+    }
+
+    /// The greatest error, in either direction, with all but one leaf of `set`.
+    fn greatest_within(&self, set: LeafSet) -> f64 {
+        if set.count_ones() < 3 || self.leaves.len() > MOST_CORRECTED {
+            return 1.0;
+        }
+        let smaller = members(set).map(|leaf| self.correction(set & !(1 << leaf)).factor);
+        let greatest = smaller.max_by(|one, other| one.ln().abs().total_cmp(&other.ln().abs()));
+        greatest.unwrap_or(1.0)
+    }
+
+    /// How many rows the joined leaves of `set` have by their statistics.
+    fn estimated(&self, set: LeafSet) -> Size {
         let mut size = Size {
             rows: 1.0,
             worst: 1.0,
@@ -154,7 +233,6 @@ impl Sizes {
         }
         size.rows = size.rows.max(f64::MIN_POSITIVE);
         size.worst = size.worst.max(size.rows);
-        self.known.borrow_mut().insert(set, size);
         size
     }
 

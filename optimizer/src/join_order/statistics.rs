@@ -10,6 +10,8 @@ use datafusion::logical_expr::logical_plan::TableScan;
 /// Statistics of a table.
 #[derive(Debug, Clone, Default)]
 pub struct TableSummary {
+    /// A hash of the table and the rows that it has; `None` if they may change without notice.
+    pub version: Option<u64>,
     /// Number of rows; exact when the query began.
     pub rows: u64,
     /// Statistics of columns, by name. Columns that are missing are not known.
@@ -50,6 +52,11 @@ impl Summaries {
     /// Adds the statistics of the table that `scan` reads.
     pub fn insert(&mut self, scan: &TableScan, summary: Arc<TableSummary>) {
         self.0.insert(identity(scan), summary);
+    }
+
+    /// The versions of the tables, as far as they are known.
+    pub(super) fn versions(&self) -> impl Iterator<Item = u64> {
+        self.0.values().filter_map(|summary| summary.version)
     }
 
     /// The statistics of the table that `scan` reads, if there are any.

@@ -67,7 +67,7 @@ pub fn with_remedies(
         boundaries,
         exchanges: 0,
     };
-    Ok((rewrite.rewrite(plan)?, applied))
+    Ok((rewrite.rewrite(plan)?.plan, applied))
 }
 
 /// What a prescription makes of its exchange, and of those whose keys have to meet.
@@ -124,6 +124,30 @@ fn changes_for(
     }
 }
 
+impl Change {
+    /// Whether rows of a key without NULL are elsewhere than its hash says.
+    fn moves_keys(&self) -> bool {
+        let (Self::Route(routes) | Self::DropAndRoute(routes) | Self::Copy(routes)) = self;
+        !routes.keys().is_empty()
+    }
+}
+
+/// A plan with changes.
+struct Rewritten {
+    plan: Arc<dyn ExecutionPlan>,
+    /// Whether rows of some keys are in other partitions than their hashes say.
+    moves_keys: bool,
+}
+
+impl Rewritten {
+    fn by_hash(plan: Arc<dyn ExecutionPlan>) -> Self {
+        Self {
+            plan,
+            moves_keys: false,
+        }
+    }
+}
+
 /// Changes exchanges by their numbers.
 struct Rewrite<'a> {
     changes: BTreeMap<usize, Change>,
@@ -133,7 +157,7 @@ struct Rewrite<'a> {
 }
 
 impl Rewrite<'_> {
-    fn rewrite(&mut self, plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    fn rewrite(&mut self, plan: Arc<dyn ExecutionPlan>) -> Result<Rewritten> {
         let boundary = self.boundaries.and_then(|of| of.boundary_of(&plan));
         if let Some(StageBoundary::Exchange {
             sender: Some(sender),
@@ -141,39 +165,51 @@ impl Rewrite<'_> {
         }) = boundary
         {
             let change = self.change(&sender);
-            let inputs = self.rewrite_children(&sender)?;
+            let (inputs, _) = self.rewrite_children(&sender)?;
             let sender = replace_children_if_necessary(sender, inputs)?;
             let Some(change) = change else {
-                return replace_children_if_necessary(plan, vec![sender]);
+                let plan = replace_children_if_necessary(plan, vec![sender])?;
+                return Ok(Rewritten::by_hash(plan));
             };
+            let moves_keys = change.moves_keys();
             let sender = changed(&sender, change)?;
             let boundaries = self.boundaries.ok_or_else(no_boundary)?;
-            return without_last_column(boundaries.with_sender(&plan, sender)?);
+            let plan = without_last_column(boundaries.with_sender(&plan, sender)?)?;
+            return Ok(Rewritten { plan, moves_keys });
         }
+        let is_exchange = plan
+            .downcast_ref::<RepartitionExec>()
+            .is_some_and(|exchange| is_hash(exchange));
         let change = self.change(&plan);
-        let from = self.exchanges;
-        let children = self.rewrite_children(&plan)?;
+        let (children, moves_keys) = self.rewrite_children(&plan)?;
         let plan = replace_children_if_necessary(plan, children)?;
-        let Some(change) = change else {
-            let is_changed =
-                (from..self.exchanges).any(|number| self.changes.contains_key(&number));
-            return match is_changed {
-                true => without_dynamic_filter(plan),
-                false => Ok(plan),
-            };
+        if let Some(change) = change {
+            let moves_keys = change.moves_keys();
+            let plan = without_last_column(changed(&plan, change)?)?;
+            return Ok(Rewritten { plan, moves_keys });
+        }
+        if is_exchange {
+            return Ok(Rewritten::by_hash(plan));
+        }
+        let plan = match moves_keys {
+            true => without_dynamic_filter(plan)?,
+            false => plan,
         };
-        without_last_column(changed(&plan, change)?)
+        Ok(Rewritten { plan, moves_keys })
     }
 
+    /// The rewritten inputs, and whether keys of one are moved.
     fn rewrite_children(
         &mut self,
         plan: &Arc<dyn ExecutionPlan>,
-    ) -> Result<Vec<Arc<dyn ExecutionPlan>>> {
-        let children: Vec<_> = plan.children().into_iter().cloned().collect();
-        children
-            .into_iter()
-            .map(|child| self.rewrite(child))
-            .collect()
+    ) -> Result<(Vec<Arc<dyn ExecutionPlan>>, bool)> {
+        let (mut children, mut moves_keys) = (Vec::new(), false);
+        for child in plan.children() {
+            let rewritten = self.rewrite(Arc::clone(child))?;
+            children.push(rewritten.plan);
+            moves_keys |= rewritten.moves_keys;
+        }
+        Ok((children, moves_keys))
     }
 
     /// What becomes of `plan`, which is counted if it is an exchange that hashes keys.
@@ -255,7 +291,7 @@ fn without_last_column(exchange: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn Execu
     Ok(Arc::new(ProjectionExec::try_new(kept, exchange)?))
 }
 
-/// A join of partitions without the filter that it gives to the scan of its probe side: the filter looks for a row's
+/// A join of partitions, some of whose keys are moved, without the filter that it gives to the scan of its probe side: the filter looks for a row's
 /// partner in the partition that the hash of the key says.
 fn without_dynamic_filter(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     match plan.downcast_ref::<HashJoinExec>() {

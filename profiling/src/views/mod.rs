@@ -21,6 +21,7 @@ macro_rules! views {
 
 views! {
     "operator_contribution",
+    "cardinalities",
     "utilization",
     "communication",
     "task_imbalance",

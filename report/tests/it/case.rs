@@ -84,6 +84,7 @@ impl Case {
             captured_records: None,
             routing: None,
             remedies: None,
+            relation: None,
         };
         let kind = kind_by_name(name, details);
         let routing = routing_by_name(name, details);

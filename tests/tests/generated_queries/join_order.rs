@@ -80,6 +80,24 @@ pub async fn few_rows(session: &Session, (sql, count): (String, String)) -> Opti
     (rows <= MOST_ROWS).then_some(sql)
 }
 
+/// Checks that all queries have counted as many rows of a relation, in whatever order they joined; at least `least`
+/// relations were counted several times.
+pub async fn relations_have_one_size(session: &Session, least: usize) {
+    let counted = "SELECT relation, count(*) AS times, min(returned_rows) AS fewest, max(returned_rows) AS most, \
+                   min(query_id) AS first, max(query_id) AS last, min(details) AS one, max(details) AS other \
+                   FROM sys.cardinalities GROUP BY relation";
+    let sql = format!("SELECT count(*) FROM ({counted}) WHERE times > 1");
+    let (_, rows, _) = run(session, &sql).await.unwrap();
+    let several: usize = rows[0].parse().unwrap();
+    assert!(
+        several >= least,
+        "{several} relations were counted several times"
+    );
+    let sql = format!("SELECT * FROM ({counted}) WHERE fewest <> most");
+    let (_, rows, _) = run(session, &sql).await.unwrap();
+    assert_eq!(rows, [""; 0], "relations with several sizes");
+}
+
 async fn order(session: &Session, order: &str) {
     let sql = format!("SET join_order = '{order}'");
     session.sql(&sql).await.unwrap();
@@ -92,6 +110,7 @@ async fn joins_in_any_order_return_what_they_return_as_written() {
     let written = session(&database, ProfileLevel::Off, false).await;
     let plain = session(&database, ProfileLevel::Off, false).await;
     let records = session(&database, ProfileLevel::Records, false).await;
+    let counters = session(&database, ProfileLevel::Counters, false).await;
     order(&written, "text").await;
     let mut compared = 0;
     for (number, (case, random)) in cases(80).enumerate() {
@@ -106,8 +125,13 @@ async fn joins_in_any_order_return_what_they_return_as_written() {
         let Ok((schema, mut expected, _)) = run(&written, &sql).await else {
             continue;
         };
-        for (session, level) in [(&plain, "off"), (&records, "records")] {
-            order(session, &format!("random {number}")).await;
+        for (session, level, seed) in [
+            (&plain, "off", number),
+            (&counters, "counters", number),
+            (&counters, "counters", number + 1_000),
+            (&records, "records", number),
+        ] {
+            order(session, &format!("random {seed}")).await;
             let found = run(session, &sql).await;
             let (found_schema, mut found, _) =
                 found.unwrap_or_else(|error| panic!("{case}, {level}: {error}\n{sql}"));
@@ -131,4 +155,5 @@ async fn joins_in_any_order_return_what_they_return_as_written() {
         compared += 1;
     }
     assert!(compared > 40, "{compared} queries were compared");
+    relations_have_one_size(&counters, 60).await;
 }

@@ -3,6 +3,7 @@
 //! Both are read when a query first asks, column by column, and kept with the segment.
 
 use std::collections::{BTreeSet, HashMap};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -50,6 +51,17 @@ impl NativeTable {
         Arc::as_ptr(&self.table) as usize
     }
 
+    /// A hash that is equal as long as the table has the same rows: segments never change.
+    fn content(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.table.id.0.hash(&mut hasher);
+        self.table.schema.hash(&mut hasher);
+        for segment in &self.segments {
+            segment.id.hash(&mut hasher);
+        }
+        hasher.finish()
+    }
+
     /// Statistics of `columns`, and a sample of rows with `sampled` columns. What cannot be read is not known.
     pub(crate) async fn summary(
         &self,
@@ -85,6 +97,7 @@ impl NativeTable {
             false => self.sample(&reads, sampled, state).await.ok().flatten(),
         };
         Ok(TableSummary {
+            version: Some(self.content()),
             rows,
             columns: summaries,
             sample,

@@ -124,6 +124,7 @@ pub fn operator(operator_id: i64, parent: Option<i64>, name: &str, captures: boo
         captured_records: None,
         routing: None,
         remedies: None,
+        relation: None,
     };
     operator.with_kind(kind_by_name(name, ""))
 }
