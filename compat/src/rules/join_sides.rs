@@ -147,7 +147,8 @@ impl PhysicalOptimizerRule for JoinSides {
     }
 }
 
-fn is_join(plan: &Arc<dyn ExecutionPlan>) -> bool {
+/// Whether `plan` is a join, of whatever kind.
+pub fn is_join(plan: &Arc<dyn ExecutionPlan>) -> bool {
     plan.is::<HashJoinExec>()
         || plan.is::<NestedLoopJoinExec>()
         || plan.is::<CrossJoinExec>()

@@ -13,15 +13,14 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::logical_expr::logical_plan::{Distinct, TableScan};
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::filter::FilterExec;
-use datafusion::physical_plan::joins::{
-    CrossJoinExec, HashJoinExec, NestedLoopJoinExec, PiecewiseMergeJoinExec, SortMergeJoinExec,
-};
+use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec};
 use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
 use datafusion::physical_plan::recursive_query::RecursiveQueryExec;
 use datafusion::physical_plan::scalar_subquery::ScalarSubqueryExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use parking_lot::Mutex;
+use skewer_compat::rules::join_sides::is_join;
 use skewer_exec::IdentifiedTable;
 
 use super::cardinality::Estimator;
@@ -389,14 +388,6 @@ impl Physical<'_> {
 
 fn address(plan: &Arc<dyn ExecutionPlan>) -> Address {
     Arc::as_ptr(plan).cast()
-}
-
-fn is_join(plan: &Arc<dyn ExecutionPlan>) -> bool {
-    plan.is::<HashJoinExec>()
-        || plan.is::<NestedLoopJoinExec>()
-        || plan.is::<CrossJoinExec>()
-        || plan.is::<SortMergeJoinExec>()
-        || plan.is::<PiecewiseMergeJoinExec>()
 }
 
 /// What `join` does to its inputs.
