@@ -11,6 +11,7 @@ use skewer_sql::{CreateContinuousQuery, CreateStream, Statement};
 use super::window::{Windows, is_column, window_call};
 use crate::catalog::names::fold;
 use crate::error::Error;
+use crate::remedies::RemedyMode;
 
 /// The statement that creates a stream, as the catalog keeps it.
 pub(crate) fn stream(sql: &str) -> Result<CreateStream, Error> {
@@ -43,6 +44,18 @@ pub(crate) fn level(query: &CreateContinuousQuery) -> Result<Level, Error> {
         name: "PROFILE".to_owned(),
         value: level.clone(),
         expected: "it is off, counters, calls or records".to_owned(),
+    })
+}
+
+/// What micro-batches do about skew that earlier ones have shown.
+pub(crate) fn remedies(query: &CreateContinuousQuery) -> Result<RemedyMode, Error> {
+    let Some(remedies) = &query.remedies else {
+        return Ok(RemedyMode::default());
+    };
+    RemedyMode::from_text(remedies).ok_or_else(|| Error::InvalidValue {
+        name: "REMEDIES".to_owned(),
+        value: remedies.clone(),
+        expected: "it is off, advise or auto".to_owned(),
     })
 }
 
