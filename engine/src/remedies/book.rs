@@ -121,8 +121,9 @@ impl Verdict {
 }
 
 impl RemedyBook {
-    /// What the next run of a statement does. It counts as begun, unless a log is to be looked at first.
-    pub(super) fn next(&self, statement: &str) -> Next {
+    /// What the next run of a statement does. It counts as begun, unless a log is to be looked at first. Where runs
+    /// have a `deadline` that only those with remedies meet, none goes without to compare.
+    pub(super) fn next(&self, statement: &str, deadline: Option<Duration>) -> Next {
         let mut pages = self.0.lock();
         let page = pages.page(statement);
         if page.candidates.is_empty() {
@@ -131,7 +132,7 @@ impl RemedyBook {
                 None => Next::Nothing,
             };
         }
-        Next::Try(page.judge())
+        Next::Try(page.judge(deadline))
     }
 
     /// A look at the log has found these.
@@ -191,11 +192,16 @@ impl Page {
         Some(plain.query_id)
     }
 
-    fn judge(&mut self) -> Judged {
+    fn judge(&mut self, deadline: Option<Duration>) -> Judged {
         let (with, without) = (self.with.len(), self.without.len());
         let medians = median(&self.with).zip(median(&self.without));
         let measured_ns = medians.map(|(with, without)| nanos(without) - nanos(with));
         let (verdict, applies) = match medians {
+            Some((with_ns, without_ns))
+                if deadline.is_some_and(|most| with_ns <= most && without_ns > most) =>
+            {
+                (Verdict::Kept, true)
+            }
             Some((with_ns, without_ns)) if with.min(without) >= ENOUGH => {
                 if with_ns.as_secs_f64() <= SAVES * without_ns.as_secs_f64() {
                     self.kept_runs += 1;
@@ -248,12 +254,22 @@ mod tests {
     /// Runs a statement `runs` times, which takes so many milliseconds with remedies and without; gives which
     /// runs had them.
     fn run(book: &RemedyBook, runs: i64, with: u64, without: u64) -> Vec<bool> {
+        run_within(book, runs, with, without, None)
+    }
+
+    fn run_within(
+        book: &RemedyBook,
+        runs: i64,
+        with: u64,
+        without: u64,
+        deadline: Option<Duration>,
+    ) -> Vec<bool> {
         let mut had = Vec::new();
         for query_id in 0..runs {
-            let applies = match book.next("s") {
+            let applies = match book.next("s", deadline) {
                 Next::LookAt(_) => {
                     book.found("s", vec![candidate()]);
-                    match book.next("s") {
+                    match book.next("s", deadline) {
                         Next::Try(judged) => judged.applies,
                         other => panic!("{other:?}"),
                     }
@@ -287,11 +303,24 @@ mod tests {
     }
 
     #[test]
+    fn no_run_goes_without_remedies_that_a_deadline_needs() {
+        let deadline = Some(Duration::from_millis(150));
+        let had = run_within(&RemedyBook::default(), 22, 100, 200, deadline);
+        let without: Vec<_> = (0..22).filter(|run| !had[*run]).collect();
+        assert_eq!(without, [0]);
+        for met_by_all_or_none in [50, 250] {
+            let deadline = Some(Duration::from_millis(met_by_all_or_none));
+            let had = run_within(&RemedyBook::default(), 22, 100, 200, deadline);
+            assert_eq!(had, run(&RemedyBook::default(), 22, 100, 200));
+        }
+    }
+
+    #[test]
     fn remedies_that_save_little_are_taken_back() {
         let book = RemedyBook::default();
         let had = run(&book, 20, 196, 200);
         assert!(!had[6..].contains(&true), "{had:?}");
-        let Next::Try(judged) = book.next("s") else {
+        let Next::Try(judged) = book.next("s", None) else {
             panic!("there was something to try");
         };
         assert_eq!(judged.verdict, Verdict::TakenBack);
@@ -306,23 +335,23 @@ mod tests {
             time: Duration::from_secs(3),
             tables: Some(tables.to_owned()),
         };
-        assert_eq!(book.next("s"), Next::Nothing);
+        assert_eq!(book.next("s", None), Next::Nothing);
         book.ran("s", ran(1, "t at 1"), false);
-        assert_eq!(book.next("s"), Next::LookAt(1));
+        assert_eq!(book.next("s", None), Next::LookAt(1));
         book.ran("s", ran(2, "t at 1"), false);
-        assert_eq!(book.next("s"), Next::Nothing);
+        assert_eq!(book.next("s", None), Next::Nothing);
         book.ran("s", ran(3, "t at 2"), false);
-        assert_eq!(book.next("s"), Next::LookAt(3));
+        assert_eq!(book.next("s", None), Next::LookAt(3));
         let short = |query_id, tables: &str| Run {
             time: Duration::from_millis(60),
             ..ran(query_id, tables)
         };
         book.ran("s", short(4, "t at 3"), false);
-        assert_eq!(book.next("s"), Next::Nothing, "too soon");
+        assert_eq!(book.next("s", None), Next::Nothing, "too soon");
         for run in 5..50 {
             book.ran("s", short(run, "t at 3"), false);
         }
-        assert_eq!(book.next("s"), Next::LookAt(49));
+        assert_eq!(book.next("s", None), Next::LookAt(49));
         book.ran(
             "q",
             Run {
@@ -331,6 +360,6 @@ mod tests {
             },
             false,
         );
-        assert_eq!(book.next("q"), Next::Nothing, "too short");
+        assert_eq!(book.next("q", None), Next::Nothing, "too short");
     }
 }

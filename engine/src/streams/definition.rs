@@ -1,6 +1,7 @@
 //! What streams and continuous queries are, read from the statements that the catalog keeps.
 
 use std::ops::ControlFlow;
+use std::time::Duration;
 
 use datafusion::sql::sqlparser::ast::{
     self, Expr, GroupByExpr, JoinOperator, ObjectName, Query, SetExpr, TableFactor, Visit,
@@ -52,11 +53,13 @@ pub(crate) fn remedies(query: &CreateContinuousQuery) -> Result<RemedyMode, Erro
     let Some(remedies) = &query.remedies else {
         return Ok(RemedyMode::default());
     };
-    RemedyMode::from_text(remedies).ok_or_else(|| Error::InvalidValue {
+    let mode = RemedyMode::from_text(remedies).ok_or_else(|| Error::InvalidValue {
         name: "REMEDIES".to_owned(),
         value: remedies.clone(),
         expected: "it is off, advise or auto".to_owned(),
-    })
+    })?;
+    let deadline = query.deadline_ns.map(i64::unsigned_abs);
+    Ok(mode.within(deadline.map(Duration::from_nanos)))
 }
 
 /// The SELECT that a continuous query is.
