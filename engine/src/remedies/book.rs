@@ -126,18 +126,33 @@ impl RemedyBook {
     pub(super) fn next(&self, statement: &str, deadline: Option<Duration>) -> Next {
         let mut pages = self.0.lock();
         let page = pages.page(statement);
-        if page.candidates.is_empty() {
-            return match page.worth_a_look() {
-                Some(query_id) => Next::LookAt(query_id),
-                None => Next::Nothing,
-            };
+        // Keys that were heavy may be so no more.
+        if (page.candidates.is_empty() || page.are_taken_back())
+            && let Some(query_id) = page.worth_a_look()
+        {
+            return Next::LookAt(query_id);
         }
-        Next::Try(page.judge(deadline))
+        match page.candidates.is_empty() {
+            true => Next::Nothing,
+            false => Next::Try(page.judge(deadline)),
+        }
     }
 
-    /// A look at the log has found these.
+    /// A look at the log has found these. If they are others than before, their trial begins.
     pub(super) fn found(&self, statement: &str, candidates: Vec<Candidate>) {
-        self.0.lock().page(statement).candidates = candidates;
+        let mut pages = self.0.lock();
+        let page = pages.page(statement);
+        let mut both = page.candidates.iter().zip(&candidates);
+        let are_alike = page.candidates.len() == candidates.len()
+            && both.all(|(before, now)| before.is_alike(now));
+        if are_alike {
+            return;
+        }
+        page.candidates = candidates;
+        page.kept_runs = 0;
+        page.with.clear();
+        page.without.clear();
+        page.without.extend(page.plain.iter().map(|run| run.time));
     }
 
     /// A run has ended that had remedies or had none.
@@ -192,6 +207,13 @@ impl Page {
         Some(plain.query_id)
     }
 
+    /// Whether runs have shown that the remedies save too little.
+    fn are_taken_back(&self) -> bool {
+        let has_enough = self.with.len().min(self.without.len()) >= ENOUGH;
+        let medians = median(&self.with).zip(median(&self.without));
+        has_enough && medians.is_some_and(|(with, without)| !saves(with, without))
+    }
+
     fn judge(&mut self, deadline: Option<Duration>) -> Judged {
         let (with, without) = (self.with.len(), self.without.len());
         let medians = median(&self.with).zip(median(&self.without));
@@ -203,7 +225,7 @@ impl Page {
                 (Verdict::Kept, true)
             }
             Some((with_ns, without_ns)) if with.min(without) >= ENOUGH => {
-                if with_ns.as_secs_f64() <= SAVES * without_ns.as_secs_f64() {
+                if saves(with_ns, without_ns) {
                     self.kept_runs += 1;
                     (Verdict::Kept, !self.kept_runs.is_multiple_of(WITHOUT))
                 } else {
@@ -222,6 +244,11 @@ impl Page {
     }
 }
 
+/// Whether runs with remedies take so much less than runs without that remedies are kept.
+fn saves(with: Duration, without: Duration) -> bool {
+    with.as_secs_f64() <= SAVES * without.as_secs_f64()
+}
+
 fn median(times: &VecDeque<Duration>) -> Option<Duration> {
     let mut times: Vec<_> = times.iter().copied().collect();
     times.sort_unstable();
@@ -234,7 +261,7 @@ fn nanos(duration: Duration) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use skewer_optimizer::remedies::Remedy;
+    use skewer_optimizer::remedies::{HeavyKey, Remedy};
 
     use super::*;
 
@@ -325,6 +352,48 @@ mod tests {
         };
         assert_eq!(judged.verdict, Verdict::TakenBack);
         assert_eq!(judged.measured_ns, Some(4_000_000));
+    }
+
+    #[test]
+    fn keys_that_are_heavy_no_more_make_way_for_others() {
+        let book = RemedyBook::default();
+        let of_key = |hash| {
+            let key = HeavyKey {
+                hash,
+                rows: 90.0,
+                has_null: false,
+            };
+            Candidate {
+                keys: vec![key],
+                ..candidate()
+            }
+        };
+        // The key that is heavy changes after ten runs, and remedies for the other one save nothing.
+        let (mut tried, mut looks) = (0, 0);
+        let mut had = Vec::new();
+        for query_id in 0..60 {
+            let heavy = u64::from(query_id >= 10);
+            let mut next = book.next("s", None);
+            if next == Next::LookAt(query_id - 1) {
+                looks += 1;
+                tried = heavy;
+                book.found("s", vec![of_key(heavy)]);
+                next = book.next("s", None);
+            }
+            let applies = matches!(next, Next::Try(judged) if judged.applies);
+            let helps = applies && tried == heavy;
+            let run = Run {
+                query_id,
+                time: Duration::from_millis(if helps { 400 } else { 800 }),
+                tables: Some(format!("t at {query_id}")),
+            };
+            book.ran("s", run, applies);
+            had.push(applies && tried == heavy);
+        }
+        assert_eq!(looks, 2);
+        assert!(had[6..9].iter().all(|had| *had), "{had:?}");
+        let late = had[40..].iter().filter(|had| **had).count();
+        assert!(late >= 17, "{had:?}");
     }
 
     #[test]
