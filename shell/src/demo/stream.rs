@@ -185,10 +185,10 @@ impl Arrivals {
     /// Inserts the documents of so many micro-batches, and waits for each micro-batch.
     async fn come(&mut self, stage: &mut Stage, batches: u64) -> Result<(), ShellError> {
         const REFRESH: &str = "REFRESH CONTINUOUS QUERY scoring";
-        stage.run(&self.next()).await?;
+        stage.run(&self.insert()).await?;
         stage.run(REFRESH).await?;
         for _ in 1..batches {
-            stage.ask(&self.next()).await?;
+            stage.ask(&self.insert()).await?;
             stage.ask(REFRESH).await?;
         }
         stage.say(&format!(
@@ -198,7 +198,7 @@ impl Arrivals {
     }
 
     /// The statement that inserts the next documents.
-    fn next(&mut self) -> String {
+    fn insert(&mut self) -> String {
         let first = self.so_far + 1;
         self.so_far += self.rows;
         format!(
