@@ -106,7 +106,7 @@ fn keys_spreads_heavy_keys_in_later_runs() {
 
 #[test]
 fn stream_repartitions_between_micro_batches() {
-    let told = demo(&["stream", "--rows", "150"], &["before", "after"]);
+    let told = demo(&["stream", "--rows", "135000"], &["before", "after"]);
     let steps = [
         "CREATE STREAM documents",
         "REMEDIES off AS",
@@ -114,7 +114,7 @@ fn stream_repartitions_between_micro_batches() {
         "REFRESH CONTINUOUS QUERY scoring;",
         "FROM sys.micro_batches",
         "split",
-        "have the key site 0;",
+        "have the key 0;",
         "REMEDIES auto AS",
         "| split  |",
         "With static partitions ",
@@ -122,7 +122,7 @@ fn stream_repartitions_between_micro_batches() {
     ];
     in_order(&told, &steps);
     // Each document has one score.
-    assert!(told.contains("|   2250 |      2250 |"), "{told}");
+    assert!(told.contains("| 2025000 |   2025000 |"), "{told}");
 }
 
 #[test]
