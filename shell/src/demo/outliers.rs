@@ -54,11 +54,9 @@ pub(super) async fn tell(stage: &mut Stage, plan: Plan<'_>) -> Result<(), ShellE
 
     stage.step("Ask why it takes so long")?;
     stage.explain(QUERY).await?;
-    let last = stage.ask("SELECT last_query_id()").await?;
-    let profile = stage
-        .session()
-        .profile_of(last.number(0, 0)? as i64)
-        .await?;
+    let last = stage.show("SELECT last_query_id() AS query_id").await?;
+    let query_id = last.number(0, 0)? as i64;
+    let profile = stage.session().profile_of(query_id).await?;
     let Some(proposal) = profile.quarantine else {
         return stage.say(&format!(
             "The report proposes no quarantine: of {} none takes much longer than others.",
