@@ -73,6 +73,9 @@ impl fmt::Display for CreateContinuousQuery {
         if let Some(level) = &self.level {
             write!(f, " PROFILE {level}")?;
         }
+        if let Some(remedies) = &self.remedies {
+            write!(f, " REMEDIES {remedies}")?;
+        }
         write!(f, " AS {}", self.query)
     }
 }
@@ -112,8 +115,10 @@ mod tests {
                 "CREATE CONTINUOUS QUERY q INTO t EVERY INTERVAL '1 second' AS SELECT a FROM s",
             ),
             (
-                "CREATE CONTINUOUS QUERY q INTO t PROFILE Records DEADLINE INTERVAL '2' SECOND EVERY 5 ROWS AS SELECT 1",
-                "CREATE CONTINUOUS QUERY q INTO t EVERY 5 ROWS DEADLINE INTERVAL '2 seconds' PROFILE records AS SELECT 1",
+                "CREATE CONTINUOUS QUERY q INTO t PROFILE Records REMEDIES Auto DEADLINE INTERVAL '2' SECOND EVERY 5 ROWS \
+                 AS SELECT 1",
+                "CREATE CONTINUOUS QUERY q INTO t EVERY 5 ROWS DEADLINE INTERVAL '2 seconds' PROFILE records \
+                 REMEDIES auto AS SELECT 1",
             ),
         ] {
             assert_eq!(kept(sql), expected);

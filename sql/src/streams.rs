@@ -65,6 +65,8 @@ pub struct CreateContinuousQuery {
     pub deadline_ns: Option<i64>,
     /// The level at which micro-batches are recorded.
     pub level: Option<String>,
+    /// What is done about skew that earlier micro-batches have shown.
+    pub remedies: Option<String>,
     /// The query.
     pub query: Box<Query>,
 }
@@ -174,7 +176,7 @@ pub(crate) fn parse_create_query(parser: &mut DFParser<'_>) -> Result<Statement,
     let name = parser.parser.parse_object_name(false)?;
     parser.parser.expect_keyword(Keyword::INTO)?;
     let target = parser.parser.parse_object_name(false)?;
-    let (mut every, mut deadline_ns, mut level) = (None, None, None);
+    let (mut every, mut deadline_ns, mut level, mut remedies) = (None, None, None, None);
     loop {
         let token = parser.parser.next_token();
         let clause = match &token.token {
@@ -188,8 +190,12 @@ pub(crate) fn parse_create_query(parser: &mut DFParser<'_>) -> Result<Statement,
             "PROFILE" if level.is_none() => {
                 level = Some(parser.parser.parse_identifier()?.value.to_lowercase());
             }
+            "REMEDIES" if remedies.is_none() => {
+                remedies = Some(parser.parser.parse_identifier()?.value.to_lowercase());
+            }
             _ => {
-                let expected = "EVERY, DEADLINE, PROFILE (each at most once) or AS and a query";
+                let expected =
+                    "EVERY, DEADLINE, PROFILE, REMEDIES (each at most once) or AS and a query";
                 return parser.parser.expected(expected, token);
             }
         }
@@ -204,6 +210,7 @@ pub(crate) fn parse_create_query(parser: &mut DFParser<'_>) -> Result<Statement,
             every: every.unwrap_or(EVERY),
             deadline_ns,
             level,
+            remedies,
             query,
         },
     )))
@@ -338,6 +345,10 @@ mod tests {
             ),
             (
                 "CREATE CONTINUOUS QUERY q INTO t EVERY 1 ROW EVERY 2 ROWS AS SELECT 1",
+                "each at most once",
+            ),
+            (
+                "CREATE CONTINUOUS QUERY q INTO t REMEDIES auto REMEDIES off AS SELECT 1",
                 "each at most once",
             ),
             ("REFRESH t", "CONTINUOUS QUERY or STREAM"),

@@ -121,22 +121,38 @@ impl Verdict {
 }
 
 impl RemedyBook {
-    /// What the next run of a statement does. It counts as begun, unless a log is to be looked at first.
-    pub(super) fn next(&self, statement: &str) -> Next {
+    /// What the next run of a statement does. It counts as begun, unless a log is to be looked at first. Where runs
+    /// have a `deadline` that only those with remedies meet, none goes without to compare.
+    pub(super) fn next(&self, statement: &str, deadline: Option<Duration>) -> Next {
         let mut pages = self.0.lock();
         let page = pages.page(statement);
-        if page.candidates.is_empty() {
-            return match page.worth_a_look() {
-                Some(query_id) => Next::LookAt(query_id),
-                None => Next::Nothing,
-            };
+        // Keys that were heavy may be so no more.
+        if (page.candidates.is_empty() || page.are_taken_back())
+            && let Some(query_id) = page.worth_a_look()
+        {
+            return Next::LookAt(query_id);
         }
-        Next::Try(page.judge())
+        match page.candidates.is_empty() {
+            true => Next::Nothing,
+            false => Next::Try(page.judge(deadline)),
+        }
     }
 
-    /// A look at the log has found these.
+    /// A look at the log has found these. If they are others than before, their trial begins.
     pub(super) fn found(&self, statement: &str, candidates: Vec<Candidate>) {
-        self.0.lock().page(statement).candidates = candidates;
+        let mut pages = self.0.lock();
+        let page = pages.page(statement);
+        let mut both = page.candidates.iter().zip(&candidates);
+        let are_alike = page.candidates.len() == candidates.len()
+            && both.all(|(before, now)| before.is_alike(now));
+        if are_alike {
+            return;
+        }
+        page.candidates = candidates;
+        page.kept_runs = 0;
+        page.with.clear();
+        page.without.clear();
+        page.without.extend(page.plain.iter().map(|run| run.time));
     }
 
     /// A run has ended that had remedies or had none.
@@ -191,13 +207,25 @@ impl Page {
         Some(plain.query_id)
     }
 
-    fn judge(&mut self) -> Judged {
+    /// Whether runs have shown that the remedies save too little.
+    fn are_taken_back(&self) -> bool {
+        let has_enough = self.with.len().min(self.without.len()) >= ENOUGH;
+        let medians = median(&self.with).zip(median(&self.without));
+        has_enough && medians.is_some_and(|(with, without)| !saves(with, without))
+    }
+
+    fn judge(&mut self, deadline: Option<Duration>) -> Judged {
         let (with, without) = (self.with.len(), self.without.len());
         let medians = median(&self.with).zip(median(&self.without));
         let measured_ns = medians.map(|(with, without)| nanos(without) - nanos(with));
         let (verdict, applies) = match medians {
+            Some((with_ns, without_ns))
+                if deadline.is_some_and(|most| with_ns <= most && without_ns > most) =>
+            {
+                (Verdict::Kept, true)
+            }
             Some((with_ns, without_ns)) if with.min(without) >= ENOUGH => {
-                if with_ns.as_secs_f64() <= SAVES * without_ns.as_secs_f64() {
+                if saves(with_ns, without_ns) {
                     self.kept_runs += 1;
                     (Verdict::Kept, !self.kept_runs.is_multiple_of(WITHOUT))
                 } else {
@@ -216,6 +244,11 @@ impl Page {
     }
 }
 
+/// Whether runs with remedies take so much less than runs without that remedies are kept.
+fn saves(with: Duration, without: Duration) -> bool {
+    with.as_secs_f64() <= SAVES * without.as_secs_f64()
+}
+
 fn median(times: &VecDeque<Duration>) -> Option<Duration> {
     let mut times: Vec<_> = times.iter().copied().collect();
     times.sort_unstable();
@@ -228,7 +261,7 @@ fn nanos(duration: Duration) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use skewer_optimizer::remedies::Remedy;
+    use skewer_optimizer::remedies::{HeavyKey, Remedy};
 
     use super::*;
 
@@ -248,12 +281,22 @@ mod tests {
     /// Runs a statement `runs` times, which takes so many milliseconds with remedies and without; gives which
     /// runs had them.
     fn run(book: &RemedyBook, runs: i64, with: u64, without: u64) -> Vec<bool> {
+        run_within(book, runs, with, without, None)
+    }
+
+    fn run_within(
+        book: &RemedyBook,
+        runs: i64,
+        with: u64,
+        without: u64,
+        deadline: Option<Duration>,
+    ) -> Vec<bool> {
         let mut had = Vec::new();
         for query_id in 0..runs {
-            let applies = match book.next("s") {
+            let applies = match book.next("s", deadline) {
                 Next::LookAt(_) => {
                     book.found("s", vec![candidate()]);
-                    match book.next("s") {
+                    match book.next("s", deadline) {
                         Next::Try(judged) => judged.applies,
                         other => panic!("{other:?}"),
                     }
@@ -287,15 +330,70 @@ mod tests {
     }
 
     #[test]
+    fn no_run_goes_without_remedies_that_a_deadline_needs() {
+        let deadline = Some(Duration::from_millis(150));
+        let had = run_within(&RemedyBook::default(), 22, 100, 200, deadline);
+        let without: Vec<_> = (0..22).filter(|run| !had[*run]).collect();
+        assert_eq!(without, [0]);
+        for met_by_all_or_none in [50, 250] {
+            let deadline = Some(Duration::from_millis(met_by_all_or_none));
+            let had = run_within(&RemedyBook::default(), 22, 100, 200, deadline);
+            assert_eq!(had, run(&RemedyBook::default(), 22, 100, 200));
+        }
+    }
+
+    #[test]
     fn remedies_that_save_little_are_taken_back() {
         let book = RemedyBook::default();
         let had = run(&book, 20, 196, 200);
         assert!(!had[6..].contains(&true), "{had:?}");
-        let Next::Try(judged) = book.next("s") else {
+        let Next::Try(judged) = book.next("s", None) else {
             panic!("there was something to try");
         };
         assert_eq!(judged.verdict, Verdict::TakenBack);
         assert_eq!(judged.measured_ns, Some(4_000_000));
+    }
+
+    #[test]
+    fn keys_that_are_heavy_no_more_make_way_for_others() {
+        let book = RemedyBook::default();
+        let of_key = |hash| {
+            let key = HeavyKey {
+                hash,
+                rows: 90.0,
+                has_null: false,
+            };
+            Candidate {
+                keys: vec![key],
+                ..candidate()
+            }
+        };
+        // The key that is heavy changes after ten runs, and remedies for the other one save nothing.
+        let (mut tried, mut looks) = (0, 0);
+        let mut had = Vec::new();
+        for query_id in 0..60 {
+            let heavy = u64::from(query_id >= 10);
+            let mut next = book.next("s", None);
+            if next == Next::LookAt(query_id - 1) {
+                looks += 1;
+                tried = heavy;
+                book.found("s", vec![of_key(heavy)]);
+                next = book.next("s", None);
+            }
+            let applies = matches!(next, Next::Try(judged) if judged.applies);
+            let helps = applies && tried == heavy;
+            let run = Run {
+                query_id,
+                time: Duration::from_millis(if helps { 400 } else { 800 }),
+                tables: Some(format!("t at {query_id}")),
+            };
+            book.ran("s", run, applies);
+            had.push(applies && tried == heavy);
+        }
+        assert_eq!(looks, 2);
+        assert!(had[6..9].iter().all(|had| *had), "{had:?}");
+        let late = had[40..].iter().filter(|had| **had).count();
+        assert!(late >= 17, "{had:?}");
     }
 
     #[test]
@@ -306,23 +404,23 @@ mod tests {
             time: Duration::from_secs(3),
             tables: Some(tables.to_owned()),
         };
-        assert_eq!(book.next("s"), Next::Nothing);
+        assert_eq!(book.next("s", None), Next::Nothing);
         book.ran("s", ran(1, "t at 1"), false);
-        assert_eq!(book.next("s"), Next::LookAt(1));
+        assert_eq!(book.next("s", None), Next::LookAt(1));
         book.ran("s", ran(2, "t at 1"), false);
-        assert_eq!(book.next("s"), Next::Nothing);
+        assert_eq!(book.next("s", None), Next::Nothing);
         book.ran("s", ran(3, "t at 2"), false);
-        assert_eq!(book.next("s"), Next::LookAt(3));
+        assert_eq!(book.next("s", None), Next::LookAt(3));
         let short = |query_id, tables: &str| Run {
             time: Duration::from_millis(60),
             ..ran(query_id, tables)
         };
         book.ran("s", short(4, "t at 3"), false);
-        assert_eq!(book.next("s"), Next::Nothing, "too soon");
+        assert_eq!(book.next("s", None), Next::Nothing, "too soon");
         for run in 5..50 {
             book.ran("s", short(run, "t at 3"), false);
         }
-        assert_eq!(book.next("s"), Next::LookAt(49));
+        assert_eq!(book.next("s", None), Next::LookAt(49));
         book.ran(
             "q",
             Run {
@@ -331,6 +429,6 @@ mod tests {
             },
             false,
         );
-        assert_eq!(book.next("q"), Next::Nothing, "too short");
+        assert_eq!(book.next("q", None), Next::Nothing, "too short");
     }
 }

@@ -29,6 +29,14 @@ pub(crate) struct Candidate {
 }
 
 impl Candidate {
+    /// Whether it does the same for the same heaviest key.
+    pub(super) fn is_alike(&self, other: &Self) -> bool {
+        let heaviest = |candidate: &Self| candidate.keys.first().map(|key| key.hash);
+        self.remedy == other.remedy
+            && self.exchange == other.exchange
+            && heaviest(self) == heaviest(other)
+    }
+
     /// What is to be done with the plan.
     pub(super) fn prescription(&self) -> Prescription {
         Prescription {

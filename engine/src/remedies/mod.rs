@@ -9,6 +9,7 @@ mod candidates;
 mod trial;
 
 use std::fmt;
+use std::time::Duration;
 
 pub(crate) use self::book::{RemedyBook, Run};
 pub(crate) use self::candidates::lines_about;
@@ -24,6 +25,8 @@ pub(crate) enum RemedyMode {
     Advise,
     /// Later runs of the statement do what helps.
     Auto,
+    /// The same, if no run is to take longer than this.
+    AutoWithin(Duration),
     /// Later runs do anything that does not change the result, another thing for each number: for tests.
     Random(u64),
 }
@@ -48,7 +51,22 @@ impl RemedyMode {
 
     /// Whether plans may have remedies.
     pub(crate) fn changes_plans(self) -> bool {
-        matches!(self, Self::Auto | Self::Random(_))
+        matches!(self, Self::Auto | Self::AutoWithin(_) | Self::Random(_))
+    }
+
+    /// The mode for a statement whose runs are to take no longer than this.
+    pub(crate) fn within(self, deadline: Option<Duration>) -> Self {
+        match (self, deadline) {
+            (Self::Auto, Some(deadline)) => Self::AutoWithin(deadline),
+            _ => self,
+        }
+    }
+
+    fn deadline(self) -> Option<Duration> {
+        match self {
+            Self::AutoWithin(deadline) => Some(deadline),
+            _ => None,
+        }
     }
 }
 
@@ -57,7 +75,7 @@ impl fmt::Display for RemedyMode {
         match self {
             Self::Off => f.write_str("off"),
             Self::Advise => f.write_str("advise"),
-            Self::Auto => f.write_str("auto"),
+            Self::Auto | Self::AutoWithin(_) => f.write_str("auto"),
             Self::Random(seed) => write!(f, "{RANDOM}{seed}"),
         }
     }

@@ -1,6 +1,7 @@
 //! A run of a statement that may have remedies.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use skewer_optimizer::remedies::Remedies;
 use skewer_profiling::{Recorder, RemedyRun};
@@ -26,12 +27,13 @@ async fn judged(
     session: &Session,
     book: &RemedyBook,
     statement: &str,
+    deadline: Option<Duration>,
 ) -> Result<Option<Judged>, Error> {
-    let mut next = book.next(statement);
+    let mut next = book.next(statement, deadline);
     if let Next::LookAt(query_id) = next {
         let found = candidates::of_query(session, query_id).await?;
         book.found(statement, found);
-        next = book.next(statement);
+        next = book.next(statement, deadline);
     }
     Ok(match next {
         Next::Try(judged) => Some(judged),
@@ -56,7 +58,7 @@ impl Trial {
                 let candidates = candidates::random(session, &statement, seed).await?;
                 Some(Judged::untried(candidates))
             }
-            _ => judged(session, book, &statement).await?,
+            _ => judged(session, book, &statement, mode.deadline()).await?,
         };
         let remedies = judged
             .as_ref()

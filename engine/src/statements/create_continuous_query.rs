@@ -45,6 +45,7 @@ pub(crate) async fn execute(
         });
     }
     definition::level(&query)?;
+    definition::remedies(&query)?;
     let stream = stream_of(&context.catalog, &query.query)?;
     let watermark = match snapshot.stream(stream.id) {
         Some(meta) => definition::watermark(&definition::stream(&meta.sql)?),

@@ -58,6 +58,7 @@ async fn run_in_turn(handle: &Database, query: u64, due: Instant) -> Result<Opti
     let definition = definition::continuous_query(&query.sql)?;
     let session = handle.session();
     let level = definition::level(&definition)?;
+    *session.inner().remedies.lock() = definition::remedies(&definition)?;
     let settings = ProfileSettings {
         level,
         ..ProfileSettings::default()

@@ -1,6 +1,7 @@
 //! What streams and continuous queries are, read from the statements that the catalog keeps.
 
 use std::ops::ControlFlow;
+use std::time::Duration;
 
 use datafusion::sql::sqlparser::ast::{
     self, Expr, GroupByExpr, JoinOperator, ObjectName, Query, SetExpr, TableFactor, Visit,
@@ -11,6 +12,7 @@ use skewer_sql::{CreateContinuousQuery, CreateStream, Statement};
 use super::window::{Windows, is_column, window_call};
 use crate::catalog::names::fold;
 use crate::error::Error;
+use crate::remedies::RemedyMode;
 
 /// The statement that creates a stream, as the catalog keeps it.
 pub(crate) fn stream(sql: &str) -> Result<CreateStream, Error> {
@@ -44,6 +46,20 @@ pub(crate) fn level(query: &CreateContinuousQuery) -> Result<Level, Error> {
         value: level.clone(),
         expected: "it is off, counters, calls or records".to_owned(),
     })
+}
+
+/// What micro-batches do about skew that earlier ones have shown.
+pub(crate) fn remedies(query: &CreateContinuousQuery) -> Result<RemedyMode, Error> {
+    let Some(remedies) = &query.remedies else {
+        return Ok(RemedyMode::default());
+    };
+    let mode = RemedyMode::from_text(remedies).ok_or_else(|| Error::InvalidValue {
+        name: "REMEDIES".to_owned(),
+        value: remedies.clone(),
+        expected: "it is off, advise or auto".to_owned(),
+    })?;
+    let deadline = query.deadline_ns.map(i64::unsigned_abs);
+    Ok(mode.within(deadline.map(Duration::from_nanos)))
 }
 
 /// The SELECT that a continuous query is.

@@ -414,6 +414,51 @@ async fn micro_batches_are_profiled_at_the_level_of_their_query() {
     assert!(found > 0);
 }
 
+/// A micro-batch whose exchange sends most rows to one partition makes the next one repartition.
+#[tokio::test(flavor = "multi_thread")]
+async fn micro_batches_have_remedies_by_the_log_of_earlier_ones() {
+    let db = Database::builder()
+        .workers(2)
+        .worker_threads(2)
+        .build()
+        .unwrap();
+    let session = db.session();
+    // Both inputs of the join are too large to be collected.
+    run(
+        &session,
+        "CREATE TABLE r AS SELECT value AS k, value % 10 AS w FROM generate_series(0, 149999);
+         CREATE STREAM s (k BIGINT, v BIGINT) FROM INSERT;",
+    )
+    .await;
+    for remedies in ["off", "auto"] {
+        let script = format!(
+            "CREATE TABLE t_{remedies} (k BIGINT, v BIGINT, w BIGINT, h VARCHAR);
+             CREATE CONTINUOUS QUERY q_{remedies} INTO t_{remedies} {ON_DEMAND} REMEDIES {remedies} AS
+               SELECT s.k, s.v, r.w, md5(md5(md5(CAST(s.v + r.w AS VARCHAR)))) FROM s JOIN r ON r.k = s.k;"
+        );
+        run(&session, &script).await;
+        for batch in 0..4 {
+            let script = format!(
+                "INSERT INTO s SELECT CASE value % 10 WHEN 0 THEN value ELSE 7 END, value + {batch}
+                   FROM generate_series(0, 119999);
+                 REFRESH CONTINUOUS QUERY q_{remedies};"
+            );
+            run(&session, &script).await;
+        }
+    }
+    let applied = "SELECT count(DISTINCT batch) FROM sys.micro_batches JOIN sys.remedies USING (query_id)
+         WHERE remedy = 'split' AND subject = 'key 7' AND is_applied AND continuous_query = 'main.q_";
+    assert_eq!(number(&session, &format!("{applied}off'")).await, 0);
+    let second = format!("{applied}auto' AND batch = 2");
+    assert_eq!(number(&session, &second).await, 1);
+    let first = format!("{applied}auto' AND batch = 1");
+    assert_eq!(number(&session, &first).await, 0);
+    let differ = "SELECT count(*) FROM (SELECT * FROM t_off EXCEPT ALL SELECT * FROM t_auto)";
+    assert_eq!(number(&session, differ).await, 0);
+    let rows = "SELECT count(*) FROM t_auto";
+    assert_eq!(number(&session, rows).await, 480_000);
+}
+
 #[tokio::test]
 async fn streams_work_on_workers() {
     let db = Database::builder()

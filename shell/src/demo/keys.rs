@@ -41,7 +41,8 @@ pub(super) async fn tell(stage: &mut Stage, plan: Plan<'_>) -> Result<(), ShellE
     // The inverse of Zipf's distribution with exponent 1.8, of numbers that look random.
     let create = format!(
         "CREATE TABLE postings AS
-SELECT 'tag-' || CAST(power((power({TAGS}, -0.8) - 1) * random + 1, -1.25) AS BIGINT) AS tag, doc, score
+SELECT 'tag-' || CAST(power((power({TAGS}, -0.8) - 1) * random + 1, -1.25) AS BIGINT) AS tag,
+       doc, score
 FROM (SELECT value AS doc, ((value + {}) * 40503 % 1000003) / 1000003.0 AS random,
              value * 7919 % 100003 AS score FROM generate_series(1, {rows}))",
         plan.seed
@@ -60,7 +61,10 @@ FROM postings GROUP BY tag ORDER BY postings DESC LIMIT 3",
 
     stage.step("Ask why, and what would help")?;
     stage
-        .show("SELECT rule, subject, cause FROM sys.diagnoses WHERE query_id = last_query_id() AND place <= 2")
+        .show(
+            "SELECT rule, subject, cause FROM sys.diagnoses
+WHERE query_id = last_query_id() AND place <= 2",
+        )
         .await?;
     let advised = stage.show(REMEDIES).await?;
     if advised.rows.num_rows() == 0 {

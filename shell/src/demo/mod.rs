@@ -1,4 +1,4 @@
-//! `skewer demo`: PerfDebug's three case studies, and a use of the tracing paper, from generated data to the speed-up.
+//! `skewer demo`: three case studies of PerfDebug and three uses of tracing, from generated data to the speed-up.
 //!
 //! Each study tells the same story through public SQL and public API: load the files, run the
 //! slow query, ask EXPLAIN PROFILE, let SQL over `sys` name the cause, remedy it, run again.
@@ -6,7 +6,9 @@
 //! * [`generate`]: the input files
 //! * [`stage`]: what the studies are told with
 //! * [`movies`], [`taxi`], [`weather`]: PerfDebug's studies
-//! * [`keys`]: heavy keys of an index, spread by remedies
+//! * [`outliers`], [`keys`], [`stream`]: the tracing paper's uses: documents in quarantine, heavy keys of an index,
+//!   micro-batches with a deadline
+//! * [`similarity`]: the heavy library of the stream's study
 //! * [`expensive`]: the question that they share
 //! * [`polygon`]: the geometry that the taxi study's row functions compute
 
@@ -14,8 +16,11 @@ mod expensive;
 mod generate;
 mod keys;
 mod movies;
+mod outliers;
 mod polygon;
+mod similarity;
 mod stage;
+mod stream;
 mod taxi;
 mod weather;
 
@@ -39,8 +44,12 @@ pub enum Study {
     Taxi,
     /// Median snowfall per state and day, and per state and year; one key is hot
     Weather,
+    /// Terms of documents; a few documents take long, and a quarantine keeps them out
+    Outliers,
     /// Documents per tag; a few tags have most of all documents, and later runs spread them
     Keys,
+    /// Documents held against the model of their site, in micro-batches with a deadline; one site has most
+    Stream,
 }
 
 /// What is to be generated.
@@ -68,7 +77,10 @@ pub async fn run(
             path.display()
         )));
     }
-    let database = Database::open(&path)?;
+    let database = match arguments.study {
+        Study::Stream => stream::database(&path)?,
+        _ => Database::open(&path)?,
+    };
     let mut stage = Stage::new(&database, runner, terminal);
     let plan = Plan {
         directory: scratch.path(),
@@ -79,7 +91,9 @@ pub async fn run(
         Study::Movies => movies::tell(&mut stage, plan).await?,
         Study::Taxi => taxi::tell(&mut stage, plan).await?,
         Study::Weather => weather::tell(&mut stage, plan).await?,
+        Study::Outliers => outliers::tell(&mut stage, plan).await?,
         Study::Keys => keys::tell(&mut stage, plan).await?,
+        Study::Stream => stream::tell(&mut stage, plan).await?,
     }
     if let Scratch::Kept(directory) = &scratch {
         stage.kept(directory, &path)?;

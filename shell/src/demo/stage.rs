@@ -170,14 +170,49 @@ impl Stage {
         while times.len() < RUNS && answer.time < SLOW {
             times.push(self.ask(sql).await?.time);
         }
-        times.sort();
-        answer.time = times[times.len() / 2];
+        answer.time = median(&mut times);
         let about = match times.len() {
             1 => String::new(),
             runs => format!("median of {runs} runs"),
         };
         self.timed(&about, answer.time)?;
         Ok(answer)
+    }
+
+    /// Runs a query with the one setting and with the other in turn, `pairs` times; tells the statements and the
+    /// medians of the times, and gives the answers with these times.
+    pub async fn pairs(
+        &mut self,
+        settings: [&str; 2],
+        sql: &str,
+        pairs: usize,
+    ) -> Result<[Answer; 2], ShellError> {
+        let [mut first, mut second] = [
+            self.with_setting(settings[0], sql).await?,
+            self.with_setting(settings[1], sql).await?,
+        ];
+        // The runs so far have warmed up, and do not count.
+        let mut times = [Vec::new(), Vec::new()];
+        for _ in 0..pairs {
+            for (setting, times) in settings.iter().zip(&mut times) {
+                self.ask(setting).await?;
+                times.push(self.ask(sql).await?.time);
+            }
+        }
+        let [of_first, of_second] = &mut times;
+        first.time = median(of_first);
+        second.time = median(of_second);
+        let first_time = units::duration(first.time);
+        let about = format!("medians of {pairs} pairs in turn · {first_time}");
+        self.timed(&about, second.time)?;
+        Ok([first, second])
+    }
+
+    /// Runs a query with a setting; tells both, and the result.
+    async fn with_setting(&mut self, setting: &str, sql: &str) -> Result<Answer, ShellError> {
+        self.sql(setting)?;
+        self.ask(setting).await?;
+        self.show(sql).await
     }
 
     /// Runs a statement without telling it.
@@ -307,6 +342,12 @@ impl Stage {
         writeln!(self.out, "{INDENT}{}", self.palette.dim.paint(text))?;
         Ok(self.out.flush()?)
     }
+}
+
+/// The median of at least one time.
+fn median(times: &mut [Duration]) -> Duration {
+    times.sort();
+    times[times.len() / 2]
 }
 
 /// Under a step's heading.

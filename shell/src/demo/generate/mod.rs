@@ -1,5 +1,6 @@
 //! The case studies' input files, the same for the same seed and size.
 
+pub mod documents;
 pub mod movies;
 pub mod taxi;
 pub mod weather;
@@ -33,10 +34,17 @@ mod tests {
         taxi::generate_trips(&at("trips.csv"), 100, seed).unwrap();
         taxi::generate_boroughs(&at("boroughs.csv"), seed).unwrap();
         weather::generate(&at("weather.csv"), 1000, seed).unwrap();
-        ["movies.txt", "trips.csv", "boroughs.csv", "weather.csv"]
-            .iter()
-            .map(|name| std::fs::read(at(name)).unwrap())
-            .collect()
+        documents::generate(&at("documents.txt"), 10, seed).unwrap();
+        [
+            "movies.txt",
+            "trips.csv",
+            "boroughs.csv",
+            "weather.csv",
+            "documents.txt",
+        ]
+        .iter()
+        .map(|name| std::fs::read(at(name)).unwrap())
+        .collect()
     }
 
     #[test]
