@@ -2,8 +2,8 @@
 -- that hashes keys. `sys.operators.remedies` says which do not change the result. NULL keys with at least 5 % of the
 -- rows come first, then a key with more rows than a partition has on average, which is split, or else heavy keys get
 -- partitions by a map. A unit is a worker, if several took part, else a task. The prediction scales the work of the
--- unit with the most rows to the rows that it would have; it counts from 10 ms and from 5 % of the execution. Level
--- `counters` and above.
+-- unit with the most rows to the rows that it would have, with an equal part of the keys that are not heavy. It counts
+-- from 10 ms and from 5 % of the execution. Level `counters` and above.
 WITH exchanges AS (
   SELECT
     query_id, operator_id, remedies,
@@ -16,7 +16,8 @@ heavy AS (
     query_id, exchange_id,
     max(CASE WHEN has_null THEN 0 ELSE tuples END) AS heaviest,
     first_value(key ORDER BY has_null, tuples DESC, key) AS heaviest_key,
-    sum(CASE WHEN has_null THEN tuples ELSE 0 END) AS nulls
+    sum(CASE WHEN has_null THEN tuples ELSE 0 END) AS nulls,
+    sum(tuples) AS all_heavy
   FROM (
     SELECT query_id, exchange_id, key, key_has_null AS has_null, sum(tuples) AS tuples
     FROM sys.key_frequencies
@@ -54,6 +55,7 @@ ranked AS (
 loads AS (
   SELECT
     ranked.*, exchanges.exchange_number, heavy.heaviest, heavy.heaviest_key, heavy.nulls,
+    greatest(total - heavy.all_heavy, 0) / units AS rest,
     CASE
       WHEN nulls >= 0.05 * total AND strpos(remedies, 'drop NULL') > 0 THEN 'drop NULL'
       WHEN nulls >= 0.05 * total AND strpos(remedies, 'deal NULL') > 0 THEN 'deal NULL'
@@ -72,7 +74,7 @@ predictions AS (
       WHEN 'drop NULL' THEN greatest(second_rows, unit_rows - nulls)
       WHEN 'deal NULL' THEN greatest(second_rows, unit_rows - nulls) + nulls / units
       WHEN 'split' THEN greatest(second_rows, unit_rows - heaviest) + heaviest / units
-      WHEN 'map' THEN greatest(total / units, heaviest, nulls)
+      WHEN 'map' THEN greatest(total / units, heaviest + rest, nulls + rest)
     END AS rows_after
   FROM loads
   WHERE remedy IS NOT NULL

@@ -15,7 +15,7 @@ const DOCUMENTS_PER_OUTLIER: u64 = 2_000;
 /// There are at least so many outliers.
 const LEAST_OUTLIERS: u64 = 3;
 /// Words of an outlier. Other documents have at most [`MOST_WORDS`].
-const OUTLIER_WORDS: u64 = 100_000;
+const OUTLIER_WORDS: u64 = 300_000;
 /// The median of words.
 const MEDIAN_WORDS: f64 = 240.0;
 /// The most words of a document that is no outlier.
