@@ -177,9 +177,7 @@ impl Rewrite<'_> {
             let plan = without_last_column(boundaries.with_sender(&plan, sender)?)?;
             return Ok(Rewritten { plan, moves_keys });
         }
-        let is_exchange = plan
-            .downcast_ref::<RepartitionExec>()
-            .is_some_and(|exchange| is_hash(exchange));
+        let is_exchange = plan.downcast_ref::<RepartitionExec>().is_some_and(is_hash);
         let change = self.change(&plan);
         let (children, moves_keys) = self.rewrite_children(&plan)?;
         let plan = replace_children_if_necessary(plan, children)?;
