@@ -335,7 +335,9 @@ pub fn binary() -> &'static Path {
         let test = std::env::current_exe().unwrap();
         let built = test.ancestors().nth(2).unwrap();
         let mut build = Command::new(env!("CARGO"));
-        build.args(["build", "--quiet", "--package", "skewer-shell"]);
+        // Of the whole workspace, as the tests are built: alone, the shell asks dependencies for fewer features, and they
+        // would be built once more.
+        build.args(["build", "--quiet", "--workspace", "--bin", "skewer"]);
         build.current_dir(env!("CARGO_MANIFEST_DIR"));
         // What cargo sets for tests would be read by build scripts of dependencies, ring's for one,
         // and they and all that uses them would be built anew: now, and by the next cargo again.
