@@ -39,6 +39,10 @@ const SORT_MERGE: &str = "ExternalSorterMerge[";
 /// spilled take as much as they get, to merge more at once, and need less. But a sort merges what it
 /// holds before it spills it, too, and fails where that is refused: that takes less than three quarters
 /// of what the sort held.
+///
+/// A sort reserves twice the bytes of its batches, so that it can merge them. Its merge registers itself
+/// as another consumer and asks for that half again, after other sorts may have taken what was free. So
+/// merges may exceed the limit by half of what all sorts hold.
 const LEFT_BY_MERGES: usize = 4;
 
 /// The part of the limit that is little: one in so many. Who comes late may hold it if there is that
@@ -90,6 +94,8 @@ struct State {
     unspillable: usize,
     /// What merges hold of that.
     merged: usize,
+    /// What sorts hold of `spillable`.
+    sorted: usize,
     /// How many can spill, but for exchanges.
     spillers: usize,
     /// How many outputs exchanges have.
@@ -110,6 +116,8 @@ struct Consumer {
 enum Kind {
     /// It has one of its own.
     Spills,
+    /// The same, and half of it is for its merge.
+    Sort,
     /// All of them have one.
     Exchange,
     /// It takes what there is.
@@ -128,6 +136,7 @@ impl Kind {
         match consumer.can_spill() {
             true if name.starts_with(EXCHANGE) => Self::Exchange,
             true if name.starts_with(spilling_join::CONSUMER) => Self::Build,
+            true if name.starts_with(SORT) => Self::Sort,
             true => Self::Spills,
             false if name == CACHE => Self::Cache,
             false if name.starts_with(MERGE_JOIN) => Self::Spills,
@@ -195,7 +204,7 @@ impl State {
         let share = spill_available / sharers.max(1);
         let all = reservation.size() + free;
         match Kind::of_consumer(reservation.consumer()) {
-            Kind::Spills => share.max(little.min(all)),
+            Kind::Spills | Kind::Sort => share.max(little.min(all)),
             Kind::Exchange => share.saturating_sub(self.exchanged) + reservation.size(),
             // Without the few bytes of a group a query would fail, though others give way soon.
             Kind::CannotSpill => all.max(little),
@@ -209,7 +218,7 @@ impl State {
                 let there_is = spill_available + self.merged;
                 let merges = there_is - there_is / LEFT_BY_MERGES;
                 let left = merges.saturating_sub(self.merged) + reservation.size();
-                all.min(left.max(little))
+                (all + self.sorted / 2).min(left.max(little))
             }
             Kind::Cache => reservation.size() + free.saturating_sub(self.cached),
         }
@@ -234,7 +243,7 @@ impl State {
     /// There is another consumer, or one less.
     fn count(&mut self, consumer: &MemoryConsumer, change: impl Fn(&mut usize)) {
         match Kind::of_consumer(consumer) {
-            Kind::Spills => change(&mut self.spillers),
+            Kind::Spills | Kind::Sort => change(&mut self.spillers),
             Kind::Exchange => change(&mut self.outputs),
             Kind::CannotSpill | Kind::Merge | Kind::Build | Kind::Cache => {}
         }
@@ -244,6 +253,10 @@ impl State {
     fn hold(&mut self, consumer: &MemoryConsumer, change: impl Fn(&mut usize)) {
         match Kind::of_consumer(consumer) {
             Kind::Spills => change(&mut self.spillable),
+            Kind::Sort => {
+                change(&mut self.spillable);
+                change(&mut self.sorted);
+            }
             Kind::Exchange => {
                 change(&mut self.spillable);
                 change(&mut self.exchanged);

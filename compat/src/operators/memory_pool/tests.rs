@@ -136,6 +136,31 @@ fn what_a_sort_held_can_be_merged_while_others_hold_their_shares() {
 }
 
 #[test]
+fn a_sort_can_merge_what_it_held_after_late_sorts_took_their_shares() {
+    let pool: Arc<dyn MemoryPool> = Arc::new(MemoryBudget::new(Some(120), RaisedBy::Setting));
+    let sort = |number| reservation(&pool, &format!("ExternalSorter[{number}]"), true);
+    let early: Vec<_> = (0..3).map(sort).collect();
+    for sort in &early {
+        sort.try_grow(40).unwrap();
+    }
+    // Each has a sixth now, and nothing is free.
+    let late: Vec<_> = (3..6).map(sort).collect();
+    for sort in &late {
+        sort.try_grow(20).unwrap();
+        assert!(sort.try_grow(1).is_err());
+    }
+    // An early one spills: it sorts its batches, which halves what it holds, and merges them.
+    assert!(early[0].try_grow(1).is_err());
+    early[0].shrink(20);
+    let merge = reservation(&pool, "ExternalSorterMerge[0]", false);
+    merge.try_grow(20).unwrap();
+    // What cannot spill gets a little, as before.
+    let groups = reservation(&pool, "AggregateStream[0]", false);
+    groups.try_grow(7).unwrap();
+    assert!(groups.try_grow(1).is_err());
+}
+
+#[test]
 fn who_comes_late_can_begin_although_its_share_is_less_than_a_batch() {
     let pool: Arc<dyn MemoryPool> = Arc::new(MemoryBudget::new(Some(160), RaisedBy::Setting));
     let merge = reservation(&pool, "ExternalSorterMerge[0]", false);
