@@ -62,6 +62,11 @@ pub(super) enum PredicateForm {
 /// A gap of this share of all values' spread is no accident.
 const NATURAL_GAP: f64 = 0.1;
 
+/// A cut in the widest natural gap is taken if it keeps this share of the best cut's excess. The best cut
+/// may have values that are nearly ordinary beside a few outliers: long documents beside one of a
+/// thousand times their length.
+const KEPT_BY_GAP: f64 = 0.8;
+
 /// The best conditions about one property of a sample.
 pub(super) fn conditions(feature: &Feature, values: &Values, sample: &Sample) -> Vec<Condition> {
     let mut found = match values {
@@ -91,13 +96,9 @@ impl Step {
 
 fn ordered(feature: &Feature, values: &[Option<f64>], sample: &Sample) -> Vec<Condition> {
     let steps = steps(values, sample);
-    let (Some(first), Some(last)) = (steps.first(), steps.last()) else {
-        return Vec::new();
-    };
     if steps.len() < 2 {
         return Vec::new();
     }
-    let spread = last.value - first.value;
     let excess: Vec<f64> = steps.iter().map(Step::excess).collect();
     let mut found = Vec::new();
     let mut add = |condition: String, form: PredicateForm, excess: f64| {
@@ -109,34 +110,21 @@ fn ordered(feature: &Feature, values: &[Option<f64>], sample: &Sample) -> Vec<Co
             excess,
         });
     };
-    let form_of = |gap: f64| match gap / spread >= NATURAL_GAP {
-        true => PredicateForm::Natural,
-        false => PredicateForm::Threshold,
-    };
     // The best cut for values above it, and for values below it.
-    let (mut sum, mut above) = (0.0, (0.0, 0));
-    for at in (1..steps.len()).rev() {
-        sum += excess[at];
-        if sum > above.0 {
-            above = (sum, at);
+    let values: Vec<f64> = steps.iter().map(|step| step.value).collect();
+    let total: f64 = excess.iter().sum();
+    let sums = excess.iter().scan(0.0, |sum, excess| {
+        *sum += excess;
+        Some(*sum)
+    });
+    let below: Vec<f64> = sums.take(steps.len() - 1).collect();
+    let above: Vec<f64> = below.iter().map(|below| total - below).collect();
+    for (sign, of_cuts) in [('>', above), ('<', below)] {
+        if let Some(cut) = best_cut(&values, &of_cuts) {
+            let (lower, upper) = (values[cut.at], values[cut.at + 1]);
+            let bound = feature.bound(lower, upper, sign == '>');
+            add(format!("{sign} {bound}"), cut.form, of_cuts[cut.at]);
         }
-    }
-    if above.0 > 0.0 {
-        let (lower, upper) = (steps[above.1 - 1].value, steps[above.1].value);
-        let bound = feature.bound(lower, upper, true);
-        add(format!("> {bound}"), form_of(upper - lower), above.0);
-    }
-    let (mut sum, mut below) = (0.0, (0.0, 0));
-    for (at, excess) in excess.iter().enumerate().take(steps.len() - 1) {
-        sum += excess;
-        if sum > below.0 {
-            below = (sum, at);
-        }
-    }
-    if below.0 > 0.0 {
-        let (lower, upper) = (steps[below.1].value, steps[below.1 + 1].value);
-        let bound = feature.bound(lower, upper, false);
-        add(format!("< {bound}"), form_of(upper - lower), below.0);
     }
     // The best run of values in the midst.
     let (from, to, best) = best_run(&excess);
@@ -163,6 +151,37 @@ fn ordered(feature: &Feature, values: &[Option<f64>], sample: &Sample) -> Vec<Co
         add(predicate, form, best);
     }
     found
+}
+
+/// A line between two values that follow one another.
+struct Cut {
+    /// The index of the lower value.
+    at: usize,
+    form: PredicateForm,
+}
+
+/// The best of the cuts between `values`, which ascend; `excess` has that of each cut. Returns none if no cut
+/// has a positive excess.
+fn best_cut(values: &[f64], excess: &[f64]) -> Option<Cut> {
+    let best = (0..excess.len()).max_by(|one, other| excess[*one].total_cmp(&excess[*other]))?;
+    if excess[best] <= 0.0 {
+        return None;
+    }
+    let spread = values.last()? - values.first()?;
+    let gap = |at: usize| (values[at + 1] - values[at]) / spread;
+    let natural = (0..excess.len())
+        .filter(|at| gap(*at) >= NATURAL_GAP && excess[*at] >= KEPT_BY_GAP * excess[best])
+        .max_by(|one, other| gap(*one).total_cmp(&gap(*other)));
+    Some(match natural {
+        Some(at) => Cut {
+            at,
+            form: PredicateForm::Natural,
+        },
+        None => Cut {
+            at: best,
+            form: PredicateForm::Threshold,
+        },
+    })
 }
 
 /// Records by value, in order.
@@ -350,6 +369,19 @@ mod tests {
             .collect();
         let column = Arc::new(Int64Array::from(numbers)) as ArrayRef;
         assert_eq!(best(column, &ns).unwrap(), "c IS NULL");
+    }
+
+    #[test]
+    fn outliers_are_cut_off_from_values_that_are_nearly_ordinary() {
+        let length = |n: usize| match n {
+            0..5 => 3_000_000.0 + n as f64,
+            _ => 10.0 * n as f64,
+        };
+        let lengths: Vec<f64> = (0..600).map(length).collect();
+        // The time grows with the length, but half of it is the same for all.
+        let ns: Vec<f64> = lengths.iter().map(|length| length + 3_000.0).collect();
+        let column = Arc::new(Float64Array::from(lengths)) as ArrayRef;
+        assert_eq!(best(column, &ns).unwrap(), "c > 1000000");
     }
 
     #[test]

@@ -106,7 +106,7 @@ fn per_second(documents: u64, run: &Answer) -> f64 {
 }
 
 /// The share of documents that a quarantine may have beside those that were planted: long ones among the others.
-const MOST_OTHERS: f64 = 0.05;
+const MOST_OTHERS: f64 = 0.01;
 
 /// Makes sure that the profile leads to all documents that were `planted` among `documents`, and to few others.
 fn expect_planted(slow: &Answer, planted: &[u64], documents: u64) -> Result<(), ShellError> {
