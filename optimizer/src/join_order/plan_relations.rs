@@ -155,7 +155,11 @@ impl PlanRelations {
         table_of: &dyn Fn(&dyn ExecutionPlan) -> Option<String>,
     ) -> HashMap<Address, Matched> {
         let mut matched = HashMap::new();
-        let physical = Physical { table_of };
+        let mut closed = HashSet::new();
+        if runtime_filters(plan, &mut closed, MOST_NESTED).is_none() {
+            return matched;
+        }
+        let physical = Physical { table_of, closed };
         let above = Above::default();
         if let Some(nodes) = physical.nodes(plan, &above, MOST_NESTED) {
             lay_over(&self.nodes, &nodes, &mut matched);
@@ -310,6 +314,8 @@ struct Placed {
 /// Reduces a physical plan.
 struct Physical<'a> {
     table_of: &'a dyn Fn(&dyn ExecutionPlan) -> Option<String>,
+    /// Operators within which every runtime filter that is read is made, too.
+    closed: HashSet<Address>,
 }
 
 impl Physical<'_> {
@@ -323,7 +329,7 @@ impl Physical<'_> {
         let depth = depth.checked_sub(1)?;
         let placed = || Placed {
             address: address(plan),
-            is_all: !above.stops && plan.fetch().is_none() && filters(plan).is_closed(),
+            is_all: !above.stops && plan.fetch().is_none() && self.closed.contains(&address(plan)),
             builds: above.builds.clone(),
         };
         let children = plan.children();
@@ -430,33 +436,34 @@ struct RuntimeFilters {
     read: HashSet<u64>,
 }
 
-impl RuntimeFilters {
-    /// Whether no operator outside leaves out rows within.
-    fn is_closed(&self) -> bool {
-        self.read.is_subset(&self.made)
-    }
-}
-
-/// The filters that the operators of `plan` make and read.
-fn filters(plan: &Arc<dyn ExecutionPlan>) -> RuntimeFilters {
+/// The filters that the operators of `plan` make and read; `None` if it is nested too deeply. Adds to `closed` the
+/// operators from whose inputs none outside leaves out rows: every filter that is read within is made there.
+fn runtime_filters(
+    plan: &Arc<dyn ExecutionPlan>,
+    closed: &mut HashSet<Address>,
+    depth: usize,
+) -> Option<RuntimeFilters> {
+    let depth = depth.checked_sub(1)?;
     let mut filters = RuntimeFilters::default();
+    for child in plan.children() {
+        let of_child = runtime_filters(child, closed, depth)?;
+        filters.made.extend(of_child.made);
+        filters.read.extend(of_child.read);
+    }
+    let made = plan.dynamic_expressions_produced();
+    let made = made.iter().filter_map(|made| made.expression_id());
+    filters.made.extend(made);
     // Nothing in it fails.
-    let _ = plan.apply(|node| {
-        let made = node.dynamic_expressions_produced();
-        let made: HashSet<u64> = made
-            .iter()
-            .filter_map(|made| made.expression_id())
-            .collect();
-        let _ = node.apply_expressions(&mut |root| {
-            root.apply(|part| {
-                filters.read.extend(part.expression_id());
-                Ok(TreeNodeRecursion::Continue)
-            })
-        });
-        filters.made.extend(made);
-        Ok(TreeNodeRecursion::Continue)
+    let _ = plan.apply_expressions(&mut |root| {
+        root.apply(|part| {
+            filters.read.extend(part.expression_id());
+            Ok(TreeNodeRecursion::Continue)
+        })
     });
-    filters
+    if filters.read.is_subset(&filters.made) {
+        closed.insert(address(plan));
+    }
+    Some(filters)
 }
 
 /// Finds for each node of `logical` the one of `physical` that stands for it.
