@@ -1,11 +1,16 @@
 //! Which keys an exchange hashes most, or most rows of a join's input have, from a sample of the rows.
+//!
+//! Partial groups are one row for each key, however many rows went into it. Those of `array_agg`, `median` and
+//! `count(DISTINCT x)` carry the rows' values in lists. So exchanges sample rows in proportion to their weight:
+//! one for the row, and one for each value in its lists. (Sampling with probability proportional to size, by
+//! systematic selection: Madow, On the theory of systematic sampling II, 1949.)
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array, UInt64Array};
 use datafusion::arrow::compute::{concat, take};
-use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::datatypes::{DataType, UInt64Type};
 use datafusion::arrow::error::ArrowError;
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::common::JoinType;
@@ -141,42 +146,59 @@ impl KeySample {
 
     /// Takes the keys of some rows of a batch into the sample.
     pub fn observe(&self, batch: &RecordBatch) {
-        let mut sample = self.sample.lock();
-        let rows = sample.pick(batch.num_rows());
-        if !rows.is_empty() {
-            // Columns that cannot be copied or hashed have no heavy keys.
-            let _ = sample.keep(batch, &self.columns, rows);
-        }
+        let is_exchange = self.of.input.is_none();
+        // Columns that cannot be copied or hashed have no heavy keys.
+        let _ = self
+            .sample
+            .lock()
+            .observe(batch, &self.columns, is_exchange);
     }
 
     /// Tells the recorder of the heavy keys among those seen so far, and forgets them.
     pub fn report(&self) {
         let mut sample = self.sample.lock();
-        let Sample { rows, random, .. } = *sample;
         let heavy = sample.heavy_keys().unwrap_or_default();
+        let estimates = heavy.iter().map(|key| sample.estimate(key));
+        let estimates: Vec<_> = estimates.collect();
         *sample = Sample {
-            random,
+            random: sample.random,
             ..Sample::default()
         };
-        for heavy in heavy {
-            let (samples, of) = (heavy.samples, heavy.of);
-            let share = samples as f64 / of as f64;
-            // Rows that one of the sample stands for.
-            let weight = rows as f64 / of as f64;
-            let deviation = weight * (samples as f64 * (1.0 - share)).sqrt();
+        for (heavy, estimate) in heavy.into_iter().zip(estimates) {
             self.recorder.key_frequency(KeyFrequency {
                 exchange_id: self.of.operator_id,
                 input: self.of.input.map(|input| input as i64),
                 key: heavy.key,
                 key_hash: Some(heavy.hash as i64),
                 key_has_null: Some(heavy.has_null),
-                tuples: (share * rows as f64).round() as i64,
-                error: (2.0 * deviation) as i64,
-                share,
+                tuples: estimate.tuples.round() as i64,
+                error: estimate.error as i64,
+                share: estimate.share,
+                list_values: estimate.list_values.map(|values| values.round() as i64),
+                list_share: estimate.list_share,
                 worker_id: Some(self.recorder.worker_id()),
             });
         }
     }
+}
+
+/// The weights of a batch's rows: one more than the values in their lists. `None` if it has no lists.
+fn weights(batch: &RecordBatch) -> Option<Vec<u64>> {
+    let mut weights: Option<Vec<u64>> = None;
+    for column in batch.columns() {
+        let lengths: Option<Vec<usize>> = if let Some(lists) = column.as_list_opt::<i32>() {
+            Some(lists.offsets().lengths().collect())
+        } else {
+            let lists = column.as_list_opt::<i64>();
+            lists.map(|lists| lists.offsets().lengths().collect())
+        };
+        if let Some(lengths) = lengths {
+            let weights = weights.get_or_insert_with(|| vec![1; batch.num_rows()]);
+            let weights = weights.iter_mut().zip(lengths);
+            weights.for_each(|(weight, values)| *weight += values as u64);
+        }
+    }
+    weights
 }
 
 /// The indices of keys that are all columns.
@@ -195,10 +217,11 @@ impl Drop for KeySample {
 }
 
 /// A row of every `stride`, at a place in them that chance decides: keys that recur at a fixed
-/// distance are not favoured.
+/// distance are not favoured. Where rows have weights, a row of every `stride` of weight; a row that weighs
+/// more is there several times.
 #[derive(Debug)]
 struct Sample {
-    /// The keys' columns, piece by piece.
+    /// The keys' columns, and the rows' weights if they have any, piece by piece.
     taken: Vec<Vec<ArrayRef>>,
     /// Rows in all pieces.
     length: usize,
@@ -209,6 +232,10 @@ struct Sample {
     rest: usize,
     /// Rows that went by.
     rows: u64,
+    /// What they weigh together.
+    weight: u64,
+    /// Whether the last column of `taken` has weights.
+    are_weighted: bool,
     /// State of the generator that picks rows.
     random: u64,
 }
@@ -223,35 +250,105 @@ impl Default for Sample {
             skip: 0,
             rest: FIRST_STRIDE,
             rows: 0,
+            weight: 0,
+            are_weighted: false,
             random: 0x9e37_79b9_7f4a_7c15,
         }
     }
 }
 
 impl Sample {
+    /// The rows of a batch go by, and some are taken; `by_weight` in proportion to their weights.
+    fn observe(
+        &mut self,
+        batch: &RecordBatch,
+        columns: &[usize],
+        by_weight: bool,
+    ) -> Result<(), ArrowError> {
+        let weights = if by_weight { weights(batch) } else { None };
+        let rows = match &weights {
+            None => self.pick(batch.num_rows()),
+            Some(weights) => self.pick_weighted(weights)?,
+        };
+        match rows.is_empty() {
+            true => Ok(()),
+            false => self.keep(batch, columns, weights, rows),
+        }
+    }
+
+    /// What the rows of the sample say of all rows with a key.
+    fn estimate(&self, key: &HeavyKey) -> Estimate {
+        let rows = self.rows as f64;
+        // What one of the sample stands for: rows, or a part of a row with long lists.
+        let each = self.weight as f64 / self.length as f64;
+        let tuples = (key.parts * each).min(rows);
+        let share = tuples / rows;
+        let deviation = each * (key.squares * (1.0 - share)).sqrt();
+        let all_values = (self.weight - self.rows) as f64;
+        let has_lists = all_values > 0.0;
+        let list_values = has_lists.then(|| (key.samples as f64 * each - tuples).max(0.0));
+        Estimate {
+            tuples,
+            error: 2.0 * deviation,
+            share,
+            list_values,
+            list_share: list_values.map(|values| (values / all_values).min(1.0)),
+        }
+    }
+
     /// The next `rows` rows go by: those of them that are taken.
     fn pick(&mut self, rows: usize) -> Vec<u32> {
         self.rows += rows as u64;
+        self.weight += rows as u64;
         let mut taken = Vec::new();
         let mut at = self.skip;
         while at < rows {
             taken.push(at as u32);
-            self.random = self
-                .random
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            let place = (self.random >> 33) as usize % self.stride;
-            at += self.rest + place;
-            self.rest = self.stride - place;
+            at += self.step();
         }
         self.skip = at - rows;
         taken
+    }
+
+    /// The next rows go by, with `weights`: the ones that are taken, each as often as it is.
+    fn pick_weighted(&mut self, weights: &[u64]) -> Result<Vec<u32>, ArrowError> {
+        let weight: u64 = weights.iter().sum();
+        self.rows += weights.len() as u64;
+        self.weight += weight;
+        // Few rows may weigh so much that they alone would fill the sample many times.
+        while weight / self.stride as u64 >= MOST_SAMPLES as u64 {
+            self.halve()?;
+        }
+        let mut taken = Vec::new();
+        let (mut at, mut before) = (self.skip as u64, 0);
+        for (row, weight) in weights.iter().enumerate() {
+            while at < before + weight {
+                taken.push(row as u32);
+                at += self.step() as u64;
+            }
+            before += weight;
+        }
+        self.skip = (at - before) as usize;
+        Ok(taken)
+    }
+
+    /// How far it is from the row that is taken to the next one.
+    fn step(&mut self) -> usize {
+        self.random = self
+            .random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        let place = (self.random >> 33) as usize % self.stride;
+        let step = self.rest + place;
+        self.rest = self.stride - place;
+        step
     }
 
     fn keep(
         &mut self,
         batch: &RecordBatch,
         columns: &[usize],
+        weights: Option<Vec<u64>>,
         rows: Vec<u32>,
     ) -> Result<(), ArrowError> {
         self.length += rows.len();
@@ -262,15 +359,29 @@ impl Sample {
                 Some(column) => Ok(owned(take(column, &rows, None)?)),
                 None => Err(ArrowError::SchemaError(format!("no column {index}"))),
             });
-        self.taken.push(columns.collect::<Result<_, _>>()?);
-        if self.length >= MOST_SAMPLES {
-            let every_other: UInt32Array = (0..self.length as u32).step_by(2).collect();
-            let halved = self.columns()?;
-            let halved = halved.iter().map(|column| take(column, &every_other, None));
-            self.taken = vec![halved.collect::<Result<_, _>>()?];
-            self.length = every_other.len();
-            self.stride *= 2;
+        let mut columns: Vec<_> = columns.collect::<Result<_, _>>()?;
+        if let Some(weights) = weights {
+            columns.push(take(&UInt64Array::from(weights), &rows, None)?);
+            self.are_weighted = true;
         }
+        self.taken.push(columns);
+        while self.length >= MOST_SAMPLES {
+            self.halve()?;
+        }
+        Ok(())
+    }
+
+    /// Gives up every other row, and takes half as many from now on.
+    fn halve(&mut self) -> Result<(), ArrowError> {
+        self.stride *= 2;
+        if self.length == 0 {
+            return Ok(());
+        }
+        let every_other: UInt32Array = (0..self.length as u32).step_by(2).collect();
+        let halved = self.columns()?;
+        let halved = halved.iter().map(|column| take(column, &every_other, None));
+        self.taken = vec![halved.collect::<Result<_, _>>()?];
+        self.length = every_other.len();
         Ok(())
     }
 
@@ -286,20 +397,31 @@ impl Sample {
 
     /// The heavy keys, the most frequent first.
     fn heavy_keys(&self) -> Option<Vec<HeavyKey>> {
-        let columns = self.columns().ok()?;
+        let mut columns = self.columns().ok()?;
+        let weights = match self.are_weighted {
+            true => columns.pop(),
+            false => None,
+        };
+        let weights = weights
+            .as_ref()
+            .map(|weights| weights.as_primitive::<UInt64Type>());
         let length = columns.first()?.len();
         let hashes = exchange_hashes(&columns).ok()?;
         // How often each is there, and where first.
-        let mut counts: HashMap<u64, (usize, usize)> = HashMap::with_capacity(length);
+        let mut counts: HashMap<u64, Seen> = HashMap::with_capacity(length);
         for (row, hash) in hashes.iter().enumerate() {
-            counts.entry(*hash).or_insert((0, row)).0 += 1;
+            let part = weights.map_or(1.0, |weights| 1.0 / weights.value(row) as f64);
+            let seen = counts.entry(*hash).or_insert_with(|| Seen::first_at(row));
+            seen.samples += 1;
+            seen.parts += part;
+            seen.squares += part * part;
         }
         let least = SEEN_AT_LEAST.max((length as f64 * HEAVY).ceil() as usize);
-        let mut heavy: Vec<(usize, usize)> = counts
+        let mut heavy: Vec<Seen> = counts
             .into_values()
-            .filter(|(samples, _)| *samples >= least)
+            .filter(|seen| seen.samples >= least)
             .collect();
-        heavy.sort_unstable_by_key(|(samples, row)| (std::cmp::Reverse(*samples), *row));
+        heavy.sort_unstable_by_key(|seen| (std::cmp::Reverse(seen.samples), seen.first));
         let options = FormatOptions::default().with_null("NULL");
         let cells = columns.iter().map(|c| ArrayFormatter::try_new(c, &options));
         let cells: Vec<_> = cells.collect::<Result<_, _>>().ok()?;
@@ -309,12 +431,13 @@ impl Sample {
                 .map(|cell| cell.value(row).to_string())
                 .collect()
         };
-        let heavy = heavy.into_iter().map(|(samples, row)| HeavyKey {
-            key: key(row).join(","),
-            hash: hashes[row],
-            has_null: columns.iter().any(|column| column.is_null(row)),
-            samples,
-            of: length,
+        let heavy = heavy.into_iter().map(|seen| HeavyKey {
+            key: key(seen.first).join(","),
+            hash: hashes[seen.first],
+            has_null: columns.iter().any(|column| column.is_null(seen.first)),
+            samples: seen.samples,
+            parts: seen.parts,
+            squares: seen.squares,
         });
         Some(heavy.collect())
     }
@@ -331,8 +454,45 @@ struct HeavyKey {
     has_null: bool,
     /// Rows of the sample that have it.
     samples: usize,
-    /// Rows of the sample.
-    of: usize,
+    /// The same, each divided by its weight.
+    parts: f64,
+    /// The sum of the squares of these parts.
+    squares: f64,
+}
+
+/// Rows of a sample that have one key.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    /// The first of them.
+    first: usize,
+    samples: usize,
+    parts: f64,
+    squares: f64,
+}
+
+impl Seen {
+    fn first_at(row: usize) -> Self {
+        Self {
+            first: row,
+            samples: 0,
+            parts: 0.0,
+            squares: 0.0,
+        }
+    }
+}
+
+/// How many rows have a key, estimated.
+#[derive(Debug, PartialEq)]
+struct Estimate {
+    tuples: f64,
+    /// Two standard deviations.
+    error: f64,
+    /// Share of all rows.
+    share: f64,
+    /// Values in lists of these rows; `None` if rows have no lists.
+    list_values: Option<f64>,
+    /// Share of all values in lists.
+    list_share: Option<f64>,
 }
 
 /// Strings behind views would keep all of the batch's strings in memory.
@@ -346,7 +506,8 @@ fn owned(column: ArrayRef) -> ArrayRef {
 
 #[cfg(test)]
 mod tests {
-    use datafusion::arrow::array::Int64Array;
+    use datafusion::arrow::array::{Int64Array, ListArray};
+    use datafusion::arrow::datatypes::Int64Type;
 
     use super::*;
 
@@ -363,10 +524,7 @@ mod tests {
         while from < rows {
             let until = rows.min(from + sizes.next().unwrap());
             let batch = batch((from..until).map(&key));
-            let picked = sample.pick(batch.num_rows());
-            if !picked.is_empty() {
-                sample.keep(&batch, &[0], picked).unwrap();
-            }
+            sample.observe(&batch, &[0], true).unwrap();
             from = until;
         }
         sample
@@ -384,7 +542,7 @@ mod tests {
             panic!("{heavy:?}")
         };
         assert_eq!((heavy.key.as_str(), heavy.has_null), ("0", false));
-        let share = heavy.samples as f64 / heavy.of as f64;
+        let share = sample.estimate(heavy).share;
         assert!((share - 0.1).abs() < 0.03, "{share}");
     }
 
@@ -414,6 +572,47 @@ mod tests {
                 );
             }
         }
+    }
+
+    /// The heavy keys of `keys` rows, each with a list of `length(key)` values: how many rows and values.
+    fn of_lists(keys: i64, length: impl Fn(i64) -> usize) -> Vec<(String, i64, i64)> {
+        let mut sample = Sample::default();
+        for from in (0..keys).step_by(1000) {
+            let of_batch = from..keys.min(from + 1000);
+            let lists = of_batch
+                .clone()
+                .map(|key| Some(vec![Some(key); length(key)]));
+            let lists: ArrayRef =
+                Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>(lists));
+            let keys: ArrayRef = Arc::new(Int64Array::from_iter_values(of_batch));
+            let batch = RecordBatch::try_from_iter([("key", keys), ("values", lists)]).unwrap();
+            sample.observe(&batch, &[0], true).unwrap();
+        }
+        assert!(sample.length < MOST_SAMPLES);
+        let found = sample.heavy_keys().unwrap().into_iter();
+        found
+            .map(|found| {
+                let estimate = sample.estimate(&found);
+                let values = estimate.list_values.unwrap();
+                (found.key, estimate.tuples.round() as i64, values as i64)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_row_with_a_long_list_has_a_heavy_key() {
+        // Every key has one row. Key 4321 has a third of all values.
+        let found = of_lists(10_000, |key| if key == 4321 { 50_000 } else { 10 });
+        let [(key, tuples, values)] = &found[..] else {
+            panic!("{found:?}")
+        };
+        assert_eq!((key.as_str(), *tuples), ("4321", 1));
+        assert!(values.abs_diff(50_000) < 2_000, "{values}");
+        assert_eq!(of_lists(10_000, |_| 10), []);
+        // A few rows that are longer than the whole sample.
+        let found = of_lists(3, |key| 10_000_000 * key as usize);
+        let keys: Vec<_> = found.iter().map(|(key, ..)| key.as_str()).collect();
+        assert_eq!(keys, ["2", "1"]);
     }
 
     #[test]

@@ -565,8 +565,8 @@ sys_table! {
 
 sys_table! {
     /// One row per worker and heavy key of an exchange that hashes rows to partitions, or of an input of a
-    /// join: a key with at least 0.5 % of its rows. Estimated from a few rows of every batch. Level
-    /// `counters` and above.
+    /// join: a key with at least 0.5 % of its rows, or of the values in their lists. Estimated from a few rows of
+    /// every batch. Level `counters` and above.
     struct KeyFrequency = "key_frequencies" {
         /// The query.
         given query_id: Int,
@@ -586,6 +586,12 @@ sys_table! {
         row error: Int,
         /// Share of the rows of the exchange or of the input, 0 to 1, estimated.
         row share: Float,
+        /// Values in lists of these rows, estimated. Partial groups of `median`, `array_agg` and DISTINCT carry
+        /// their rows' values in lists, and are one row for each key: their keys are heavy by these values. NULL
+        /// for rows without lists, and in rows of older versions.
+        row list_values: OptInt,
+        /// Share of all values in lists, 0 to 1, estimated. As `list_values`.
+        row list_share: OptFloat,
         /// The worker that has seen these rows.
         row worker_id: OptInt,
     }

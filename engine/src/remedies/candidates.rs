@@ -23,7 +23,7 @@ pub(crate) struct Candidate {
     /// The run.
     pub(crate) evidence_query_id: i64,
     pub(crate) predicted_ns: i64,
-    /// Rows that the exchange moved.
+    /// Rows that the exchange moved; where they carry lists, the values in them.
     pub(crate) rows: f64,
     pub(crate) keys: Vec<HeavyKey>,
 }
@@ -134,7 +134,7 @@ async fn heavy_keys(
     exchange_id: i64,
 ) -> Result<Vec<HeavyKey>, Error> {
     let sql = format!(
-        "SELECT key_hash, CAST(sum(tuples) AS DOUBLE) AS rows, bool_or(key_has_null) AS has_null \
+        "SELECT key_hash, CAST(sum(coalesce(list_values, tuples)) AS DOUBLE) AS rows, bool_or(key_has_null) AS has_null \
          FROM sys.key_frequencies \
          WHERE query_id = {query_id} AND exchange_id = {exchange_id} AND input IS NULL AND key_hash IS NOT NULL \
          GROUP BY key_hash ORDER BY rows DESC, key_hash"

@@ -2,8 +2,9 @@
 -- that hashes keys. `sys.operators.remedies` says which do not change the result. NULL keys with at least 5 % of the
 -- rows come first, then a key with more rows than a partition has on average, which is split, or else heavy keys get
 -- partitions by a map. A unit is a worker, if several took part, else a task. The prediction scales the work of the
--- unit with the most rows to the rows that it would have, with an equal part of the keys that are not heavy. It counts
--- from 10 ms and from 5 % of the execution. Level `counters` and above.
+-- unit with the most rows to the rows that it would have, with an equal part of the keys that are not heavy. Where
+-- rows carry lists, as partial groups of median do, the values in them count, and units have them by their bytes. It
+-- counts from 10 ms and from 5 % of the execution. Level `counters` and above.
 WITH exchanges AS (
   SELECT
     query_id, operator_id, remedies,
@@ -14,21 +15,32 @@ WITH exchanges AS (
 heavy AS (
   SELECT
     query_id, exchange_id,
-    max(CASE WHEN has_null THEN 0 ELSE tuples END) AS heaviest,
-    first_value(key ORDER BY has_null, tuples DESC, key) AS heaviest_key,
-    sum(CASE WHEN has_null THEN tuples ELSE 0 END) AS nulls,
-    sum(tuples) AS all_heavy
+    max(CASE WHEN has_null THEN 0 ELSE weight END) AS heaviest,
+    first_value(key ORDER BY has_null, weight DESC, key) AS heaviest_key,
+    sum(CASE WHEN has_null THEN weight ELSE 0 END) AS nulls,
+    sum(weight) AS all_heavy
   FROM (
-    SELECT query_id, exchange_id, key, key_has_null AS has_null, sum(tuples) AS tuples
+    SELECT query_id, exchange_id, key, key_has_null AS has_null, sum(coalesce(list_values, tuples)) AS weight
     FROM sys.key_frequencies
     WHERE input IS NULL AND key_hash IS NOT NULL
     GROUP BY query_id, exchange_id, key, key_has_null
   ) AS all_workers
   GROUP BY query_id, exchange_id
 ),
+lists AS (
+  SELECT query_id, exchange_id, CAST(sum(list_values) AS BIGINT) AS list_values
+  FROM (
+    SELECT query_id, exchange_id, worker_id, max(list_values / list_share) AS list_values
+    FROM sys.key_frequencies
+    WHERE input IS NULL AND list_share > 0
+    GROUP BY query_id, exchange_id, worker_id
+  ) AS of_workers
+  GROUP BY query_id, exchange_id
+),
 tasks AS (
   SELECT
-    stats.query_id, stats.operator_id, stats.worker_id, stats.partition, stats.rows_out, tasks.wall_ns,
+    stats.query_id, stats.operator_id, stats.worker_id, stats.partition, stats.rows_out, stats.bytes_out,
+    sum(stats.bytes_out) OVER exchange AS all_bytes, tasks.wall_ns,
     min(stats.worker_id) OVER exchange <> max(stats.worker_id) OVER exchange AS has_workers,
     count(*) OVER exchange AS partitions
   FROM sys.operator_stats AS stats
@@ -39,13 +51,23 @@ tasks AS (
 ),
 units AS (
   SELECT
-    query_id, operator_id, partitions, sum(rows_out) AS unit_rows, max(wall_ns) AS work_ns
+    tasks.query_id, tasks.operator_id, tasks.partitions, lists.list_values IS NOT NULL AS has_lists,
+    CAST(sum(
+      CASE
+        WHEN lists.list_values IS NULL THEN rows_out
+        ELSE CAST(lists.list_values AS DOUBLE) * bytes_out / greatest(all_bytes, 1)
+      END
+    ) AS BIGINT) AS unit_rows,
+    max(wall_ns) AS work_ns
   FROM tasks
-  GROUP BY query_id, operator_id, partitions, CASE WHEN has_workers THEN worker_id ELSE partition END
+  LEFT JOIN lists ON tasks.query_id = lists.query_id AND tasks.operator_id = lists.exchange_id
+  GROUP BY
+    tasks.query_id, tasks.operator_id, tasks.partitions, lists.list_values IS NOT NULL,
+    CASE WHEN has_workers THEN worker_id ELSE partition END
 ),
 ranked AS (
   SELECT
-    query_id, operator_id, partitions, unit_rows, work_ns,
+    query_id, operator_id, partitions, has_lists, unit_rows, work_ns,
     sum(unit_rows) OVER exchange AS total, count(*) OVER exchange AS units,
     lead(unit_rows) OVER (PARTITION BY query_id, operator_id ORDER BY unit_rows DESC) AS second_rows,
     row_number() OVER (PARTITION BY query_id, operator_id ORDER BY unit_rows DESC) AS place
@@ -69,7 +91,7 @@ loads AS (
 ),
 predictions AS (
   SELECT
-    loads.*,
+    loads.*, CASE WHEN has_lists THEN ' values in lists' ELSE ' rows' END AS counted,
     CASE remedy
       WHEN 'drop NULL' THEN greatest(second_rows, unit_rows - nulls)
       WHEN 'deal NULL' THEN greatest(second_rows, unit_rows - nulls) + nulls / units
@@ -89,13 +111,13 @@ SELECT
   CASE
     WHEN remedy LIKE '%NULL' THEN
       concat(
-        CAST(round(100.0 * nulls / total) AS BIGINT), ' % of ', total, ' rows of exchange ', operator_id,
+        CAST(round(100.0 * nulls / total) AS BIGINT), ' % of ', total, counted, ' of exchange ', operator_id,
         ' have a NULL key and go to one of ', partitions, ' partitions')
     ELSE
       concat(
-        CAST(round(100.0 * heaviest / total) AS BIGINT), ' % of ', total, ' rows of exchange ', operator_id,
+        CAST(round(100.0 * heaviest / total) AS BIGINT), ' % of ', total, counted, ' of exchange ', operator_id,
         ' have the key ', CASE WHEN heaviest_key = '' THEN 'of empty text' ELSE heaviest_key END, '; one of ', units,
-        ' units gets ', unit_rows, ' rows, and would get ', rows_after)
+        ' units gets ', unit_rows, ', and would get ', rows_after)
   END AS because,
   total AS rows, CAST(work_ns * (1.0 - CAST(rows_after AS DOUBLE) / unit_rows) AS BIGINT) AS predicted_ns
 FROM predictions
