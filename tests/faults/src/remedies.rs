@@ -13,7 +13,7 @@ use crate::processes::{Processes, Start};
 use crate::protocol::await_workers;
 use crate::scoring::median;
 use crate::sql::{Client, integer};
-use crate::workload::{EXCHANGED_JOINS, Injection, Reader, Skewed, shared_tables, skewed};
+use crate::workload::{EXCHANGED_JOINS, Injection, Reader, SkewedRun, shared_tables, skewed};
 
 /// Processors that each worker may use: three leave some for the master and the client.
 const QUOTA: f64 = 0.5;
@@ -39,17 +39,23 @@ pub struct Measurement<'a> {
     pub pairs: usize,
 }
 
-/// What a statement took.
+/// What a statement took, in milliseconds: medians of its runs.
 #[derive(Debug)]
 struct Measured {
-    title: &'static str,
-    limit: f64,
     off: f64,
     auto: f64,
-    /// What the view predicted, and what the trial measured, in milliseconds.
+    /// What the view predicted, and what the trial measured.
     predicted: Option<f64>,
     saved: Option<f64>,
     remedies: String,
+}
+
+/// What a statement took over each of its tables.
+#[derive(Debug)]
+struct Row {
+    title: &'static str,
+    limit: f64,
+    runs: Vec<Measured>,
 }
 
 /// Runs all statements; a table in Markdown.
@@ -80,13 +86,22 @@ pub async fn measure(measurement: Measurement<'_>) -> Result<String> {
     }
     let mut rows = Vec::new();
     for skewed in skewed(measurement.rows) {
-        rows.push(measured(&client, &skewed, measurement.pairs).await?);
+        let mut runs = Vec::new();
+        for run in &skewed.runs {
+            let measured = measured(&client, run, measurement.pairs).await;
+            runs.push(measured.map_err(|error| Error::new(format!("{}: {error}", skewed.title)))?);
+        }
+        rows.push(Row {
+            title: skewed.title,
+            limit: skewed.limit,
+            runs,
+        });
     }
     drop(quotas);
     Ok(table(&rows))
 }
 
-async fn measured(client: &Client, skewed: &Skewed, pairs: usize) -> Result<Measured> {
+async fn measured(client: &Client, skewed: &SkewedRun, pairs: usize) -> Result<Measured> {
     client.run_all(&skewed.setup).await?;
     client.run("SET remedies = 'off'").await?;
     let expected = client.rows(&skewed.sql).await?;
@@ -94,7 +109,7 @@ async fn measured(client: &Client, skewed: &Skewed, pairs: usize) -> Result<Meas
     for _ in 0..TRIAL {
         let found = client.rows(&skewed.sql).await?;
         if found != expected {
-            return Err(Error::new(format!("{}: results differ", skewed.title)));
+            return Err(Error::new("results differ".to_owned()));
         }
     }
     let (mut off, mut auto) = (Vec::new(), Vec::new());
@@ -140,8 +155,6 @@ async fn measured(client: &Client, skewed: &Skewed, pairs: usize) -> Result<Meas
         .map(|(remedy, of)| format!("{remedy} ({of})"))
         .collect();
     Ok(Measured {
-        title: skewed.title,
-        limit: skewed.limit,
         off: off.unwrap_or(f64::NAN),
         auto: auto.unwrap_or(f64::NAN),
         predicted: milliseconds("predicted_ns"),
@@ -151,29 +164,37 @@ async fn measured(client: &Client, skewed: &Skewed, pairs: usize) -> Result<Meas
 }
 
 /// How many milliseconds the statement takes.
-async fn elapsed(client: &Client, skewed: &Skewed) -> Result<f64> {
+async fn elapsed(client: &Client, skewed: &SkewedRun) -> Result<f64> {
     let time: Duration = client.read(&skewed.sql, Reader::Fast).await?;
     Ok(time.as_secs_f64() * 1e3)
 }
 
-fn table(rows: &[Measured]) -> String {
-    let mut text = "| statement | off, ms | auto, ms | ratio | at most | remedies | predicted saving, ms | measured, ms |\n\
-                    |---|---|---|---|---|---|---|---|\n"
+fn table(rows: &[Row]) -> String {
+    let mut text = "| statement | tables | off, ms | auto, ms | ratio | at most | remedies | predicted saving, ms | measured, ms |\n\
+                    |---|---|---|---|---|---|---|---|---|\n"
         .to_owned();
-    let number =
-        |value: Option<f64>| value.map_or_else(|| "none".to_owned(), |v| format!("{v:.0}"));
     for row in rows {
+        let sum = |of: fn(&Measured) -> f64| row.runs.iter().map(of).sum::<f64>();
+        let each = |of: fn(&Measured) -> Option<f64>| {
+            let each = row.runs.iter().map(|run| match of(run) {
+                Some(value) => format!("{value:.0}"),
+                None => "none".to_owned(),
+            });
+            each.collect::<Vec<_>>().join(", ")
+        };
+        let mut remedies: Vec<_> = row.runs.iter().map(|run| run.remedies.as_str()).collect();
+        remedies.dedup();
+        let (off, auto) = (sum(|run| run.off), sum(|run| run.auto));
         let _ = writeln!(
             text,
-            "| {} | {:.0} | {:.0} | {:.2} | {:.2} | {} | {} | {} |",
+            "| {} | {} | {off:.0} | {auto:.0} | {:.2} | {:.2} | {} | {} | {} |",
             row.title,
-            row.off,
-            row.auto,
-            row.auto / row.off,
+            row.runs.len(),
+            auto / off,
             row.limit,
-            row.remedies,
-            number(row.predicted),
-            number(row.saved),
+            remedies.join("; "),
+            each(|run| run.predicted),
+            each(|run| run.saved),
         );
     }
     text
