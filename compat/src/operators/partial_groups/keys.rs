@@ -21,6 +21,9 @@ use super::sets::columns_of;
 const PLACES: usize = 1 << 14;
 const MOST_REMEMBERED: usize = PLACES / 2;
 
+/// Rows with any number of words.
+const ANY: usize = 0;
+
 /// Rows after which remembering is given up if it helps few of them.
 const TRIAL_ROWS: u64 = 1 << 16;
 
@@ -223,9 +226,24 @@ impl Remembered {
             self.buffers = columns.iter().map(buffers_of).collect();
         }
         self.read(columns, rows);
+        match self.words {
+            1 => self.find_rows::<1>(rows),
+            2 => self.find_rows::<2>(rows),
+            3 => self.find_rows::<3>(rows),
+            4 => self.find_rows::<4>(rows),
+            _ => self.find_rows::<ANY>(rows),
+        }
+    }
+
+    /// Finds the rows of a batch that was read. A row has `WORDS` words: the compiler then compares a few words
+    /// without a call.
+    fn find_rows<const WORDS: usize>(&mut self, rows: usize) {
         self.found.clear();
         self.unknown.clear();
-        let words = self.words;
+        let words = match WORDS {
+            ANY => self.words,
+            known => known,
+        };
         let mut before: Option<u32> = None;
         for row in 0..rows {
             let bits = &self.batch[row * words..(row + 1) * words];

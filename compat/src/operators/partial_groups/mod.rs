@@ -1,16 +1,18 @@
 //! The first stage of an aggregate: groups of one partition's rows, with what the second stage merges.
 //!
 //! `AggregateExec` of DataFusion 55.2 looks up each row's group by its values, once for each grouping set, and keeps
-//! all groups until the input ends. [`PartialGroupsExec`] takes three short cuts:
+//! all groups until the input ends. [`PartialGroupsExec`] takes four short cuts:
 //!
 //! * [`keys`]: rows whose values are, bit by bit, those of a row before have its group. Texts that a join copied from
 //!   the same row are neither hashed nor compared.
 //! * [`sets`]: groups of smaller grouping sets are merged from groups of larger ones, as ROLLUP and CUBE allow.
+//! * [`shared`]: `sum(x)` and `count(x)` are not computed where `avg(x)` computes them.
 //! * Where rows of a group follow each other, as where a table is in the order of its key, groups are handed on after
 //!   some thousand rows. What is looked up stays in the processor's cache.
 
 mod keys;
 mod sets;
+mod shared;
 #[cfg(test)]
 mod tests;
 
@@ -40,6 +42,7 @@ use futures::{StreamExt, stream};
 
 use self::keys::Keys;
 use self::sets::{Groups, Sets};
+use self::shared::Shared;
 use crate::pass_through;
 
 /// So many groups whose rows follow each other are handed on.
@@ -158,6 +161,12 @@ struct Function {
     expression: Arc<AggregateFunctionExpr>,
 }
 
+impl Function {
+    fn name(&self) -> &str {
+        self.expression.fun().name()
+    }
+}
+
 /// When rows are handed on without being grouped, since nearly each has a group of its own.
 struct Probe {
     /// Rows that are looked at.
@@ -173,6 +182,8 @@ struct PartialGroups {
     schema: SchemaRef,
     by: Vec<Arc<dyn PhysicalExpr>>,
     functions: Vec<Function>,
+    /// Of each function, where its states are, if its accumulator is not used.
+    shared: Vec<Option<Shared>>,
     sets: Sets,
     keys: Keys,
     accumulators: Vec<Box<dyn GroupsAccumulator>>,
@@ -202,13 +213,7 @@ impl PartialGroups {
         partition: usize,
         context: &TaskContext,
     ) -> Result<Self> {
-        let functions = plan.aggr_expr().iter().zip(plan.filter_expr());
-        let functions = functions.map(|(expression, filter)| Function {
-            arguments: expression.expressions(),
-            filter: filter.clone(),
-            expression: Arc::clone(expression),
-        });
-        let functions: Vec<_> = functions.collect();
+        let functions = functions(plan);
         let accumulators = new_accumulators(&functions)?;
         let options = &context.session_config().options().execution;
         let ratio = options.skip_partial_aggregation_probe_ratio_threshold;
@@ -227,6 +232,7 @@ impl PartialGroups {
             sets: Sets::try_new(plan.group_expr(), &plan.input().schema())?,
             schema: plan.schema(),
             by: plan.group_expr().input_exprs(),
+            shared: Shared::of_functions(&functions, &plan.input().schema())?,
             functions,
             accumulators,
             groups: Vec::new(),
@@ -298,9 +304,12 @@ impl PartialGroups {
         }
         self.keys.find(&by, &mut self.groups)?;
         let count = self.keys.len();
-        let functions = self.accumulators.iter_mut().zip(&arguments).zip(filters);
-        for ((accumulator, arguments), filter) in functions {
-            accumulator.update_batch(arguments, &self.groups, filter, count)?;
+        let functions = self.accumulators.iter_mut().zip(&self.shared);
+        let functions = functions.zip(arguments.iter().zip(filters));
+        for ((accumulator, shared), (arguments, filter)) in functions {
+            if shared.is_none() {
+                accumulator.update_batch(arguments, &self.groups, filter, count)?;
+            }
         }
         self.rows += batch.num_rows();
         let accumulators = self
@@ -345,11 +354,9 @@ impl PartialGroups {
     /// Hands on all groups, and begins anew.
     fn hand_on(&mut self) -> Result<()> {
         if self.keys.len() > 0 {
-            let states = self.accumulators.iter_mut();
-            let states = states.map(|accumulator| accumulator.state(EmitTo::All));
             let groups = Groups {
                 by: self.keys.take()?,
-                states: states.collect::<Result<_>>()?,
+                states: self.states()?,
             };
             let functions = &self.functions;
             for columns in self.sets.merged(groups, || new_accumulators(functions))? {
@@ -363,6 +370,24 @@ impl PartialGroups {
         self.rows = 0;
         self.memory.free();
         Ok(())
+    }
+
+    /// The states of all functions, which begin anew.
+    fn states(&mut self) -> Result<Vec<Vec<ArrayRef>>> {
+        let computed = self.accumulators.iter_mut().zip(&self.shared);
+        let computed = computed.map(|(accumulator, shared)| match shared {
+            None => accumulator.state(EmitTo::All),
+            Some(_) => Ok(Vec::new()),
+        });
+        let computed = computed.collect::<Result<Vec<_>>>()?;
+        let shared = self.shared.iter().map(|shared| {
+            let shared = shared.as_ref();
+            shared.map(|shared| shared.states(&computed)).transpose()
+        });
+        let shared = shared.collect::<Result<Vec<_>>>()?;
+        let states = computed.into_iter().zip(shared);
+        let states = states.map(|(computed, shared)| shared.unwrap_or(computed));
+        Ok(states.collect())
     }
 }
 
@@ -386,6 +411,17 @@ impl PartialGroups {
         }
         Ok(())
     }
+}
+
+/// The functions of an aggregate.
+fn functions(plan: &AggregateExec) -> Vec<Function> {
+    let functions = plan.aggr_expr().iter().zip(plan.filter_expr());
+    let functions = functions.map(|(expression, filter)| Function {
+        arguments: expression.expressions(),
+        filter: filter.clone(),
+        expression: Arc::clone(expression),
+    });
+    functions.collect()
 }
 
 fn new_accumulators(functions: &[Function]) -> Result<Vec<Box<dyn GroupsAccumulator>>> {

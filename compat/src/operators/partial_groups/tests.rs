@@ -10,10 +10,12 @@ use datafusion::datasource::MemTable;
 use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::{ExecutionPlan, collect, collect_partitioned};
 use datafusion::prelude::{SessionConfig, SessionContext};
 
-use super::{PartialGroupsExec, with_own_partial_groups};
+use super::shared::Shared;
+use super::{PartialGroupsExec, functions, with_own_partial_groups};
 use crate::session::repaired;
 
 const ROWS: i64 = 180_000;
@@ -53,8 +55,10 @@ fn table() -> MemTable {
             ("t", Arc::new(t)),
             ("f", Arc::new(f)),
         ];
-        RecordBatch::try_from_iter_with_nullable(columns.map(|(name, column)| (name, column, true)))
-            .unwrap()
+        RecordBatch::try_from_iter_with_nullable(
+            columns.map(|(name, column)| (name, column, name != "own")),
+        )
+        .unwrap()
     };
     let batches: Vec<_> = (0..ROWS / 4_000).map(|n| batch(n * 4_000)).collect();
     let schema = batches[0].schema();
@@ -105,7 +109,7 @@ async fn rows(context: &SessionContext, plan: Arc<dyn ExecutionPlan>) -> Vec<Str
 }
 
 /// Aggregates whose first stage is replaced.
-const QUERIES: [&str; 17] = [
+const QUERIES: [&str; 19] = [
     "SELECT few, count(*), sum(x), avg(x), min(t), max(x) FROM r GROUP BY few",
     "SELECT t, few, count(x), sum(x) FILTER (WHERE own % 2 = 0) FROM r GROUP BY t, few",
     "SELECT sorted, sum(x), count(*) FROM r GROUP BY sorted",
@@ -123,7 +127,15 @@ const QUERIES: [&str; 17] = [
     "SELECT sorted, s, count(*), sum(x) FROM r GROUP BY sorted, s",
     "SELECT sorted, s, count(*), sum(x) FROM r GROUP BY ROLLUP (sorted, s)",
     "SELECT s, many, max(x) FROM r GROUP BY s, many",
+    SHARED,
+    "SELECT few, t, sum(CAST(x AS DECIMAL(9, 2))), avg(CAST(x AS DECIMAL(9, 2))), count(*),
+     avg(CAST(own AS DECIMAL(12, 1))) FROM r GROUP BY ROLLUP (few, t)",
 ];
+
+/// An aggregate with functions that averages compute.
+const SHARED: &str = "SELECT few, sum(d), avg(d), count(d), sum(d) FILTER (WHERE own > 9), count(*), sum(e), avg(e),
+     sum(x), avg(x)
+     FROM (SELECT few, x, own, CAST(x AS DECIMAL(9, 2)) AS d, CAST(own AS DECIMAL(12, 1)) AS e FROM r) GROUP BY few";
 
 #[tokio::test]
 async fn groups_are_those_of_datafusion() {
@@ -222,6 +234,29 @@ async fn a_group_whose_rows_follow_each_other_is_handed_on_once() {
     let (own, _) = replaced(planned(&context, QUERIES[3]).await);
     rows(&context, Arc::clone(&own)).await;
     assert_eq!(metric(&own, "early_flushes"), 0);
+}
+
+#[tokio::test]
+async fn what_an_average_computes_is_not_computed_again() {
+    let (own, _) = replaced(planned(&context(None), SHARED).await);
+    let mut found = Vec::new();
+    own.apply(|node| {
+        let operator: &dyn Any = node.as_ref();
+        if let Some(own) = operator.downcast_ref::<PartialGroupsExec>() {
+            let plan = own.inner.downcast_ref::<AggregateExec>().unwrap();
+            let shared = Shared::of_functions(&functions(plan), &plan.input().schema())?;
+            let names = plan.aggr_expr().iter().zip(shared);
+            let names = names.filter(|(_, shared)| shared.is_some());
+            found.extend(names.map(|(function, _)| function.name().to_owned()));
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })
+    .unwrap();
+    let names: Vec<_> = found.iter().map(|name| name.replace("r.", "")).collect();
+    assert_eq!(names.len(), 4, "{names:?}");
+    for (name, part) in names.iter().zip(["sum(d", "count(d", "count(", "sum(e"]) {
+        assert!(name.contains(part), "{names:?}");
+    }
 }
 
 #[tokio::test]
