@@ -240,8 +240,8 @@ pub fn skewed(rows: u64) -> [Skewed; 4] {
     };
     let join = |kind: &str| {
         format!(
-            "SELECT count(*), sum(length(regexp_replace(f.text || coalesce(d.label, ''), '[aeiou]', '*', 'g'))) \
-             FROM skewed AS f {kind} JOIN dims AS d ON f.key = d.key"
+            "SELECT count(*), sum(length(regexp_replace(f.text || ' of ' || coalesce(d.label, 'none 0'), \
+             '([a-z]+) ([0-9]+)', '\\2 \\1', 'g'))) FROM skewed AS f {kind} JOIN dims AS d ON f.key = d.key"
         )
     };
     // Sums of doubles would depend on the order of rows.
