@@ -22,6 +22,10 @@ const LEAST_SAVED_NS: i64 = 1_000_000;
 /// … and 1 / this of its time.
 const LEAST_SAVED_SHARE: i64 = 20;
 
+/// A predicate is proposed if at most 1 / this of the table's rows fulfil it, or a single one: what most queries are to go without
+/// must be an exception. A half of a table also takes long where another program had the processor meanwhile.
+const MOST_ROWS_SHARE: i64 = 10;
+
 /// A quarantine of a table, as `sys.queries` keeps it of a query.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableQuarantine {
@@ -109,7 +113,10 @@ impl QuarantineProposal {
         if !summary.is_query() {
             return Ok(None);
         }
-        for found in &predicates.found {
+        let exceptions = predicates.found.iter();
+        let exceptions =
+            exceptions.filter(|found| found.matched <= (found.table_rows / MOST_ROWS_SHARE).max(1));
+        for found in exceptions {
             let Some(without_ns) = found.without_ns else {
                 continue;
             };
