@@ -17,6 +17,7 @@
 //! * `build`: the plan of a tree
 //! * `equal_subplans`: subplans that a query has several times, computed once
 //! * `outer_joins`: inner joins below left joins
+//! * `semi_joins`: semi joins below other joins
 //! * `reducers`: semi joins below aggregates, where joins above ask for few groups
 //!
 //! An island keeps the order of the text if one of its leaves cannot be estimated, if its joins take no time
@@ -37,6 +38,7 @@ mod reducers;
 mod relation;
 mod sample;
 mod selectivity;
+mod semi_joins;
 mod sizes;
 pub mod statistics;
 
@@ -65,6 +67,7 @@ pub use self::relation::Relation;
 use self::relation::Relations;
 pub use self::sample::{can_be_sampled, columns_of};
 use self::selectivity::ColumnEstimate;
+use self::semi_joins::SemiJoins;
 use self::sizes::Sizes;
 use self::statistics::Summaries;
 
@@ -149,6 +152,7 @@ pub fn order_joins(
     };
     let ordered = OuterJoins { estimator }
         .moved_below(explained.clone())?
+        .transform_data(|plan| SemiJoins { estimator }.moved_below(plan))?
         .transform_data(|plan| step.ordered(plan))?
         .transform_data(|plan| reducers.added_to(plan))?;
     let mut plan = ordered.data;

@@ -155,7 +155,7 @@ impl<'a> Outer<'a> {
     }
 }
 
-fn has_only_columns(projection: &Projection) -> bool {
+pub(super) fn has_only_columns(projection: &Projection) -> bool {
     let mut columns = projection.expr.iter();
     columns.all(|expr| matches!(expr, Expr::Column(_)))
 }

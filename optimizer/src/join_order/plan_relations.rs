@@ -1,7 +1,8 @@
 //! Which operators of a physical plan return which relations, so that counted rows can be told by relation.
 //!
 //! The planner turns joins around, adds projections and exchanges, and moves filters into scans. What it keeps is the
-//! tree of scans, joins and aggregates: both plans are reduced to it, and the trees are laid over each other.
+//! tree of scans, joins, aggregates and filters of groups: both plans are reduced to it, and the trees are laid over
+//! each other.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -38,6 +39,8 @@ enum Kind {
     Scan(Option<String>),
     Join,
     Aggregate,
+    /// Leaves out groups of an aggregate.
+    GroupFilter,
     /// Anything else without inputs.
     Leaf,
 }
@@ -52,13 +55,24 @@ impl Kind {
     }
 }
 
-/// A node of a plan that is reduced to scans, joins and aggregates.
+/// A node of a plan that is reduced to scans, joins, aggregates and filters of groups.
 #[derive(Debug)]
 struct Node<T> {
     kind: Kind,
     /// The nodes below, of each input.
     inputs: Vec<Vec<Self>>,
     content: T,
+}
+
+/// Whether `nodes` are an aggregate, some of whose groups a filter above may leave out.
+fn are_groups<T>(nodes: &[Node<T>]) -> bool {
+    matches!(
+        nodes,
+        [Node {
+            kind: Kind::Aggregate,
+            ..
+        }]
+    )
 }
 
 /// What a node of a logical plan returns.
@@ -251,7 +265,13 @@ impl Logical<'_> {
             LogicalPlan::TableScan(scan) => node(Kind::Scan(log_name(scan)), Vec::new()),
             LogicalPlan::Filter(filter) => match filter.input.as_ref() {
                 LogicalPlan::TableScan(scan) => node(Kind::Scan(log_name(scan)), Vec::new()),
-                input => below(input)?,
+                input => {
+                    let nodes = below(input)?;
+                    match are_groups(&nodes) {
+                        true => node(Kind::GroupFilter, vec![nodes]),
+                        false => nodes,
+                    }
+                }
             },
             LogicalPlan::Join(join) => {
                 node(Kind::Join, vec![below(&join.left)?, below(&join.right)?])
@@ -381,12 +401,20 @@ impl Physical<'_> {
                 content: placed(),
             }]);
         }
-        // A filter that is not within the scan.
-        if plan.is::<FilterExec>()
-            && let [node] = &mut nodes[..]
-            && matches!(node.kind, Kind::Scan(_))
-        {
-            node.content = placed();
+        if plan.is::<FilterExec>() {
+            if are_groups(&nodes) {
+                return Some(vec![Node {
+                    kind: Kind::GroupFilter,
+                    inputs: vec![nodes],
+                    content: placed(),
+                }]);
+            }
+            // A filter that is not within the scan.
+            if let [node] = &mut nodes[..]
+                && matches!(node.kind, Kind::Scan(_))
+            {
+                node.content = placed();
+            }
         }
         Some(nodes)
     }

@@ -66,7 +66,7 @@ async fn rows(state: &SessionState, plan: &LogicalPlan) -> (String, Vec<String>)
 }
 
 /// Queries with all that an island may have in it, beside it and above it.
-const QUERIES: [&str; 43] = [
+const QUERIES: [&str; 46] = [
     "SELECT a.v, b.s, c.k FROM a, b, c WHERE a.k = b.k AND b.k = c.k",
     "SELECT * FROM a JOIN b ON a.k = b.k JOIN c ON c.k = a.v JOIN d ON d.k = b.v",
     "SELECT a.k FROM a, b, c, d WHERE a.k = b.k AND c.k = d.k AND b.v = d.v",
@@ -124,6 +124,12 @@ const QUERIES: [&str; 43] = [
      SELECT count(*) FROM g WHERE v IN (SELECT v FROM g WHERE s = 'c1') AND NOT EXISTS (SELECT 1 FROM g x WHERE x.s < g.s AND x.v = g.v)",
     "WITH g AS (SELECT a.k, a.v, row_number() OVER (PARTITION BY a.k ORDER BY a.v, c.v, a.s, c.s) AS n FROM a JOIN c ON a.k = c.k) \
      SELECT x.k, x.v, y.v FROM g x JOIN g y ON x.k = y.k AND x.n = y.n + 1",
+    "SELECT a.k, c.s FROM (a LEFT JOIN b ON a.k = b.k) JOIN c ON c.k = a.v \
+     WHERE EXISTS (SELECT 1 FROM d WHERE d.k = a.v AND d.v < a.k)",
+    "SELECT a.s, b.v FROM a RIGHT JOIN b ON a.k = b.k JOIN c ON c.v = b.v \
+     WHERE NOT EXISTS (SELECT 1 FROM d WHERE d.v = b.v + 1)",
+    "SELECT x.k, c.v FROM (SELECT a.k, a.v FROM a JOIN b ON a.k = b.k WHERE a.v + b.v > 3) x JOIN c ON c.k = x.k \
+     WHERE x.v NOT IN (SELECT v FROM d WHERE v IS NOT NULL) AND x.k IN (SELECT k FROM d)",
 ];
 
 #[tokio::test]
@@ -254,6 +260,16 @@ async fn the_cheapest_order_by_statistics_is_taken() {
         (
             "SELECT a.s FROM a LEFT JOIN b ON a.k = b.k JOIN c ON a.v = c.k WHERE b.k IS NULL AND c.v = 3",
             Some("((a c) b)"),
+        ),
+        // A semi join looks for partners of one side's rows, which are fewer.
+        (
+            "SELECT a.s FROM b JOIN a ON a.k = b.k WHERE b.v IN (SELECT v FROM d)",
+            Some("((b __correlated_sq_1) a)"),
+        ),
+        // What is joined has fewer rows.
+        (
+            "SELECT a.s FROM a JOIN c ON a.v = c.k WHERE c.v = 3 AND a.k IN (SELECT k FROM b)",
+            None,
         ),
         // The order of the text is right already.
         (
