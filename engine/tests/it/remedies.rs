@@ -174,3 +174,21 @@ async fn skew_has_a_remedy_in_the_second_run() {
     let explained = rows(&session, &format!("EXPLAIN {sql}")).await.join("\n");
     assert!(explained.contains("key 7"), "{explained}");
 }
+
+/// Partial groups are one row for each key and task, however many rows went into them.
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_of_groups_that_carry_lists_are_heavy_by_their_values() {
+    let session = filled(None, 20_000).await;
+    run(
+        &session,
+        "SELECT k, median(v), count(DISTINCT s) FROM l GROUP BY k",
+    )
+    .await;
+    let seen = "SELECT count(*) FROM sys.key_frequencies
+                WHERE query_id = last_query_id() AND input IS NULL AND key = '7'
+                  AND tuples BETWEEN 1 AND 10 AND list_values BETWEEN 12000 AND 16000
+                  AND list_share BETWEEN 0.6 AND 0.8";
+    let all = "SELECT * FROM sys.key_frequencies WHERE query_id = last_query_id()";
+    let all = rows(&session, all).await.join("\n");
+    assert_eq!(number(&session, seen).await, 1, "{all}");
+}

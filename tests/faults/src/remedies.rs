@@ -156,10 +156,14 @@ async fn measured(client: &Client, skewed: &SkewedRun, pairs: usize) -> Result<M
         .collect();
     Ok(Measured {
         off: off.unwrap_or(f64::NAN),
-        auto: auto.unwrap_or(f64::NAN),
+        // Without a remedy both are the same.
+        auto: auto.or(off).unwrap_or(f64::NAN),
         predicted: milliseconds("predicted_ns"),
         saved: milliseconds("measured_ns"),
-        remedies: remedies.join(", "),
+        remedies: match remedies.is_empty() {
+            true => "none".to_owned(),
+            false => remedies.join(", "),
+        },
     })
 }
 
