@@ -139,7 +139,7 @@ impl SemiJoins<'_> {
 fn columns_of_left(semi: &Join) -> Option<Vec<&Column>> {
     let keys = semi.on.iter().flat_map(|(left, right)| [left, right]);
     let mut expressions = keys.chain(&semi.filter);
-    if !expressions.all(|expression| is_movable(expression)) {
+    if !expressions.all(is_movable) {
         return None;
     }
     let keys = semi.on.iter().flat_map(|(left, _)| left.column_refs());
