@@ -8,9 +8,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array, UInt64Array};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
 use datafusion::arrow::compute::{concat, take};
-use datafusion::arrow::datatypes::{DataType, UInt64Type};
+use datafusion::arrow::datatypes::DataType;
 use datafusion::arrow::error::ArrowError;
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::common::JoinType;
@@ -182,10 +182,11 @@ impl KeySample {
     }
 }
 
-/// The weights of a batch's rows: one more than the values in their lists. `None` if it has no lists.
-fn weights(batch: &RecordBatch) -> Option<Vec<u64>> {
+/// The weights of a batch's rows: one more than the values in their lists, but for keys. `None` if it has no lists.
+fn weights(batch: &RecordBatch, keys: &[usize]) -> Option<Vec<u64>> {
     let mut weights: Option<Vec<u64>> = None;
-    for column in batch.columns() {
+    let columns = batch.columns().iter().enumerate();
+    for (_, column) in columns.filter(|(index, _)| !keys.contains(index)) {
         let lengths: Option<Vec<usize>> = if let Some(lists) = column.as_list_opt::<i32>() {
             Some(lists.offsets().lengths().collect())
         } else {
@@ -216,14 +217,26 @@ impl Drop for KeySample {
     }
 }
 
+/// A row that was taken into the sample.
+#[derive(Debug, Clone, Copy)]
+struct Taken {
+    /// Its place in the batch.
+    row: u32,
+    /// How often it was taken: a row of great weight several times. Its key is kept once.
+    times: usize,
+    weight: u64,
+}
+
 /// A row of every `stride`, at a place in them that chance decides: keys that recur at a fixed
 /// distance are not favoured. Where rows have weights, a row of every `stride` of weight; a row that weighs
 /// more is there several times.
 #[derive(Debug)]
 struct Sample {
-    /// The keys' columns, and the rows' weights if they have any, piece by piece.
-    taken: Vec<Vec<ArrayRef>>,
-    /// Rows in all pieces.
+    /// The keys' columns of the rows that were taken, piece by piece.
+    keys: Vec<Vec<ArrayRef>>,
+    /// The same rows of all pieces.
+    taken: Vec<Taken>,
+    /// How often rows were taken.
     length: usize,
     stride: usize,
     /// Rows until the next is taken.
@@ -234,8 +247,6 @@ struct Sample {
     rows: u64,
     /// What they weigh together.
     weight: u64,
-    /// Whether the last column of `taken` has weights.
-    are_weighted: bool,
     /// State of the generator that picks rows.
     random: u64,
 }
@@ -243,6 +254,7 @@ struct Sample {
 impl Default for Sample {
     fn default() -> Self {
         Self {
+            keys: Vec::new(),
             taken: Vec::new(),
             length: 0,
             stride: FIRST_STRIDE,
@@ -251,7 +263,6 @@ impl Default for Sample {
             rest: FIRST_STRIDE,
             rows: 0,
             weight: 0,
-            are_weighted: false,
             random: 0x9e37_79b9_7f4a_7c15,
         }
     }
@@ -265,14 +276,17 @@ impl Sample {
         columns: &[usize],
         by_weight: bool,
     ) -> Result<(), ArrowError> {
-        let weights = if by_weight { weights(batch) } else { None };
-        let rows = match &weights {
-            None => self.pick(batch.num_rows()),
-            Some(weights) => self.pick_weighted(weights)?,
+        let weights = match by_weight {
+            true => weights(batch, columns),
+            false => None,
         };
-        match rows.is_empty() {
+        let picked = match weights {
+            None => self.pick(batch.num_rows()),
+            Some(weights) => self.pick_weighted(&weights)?,
+        };
+        match picked.is_empty() {
             true => Ok(()),
-            false => self.keep(batch, columns, weights, rows),
+            false => self.keep(batch, columns, picked),
         }
     }
 
@@ -297,21 +311,25 @@ impl Sample {
     }
 
     /// The next `rows` rows go by: those of them that are taken.
-    fn pick(&mut self, rows: usize) -> Vec<u32> {
+    fn pick(&mut self, rows: usize) -> Vec<Taken> {
         self.rows += rows as u64;
         self.weight += rows as u64;
         let mut taken = Vec::new();
         let mut at = self.skip;
         while at < rows {
-            taken.push(at as u32);
+            taken.push(Taken {
+                row: at as u32,
+                times: 1,
+                weight: 1,
+            });
             at += self.step();
         }
         self.skip = at - rows;
         taken
     }
 
-    /// The next rows go by, with `weights`: the ones that are taken, each as often as it is.
-    fn pick_weighted(&mut self, weights: &[u64]) -> Result<Vec<u32>, ArrowError> {
+    /// The next rows go by, with `weights`: the ones that are taken.
+    fn pick_weighted(&mut self, weights: &[u64]) -> Result<Vec<Taken>, ArrowError> {
         let weight: u64 = weights.iter().sum();
         self.rows += weights.len() as u64;
         self.weight += weight;
@@ -322,9 +340,17 @@ impl Sample {
         let mut taken = Vec::new();
         let (mut at, mut before) = (self.skip as u64, 0);
         for (row, weight) in weights.iter().enumerate() {
+            let mut times = 0;
             while at < before + weight {
-                taken.push(row as u32);
+                times += 1;
                 at += self.step() as u64;
+            }
+            if times > 0 {
+                taken.push(Taken {
+                    row: row as u32,
+                    times,
+                    weight: *weight,
+                });
             }
             before += weight;
         }
@@ -348,48 +374,55 @@ impl Sample {
         &mut self,
         batch: &RecordBatch,
         columns: &[usize],
-        weights: Option<Vec<u64>>,
-        rows: Vec<u32>,
+        picked: Vec<Taken>,
     ) -> Result<(), ArrowError> {
-        self.length += rows.len();
-        let rows = UInt32Array::from(rows);
+        let rows: UInt32Array = picked.iter().map(|taken| Some(taken.row)).collect();
         let columns = columns
             .iter()
             .map(|index| match batch.columns().get(*index) {
                 Some(column) => Ok(owned(take(column, &rows, None)?)),
                 None => Err(ArrowError::SchemaError(format!("no column {index}"))),
             });
-        let mut columns: Vec<_> = columns.collect::<Result<_, _>>()?;
-        if let Some(weights) = weights {
-            columns.push(take(&UInt64Array::from(weights), &rows, None)?);
-            self.are_weighted = true;
-        }
-        self.taken.push(columns);
+        self.keys.push(columns.collect::<Result<_, _>>()?);
+        self.length += picked.iter().map(|taken| taken.times).sum::<usize>();
+        self.taken.extend(picked);
         while self.length >= MOST_SAMPLES {
             self.halve()?;
         }
         Ok(())
     }
 
-    /// Gives up every other row, and takes half as many from now on.
+    /// Gives up every other time that a row was taken, and takes half as many from now on.
     fn halve(&mut self) -> Result<(), ArrowError> {
         self.stride *= 2;
         if self.length == 0 {
             return Ok(());
         }
-        let every_other: UInt32Array = (0..self.length as u32).step_by(2).collect();
+        let (mut place, mut kept) = (0_usize, Vec::new());
+        let mut left = Vec::new();
+        for (row, taken) in self.taken.iter().enumerate() {
+            let end = place + taken.times;
+            let times = end.div_ceil(2) - place.div_ceil(2);
+            place = end;
+            if times > 0 {
+                kept.push(row as u32);
+                left.push(Taken { times, ..*taken });
+            }
+        }
+        let kept = UInt32Array::from(kept);
         let halved = self.columns()?;
-        let halved = halved.iter().map(|column| take(column, &every_other, None));
-        self.taken = vec![halved.collect::<Result<_, _>>()?];
-        self.length = every_other.len();
+        let halved = halved.iter().map(|column| take(column, &kept, None));
+        self.keys = vec![halved.collect::<Result<_, _>>()?];
+        self.length = left.iter().map(|taken| taken.times).sum();
+        self.taken = left;
         Ok(())
     }
 
     /// The columns of the rows taken so far.
     fn columns(&self) -> Result<Vec<ArrayRef>, ArrowError> {
-        let count = self.taken.first().map_or(0, Vec::len);
+        let count = self.keys.first().map_or(0, Vec::len);
         let column = |index: usize| {
-            let pieces: Vec<&dyn Array> = self.taken.iter().map(|p| p[index].as_ref()).collect();
+            let pieces: Vec<&dyn Array> = self.keys.iter().map(|p| p[index].as_ref()).collect();
             concat(&pieces)
         };
         (0..count).map(column).collect()
@@ -397,26 +430,19 @@ impl Sample {
 
     /// The heavy keys, the most frequent first.
     fn heavy_keys(&self) -> Option<Vec<HeavyKey>> {
-        let mut columns = self.columns().ok()?;
-        let weights = match self.are_weighted {
-            true => columns.pop(),
-            false => None,
-        };
-        let weights = weights
-            .as_ref()
-            .map(|weights| weights.as_primitive::<UInt64Type>());
+        let columns = self.columns().ok()?;
         let length = columns.first()?.len();
         let hashes = exchange_hashes(&columns).ok()?;
         // How often each is there, and where first.
         let mut counts: HashMap<u64, Seen> = HashMap::with_capacity(length);
-        for (row, hash) in hashes.iter().enumerate() {
-            let part = weights.map_or(1.0, |weights| 1.0 / weights.value(row) as f64);
+        for ((row, hash), taken) in hashes.iter().enumerate().zip(&self.taken) {
+            let (times, part) = (taken.times as f64, 1.0 / taken.weight as f64);
             let seen = counts.entry(*hash).or_insert_with(|| Seen::first_at(row));
-            seen.samples += 1;
-            seen.parts += part;
-            seen.squares += part * part;
+            seen.samples += taken.times;
+            seen.parts += times * part;
+            seen.squares += times * part * part;
         }
-        let least = SEEN_AT_LEAST.max((length as f64 * HEAVY).ceil() as usize);
+        let least = SEEN_AT_LEAST.max((self.length as f64 * HEAVY).ceil() as usize);
         let mut heavy: Vec<Seen> = counts
             .into_values()
             .filter(|seen| seen.samples >= least)
@@ -613,6 +639,26 @@ mod tests {
         let found = of_lists(3, |key| 10_000_000 * key as usize);
         let keys: Vec<_> = found.iter().map(|(key, ..)| key.as_str()).collect();
         assert_eq!(keys, ["2", "1"]);
+    }
+
+    /// A key that is a list is no weight, and is not kept more than once for each row.
+    #[test]
+    fn keys_that_are_long_lists_take_little() {
+        let lists = (0..100).map(|row| Some(vec![Some(row); if row == 7 { 100_000 } else { 2 }]));
+        let lists: ArrayRef = Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>(lists));
+        let batch = RecordBatch::try_from_iter([("key", Arc::clone(&lists)), ("value", lists)]);
+        let batch = batch.unwrap();
+        let mut sample = Sample::default();
+        sample.observe(&batch, &[0], true).unwrap();
+        let bytes = |sample: &Sample| -> usize {
+            let columns = sample.keys.iter().flatten();
+            columns.map(|column| column.get_array_memory_size()).sum()
+        };
+        assert!(bytes(&sample) < 2_000_000, "{} bytes", bytes(&sample));
+        let by_key = batch.project(&[0]).unwrap();
+        let mut sample = Sample::default();
+        sample.observe(&by_key, &[0], true).unwrap();
+        assert_eq!(sample.weight, 100);
     }
 
     #[test]
