@@ -333,7 +333,7 @@ impl Sample {
         let weight: u64 = weights.iter().sum();
         self.rows += weights.len() as u64;
         self.weight += weight;
-        // Few rows may weigh so much that they alone would fill the sample many times.
+        // A batch with long lists would fill the sample several times: takes fewer of its rows.
         while weight / self.stride as u64 >= MOST_SAMPLES as u64 {
             self.halve()?;
         }
