@@ -591,6 +591,13 @@ pub const GAPS: &[Gap] = &[
         Canary::None("it takes a Parquet file"),
     ),
     gap(
+        "groups in the order of a constant",
+        "rules::constant_keys",
+        "grouping.slt",
+        DATAFUSION,
+        Canary::None("it is slow, not wrong"),
+    ),
+    gap(
         "orders of sort keys without a range",
         "rules::sort_keys",
         "select.slt",

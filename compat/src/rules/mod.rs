@@ -2,6 +2,7 @@
 //!
 //! * [`arguments`]: of arguments that functions are not made for
 //! * [`chains`]: of chains of AND, which are no wrong conclusion but a slow one
+//! * [`constant_keys`]: of keys that have one value
 //! * [`dependencies`]: of columns that seem to determine others
 //! * [`properties`]: of the order and the constants of rows
 //! * [`offsets`]: of rows that are skipped
@@ -25,6 +26,7 @@ mod arguments;
 mod arithmetic;
 mod build_sides;
 mod chains;
+mod constant_keys;
 pub(crate) mod dependencies;
 mod group_limits;
 mod guard;
@@ -69,6 +71,7 @@ pub use arithmetic::{ArithmeticPlanner, CheckArithmetic};
 pub use build_sides::{bound_key_arrays, collect_larger_build_sides};
 pub use chains::flat_source;
 use chains::{FlatChains, FlatConditions};
+use constant_keys::ConstantKeys;
 use dependencies::{Decide, Guarded, keep_distinct, keep_groups, keep_joins, keep_sort_keys};
 use group_limits::GuardedGroupLimits;
 use in_lists::keep_nulls;
@@ -112,6 +115,7 @@ pub fn logical_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     rules.insert(0, Arc::new(GuardedSubqueries));
     rules.insert(0, Arc::new(GuardedArguments));
     rules.push(Arc::new(GuardedSortKeys));
+    rules.push(Arc::new(ConstantKeys));
     let pushdown = PushDownFilter::new();
     if let Some(at) = rules.iter().position(|rule| rule.name() == pushdown.name()) {
         rules.insert(at + 1, Arc::new(FlatChains));

@@ -338,6 +338,15 @@ fn rules_draw_no_wrong_conclusions() {
             &["SELECT a FROM t WHERE EXISTS (SELECT max(c) FROM u WHERE u.b = t.b)"],
         ),
         (
+            "constant_keys",
+            &[
+                "SELECT a, b, count(*) FROM t WHERE a = 7 GROUP BY a, b",
+                "SELECT t.a, u.c, count(*) FROM t JOIN u ON t.b = u.b WHERE u.b = 3 GROUP BY t.a, t.b, u.c",
+                // One key stays.
+                "SELECT a, count(*) FROM t WHERE a = 7 GROUP BY a",
+            ],
+        ),
+        (
             "marks",
             &["SELECT sum(CASE WHEN EXISTS (SELECT 1 FROM u WHERE u.b = t.b) THEN 1 END) FROM t"],
         ),
