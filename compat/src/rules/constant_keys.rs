@@ -109,6 +109,13 @@ fn constant(expression: &Expr, plan: &LogicalPlan, depth: usize) -> Option<Scala
         LogicalPlan::Sort(sort) => of_column(index, &sort.input),
         LogicalPlan::Limit(limit) => of_column(index, &limit.input),
         LogicalPlan::Distinct(Distinct::All(input)) => of_column(index, input),
+        LogicalPlan::Union(union) => {
+            let mut inputs = union.inputs.iter().map(|input| of_column(index, input));
+            let first = inputs.next()??;
+            inputs
+                .all(|value| value.as_ref() == Some(&first))
+                .then_some(first)
+        }
         LogicalPlan::Window(window) => {
             let is_of_input = index < window.input.schema().fields().len();
             is_of_input.then(|| of_column(index, &window.input))?

@@ -192,3 +192,28 @@ async fn keys_of_groups_that_carry_lists_are_heavy_by_their_values() {
     let all = rows(&session, all).await.join("\n");
     assert_eq!(number(&session, seen).await, 1, "{all}");
 }
+
+/// Four keys on two partitions: where three of them meet, a map helps. Each partial group is one row, so only the
+/// values in its list say that it is heavy.
+#[tokio::test(flavor = "multi_thread")]
+async fn groups_that_carry_lists_have_remedies() {
+    let session = filled(None, 200_000).await;
+    run(&session, "SET datafusion.execution.target_partitions = 2").await;
+    let mut proposed = Vec::new();
+    for keys in 0..6 {
+        let sql = format!(
+            "SELECT v % 4 + {keys} * 4, array_length(array_sort(array_agg('text ' || v))) FROM l GROUP BY 1"
+        );
+        run(&session, &sql).await;
+        let candidates = "SELECT because FROM sys.remedy_candidates
+                          WHERE query_id = last_query_id() AND remedy = 'map' AND subject = 'heavy keys'
+                            AND because LIKE '2_ \\% of ______ values in lists of exchange %'";
+        let lines = rows(&session, candidates).await;
+        proposed.extend(
+            lines
+                .into_iter()
+                .filter(|line| line.contains(" values in lists ")),
+        );
+    }
+    assert!(!proposed.is_empty());
+}

@@ -276,3 +276,75 @@ impl FileSource for CachedScan {
         self.parquet.apply_expressions(f)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use datafusion::arrow::datatypes::{DataType, Field, Schema};
+    use datafusion::execution::object_store::ObjectStoreUrl;
+    use datafusion::physical_expr::expressions::Column;
+    use datafusion_datasource::file_scan_config::FileScanConfigBuilder;
+    use skewer_compat::operators::memory_pool::{MemoryBudget, RaisedBy};
+
+    use super::*;
+
+    const FILE: u64 = 64 << 20;
+
+    /// The parts of files that each of two partitions reads: the file, and from and up to which byte.
+    fn parts(files: &[(&str, u64)], is_ordered: bool) -> Vec<Vec<(String, i64, i64)>> {
+        let field = Field::new("a", DataType::Int64, true);
+        let table = TableSchema::from(Arc::new(Schema::new(vec![field])));
+        let memory = Arc::new(MemoryBudget::new(None, RaisedBy::Setting));
+        let cache = ColumnCache::new(&memory, None);
+        let scan = Arc::new(CachedScan::new(ParquetSource::new(table), cache));
+        let files = files
+            .iter()
+            .map(|(name, bytes)| PartitionedFile::new(*name, *bytes));
+        let url = ObjectStoreUrl::local_filesystem();
+        let config = FileScanConfigBuilder::new(url, Arc::clone(&scan) as _)
+            .with_file_groups(vec![FileGroup::new(files.collect())])
+            .build();
+        let order =
+            LexOrdering::new([PhysicalSortExpr::new_default(Arc::new(Column::new("a", 0)))]);
+        let order = order.filter(|_| is_ordered);
+        let cut = scan.repartitioned(2, 1, order, &config).unwrap();
+        let groups = cut.map_or(config.file_groups, |cut| cut.file_groups);
+        let parts = groups.iter().map(|group| {
+            let parts = group.iter().map(|file| {
+                let name = file.object_meta.location.to_string();
+                let all = file.object_meta.size as i64;
+                let range = file.range.as_ref();
+                range.map_or((name.clone(), 0, all), |range| {
+                    (name, range.start, range.end)
+                })
+            });
+            parts.collect()
+        });
+        parts.collect()
+    }
+
+    #[test]
+    fn partitions_have_several_parts_of_large_files_and_read_each_byte_once() {
+        for (files, is_ordered, expected) in [
+            (&[("one", FILE)][..], false, [4, 4]),
+            (&[("one", FILE), ("two", FILE / 2)], false, [4, 5]),
+            // Rows in order are read by one partition each.
+            (&[("one", FILE)], true, [1, 1]),
+            // A part would be small.
+            (&[("one", 6 << 20)], false, [1, 1]),
+        ] {
+            let parts = parts(files, is_ordered);
+            let counts: Vec<_> = parts.iter().map(Vec::len).collect();
+            assert_eq!(counts, expected, "{parts:?}");
+            let mut all: Vec<_> = parts.into_iter().flatten().collect();
+            all.sort();
+            for (name, bytes) in files {
+                let of_file = all.iter().filter(|(of, ..)| of == name);
+                let end = of_file.fold(0, |end, (_, from, until)| {
+                    assert_eq!(*from, end, "{all:?}");
+                    *until
+                });
+                assert_eq!(end, *bytes as i64, "{all:?}");
+            }
+        }
+    }
+}

@@ -247,45 +247,8 @@ fn subsets(set: LeafSet) -> impl Iterator<Item = LeafSet> {
 
 #[cfg(test)]
 mod tests {
-    use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder, lit};
-    use std::sync::Arc;
-
-    use super::super::estimate::Estimate;
-    use super::super::island::{Island, Slot};
-    use super::super::selectivity::ColumnEstimate;
+    use super::super::sizes::tests::sizes;
     use super::*;
-
-    /// An island of leaves with so many rows each, joined by keys; column `n` of a leaf is for its n-th key.
-    fn sizes(rows: &[f64], keys: &[(usize, usize, f64)]) -> Sizes<'static> {
-        let empty: LogicalPlan = LogicalPlanBuilder::values(vec![vec![lit(1)]])
-            .unwrap()
-            .build()
-            .unwrap();
-        let mut columns = vec![Vec::new(); rows.len()];
-        let classes = keys.iter().map(|(one, other, distinct)| {
-            let mut slot = |leaf: usize| {
-                columns[leaf].push(ColumnEstimate::with_distinct(distinct.min(rows[leaf])));
-                Slot {
-                    leaf,
-                    column: columns[leaf].len() - 1,
-                }
-            };
-            vec![slot(*one), slot(*other)]
-        });
-        let island = Island {
-            leaves: rows.iter().map(|_| Arc::new(empty.clone())).collect(),
-            conditions: vec![],
-            classes: classes.collect(),
-            output: vec![],
-            text: JoinTree::Leaf(0),
-        };
-        let estimates = rows.iter().zip(columns).map(|(rows, columns)| Estimate {
-            rows: *rows,
-            worst: *rows,
-            columns,
-        });
-        Sizes::new(&island, &estimates.collect::<Vec<_>>(), 1_000, None)
-    }
 
     /// The least cost of a tree over `set` without cross products, by trying all.
     fn by_force(sizes: &Sizes<'_>, set: LeafSet, known: &mut HashMap<LeafSet, f64>) -> f64 {

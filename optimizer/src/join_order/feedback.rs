@@ -199,3 +199,31 @@ fn description(plan: &LogicalPlan) -> String {
         _ => format!("distinct rows of {tables}"),
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// Joins of sets of an island with so many leaves that earlier queries have counted: their rows, and whether these
+    /// are all.
+    pub(in super::super) fn joined_before(
+        leaves: usize,
+        counted: &[(LeafSet, u64, bool)],
+    ) -> KnownSets<'static> {
+        let relations = SetRelations::of_different(leaves);
+        let known = KnownRows::default();
+        let counted = counted.iter().map(|(set, rows, is_all)| {
+            let returned = Returned {
+                rows: *rows,
+                is_all: *is_all,
+                query_id: 1,
+            };
+            (relations.of(*set).unwrap(), returned)
+        });
+        known.remember([], counted);
+        KnownSets {
+            relations,
+            known: Box::leak(Box::new(known)),
+        }
+    }
+}

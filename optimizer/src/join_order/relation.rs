@@ -203,6 +203,17 @@ pub(super) struct SetRelations {
 }
 
 impl SetRelations {
+    /// The relations of so many leaves, which are all different.
+    #[cfg(test)]
+    pub(super) fn of_different(leaves: usize) -> Self {
+        let leaves = (0..leaves as u64).map(|leaf| Some((Relation(leaf), hashed(&leaf))));
+        Self {
+            leaves: leaves.collect(),
+            conditions: Vec::new(),
+            classes: Vec::new(),
+        }
+    }
+
     /// The relation of the joined leaves of `set`.
     pub(super) fn of(&self, set: LeafSet) -> Option<Relation> {
         if set.count_ones() == 1 {

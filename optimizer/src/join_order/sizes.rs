@@ -386,3 +386,71 @@ fn share(condition: &Condition, column: &dyn Fn(&Column) -> Option<ColumnEstimat
         None => rules.all([&condition.expr]),
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::sync::Arc;
+
+    use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder, lit};
+
+    use super::super::feedback::tests::joined_before;
+    use super::*;
+
+    /// An island of leaves with so many rows each, joined by keys; column `n` of a leaf is for its n-th key.
+    pub(in super::super) fn sizes(rows: &[f64], keys: &[(usize, usize, f64)]) -> Sizes<'static> {
+        let empty: LogicalPlan = LogicalPlanBuilder::values(vec![vec![lit(1)]])
+            .unwrap()
+            .build()
+            .unwrap();
+        let mut columns = vec![Vec::new(); rows.len()];
+        let classes = keys.iter().map(|(one, other, distinct)| {
+            let mut slot = |leaf: usize| {
+                columns[leaf].push(ColumnEstimate::with_distinct(distinct.min(rows[leaf])));
+                Slot {
+                    leaf,
+                    column: columns[leaf].len() - 1,
+                }
+            };
+            vec![slot(*one), slot(*other)]
+        });
+        let island = Island {
+            leaves: rows.iter().map(|_| Arc::new(empty.clone())).collect(),
+            conditions: vec![],
+            classes: classes.collect(),
+            output: vec![],
+            text: JoinTree::Leaf(0),
+        };
+        let estimates = rows.iter().zip(columns).map(|(rows, columns)| Estimate {
+            rows: *rows,
+            worst: *rows,
+            columns,
+        });
+        Sizes::new(&island, &estimates.collect::<Vec<_>>(), 1_000, None)
+    }
+
+    #[test]
+    fn larger_sets_keep_the_greatest_error_of_those_within_them() {
+        // Each join has 100,000 rows by statistics, and so has each larger set.
+        let keys = [0, 1, 2].map(|leaf| (leaf, leaf + 1, 1_000.0));
+        let rows = [100_000.0, 1_000.0, 1_000.0, 1_000.0];
+        let of = |counted: &[(LeafSet, u64, bool)], set: LeafSet| {
+            let mut sizes = sizes(&rows, &keys);
+            sizes.joined_before = Some(joined_before(rows.len(), counted));
+            sizes.size(set).rows.round()
+        };
+        assert_eq!(of(&[], 0b0111), 100_000.0);
+        // What has been counted is known, whatever is known of its parts.
+        let both = [(0b0011, 500, true), (0b0111, 70, true)];
+        assert_eq!(of(&both, 0b0011), 500.0);
+        assert_eq!(of(&both, 0b0111), 70.0);
+        // Other sets keep the error that is farthest from 1, of all levels.
+        assert_eq!(of(&both, 0b1111), 70.0);
+        assert_eq!(of(&[(0b0011, 500, true)], 0b1111), 500.0);
+        let more = [(0b0011, 50_000, true), (0b0110, 30_000, true)];
+        assert_eq!(of(&more, 0b0111), 3_000_000.0);
+        assert_eq!(of(&more, 0b1100), 1_000.0);
+        // A number of rows that were not all read is a lower bound.
+        assert_eq!(of(&[(0b0011, 500, false)], 0b0011), 100_000.0);
+        assert_eq!(of(&[(0b0011, 300_000, false)], 0b0011), 300_000.0);
+    }
+}

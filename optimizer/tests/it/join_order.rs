@@ -353,6 +353,40 @@ async fn an_aggregate_makes_only_groups_that_are_asked_for() {
     }
 }
 
+/// Estimates are not exact: a semi join goes below a join that leaves out a few rows, but not below one that leaves out more.
+#[tokio::test]
+async fn a_semi_join_goes_below_a_join_of_about_as_many_rows() {
+    let state = context().state();
+    let sql = "SELECT a.s FROM a JOIN b ON a.k = b.k WHERE a.v IN (SELECT k FROM c)";
+    let plan = optimized(&state, sql).await;
+    let below = |kept: f64| {
+        let mut sizes = SIZES;
+        sizes[1] = (
+            "b",
+            (1_000_000.0 * kept) as u64,
+            1_000_000.0 * kept,
+            1_000.0,
+        );
+        let summaries = summaries(&plan, &sizes);
+        let ordered = order_joins(
+            &plan,
+            statistics(&summaries),
+            JoinOrder::Cost,
+            &state,
+            false,
+        );
+        let plan = ordered
+            .unwrap()
+            .map_or(plan.clone(), |ordered| ordered.plan);
+        let text = plan.display_indent().to_string();
+        let [inner, semi] = ["Inner Join", "LeftSemi Join"].map(|join| text.find(join).unwrap());
+        inner < semi
+    };
+    for (kept, is_below) in [(1.0, true), (0.97, true), (0.9, false)] {
+        assert_eq!(below(kept), is_below, "{kept} of the rows have a partner");
+    }
+}
+
 #[tokio::test]
 async fn the_text_decides_if_it_is_asked_to() {
     let state = context().state();

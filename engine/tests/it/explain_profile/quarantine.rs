@@ -1,5 +1,12 @@
 //! Reports propose quarantines, and say which ones left rows out.
 
+use std::time::Duration;
+
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::ScalarValue;
+use datafusion::logical_expr::Volatility;
+use skewer::Database;
+
 use super::{documents, lines, number, slow_on_one_record};
 
 /// The statements of a report's section about a quarantine.
@@ -129,4 +136,39 @@ async fn without_a_predicate_the_record_is_named_by_its_id() {
         .await
         .join("\n");
     assert!(shown.contains("v: 1234, note: 'note 1234'"), "{shown}");
+}
+
+/// What most queries go without must be an exception.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_part_of_a_table_is_not_proposed() {
+    for (slow, is_proposed) in [(150, false), (15, true)] {
+        let session = Database::in_memory().unwrap().session();
+        session.register_row_udf(
+            "slow",
+            vec![DataType::Int64],
+            DataType::Int64,
+            Volatility::Immutable,
+            move |arguments| {
+                if matches!(arguments[0], ScalarValue::Int64(Some(value)) if value <= slow) {
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+                Ok(arguments[0].clone())
+            },
+        );
+        let create = "CREATE TABLE t AS SELECT value AS v FROM generate_series(1, 300)";
+        session.sql(create).await.unwrap().collect().await.unwrap();
+        let text = lines(&session, "EXPLAIN PROFILE SELECT max(slow(v)) FROM t").await;
+        let all = text.join("\n");
+        // The report says which rows they are.
+        assert!(
+            flowing(&text).contains("v < ") || flowing(&text).contains("v <= "),
+            "{all}"
+        );
+        let statements = proposed(&text);
+        assert_eq!(
+            !statements.is_empty(),
+            is_proposed,
+            "{slow} rows are slow:\n{all}"
+        );
+    }
 }
