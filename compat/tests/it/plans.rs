@@ -343,7 +343,7 @@ fn rules_draw_no_wrong_conclusions() {
                 "SELECT a, b, count(*) FROM t WHERE a = 7 GROUP BY a, b",
                 "SELECT t.a, u.c, count(*) FROM t JOIN u ON t.b = u.b WHERE u.b = 3 GROUP BY t.a, t.b, u.c",
                 // One key stays.
-                "SELECT a, count(*) FROM t WHERE a = 7 GROUP BY a",
+                "SELECT a, b, count(*) FROM t WHERE a = 7 AND b = 3 GROUP BY a, b",
             ],
         ),
         (
