@@ -43,7 +43,7 @@ impl Generator {
         choices.choose(&mut self.random).expect("a choice")
     }
 
-    fn relation(&mut self, depth: usize) -> Relation {
+    pub fn relation(&mut self, depth: usize) -> Relation {
         if depth == 0 {
             return if self.below(2) == 0 {
                 Relation {

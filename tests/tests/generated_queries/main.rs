@@ -10,6 +10,7 @@
 //! - [`frames`]: window frames of these
 //! - [`naive`]: queries that a naive evaluator understands, and the evaluator
 //! - [`join_order`]: they return the same in any order of their joins
+//! - [`constant_keys`]: whether or not the planner sees that a key has one value
 //! - [`remedies`]: whatever is done about skew
 //! - [`lineage`]: their lineage is what it says
 //! - [`closure`]: so is that of recursive queries that return a row once
@@ -18,6 +19,7 @@
 
 mod cases;
 mod closure;
+mod constant_keys;
 mod extremes;
 mod frames;
 mod generator;
