@@ -6,6 +6,7 @@
 //! above has their value. (Simmen, Shekita and Malkemus, "Fundamental techniques for order optimization", SIGMOD 1996,
 //! section 4, reduces sort keys by constants in the same way.)
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::DataType;
@@ -16,8 +17,8 @@ use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator};
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 
-/// How many nested operators are looked through.
-const MOST_NESTED: usize = 100;
+/// How many operators are looked at for one key. Equal columns of nested joins lead to an operator in many ways.
+const MOST_LOOKS: usize = 1_000;
 
 /// Leaves keys out of GROUP BY that have one value. One key stays: without keys there is a group of no rows.
 #[derive(Debug)]
@@ -47,7 +48,7 @@ impl OptimizerRule for ConstantKeys {
         let mut values: Vec<_> = aggregate
             .group_expr
             .iter()
-            .map(|key| constant(key, &aggregate.input, MOST_NESTED))
+            .map(|key| constant(key, &aggregate.input, &Cell::new(MOST_LOOKS)))
             .collect();
         if values.iter().all(Option::is_some)
             && let Some(first) = values.first_mut()
@@ -80,11 +81,12 @@ fn without_keys(aggregate: Aggregate, values: Vec<Option<ScalarValue>>) -> Resul
     Projection::try_new(columns, grouped).map(LogicalPlan::Projection)
 }
 
-/// The one value that `expression` has in all rows of `plan`, if conditions say so. It is never NULL.
-fn constant(expression: &Expr, plan: &LogicalPlan, depth: usize) -> Option<ScalarValue> {
-    let depth = depth.checked_sub(1)?;
+/// The one value that `expression` has in all rows of `plan`, if conditions say so. It is never NULL. `looks` says at how
+/// many more operators to look.
+fn constant(expression: &Expr, plan: &LogicalPlan, looks: &Cell<usize>) -> Option<ScalarValue> {
+    looks.set(looks.get().checked_sub(1)?);
     let column = match expression {
-        Expr::Alias(alias) => return constant(&alias.expr, plan, depth),
+        Expr::Alias(alias) => return constant(&alias.expr, plan, looks),
         Expr::Literal(value, _) => return (is_exact(value)).then(|| value.clone()),
         Expr::Column(column) => column,
         _ => return None,
@@ -94,7 +96,7 @@ fn constant(expression: &Expr, plan: &LogicalPlan, depth: usize) -> Option<Scala
     let data_type = schema.field(index).data_type();
     let of_column = |place: usize, input: &LogicalPlan| {
         let column = Column::from(input.schema().qualified_field(place));
-        constant(&Expr::Column(column), input, depth)
+        constant(&Expr::Column(column), input, looks)
     };
     let value = match plan {
         LogicalPlan::Filter(filter) => {
@@ -103,7 +105,7 @@ fn constant(expression: &Expr, plan: &LogicalPlan, depth: usize) -> Option<Scala
             compared.or_else(|| of_column(index, &filter.input))
         }
         LogicalPlan::Projection(projection) => {
-            constant(&projection.expr[index], &projection.input, depth)
+            constant(&projection.expr[index], &projection.input, looks)
         }
         LogicalPlan::SubqueryAlias(alias) => of_column(index, &alias.input),
         LogicalPlan::Sort(sort) => of_column(index, &sort.input),
@@ -122,7 +124,7 @@ fn constant(expression: &Expr, plan: &LogicalPlan, depth: usize) -> Option<Scala
         }
         LogicalPlan::Aggregate(aggregate) => {
             let key = aggregate.group_expr.get(index)?;
-            constant(key, &aggregate.input, depth)
+            constant(key, &aggregate.input, looks)
         }
         LogicalPlan::Join(join) => {
             let width = join.left.schema().fields().len();
@@ -148,9 +150,9 @@ fn constant(expression: &Expr, plan: &LogicalPlan, depth: usize) -> Option<Scala
                 let mut keys = join.on.iter().filter(|_| is_inner);
                 keys.find_map(|(one, other)| match place {
                     None => (is_column(one, index, join.left.schema()))
-                        .then(|| constant(other, &join.right, depth))?,
+                        .then(|| constant(other, &join.right, looks))?,
                     Some(place) => (is_column(other, place, join.right.schema()))
-                        .then(|| constant(one, &join.left, depth))?,
+                        .then(|| constant(one, &join.left, looks))?,
                 })
             };
             own.or_else(other)
@@ -206,4 +208,32 @@ fn is_exact(value: &ScalarValue) -> bool {
                 | DataType::Timestamp(..)
         );
     is_exact && !value.is_null()
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::execution::SessionStateBuilder;
+
+    use crate::session::repaired;
+
+    /// Each join leads to the one below in two ways: 40 of them in 2^40.
+    #[tokio::test]
+    async fn a_key_is_given_up_that_many_equal_columns_lead_to() {
+        let context = repaired(SessionStateBuilder::new());
+        let joins = 40;
+        let mut tables = "(VALUES (1, 2, 3)) AS t0 (x, y, z)".to_owned();
+        for join in 1..joins {
+            tables = format!(
+                "(VALUES (1, 2, 3)) AS t{join} (x, y, z) JOIN ({tables}) \
+                 ON t{join}.x = t{}.x AND t{join}.x = t{}.y",
+                join - 1,
+                join - 1
+            );
+        }
+        let last = joins - 1;
+        let sql = format!("SELECT t{last}.x, t{last}.z, count(*) FROM {tables} GROUP BY 1, 2");
+        let state = context.state();
+        let plan = state.create_logical_plan(&sql).await.unwrap();
+        state.optimize(&plan).unwrap();
+    }
 }
