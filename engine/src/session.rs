@@ -167,9 +167,9 @@ impl Session {
             // `StatementCatalog` has its own, which copes with views that have become invalid.
             .with_information_schema(false)
             .with_extension(Arc::clone(&inner.cache));
-        // Without one, TIMESTAMP WITH TIME ZONE would silently have none.
         // A third pass changes the plan of none of the 99 queries of TPC-DS, and takes an eighth of the time of planning.
         config.options_mut().optimizer.max_passes = 2;
+        // Without one, TIMESTAMP WITH TIME ZONE would silently have none.
         let execution = &mut config.options_mut().execution;
         execution.time_zone = Some(UTC.to_owned());
         // It refuses aggregates over `IS NOT TRUE`, which DataFusion 55.2 takes for never NULL in
