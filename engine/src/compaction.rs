@@ -90,8 +90,10 @@ pub(crate) async fn run(
                 tracing::warn!("table {table:?} could not be compacted on workers: {error}");
             }
             if let Some(database) = database.upgrade() {
-                // What queries saw may hold the segments that were merged.
-                database.snapshots.trim(&storage.snapshot());
+                // What queries saw, and their plans, may hold the segments that were merged.
+                let now = storage.snapshot();
+                database.snapshots.trim(&now);
+                database.plans.drop_outdated(&now);
             }
         }
     }

@@ -14,63 +14,51 @@ use datafusion::logical_expr::logical_plan::TableScan;
 use datafusion::logical_expr::utils::split_conjunction;
 use skewer_cluster::has_workers;
 use skewer_compat::functions::guarded::planning;
-use skewer_exec::IdentifiedTable;
-use skewer_optimizer::join_order::plan_relations::PlanRelations;
 use skewer_optimizer::join_order::statistics::Summaries;
 use skewer_optimizer::join_order::{
-    CorrectedEstimate, JoinOrder, Knowledge, KnownRows, can_be_sampled, columns_of, order_joins,
+    JoinOrder, Knowledge, KnownRows, can_be_sampled, columns_of, order_joins,
 };
 
 use crate::catalog::native_table::NativeTable;
+use crate::plan_cache::OptimizedQuery;
 
 /// Fewer rows in all tables of a query are joined in any order faster than one is found.
 const FEW_ROWS: u64 = 2_000;
 
-/// A plan whose joins are in order.
-#[derive(Debug)]
-pub(crate) struct Ordered {
-    pub(crate) plan: LogicalPlan,
-    /// The relations that its operators return.
-    pub(crate) relations: Option<Arc<PlanRelations>>,
-    /// Estimates that earlier queries corrected.
-    pub(crate) corrected: Vec<CorrectedEstimate>,
-}
-
-impl Ordered {
-    fn unchanged(plan: LogicalPlan) -> Self {
-        Self {
-            plan,
-            relations: None,
-            corrected: Vec::new(),
+/// `optimized` with its joins in the `order` that is asked for, by statistics and by what is `known` from earlier queries.
+pub(crate) async fn with_ordered_joins(
+    optimized: LogicalPlan,
+    state: &SessionState,
+    order: JoinOrder,
+    known: Option<&KnownRows>,
+) -> OptimizedQuery {
+    match ordered(&optimized, state, order, known).await {
+        Ok(Some(ordered)) => ordered,
+        Ok(None) => OptimizedQuery::in_one_order(optimized),
+        Err(error) => {
+            // The plan as it is returns the same.
+            tracing::debug!(%error, "joins keep their order");
+            OptimizedQuery::in_one_order(optimized)
         }
     }
 }
 
-/// `optimized` with its joins in the `order` that is asked for, by statistics and by what is `known` from earlier queries.
-/// If `state` plans for one process, its rules learn the sizes of joins.
-pub(crate) async fn with_ordered_joins(
-    optimized: LogicalPlan,
-    state: &mut SessionState,
-    order: JoinOrder,
-    known: Option<&KnownRows>,
-) -> Ordered {
-    match ordered(&optimized, state, order, known).await {
-        Ok(Some(ordered)) => ordered,
-        Ok(None) => Ordered::unchanged(optimized),
-        Err(error) => {
-            // The plan as it is returns the same.
-            tracing::debug!(%error, "joins keep their order");
-            Ordered::unchanged(optimized)
-        }
+/// Has the rules of `state` know what the joins of `query` get, if it is planned for one process.
+pub(crate) fn tell_estimates(query: &OptimizedQuery, state: &mut SessionState) {
+    if let Some(estimates) = &query.estimates
+        && !has_workers(state.config())
+    {
+        let options = state.config_mut().options_mut();
+        options.extensions.insert(estimates.clone());
     }
 }
 
 async fn ordered(
     optimized: &LogicalPlan,
-    state: &mut SessionState,
+    state: &SessionState,
     order: JoinOrder,
     known: Option<&KnownRows>,
-) -> Result<Option<Ordered>> {
+) -> Result<Option<OptimizedQuery>> {
     if order == JoinOrder::Text {
         return Ok(None);
     }
@@ -86,19 +74,13 @@ async fn ordered(
     };
     let is_distributed = has_workers(state.config());
     let ordered = planning(|| order_joins(optimized, knowledge, order, state, is_distributed))?;
-    let Some(ordered) = ordered else {
-        return Ok(None);
-    };
-    if let Some(estimates) = ordered.estimates
-        && !is_distributed
-    {
-        let options = state.config_mut().options_mut();
-        options.extensions.insert(estimates);
-    }
-    Ok(Some(Ordered {
+    Ok(ordered.map(|ordered| OptimizedQuery {
         plan: ordered.plan,
-        relations: ordered.relations.map(Arc::new),
+        relations: ordered.relations,
+        estimates: ordered.estimates,
         corrected: ordered.corrected,
+        feedback: ordered.feedback,
+        operators: None,
     }))
 }
 
@@ -118,13 +100,8 @@ struct TableRead {
 
 impl TableRead {
     fn table(&self) -> Option<&NativeTable> {
-        native_table(&self.provider)
+        NativeTable::of_provider(&self.provider)
     }
-}
-
-fn native_table(provider: &Arc<dyn TableProvider>) -> Option<&NativeTable> {
-    let table = provider.downcast_ref::<IdentifiedTable>()?;
-    table.inner.downcast_ref::<NativeTable>()
 }
 
 impl Tables {
@@ -158,7 +135,7 @@ impl Tables {
         let Ok(provider) = source_as_provider(&scan.source) else {
             return;
         };
-        let Some(table) = native_table(&provider) else {
+        let Some(table) = NativeTable::of_provider(&provider) else {
             return;
         };
         let (version, rows) = (table.version(), table.rows());

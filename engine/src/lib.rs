@@ -69,6 +69,7 @@ mod error;
 mod functions;
 mod join_order;
 mod last_query_id;
+mod plan_cache;
 mod planning;
 mod prepared;
 mod profile;

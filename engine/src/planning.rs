@@ -15,30 +15,30 @@ use skewer_compat::functions::guarded::planning;
 use skewer_compat::operators::materialized::SharedRowsExec;
 use skewer_compat::operators::scheduling::RunningQuery;
 use skewer_exec::waits::Waits;
+use skewer_optimizer::PlanRequest;
 use skewer_optimizer::distribution::Distribution;
-use skewer_optimizer::join_order::plan_relations::PlanRelations;
-use skewer_optimizer::remedies::Remedies;
 use skewer_profiling::{Recorder, SysTables};
 
 use crate::progress::ProgressHandle;
 
 /// Plans a query whose operators record into `recorder` at its level, and whose tasks can be
 /// cancelled, share the processors as `query`, and note in `waits` what they do: for several workers if the
-/// session is theirs and the query can be distributed. The plan has `remedies` where they are correct, and
-/// its operators return `relations`.
+/// session is theirs and the query can be distributed. `request` has what else the plan is to have.
 pub(crate) async fn plan_query(
     optimized: &LogicalPlan,
     state: &SessionState,
     recorder: &Arc<Recorder>,
     query: &Arc<RunningQuery>,
     waits: &Arc<Waits>,
-    remedies: Option<Arc<Remedies>>,
-    relations: Option<Arc<PlanRelations>>,
+    request: PlanRequest<'_>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let distributed = Distributed::of_session(state.config());
     let on = distributed.as_ref().map(|on| on as &dyn Distribution);
-    let planned =
-        skewer_optimizer::plan_query_on(optimized, state, recorder, on, remedies, relations);
+    let request = PlanRequest {
+        distribution: on,
+        ..request
+    };
+    let planned = skewer_optimizer::plan_query_on(optimized, state, recorder, request);
     let mut planned = pin!(planned);
     let plan = poll_fn(|context| planning(|| planned.as_mut().poll(context))).await?;
     let plan = waits.watch(cooperative(plan, query)?, is_exchange_between_workers)?;

@@ -28,6 +28,7 @@ use crate::database::{Database, DatabaseInner};
 use crate::error::Error;
 use crate::functions::Functions;
 use crate::last_query_id::LastQueryId;
+use crate::plan_cache::OptionsHash;
 use crate::profile::{blame_function, critical_path_function, what_if_function};
 use crate::progress::ProgressHandle;
 use crate::query_stream::QueryStream;
@@ -83,6 +84,9 @@ pub(crate) struct SessionInner {
     pub(crate) remedies: Mutex<RemedyMode>,
     /// Whether estimates heed rows that earlier queries counted (`cardinality_feedback`).
     pub(crate) cardinality_feedback: Mutex<bool>,
+    /// Whether plans of earlier runs are used, and those of its queries kept (`plan_cache`).
+    pub(crate) plan_cache: Mutex<bool>,
+    pub(crate) options_hash: OptionsHash,
     /// Who sends the statements.
     user: Mutex<String>,
     /// The caller's span of all statements that name none themselves (`trace.parent`).
@@ -211,6 +215,8 @@ impl Session {
                 join_order: Mutex::default(),
                 remedies: Mutex::default(),
                 cardinality_feedback: Mutex::new(true),
+                plan_cache: Mutex::new(true),
+                options_hash: OptionsHash::default(),
                 user: Mutex::new(LOCAL_USER.to_owned()),
                 trace_parent: Mutex::default(),
                 has_warned_of_comment: AtomicBool::new(false),

@@ -89,6 +89,9 @@ pub(crate) const JOIN_ORDER: &str = "join_order";
 /// Whether estimates heed rows that earlier queries counted.
 pub(crate) const CARDINALITY_FEEDBACK: &str = "cardinality_feedback";
 
+/// Whether plans of queries are kept for their next runs.
+pub(crate) const PLAN_CACHE: &str = "plan_cache";
+
 /// What is done about skew that earlier runs have shown.
 pub(crate) const REMEDIES: &str = "remedies";
 
@@ -111,7 +114,7 @@ pub(crate) const UNLIMITED: &str = "unlimited";
 pub(crate) const RUNTIME: &str = "datafusion.runtime.";
 
 /// Our settings and what they are about; DataFusion's are beside them.
-pub(crate) const OWN_SETTINGS: [(&str, &str); 19] = [
+pub(crate) const OWN_SETTINGS: [(&str, &str); 20] = [
     (
         CACHE_SIZE,
         "Bytes of decoded columns that are kept in memory for later queries, as '2 GB', or 0 for none; a \
@@ -140,6 +143,10 @@ pub(crate) const OWN_SETTINGS: [(&str, &str); 19] = [
         MEMORY_LIMIT,
         "Bytes that operators of all queries may hold together, as '2 GB', or unlimited; of the \
          whole database",
+    ),
+    (
+        PLAN_CACHE,
+        "Whether a query that has come before takes the plan of its last run, if that has not changed: on or off",
     ),
     (
         "profile.budget",

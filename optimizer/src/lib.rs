@@ -12,6 +12,7 @@
 //! * [`instrument`]: numbering and wrapping physical operators
 //! * `details`: what operators show of themselves, without what the profiler added
 //! * [`distribution`]: plans that run on several workers
+//! * `reusable_plan`: physical plans that later runs of a query are copied from
 //! * [`remedies`]: plans whose exchanges spread heavy keys
 
 pub mod costly;
@@ -25,8 +26,10 @@ pub mod join_order;
 pub mod lineage;
 mod plan_query;
 pub mod remedies;
+mod reusable_plan;
 pub mod timed_node;
 
 pub use costly_operators::evaluates_costly;
 pub use interruptible_calls::interruptible;
-pub use plan_query::{plan_query, plan_query_on};
+pub use plan_query::{PlanRequest, plan_query, plan_query_on};
+pub use reusable_plan::ReusablePlan;

@@ -1,11 +1,12 @@
 //! From an optimized logical plan to a physical plan that records as much as it is asked to.
 
+use std::fmt;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{Field, Schema};
 use datafusion::common::Result;
 use datafusion::common::format::ExplainFormat;
-use datafusion::execution::SessionState;
+use datafusion::execution::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::{Explain, Expr, LogicalPlan, PlanType, Projection, StringifiedPlan};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::explain::ExplainExec;
@@ -22,6 +23,7 @@ use crate::interruptible_calls::with_interruptible_calls;
 use crate::join_order::plan_relations::PlanRelations;
 use crate::lineage::{AnnotatedPlan, AnnotatedRecord, LineageRewrite};
 use crate::remedies::Remedies;
+use crate::reusable_plan::{ReusablePlan, divided, ruled};
 use crate::timed_node::TimedEvaluationPlanner;
 use skewer_compat::logical::common_subplan::SharedRowsPlanner;
 
@@ -35,11 +37,35 @@ pub async fn plan_query(
     state: &SessionState,
     recorder: &Arc<Recorder>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
-    plan_query_on(optimized, state, recorder, None, None, None).await
+    let request = PlanRequest::default();
+    plan_query_on(optimized, state, recorder, request).await
 }
 
-/// The same for a query that may run on workers, with `remedies` where they are correct, and whose operators return `relations`.
-/// Nothing is done about skew at level `off`, and relations are only told at levels `counters` and `calls`.
+/// What a physical plan is to have beside its operators.
+#[derive(Clone, Copy, Default)]
+pub struct PlanRequest<'a> {
+    /// The workers that it may run on.
+    pub distribution: Option<&'a dyn Distribution>,
+    /// What is done about skew, where it is correct.
+    pub remedies: Option<&'a Arc<Remedies>>,
+    /// The relations that its operators return.
+    pub relations: Option<&'a Arc<PlanRelations>>,
+    /// Where the operators of an earlier run of the same optimized plan are kept, or will be. Not for plans of workers.
+    pub reusable: Option<&'a ReusablePlan>,
+}
+
+impl fmt::Debug for PlanRequest<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PlanRequest")
+            .field("is_distributed", &self.distribution.is_some())
+            .field("remedies", &self.remedies)
+            .field("reusable", &self.reusable)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The same with what a [`PlanRequest`] asks for. Nothing is done about skew at level `off`, and relations are only told
+/// at levels `counters` and `calls`.
 ///
 /// # Errors
 /// Those of DataFusion's physical planner, and of `distribution`.
@@ -47,21 +73,25 @@ pub async fn plan_query_on(
     optimized: &LogicalPlan,
     state: &SessionState,
     recorder: &Arc<Recorder>,
-    distribution: Option<&dyn Distribution>,
-    remedies: Option<Arc<Remedies>>,
-    relations: Option<Arc<PlanRelations>>,
+    request: PlanRequest<'_>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
+    let PlanRequest {
+        distribution,
+        reusable,
+        ..
+    } = request;
+    let (remedies, relations) = (request.remedies.cloned(), request.relations.cloned());
     if let (LogicalPlan::Explain(explain), Some(distribution)) = (optimized, distribution) {
         return plan_explain(optimized, explain, state, distribution).await;
     }
     match recorder.level() {
         Level::Off => {
-            let plan = unprofiled(optimized, state).await?;
+            let plan = unprofiled_again(optimized, state, reusable).await?;
             let distributed = distribute(&plan, state, distribution).await?;
             Ok(distributed.unwrap_or(plan))
         }
         Level::Counters | Level::Calls => {
-            let plan = unprofiled(optimized, state).await?;
+            let plan = unprofiled_again(optimized, state, reusable).await?;
             let facts = PlanFacts {
                 remedies,
                 relations,
@@ -88,6 +118,27 @@ async fn unprofiled(
     let planner = DefaultPhysicalPlanner::with_extension_planners(vec![shared]);
     let plan = with_interruptible_calls(optimized.clone())?;
     planner.create_physical_plan(&plan, state).await
+}
+
+/// The same, with the operators of an earlier run if `reusable` has them.
+async fn unprofiled_again(
+    optimized: &LogicalPlan,
+    state: &SessionState,
+    reusable: Option<&ReusablePlan>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let Some(reusable) = reusable.filter(|reusable| !reusable.is_refused()) else {
+        return unprofiled(optimized, state).await;
+    };
+    let (once, of_each_run) = divided(state.physical_optimizers());
+    let plan = match reusable.another_run()? {
+        Some(plan) => plan,
+        None => {
+            let rules = SessionStateBuilder::new_from_existing(state.clone());
+            let rules = rules.with_physical_optimizer_rules(once.to_vec());
+            reusable.first_run(unprofiled(optimized, &rules.build()).await?)?
+        }
+    };
+    ruled(plan, of_each_run, state.config_options())
 }
 
 async fn distribute(

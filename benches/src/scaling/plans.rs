@@ -39,7 +39,7 @@ use skewer_exec::NumberedExec;
 use skewer_net::frame::Request;
 use skewer_net::identity::NodeId;
 use skewer_net::worker_url;
-use skewer_optimizer::plan_query_on;
+use skewer_optimizer::{PlanRequest, plan_query_on};
 use skewer_profiling::{Level, Recorder, RecorderLimits};
 use skewer_storage::{SegmentName, TableId};
 use url::Url;
@@ -160,8 +160,11 @@ pub async fn simulate(
     let plan = state.create_logical_plan(sql).await?;
     let plan = state.optimize(&plan)?;
     let distributed = Distributed::of_session(state.config());
-    let on = distributed.as_ref().map(|distributed| distributed as _);
-    let plan = plan_query_on(&plan, &state, &recorder, on, None, None).await?;
+    let request = PlanRequest {
+        distribution: distributed.as_ref().map(|distributed| distributed as _),
+        ..PlanRequest::default()
+    };
+    let plan = plan_query_on(&plan, &state, &recorder, request).await?;
     let planning = started.elapsed();
     let stages = stages_of(&plan);
     let expected: u64 = stages.iter().skip(1).map(|stage| stage.tasks as u64).sum();

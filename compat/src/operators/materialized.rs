@@ -5,6 +5,7 @@
 //! the same rows at several places. All these places have one of these operators. The first one that is polled has
 //! the rows made, in a task of their own, and all return them. Rows for which there is no memory are on disk.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -89,6 +90,16 @@ impl SharedRows {
     pub fn of_values(mut self, are_values: bool) -> Self {
         self.are_values = are_values;
         self
+    }
+
+    /// Such rows of another run of the query, which are not made yet.
+    fn of_another_run(&self) -> Self {
+        Self {
+            is_of_iteration: self.is_of_iteration,
+            are_values: self.are_values,
+            source: Mutex::default(),
+            made: Mutex::default(),
+        }
     }
 
     /// Has `source` make them, again if it has before.
@@ -211,6 +222,30 @@ impl SharedRowsExec {
             input: None,
             metrics: ExecutionPlanMetricsSet::new(),
         }
+    }
+
+    /// The same operator of another run of the query, with `input` in place of its own. `rows` has the shared rows of
+    /// that run, by their number.
+    pub fn of_another_run(
+        &self,
+        input: Option<Arc<dyn ExecutionPlan>>,
+        rows: &mut HashMap<usize, Arc<SharedRows>>,
+    ) -> Self {
+        let rows = rows
+            .entry(self.number)
+            .or_insert_with(|| Arc::new(self.rows.of_another_run()));
+        Self {
+            rows: Arc::clone(rows),
+            number: self.number,
+            input,
+            properties: Arc::clone(&self.properties),
+            metrics: ExecutionPlanMetricsSet::new(),
+        }
+    }
+
+    /// Whether the rows are made in each iteration of a recursive query.
+    pub fn is_of_iteration(&self) -> bool {
+        self.rows.is_of_iteration
     }
 
     /// Whether it has the input that makes the rows.

@@ -103,6 +103,18 @@ impl NativeTable {
             .with_int32_ids(are_narrow)
     }
 
+    /// The table that a provider of a stored table reads.
+    pub(crate) fn of_provider(provider: &Arc<dyn TableProvider>) -> Option<&Self> {
+        let table = provider.downcast_ref::<IdentifiedTable>()?;
+        table.inner.downcast_ref::<Self>()
+    }
+
+    /// The version of the table, if it is read as it is stored: all segments, and no column that is made of row ids.
+    pub(crate) fn whole(&self) -> Option<&Arc<TableMeta>> {
+        let is_whole = self.ids.is_none() && self.segments.len() == self.table.segments.len();
+        is_whole.then_some(&self.table)
+    }
+
     /// The columns of the segments at `projection` of this table's; none but those of its schema.
     fn read(&self, projection: &[usize]) -> Result<Vec<usize>> {
         let stored = self.schema.fields().len();

@@ -256,6 +256,7 @@ impl DatabaseBuilder {
                 budgets: Arc::default(),
                 remedies: Arc::default(),
                 known_rows: Arc::default(),
+                plans: Arc::default(),
                 snapshots: Arc::default(),
                 place,
                 streams,

@@ -33,6 +33,7 @@ use crate::cluster::{Master, MemberState};
 use crate::compaction::Grown;
 use crate::ended_queries::{EndedQueries, Followers};
 use crate::error::Error;
+use crate::plan_cache::PlanCache;
 use crate::progress::Elsewhere;
 use crate::quarantines_table::with_quarantines;
 use crate::query_totals::{QueryTotals, with_query_totals};
@@ -129,6 +130,8 @@ pub(crate) struct DatabaseInner {
     pub(crate) remedies: Arc<RemedyBook>,
     /// How many rows relations had in queries that have ended.
     pub(crate) known_rows: Arc<KnownRows>,
+    /// Plans of queries that have run.
+    pub(crate) plans: Arc<PlanCache>,
     /// What queries saw, for `EXPLAIN PROFILE QUERY n`.
     pub(crate) snapshots: Arc<KeptSnapshots>,
     /// Where statements write that this process runs.

@@ -16,6 +16,7 @@ use skewer_compat::operators::scheduling::RunningQuery;
 use skewer_exec::waits::StallGuard;
 use skewer_node::check_availability;
 use skewer_optimizer::join_order::CorrectedEstimate;
+use skewer_optimizer::{PlanRequest, ReusablePlan};
 use skewer_profiling::Level;
 use skewer_storage::{Snapshot, Storage, TableMeta, Transaction};
 use tokio::sync::OwnedMutexGuard;
@@ -27,7 +28,8 @@ use crate::catalog::StatementCatalog;
 use crate::catalog::planned::shown_rows;
 use crate::catalog::quarantine::notice;
 use crate::error::Error;
-use crate::join_order::with_ordered_joins;
+use crate::join_order::{tell_estimates, with_ordered_joins};
+use crate::plan_cache::{self, Lookup, OptimizedQuery, PlanKey, PlanSettings};
 use crate::planning;
 use crate::progress::ProgressHandle;
 use crate::query_stream::QueryStream;
@@ -240,29 +242,14 @@ impl Context {
             }
             state = self.on_workers(workers, state)?;
         }
-        // Workers cannot evaluate a subquery first, and its rows are in the lineage.
-        let with_joins = workers.is_some() || self.record.recorder().level() == Level::Records;
-        let on_workers = workers.is_some();
-        // Statements that end meanwhile add rows to schema sys.
-        let determinism = Determinism {
-            reads_changing_tables: &skewer_profiling::reads_sys,
-        };
-        let optimized = folding::optimized(plan, || {
-            optimize_dependent_joins(plan, &mut state, on_workers, determinism, |plan, state| {
-                match with_joins {
-                    true => optimize_with_joins(plan, state),
-                    false => state.optimize(plan),
-                }
-            })
-        })??;
-        let order = *self.session.inner().join_order.lock();
-        let heeds_feedback = *self.session.inner().cardinality_feedback.lock();
+        let query = self.optimized(plan, &mut state, workers.is_some()).await?;
+        let operators_are_kept = query.operators.as_ref().is_some_and(ReusablePlan::is_kept);
+        if !operators_are_kept {
+            tell_estimates(&query, &mut state);
+        }
+        self.corrected.clone_from(&query.corrected);
         let database = self.session.database_inner();
-        let known = heeds_feedback.then_some(database.known_rows.as_ref());
-        let ordered = with_ordered_joins(optimized, &mut state, order, known).await;
-        let (optimized, relations) = (ordered.plan, ordered.relations);
-        self.corrected = ordered.corrected;
-        check_availability(&optimized, self.catalog.snapshot(), |worker| {
+        check_availability(&query.plan, self.catalog.snapshot(), |worker| {
             database.lost(worker)
         })?;
         let touched = self.catalog.touched();
@@ -272,18 +259,19 @@ impl Context {
         self.notices = notices.collect();
         let trial = self.begin_trial().await?;
         let remedies = trial.as_ref().and_then(Trial::remedies);
+        let relations = query.relations.as_ref();
+        let relations = relations.map(|relations| Arc::new(relations.of_another_run()));
+        let request = PlanRequest {
+            distribution: None,
+            remedies: remedies.as_ref(),
+            relations: relations.as_ref(),
+            reusable: query.operators.as_ref(),
+        };
         let (recorder, waits) = (self.record.recorder(), self.progress.operators());
         let running = &self.running;
-        let operators = planning::plan_query(
-            &optimized,
-            &state,
-            recorder,
-            running,
-            waits,
-            remedies,
-            relations.clone(),
-        )
-        .await?;
+        let plan = &query.plan;
+        let operators =
+            planning::plan_query(plan, &state, recorder, running, waits, request).await?;
         if let Some(mut trial) = trial {
             trial.planned(recorder);
             self.record.tries(trial);
@@ -299,6 +287,65 @@ impl Context {
         self.record.planned();
         let rows = self.execute(operators, &state)?;
         Ok(shown_rows(rows, zone_of(state.config_options())))
+    }
+
+    /// Optimizes `plan` in `state`, unless the plan of an earlier run is kept that would be the same.
+    async fn optimized(
+        &self,
+        plan: &LogicalPlan,
+        state: &mut SessionState,
+        on_workers: bool,
+    ) -> Result<Arc<OptimizedQuery>, Error> {
+        let order = *self.session.inner().join_order.lock();
+        let heeds_feedback = *self.session.inner().cardinality_feedback.lock();
+        let database = self.session.database_inner();
+        // Workers cannot evaluate a subquery first, and its rows are in the lineage.
+        let with_joins = on_workers || self.record.recorder().level() == Level::Records;
+        let may_be_kept = !with_joins
+            && *self.session.inner().plan_cache.lock()
+            && self.session.inner().read_only.is_none()
+            && self.record.sql().len() <= plan_cache::LONGEST_TEXT;
+        let key = match may_be_kept {
+            true => {
+                let options = &self.session.inner().options_hash;
+                let settings = PlanSettings {
+                    options: options.of_options(state.config().options()),
+                    join_order: order,
+                    heeds_feedback,
+                };
+                PlanKey::of_query(plan, settings)?
+            }
+            false => None,
+        };
+        let mut keeps = false;
+        if let Some(key) = &key {
+            match database.plans.get(key, &database.known_rows) {
+                Lookup::Kept(query) => return Ok(query),
+                Lookup::CameBefore => keeps = true,
+                Lookup::New => {}
+            }
+        }
+        // Statements that end meanwhile add rows to schema sys.
+        let determinism = Determinism {
+            reads_changing_tables: &skewer_profiling::reads_sys,
+        };
+        let optimized = folding::optimized(plan, || {
+            optimize_dependent_joins(plan, state, on_workers, determinism, |plan, state| {
+                match with_joins {
+                    true => optimize_with_joins(plan, state),
+                    false => state.optimize(plan),
+                }
+            })
+        })??;
+        let known = heeds_feedback.then_some(database.known_rows.as_ref());
+        let query = with_ordered_joins(optimized, state, order, known).await;
+        let Some(key) = key.filter(|_| keeps) else {
+            return Ok(Arc::new(query));
+        };
+        let query = Arc::new(query.to_be_kept());
+        let now = || database.storage.snapshot();
+        database.plans.keep(key, Arc::clone(&query), now);
+        Ok(query)
     }
 
     /// Decides whether the statement has remedies, if it is one that may.
@@ -402,10 +449,12 @@ impl Context {
     pub(crate) async fn commit(&self, transaction: Transaction) -> Result<Arc<Snapshot>, Error> {
         // A commit syncs the catalog: it must not hold up a thread that runs queries. Once begun
         // it goes through, even if the statement is cancelled meanwhile.
-        let snapshots = Arc::clone(&self.session.database_inner().snapshots);
+        let database = self.session.database_inner();
+        let (snapshots, plans) = (Arc::clone(&database.snapshots), Arc::clone(&database.plans));
         let commit = move || {
             let now = transaction.commit()?;
             snapshots.trim(&now);
+            plans.drop_outdated(&now);
             Ok(now)
         };
         tokio::task::spawn_blocking(commit)

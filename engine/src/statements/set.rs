@@ -13,8 +13,8 @@ use crate::remedies::RemedyMode;
 use crate::session::Session;
 use crate::settings::{
     self, CACHE_SIZE, CARDINALITY_FEEDBACK, DEFAULT_STALL_TIMEOUT, JOIN_ORDER, MAX_RUNNING_QUERIES,
-    MAX_TEMP_DIRECTORY_SIZE, MEMORY_LIMIT, OWN_SETTINGS, ProfileSettings, QUARANTINE, REMEDIES,
-    SNAPSHOT_BYTES, STALL_TIMEOUT, TRACE_PARENT, canonical,
+    MAX_TEMP_DIRECTORY_SIZE, MEMORY_LIMIT, OWN_SETTINGS, PLAN_CACHE, ProfileSettings, QUARANTINE,
+    REMEDIES, SNAPSHOT_BYTES, STALL_TIMEOUT, TRACE_PARENT, canonical,
 };
 
 /// The schema of names without schema.
@@ -80,6 +80,7 @@ pub(crate) async fn set(session: &Session, name: &str, value: &str) -> Result<Ou
             let heeds = settings::parse_switch(name, value)?;
             *session.inner().cardinality_feedback.lock() = heeds;
         }
+        PLAN_CACHE => *session.inner().plan_cache.lock() = settings::parse_switch(name, value)?,
         REMEDIES => *session.inner().remedies.lock() = settings::parse_remedies(value)?,
         TRACE_PARENT => {
             *session.inner().trace_parent.lock() = settings::parse_trace_parent(value)?;
@@ -183,6 +184,7 @@ fn reset_own(session: &Session, name: &str) -> Result<bool, Error> {
         QUARANTINE => *session.inner().rows_seen.lock() = RowsSeen::default(),
         JOIN_ORDER => *session.inner().join_order.lock() = JoinOrder::default(),
         CARDINALITY_FEEDBACK => *session.inner().cardinality_feedback.lock() = true,
+        PLAN_CACHE => *session.inner().plan_cache.lock() = true,
         REMEDIES => *session.inner().remedies.lock() = RemedyMode::default(),
         TRACE_PARENT => *session.inner().trace_parent.lock() = None,
         MEMORY_LIMIT => database.memory.set_limit(database.opened_memory_limit),

@@ -14,8 +14,8 @@ use crate::error::Error;
 use crate::session::Session;
 use crate::settings::{
     self, CACHE_SIZE, CARDINALITY_FEEDBACK, JOIN_ORDER, MAX_RUNNING_QUERIES,
-    MAX_TEMP_DIRECTORY_SIZE, MEMORY_LIMIT, OWN_SETTINGS, QUARANTINE, REMEDIES, SNAPSHOT_BYTES,
-    STALL_TIMEOUT, TRACE_PARENT, UNLIMITED, canonical, show_bytes, show_retention,
+    MAX_TEMP_DIRECTORY_SIZE, MEMORY_LIMIT, OWN_SETTINGS, PLAN_CACHE, QUARANTINE, REMEDIES,
+    SNAPSHOT_BYTES, STALL_TIMEOUT, TRACE_PARENT, UNLIMITED, canonical, show_bytes, show_retention,
 };
 use skewer_sql::sql_name;
 
@@ -41,6 +41,10 @@ pub(crate) fn setting(session: &Session, name: Option<&str>) -> Result<Outcome, 
                     None => UNLIMITED.to_owned(),
                 },
                 CARDINALITY_FEEDBACK => match *session.inner().cardinality_feedback.lock() {
+                    true => "on".to_owned(),
+                    false => "off".to_owned(),
+                },
+                PLAN_CACHE => match *session.inner().plan_cache.lock() {
                     true => "on".to_owned(),
                     false => "off".to_owned(),
                 },

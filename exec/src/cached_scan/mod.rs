@@ -85,6 +85,40 @@ impl CachedScan {
         }
     }
 
+    /// The same scan for another run, which has counters of its own; `None` if its order cannot be asked for again.
+    ///
+    /// # Errors
+    /// Those of merging projections.
+    pub fn of_another_run(&self) -> Result<Option<Self>> {
+        if self.order.is_some() {
+            return Ok(None);
+        }
+        // DataFusion 55.2 gives a scan of Parquet counters only when it is made.
+        let before = &self.parquet;
+        let mut parquet = ParquetSource::new(before.table_schema().clone())
+            .with_table_parquet_options(before.table_parquet_options().clone());
+        if let Some(reader) = before.parquet_file_reader_factory() {
+            parquet = parquet.with_parquet_file_reader_factory(Arc::clone(reader));
+        }
+        if let Some(predicate) = before.filter() {
+            parquet = parquet.with_predicate(predicate);
+        }
+        let made: Arc<dyn FileSource> = match before.projection() {
+            Some(projection) => match parquet.try_pushdown_projection(projection)? {
+                Some(projected) => projected,
+                None => return Ok(None),
+            },
+            None => Arc::new(parquet),
+        };
+        let Some(parquet) = made.downcast_ref::<ParquetSource>() else {
+            return Ok(None);
+        };
+        Ok(Some(Self {
+            parquet: parquet.clone(),
+            ..self.clone()
+        }))
+    }
+
     /// The same scan, pruned by a condition.
     pub(crate) fn with_predicate(&self, predicate: Arc<dyn PhysicalExpr>) -> Self {
         Self {

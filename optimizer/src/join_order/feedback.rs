@@ -12,7 +12,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan};
 
 use super::estimate::Estimate;
 use super::island::{Island, LeafSet};
-use super::known_rows::{KnownRows, Returned};
+use super::known_rows::{Asked, FeedbackUsed, KnownRows, Returned};
 use super::relation::{Relation, Relations, SetRelations};
 use super::statistics::Summaries;
 
@@ -54,7 +54,7 @@ impl Display for CorrectedEstimate {
 #[derive(Debug)]
 pub(super) struct Feedback<'a> {
     relations: &'a Relations<'a>,
-    known: &'a KnownRows,
+    known: Asked<'a>,
     /// Estimates that were corrected, if they are listed.
     corrected: RefCell<Option<Vec<CorrectedEstimate>>>,
     is_paused: Cell<bool>,
@@ -69,7 +69,7 @@ impl<'a> Feedback<'a> {
     ) -> Option<Self> {
         known.has_any_of(summaries.versions()).then(|| Self {
             relations,
-            known,
+            known: Asked::new(known),
             corrected: RefCell::default(),
             is_paused: Cell::new(false),
         })
@@ -121,11 +121,16 @@ impl<'a> Feedback<'a> {
     }
 
     /// Which joins of an island with these `leaves` have been counted.
-    pub(super) fn sets(&self, island: &Island, leaves: &[Arc<LogicalPlan>]) -> KnownSets<'a> {
+    pub(super) fn sets(&self, island: &Island, leaves: &[Arc<LogicalPlan>]) -> KnownSets<'_> {
         KnownSets {
             relations: self.relations.of_sets(island, leaves),
-            known: self.known,
+            known: &self.known,
         }
+    }
+
+    /// What it has told.
+    pub(super) fn used(&self) -> FeedbackUsed {
+        self.known.answers()
     }
 }
 
@@ -133,7 +138,7 @@ impl<'a> Feedback<'a> {
 #[derive(Debug)]
 pub(super) struct KnownSets<'a> {
     relations: SetRelations,
-    known: &'a KnownRows,
+    known: &'a Asked<'a>,
 }
 
 impl KnownSets<'_> {
@@ -221,6 +226,7 @@ pub(super) mod tests {
             (relations.of(*set).unwrap(), returned)
         });
         known.remember([], counted);
+        let known = Asked::new(Box::leak(Box::new(known)));
         KnownSets {
             relations,
             known: Box::leak(Box::new(known)),

@@ -59,7 +59,7 @@ use self::estimate::Estimate;
 pub use self::feedback::CorrectedEstimate;
 use self::feedback::Feedback;
 use self::island::{Island, JoinTree, LeafSet};
-pub use self::known_rows::{KnownRows, Returned};
+pub use self::known_rows::{FeedbackUsed, KnownRows, Returned};
 use self::outer_joins::OuterJoins;
 use self::plan_relations::PlanRelations;
 use self::reducers::Reducers;
@@ -106,6 +106,8 @@ pub struct OrderedJoins {
     pub relations: Option<PlanRelations>,
     /// Estimates that earlier queries corrected.
     pub corrected: Vec<CorrectedEstimate>,
+    /// What earlier queries counted, as far as that decided the order; `None` if it was not to be heeded.
+    pub feedback: Option<FeedbackUsed>,
 }
 
 /// What is known of the tables of a query.
@@ -186,11 +188,16 @@ pub fn order_joins(
             ..explain.clone()
         });
     }
+    let used = known.map(|_| match &feedback {
+        Some(feedback) => feedback.used(),
+        None => FeedbackUsed::Nothing(summaries.versions().collect()),
+    });
     Ok(Some(OrderedJoins {
         plan,
         estimates,
         relations,
         corrected,
+        feedback: used,
     }))
 }
 

@@ -89,9 +89,9 @@ type Address = *const ();
 /// The relations that the operators of a query return.
 #[derive(Debug)]
 pub struct PlanRelations {
-    nodes: Vec<Node<Estimated>>,
+    nodes: Arc<[Node<Estimated>]>,
     /// The versions of the tables that relations are made of.
-    versions: Vec<u64>,
+    versions: Arc<[u64]>,
     found: Mutex<Vec<OperatorRelation>>,
 }
 
@@ -156,8 +156,17 @@ impl PlanRelations {
             relations,
         };
         Self {
-            nodes: logical.nodes(plan, MOST_NESTED).unwrap_or_default(),
+            nodes: logical.nodes(plan, MOST_NESTED).unwrap_or_default().into(),
             versions: summaries.versions().collect(),
+            found: Mutex::default(),
+        }
+    }
+
+    /// The relations of the same plan, for another run of it.
+    pub fn of_another_run(&self) -> Self {
+        Self {
+            nodes: Arc::clone(&self.nodes),
+            versions: Arc::clone(&self.versions),
             found: Mutex::default(),
         }
     }
