@@ -18,6 +18,7 @@ fn folder(name: &str) -> PathBuf {
 fn runner(
     db: &Database,
     out: &Path,
+    runs_before: usize,
 ) -> Runner<Connection, impl sqllogictest::MakeConnection<Conn = Connection> + use<>> {
     let db = db.clone();
     let folders = [
@@ -28,7 +29,13 @@ fn runner(
     let mut runner = Runner::new(move || {
         let session = db.session();
         let folders = hidden.clone();
-        async move { Ok(Connection { session, folders }) }
+        async move {
+            Ok(Connection {
+                session,
+                folders,
+                runs_before,
+            })
+        }
     });
     for (path, name) in folders {
         runner.set_var(name.trim_start_matches('$').to_owned(), path);
@@ -41,6 +48,8 @@ fn runner(
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Place {
     InMemory,
+    /// In memory, and each query has the plan of the run before.
+    KeptPlans,
     /// And the database is opened again afterwards.
     OnDisk,
     /// In memory, and queries are distributed over so many workers.
@@ -69,7 +78,7 @@ async fn run(script: &Path, place: Place) -> Result<usize, String> {
     // Two threads everywhere: plans in golden files must not depend on the machine.
     let builder = Database::builder().worker_threads(2);
     let builder = match place {
-        Place::InMemory | Place::Processes(_) => builder,
+        Place::InMemory | Place::KeptPlans | Place::Processes(_) => builder,
         Place::OnDisk => builder.path(&path),
         Place::Workers(workers) => builder.workers(workers),
     };
@@ -77,7 +86,9 @@ async fn run(script: &Path, place: Place) -> Result<usize, String> {
         Some(cluster) => cluster.database().clone(),
         None => builder.build().map_err(|e| e.to_string())?,
     };
-    let mut runner = runner(&db, &out);
+    // A plan is kept when its query comes for the second time.
+    let runs_before = if place == Place::KeptPlans { 2 } else { 0 };
+    let mut runner = runner(&db, &out, runs_before);
     // Scripts say with them which of their queries show the plan of one place.
     if place.has_workers() {
         runner.add_label("workers");
@@ -112,8 +123,11 @@ async fn run(script: &Path, place: Place) -> Result<usize, String> {
 
 /// Runs all scripts; gives the number of queries that ran on several workers.
 async fn run_all(place: Place) -> usize {
-    let scripts = scripts(&folder("slt")).unwrap();
-    assert!(!scripts.is_empty(), "there are no scripts");
+    let mut scripts = scripts(&folder("slt")).unwrap();
+    if place == Place::KeptPlans {
+        scripts.retain(|script| !counts_queries(script));
+    }
+    assert!(scripts.len() > 20, "there are {} scripts", scripts.len());
     let mut failures = Vec::new();
     let mut distributed = 0;
     for script in &scripts {
@@ -130,6 +144,21 @@ async fn run_all(place: Place) -> usize {
         failures.join("\n\n")
     );
     distributed
+}
+
+/// Whether a script looks at what ran before.
+fn counts_queries(script: &Path) -> bool {
+    let text = std::fs::read_to_string(script).unwrap();
+    ["sys.", "last_query_id", "PROFILE"]
+        .iter()
+        .any(|word| text.contains(word))
+}
+
+#[tokio::test]
+async fn golden_scripts_hold_with_plans_of_earlier_runs() {
+    if !skewer_testing::regenerates() {
+        assert_eq!(run_all(Place::KeptPlans).await, 0);
+    }
 }
 
 #[tokio::test]
@@ -164,7 +193,7 @@ async fn golden_scripts_hold_in_memory() {
     for script in scripts(&folder("slt")).unwrap() {
         let scratch = tempfile::tempdir().unwrap();
         let db = Database::builder().worker_threads(2).build().unwrap();
-        runner(&db, scratch.path())
+        runner(&db, scratch.path(), 0)
             .update_test_file(
                 &script,
                 " ",

@@ -10,6 +10,7 @@
 //! - [`frames`]: window frames of these
 //! - [`naive`]: queries that a naive evaluator understands, and the evaluator
 //! - [`join_order`]: they return the same in any order of their joins
+//! - [`kept_plans`]: they return the same with the plan of an earlier run
 //! - [`constant_keys`]: whether or not the planner sees that a key has one value
 //! - [`remedies`]: whatever is done about skew
 //! - [`lineage`]: their lineage is what it says
@@ -24,6 +25,7 @@ mod extremes;
 mod frames;
 mod generator;
 mod join_order;
+mod kept_plans;
 mod lineage;
 mod naive;
 mod quarantines;
