@@ -1,19 +1,23 @@
 //! Functions in FROM: of the columns beside them, with ordinality, and what their columns are called.
 
-use std::collections::HashSet;
+mod calls;
+mod named_columns;
+mod replacements;
+
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     self, CastKind, DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
-    JoinConstraint, JoinOperator, ObjectName, RenameSelectItem, Select, SelectItem, SetExpr,
-    Statement, TableAlias, TableAliasColumnDef, TableFactor, TableFunctionArgs, TableWithJoins,
-    TimezoneInfo, UpdateTableFromKind, Value, Visit, VisitMut, Visitor, VisitorMut,
+    JoinConstraint, JoinOperator, Select, Statement, TableAlias, TableAliasColumnDef, TableFactor,
+    TableWithJoins, TimezoneInfo, UpdateTableFromKind, Visit, VisitMut, Visitor, VisitorMut,
 };
-use datafusion::sql::sqlparser::dialect::GenericDialect;
-use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+use datafusion::sql::sqlparser::parser::ParserError;
 
+use self::calls::{Call, function};
+use self::named_columns::Named;
+use self::replacements::{derived, numbered_series, ordinality, series};
 use crate::statement::function_calls::{called, differs_each_time};
-use crate::statement::names::{excluded, fold};
+use crate::statement::names::fold;
 use crate::statement::using_join::constraint;
 
 /// What DataFusion calls the column of a series.
@@ -50,93 +54,6 @@ pub(crate) fn is_function(table: &TableFactor) -> bool {
             | TableFactor::Function { .. }
             | TableFactor::Table { args: Some(_), .. }
     )
-}
-
-/// The columns that a statement names, each with the table, if it names that.
-#[derive(Default)]
-struct Named {
-    columns: HashSet<(Option<String>, String)>,
-    /// Whether it reads something else than functions, which may have such columns.
-    reads_tables: bool,
-}
-
-impl Named {
-    fn add(&mut self, table: Option<&Ident>, column: &Ident) {
-        self.columns.insert((table.map(fold), fold(column)));
-    }
-
-    fn has(&self, table: Option<&str>, column: &str) -> bool {
-        let column = (table.map(str::to_owned), column.to_owned());
-        self.columns.contains(&column)
-    }
-
-    /// What the column of a series is called in a statement that calls the series `table`, or gives it no
-    /// alias.
-    fn column_of(&self, table: &Ident, has_alias: bool) -> Ident {
-        let name = fold(table);
-        let names_table = self.has(Some(&name), &name) || self.has(None, &name);
-        let is_value = match has_alias {
-            true => {
-                let only_functions = !self.reads_tables && !names_table;
-                self.has(Some(&name), VALUE) || only_functions && self.has(None, VALUE)
-            }
-            false => !names_table,
-        };
-        match is_value {
-            true => Ident::new(VALUE),
-            false => table.clone(),
-        }
-    }
-}
-
-impl VisitorMut for Named {
-    type Break = ();
-
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        match expr {
-            Expr::Identifier(column) => self.add(None, column),
-            Expr::CompoundIdentifier(parts) => {
-                if let [.., table, column] = parts.as_slice() {
-                    self.add(Some(table), column);
-                }
-            }
-            _ => {}
-        }
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
-        for item in &select.projection {
-            if let SelectItem::Wildcard(options) | SelectItem::QualifiedWildcard(_, options) = item
-            {
-                for column in excluded(options) {
-                    self.add(None, &column);
-                }
-                match &options.opt_rename {
-                    Some(RenameSelectItem::Single(renamed)) => self.add(None, &renamed.ident),
-                    Some(RenameSelectItem::Multiple(all)) => {
-                        all.iter()
-                            .for_each(|renamed| self.add(None, &renamed.ident));
-                    }
-                    None => {}
-                }
-                for replaced in options
-                    .opt_replace
-                    .iter()
-                    .flat_map(|replace| &replace.items)
-                {
-                    self.add(None, &replaced.column_name);
-                }
-            }
-        }
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<()> {
-        self.reads_tables |=
-            !is_function(table) && !matches!(table, TableFactor::NestedJoin { .. });
-        ControlFlow::Continue(())
-    }
 }
 
 struct Reads {
@@ -319,78 +236,6 @@ fn column_definition(name: Ident) -> TableAliasColumnDef {
     }
 }
 
-/// A call in FROM of a function that makes rows of a list.
-struct Call {
-    function: &'static str,
-    arguments: Vec<Expr>,
-    ordinality: bool,
-    alias: Option<TableAlias>,
-}
-
-impl Call {
-    fn of_table(table: &mut TableFactor) -> Option<Self> {
-        let (function, arguments, ordinality, alias) = match table {
-            TableFactor::UNNEST {
-                alias,
-                array_exprs,
-                with_offset: false,
-                with_offset_alias: None,
-                with_ordinality,
-            } => (UNNEST, array_exprs.clone(), *with_ordinality, alias),
-            TableFactor::Function {
-                name,
-                args,
-                with_ordinality,
-                alias,
-                ..
-            } => (function(name)?, values(args)?, *with_ordinality, alias),
-            TableFactor::Table {
-                name,
-                args:
-                    Some(TableFunctionArgs {
-                        args,
-                        settings: None,
-                    }),
-                with_ordinality,
-                alias,
-                sample: None,
-                ..
-            } => (function(name)?, values(args)?, *with_ordinality, alias),
-            _ => return None,
-        };
-        if arguments.is_empty() {
-            return None;
-        }
-        Some(Self {
-            function,
-            arguments,
-            ordinality,
-            alias: alias.take(),
-        })
-    }
-}
-
-/// The function of this name.
-fn function(name: &ObjectName) -> Option<&'static str> {
-    let [part] = name.0.as_slice() else {
-        return None;
-    };
-    let name = &part.as_ident()?.value;
-    let functions = [UNNEST, "generate_series", "range"];
-    functions
-        .into_iter()
-        .find(|function| name.eq_ignore_ascii_case(function))
-}
-
-/// The arguments, if none has a name.
-fn values(arguments: &[FunctionArg]) -> Option<Vec<Expr>> {
-    let value = |argument: &FunctionArg| match argument {
-        FunctionArg::Unnamed(FunctionArgExpr::Expr(value)) => Some(value.clone()),
-        _ => None,
-    };
-    arguments.iter().map(value).collect()
-}
-
 /// Whether columns, or queries, are among the arguments.
 pub(crate) fn refers(arguments: &[Expr]) -> bool {
     struct Refers;
@@ -439,82 +284,6 @@ pub fn with_times(list: &mut Expr, mut is_date: impl FnMut(&Expr) -> bool) {
     });
 }
 
-/// A series of constants in FROM.
-fn series(function: &str, arguments: Vec<Expr>, alias: Option<TableAlias>) -> TableFactor {
-    let arguments = arguments.into_iter();
-    let args = arguments.map(|value| FunctionArg::Unnamed(FunctionArgExpr::Expr(value)));
-    TableFactor::Table {
-        name: ObjectName::from(vec![Ident::new(function)]),
-        alias,
-        args: Some(TableFunctionArgs {
-            args: args.collect(),
-            settings: None,
-        }),
-        with_hints: Vec::new(),
-        version: None,
-        with_ordinality: false,
-        partitions: Vec::new(),
-        json_path: None,
-        sample: None,
-        index_hints: Vec::new(),
-    }
-}
-
-/// The same with the numbers of its rows.
-fn numbered_series(
-    function: &str,
-    arguments: Vec<Expr>,
-    mut alias: TableAlias,
-) -> Result<TableFactor, ParserError> {
-    let template = format!("SELECT {VALUE}, row_number() OVER () FROM {function}(1)");
-    let mut numbered = Parser::new(&GenericDialect {})
-        .try_with_sql(&template)?
-        .parse_query()?;
-    if let SetExpr::Select(select) = numbered.body.as_mut()
-        && let [tables] = select.from.as_mut_slice()
-    {
-        let value = TableAlias {
-            explicit: true,
-            name: Ident::new(function),
-            columns: vec![TableAliasColumnDef::from_name(VALUE)],
-            at: None,
-        };
-        tables.relation = series(function, arguments, Some(value));
-    }
-    name_ordinality(&mut alias, 1);
-    Ok(TableFactor::Derived {
-        lateral: false,
-        subquery: numbered,
-        alias: Some(alias),
-        sample: None,
-    })
-}
-
-/// `(SELECT * FROM table) AS table`.
-fn derived(table: TableFactor) -> Result<TableFactor, ParserError> {
-    let alias = match &table {
-        TableFactor::UNNEST { alias, .. } => alias.as_ref().map(|alias| TableAlias {
-            columns: Vec::new(),
-            ..alias.clone()
-        }),
-        _ => None,
-    };
-    let mut subquery = Parser::new(&GenericDialect {})
-        .try_with_sql("SELECT * FROM t")?
-        .parse_query()?;
-    if let SetExpr::Select(select) = subquery.body.as_mut()
-        && let [tables] = select.from.as_mut_slice()
-    {
-        tables.relation = table;
-    }
-    Ok(TableFactor::Derived {
-        lateral: false,
-        subquery,
-        alias,
-        sample: None,
-    })
-}
-
 /// Whether tables are joined by a column of that name.
 fn is_key(join: &JoinOperator, name: &str) -> bool {
     let Some(JoinConstraint::Using(columns)) = constraint(join) else {
@@ -524,39 +293,6 @@ fn is_key(join: &JoinOperator, name: &str) -> bool {
         .iter()
         .filter_map(|column| column.0.last()?.as_ident());
     columns.any(|column| fold(column) == name)
-}
-
-/// The list of the numbers from 1 to the length of the longest of `lists`.
-fn ordinality(lists: &[Expr]) -> Result<Expr, ParserError> {
-    let length = "coalesce(CAST(array_length(NULL) AS BIGINT), 0)";
-    let longest = match lists {
-        [_] => length.to_owned(),
-        _ => format!("greatest({})", vec![length; lists.len()].join(", ")),
-    };
-    let template = format!("range(1, {longest} + 1)");
-    let mut numbers = Parser::new(&GenericDialect {})
-        .try_with_sql(&template)?
-        .parse_expr()?;
-    let _: ControlFlow<()> = VisitMut::visit(&mut numbers, &mut Fills(lists.iter()));
-    Ok(numbers)
-}
-
-/// Puts expressions in the places of NULLs.
-struct Fills<'a, I: Iterator<Item = &'a Expr>>(I);
-
-impl<'a, I: Iterator<Item = &'a Expr>> VisitorMut for Fills<'a, I> {
-    type Break = ();
-
-    // After what is in it, lest NULLs of what was put are taken for places.
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        if let Expr::Value(value) = expr
-            && value.value == Value::Null
-            && let Some(filled) = self.0.next()
-        {
-            *expr = filled.clone();
-        }
-        ControlFlow::Continue(())
-    }
 }
 
 #[cfg(test)]
