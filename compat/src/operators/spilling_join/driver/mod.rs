@@ -1,13 +1,11 @@
 //! Joins one partition: as a whole, or part by part.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock};
+mod pairs;
+
+use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::compute::{filter_record_batch, is_not_null};
-use datafusion::common::{DataFusionError, Result, internal_err};
-use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryReservation};
-use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::PartitionMode;
@@ -15,48 +13,19 @@ use datafusion::physical_plan::metrics::{
     BaselineMetrics, Count, ExecutionPlanMetricsSet, Gauge, MetricBuilder, RecordOutput,
 };
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use futures::future::{BoxFuture, Shared};
-use futures::{FutureExt, StreamExt};
+use futures::StreamExt;
 use parking_lot::Mutex;
 
-use super::blocks::{Blocks, Next, in_memory, one_after_the_other};
-use super::build::{Built, Collector, OnDisk, portion};
-use super::disk::{Disk, Parts};
+use self::pairs::Pair;
+use super::blocks::{Blocks, Next, in_memory};
+use super::build::{Built, portion};
+use super::disk::Disk;
 use super::pieces::batch_of;
-use super::probe::{GoingOn, Seen, Splitter, with_numbers};
+use super::probe::{GoingOn, Splitter, with_numbers};
 use super::runs::Runs;
 use super::spec::{Inputs, Spec};
-use crate::rules::bound_key_arrays;
+use super::stage::{Rest, Stage, unaccounted};
 
-/// How a build side registers for memory. It can spill until a hash table is made of it.
-pub const CONSUMER: &str = "JoinBuild";
-
-/// After so many splits a part is joined in blocks.
-const DEPTHS: usize = 6;
-
-/// A build side that several partitions may wait for.
-pub(super) type Building = Shared<BoxFuture<'static, Result<Arc<Built>, Arc<DataFusionError>>>>;
-
-/// What the partitions that read one build side have in common.
-pub(super) struct Stage {
-    pub(super) building: Building,
-    /// The join of everything, if that fits.
-    pub(super) whole: Arc<Inputs>,
-    /// The join of what is in memory, if not all is; made when it is first needed.
-    pub(super) in_memory: Mutex<Option<Arc<Inputs>>>,
-    pub(super) partitions: usize,
-    pub(super) shared: Arc<Rest>,
-}
-
-/// What is left of it while parts on disk are joined.
-#[derive(Default)]
-pub(super) struct Rest {
-    pub(super) seen: Arc<Seen>,
-    /// Probe rows on disk of partitions that are through.
-    probes: Mutex<Vec<Arc<Parts>>>,
-    /// How many partitions are through.
-    through: AtomicUsize,
-}
 
 /// What is counted of a partition that is not joined as a whole.
 struct Counted {
@@ -75,49 +44,6 @@ impl Counted {
             build_rows: MetricBuilder::new(metrics).counter("build_input_rows", partition),
         }
     }
-}
-
-/// A future that collects a build side.
-pub(super) fn building(
-    spec: Arc<Spec>,
-    input: SendableRecordBatchStream,
-    context: Arc<TaskContext>,
-    metrics: ExecutionPlanMetricsSet,
-    partition: usize,
-) -> Building {
-    let collected = async move {
-        let collector = Collector {
-            spec: &spec,
-            depth: 0,
-            disk: Disk::new(&context, &metrics, partition),
-            reservation: reservation(&context, partition),
-            context: &context,
-            all_or_nothing: spec.null_aware || spec.has_no_keys(),
-        };
-        let built = collector.collect(input).await.map_err(Arc::new)?;
-        Ok(Arc::new(built))
-    };
-    collected.boxed().shared()
-}
-
-fn reservation(context: &TaskContext, partition: usize) -> MemoryReservation {
-    MemoryConsumer::new(format!("{CONSUMER}[{partition}]"))
-        .with_can_spill(true)
-        .register(context.memory_pool())
-}
-
-/// The same, but that memory is not counted: what hash joins need has been reserved. Where keys are found in an array
-/// instead, it takes no more.
-pub(super) fn unaccounted(context: &TaskContext) -> Arc<TaskContext> {
-    static WITHOUT_LIMIT: LazyLock<Arc<RuntimeEnv>> = LazyLock::new(Arc::default);
-    let mut config = context.session_config().clone();
-    if let MemoryLimit::Finite(limit) = context.memory_pool().memory_limit() {
-        bound_key_arrays(config.options_mut(), limit);
-    }
-    let context = TaskContext::default()
-        .with_session_config(config)
-        .with_runtime(Arc::clone(&WITHOUT_LIMIT));
-    Arc::new(context)
 }
 
 /// Joins a partition.
@@ -157,15 +83,6 @@ struct InMemory {
     splitter: Option<Arc<Mutex<Splitter>>>,
     /// What partitions have in common, and how many there are, if they still do.
     shared: Option<(Arc<Rest>, usize)>,
-}
-
-/// Rows of both sides with the same part of keys.
-struct Pair {
-    build: Arc<OnDisk>,
-    probes: Vec<Arc<Parts>>,
-    part: usize,
-    /// `NOT IN` whose list has rows: build rows without key are none of its results.
-    drops_null_keys: bool,
 }
 
 impl Driver {
@@ -410,136 +327,4 @@ impl Driver {
         }
     }
 
-    /// What was in memory is joined: the parts on disk come next.
-    async fn end_in_memory(&mut self) -> Result<()> {
-        let Some(Work::InMemory(join)) = self.at_work.take() else {
-            return Ok(());
-        };
-        let InMemory {
-            rows,
-            built,
-            splitter,
-            shared,
-        } = join;
-        drop(rows);
-        let (Some(build), Some(splitter)) = (built.on_disk.clone(), splitter) else {
-            return Ok(());
-        };
-        // The hash table is gone.
-        drop(built);
-        // A join without build rows does not ask for all probe rows.
-        let mut others = GoingOn(Arc::clone(&splitter));
-        while let Some(batch) = others.next().await {
-            batch?;
-        }
-        let written = splitter.lock().take_written();
-        let mut probes: Vec<_> = written.map(Arc::new).into_iter().collect();
-        let mut drops_null_keys = false;
-        if let Some((rest, partitions)) = shared {
-            if self.spec.returns_build_at_end() {
-                rest.probes.lock().append(&mut probes);
-                // The last one joins what all have written.
-                if rest.through.fetch_add(1, Ordering::AcqRel) + 1 < partitions {
-                    return Ok(());
-                }
-                probes = std::mem::take(&mut *rest.probes.lock());
-            }
-            if self.spec.null_aware && rest.seen.null_key.load(Ordering::Acquire) {
-                return Ok(());
-            }
-            drops_null_keys = self.spec.null_aware && rest.seen.rows.load(Ordering::Acquire);
-        }
-        self.pairs.extend((0..build.parts.len()).map(|part| Pair {
-            build: Arc::clone(&build),
-            probes: probes.clone(),
-            part,
-            drops_null_keys,
-        }));
-        Ok(())
-    }
-
-    async fn begin_pair(&mut self, pair: Pair) -> Result<()> {
-        let part = pair.part;
-        let probe_rows: usize = pair.probes.iter().map(|probe| probe.rows(part)).sum();
-        if pair.build.parts.rows(part) == 0 || (probe_rows == 0 && !self.spec.keeps_build()) {
-            return Ok(());
-        }
-        let build = self.build_rows(&pair)?;
-        let depth = pair.build.depth + 1;
-        if pair.build.one_key[part] || depth > DEPTHS {
-            let (spec, probes) = (Arc::clone(&self.spec), pair.probes);
-            let blocks = Blocks::new(
-                &self.spec,
-                &self.unaccounted,
-                build,
-                Box::new(move || rows_of(&spec, &probes, part)),
-                reservation(&self.context, self.partition),
-            );
-            self.at_work = Some(Work::Blocks(Box::new(blocks)));
-            return Ok(());
-        }
-        let collector = Collector {
-            spec: &self.spec,
-            depth,
-            disk: self.disk(),
-            reservation: reservation(&self.context, self.partition),
-            context: &self.context,
-            all_or_nothing: false,
-        };
-        let built = Arc::new(collector.collect(build).await?);
-        if let Some(counted) = &self.counted {
-            counted.build_memory.set_max(built.reservation.size());
-        }
-        let mut probe = rows_of(&self.spec, &pair.probes, part);
-        let splitter = built.on_disk.as_ref().map(|on_disk| {
-            let probe = std::mem::replace(&mut probe, in_memory(&self.spec.probe_schema, vec![]));
-            let splitter = Splitter::new(&self.spec, probe, on_disk, self.disk())
-                .with_portion(portion(&self.context), built.reservation.new_empty());
-            Arc::new(Mutex::new(splitter))
-        });
-        if let Some(splitter) = &splitter {
-            probe = Box::pin(GoingOn(Arc::clone(splitter)));
-        }
-        let probe = (self.spec.pace)(probe, &self.context);
-        let inputs = self.inputs(PartitionMode::Partitioned, 1)?;
-        let rows = self.start_join(&inputs, &built, 0, probe)?;
-        self.begin_run();
-        self.at_work = Some(Work::InMemory(InMemory {
-            rows,
-            built,
-            splitter,
-            shared: None,
-        }));
-        Ok(())
-    }
-
-    fn disk(&self) -> Disk {
-        match &self.counted {
-            Some(counted) => counted.disk.clone(),
-            None => Disk::new(&self.context, &self.metrics, self.partition),
-        }
-    }
-
-    fn build_rows(&self, pair: &Pair) -> Result<SendableRecordBatchStream> {
-        let rows = pair.build.parts.read(pair.part);
-        if !pair.drops_null_keys {
-            return Ok(rows);
-        }
-        let Some(key) = self.spec.build_key().cloned() else {
-            return internal_err!("a join without keys minds their NULLs");
-        };
-        let rows = rows.map(move |batch| {
-            let batch = batch?;
-            let key = key.evaluate(&batch)?.into_array(batch.num_rows())?;
-            Ok(filter_record_batch(&batch, &is_not_null(&key)?)?)
-        });
-        let schema = Arc::clone(&self.spec.build_schema);
-        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
-    }
-}
-
-/// The rows of one part of several probe sides.
-fn rows_of(spec: &Spec, probes: &[Arc<Parts>], part: usize) -> SendableRecordBatchStream {
-    let streams = probes.iter().map(|probe| probe.read(part)).collect();
-    one_after_the_other(&spec.probe_schema, streams)
 }
