@@ -1,31 +1,26 @@
 //! Carrying out what a statement asks for, and sending what comes of it.
 
-use datafusion::arrow::array::{AsArray, RecordBatch};
-use datafusion::arrow::datatypes::{Int64Type, Schema};
-use datafusion::common::ScalarValue;
-use futures::{FutureExt, SinkExt, StreamExt};
-use pgwire::messages::copy::{CopyData, CopyDone, CopyInResponse, CopyOutResponse};
-use pgwire::messages::data::{DataRow, RowDescription};
-use pgwire::messages::response::{CommandComplete, TransactionStatus};
-use pgwire::messages::{PgWireBackendMessage as Backend, PgWireFrontendMessage as Frontend};
-use skewer::{Error, QueryStream};
-use tokio::sync::mpsc;
+mod copying;
+mod rows;
 
+use datafusion::arrow::array::AsArray;
+use datafusion::arrow::datatypes::Int64Type;
+use datafusion::common::ScalarValue;
+use futures::{SinkExt, StreamExt};
+use pgwire::messages::PgWireBackendMessage as Backend;
+use pgwire::messages::response::{CommandComplete, TransactionStatus};
+use skewer::{Error, QueryStream};
 use skewer_sql::traits::{CREATE_INDEX, Changes, CommandTag, DROP_INDEX};
 
+pub(crate) use self::rows::{Cursor, text_column};
 use crate::connection::{Broken, Connection, Failure};
-use crate::copy::{Batches, CopyStatement, CopyWriter, Reader, Source};
-use crate::encode::types::PgType;
-use crate::encode::{Format, Rows};
+use crate::encode::Format;
 use crate::error::SqlError;
 use crate::statement::Command;
 use crate::transaction::WARNING;
 
 /// What clients are told that create or drop an index.
 const NO_INDEXES: &str = "there are no indexes, and nothing was done";
-
-/// Batches of a COPY that may wait to be written.
-const WAITING: usize = 2;
 
 impl Connection {
     /// Carries out a statement and sends all that comes of it, with the columns before the rows.
@@ -213,163 +208,6 @@ impl Connection {
         Ok(self.socket.feed(Backend::CommandComplete(complete)).await?)
     }
 
-    pub(crate) async fn describe_rows(
-        &mut self,
-        schema: &Schema,
-        formats: &[Format],
-    ) -> Result<(), Failure> {
-        let fields = schema.fields().iter().zip(formats);
-        let fields = fields.map(|(field, format)| PgType::field(field, *format));
-        let description = RowDescription::new(fields.collect());
-        Ok(self
-            .socket
-            .feed(Backend::RowDescription(description))
-            .await?)
-    }
-
-    async fn text_row(&mut self, value: &str) -> Result<(), Failure> {
-        let length = i32::try_from(value.len()).unwrap_or(i32::MAX);
-        let mut row = length.to_be_bytes().to_vec();
-        row.extend_from_slice(value.as_bytes());
-        let row = DataRow::new(row.as_slice().into(), 1);
-        Ok(self.socket.feed(Backend::DataRow(row)).await?)
-    }
-
-    /// Sends at most `most` rows; how many they were, and whether there may be more.
-    pub(crate) async fn send_rows(
-        &mut self,
-        cursor: &mut Cursor,
-        most: Option<u64>,
-        sql: &str,
-    ) -> Result<(u64, bool), Failure> {
-        let mut sent = 0;
-        loop {
-            if let Some(rows) = &mut cursor.rows {
-                for row in rows.by_ref() {
-                    self.socket.feed(Backend::DataRow(row)).await?;
-                    sent += 1;
-                    if most == Some(sent) {
-                        return Ok((sent, true));
-                    }
-                }
-                cursor.rows = None;
-            }
-            // Rows that are there go out before the next are waited for.
-            let batch = match cursor.stream.next().now_or_never() {
-                Some(batch) => batch,
-                None => {
-                    self.socket.flush().await?;
-                    cursor.stream.next().await
-                }
-            };
-            let Some(batch) = batch else {
-                return Ok((sent, false));
-            };
-            cursor.take(batch, sql)?;
-        }
-    }
-
-    /// COPY FROM STDIN: the client's rows go into the table as they come, and are there when the
-    /// last has come.
-    async fn copy_in(&mut self, copy: &CopyStatement, sql: &str) -> Result<u64, Failure> {
-        let Source::Into { table, columns } = &copy.source else {
-            return Ok(0);
-        };
-        let schema = self.session.writable_columns(table, columns).await;
-        let schema = schema.map_err(|error| SqlError::of_engine(&error, sql))?;
-        let count = schema.fields().len();
-        let formats = vec![0; count];
-        let response = CopyInResponse::new(0, i16::try_from(count).unwrap_or(i16::MAX), formats);
-        self.socket.send(Backend::CopyInResponse(response)).await?;
-
-        let (sender, receiver) = mpsc::channel(WAITING);
-        let append = self.session.append(sql, table, columns, incoming(receiver));
-        let mut append = std::pin::pin!(append);
-        let mut reader = Reader::new(copy.options.clone(), count);
-        let mut batches = Batches::new(schema);
-        let socket = &mut self.socket;
-        let feed = async {
-            loop {
-                let message = socket.next().await;
-                let ended = match message {
-                    Some(Ok(Frontend::CopyData(data))) => {
-                        reader.push(&data.data, &mut batches.rows)?;
-                        false
-                    }
-                    Some(Ok(Frontend::CopyDone(_))) => {
-                        reader.finish(&mut batches.rows)?;
-                        true
-                    }
-                    Some(Ok(Frontend::CopyFail(fail))) => {
-                        let text = format!("COPY was ended by the client: {}", fail.message);
-                        return Err(Failure::from(SqlError::new("57014", text)));
-                    }
-                    // Clients send a Sync before they know that COPY has begun.
-                    Some(Ok(Frontend::Flush(_) | Frontend::Sync(_))) => false,
-                    Some(Ok(_)) => {
-                        let text = "only the rows of COPY are expected here";
-                        return Err(SqlError::fatal("08P01", text).into());
-                    }
-                    Some(Err(error)) => return Err(error.into()),
-                    None => return Err(Broken::Gone.into()),
-                };
-                if batches.is_full() || (ended && !batches.rows.is_empty()) {
-                    let batch = Incoming::Batch(batches.take()?);
-                    // Without a receiver the rows could not be written: `append` says why.
-                    if sender.send(batch).await.is_err() {
-                        return Ok(());
-                    }
-                }
-                if ended {
-                    let _ = sender.send(Incoming::End).await;
-                    return Ok(());
-                }
-            }
-        };
-        let written = tokio::select! {
-            biased;
-            fed = feed => {
-                fed?;
-                append.await
-            }
-            written = &mut append => written,
-        };
-        Ok(written.map_err(|error| SqlError::of_engine(&error, sql))?)
-    }
-
-    /// COPY TO STDOUT: one message for each row.
-    async fn copy_out(&mut self, copy: &CopyStatement, sql: &str) -> Result<u64, Failure> {
-        let Source::Query(query) = &copy.source else {
-            return Ok(0);
-        };
-        let stream = self.session.sql(query).await;
-        let mut stream = stream.map_err(|error| SqlError::of_engine(&error, sql))?;
-        self.notices_of(&stream).await?;
-        let schema = stream.schema();
-        let count = schema.fields().len();
-        let formats = vec![0; count];
-        let response = CopyOutResponse::new(0, i16::try_from(count).unwrap_or(i16::MAX), formats);
-        self.socket.feed(Backend::CopyOutResponse(response)).await?;
-        let writer = CopyWriter::new(copy.options.clone());
-        if let Some(header) = writer.header(&schema) {
-            self.socket
-                .feed(Backend::CopyData(CopyData::new(header)))
-                .await?;
-        }
-        let mut rows = 0;
-        while let Some(batch) = stream.next().await {
-            let batch = batch.map_err(|error| SqlError::of_engine(&error, sql))?;
-            for line in writer.lines(&batch).map_err(unwritable)? {
-                self.socket
-                    .feed(Backend::CopyData(CopyData::new(line)))
-                    .await?;
-                rows += 1;
-            }
-        }
-        self.socket.feed(Backend::CopyDone(CopyDone::new())).await?;
-        Ok(rows)
-    }
-
     /// Portals live as long as their transaction.
     pub(crate) fn transaction_is_over(&mut self) {
         if self.transaction.status() == TransactionStatus::Idle {
@@ -399,76 +237,6 @@ impl Connection {
     }
 }
 
-/// A result that is being sent.
-pub(crate) struct Cursor {
-    pub(crate) stream: QueryStream,
-    formats: Vec<Format>,
-    rows: Option<Rows>,
-}
-
-impl Cursor {
-    pub(crate) fn new(stream: QueryStream, formats: Vec<Format>) -> Self {
-        Self {
-            stream,
-            formats,
-            rows: None,
-        }
-    }
-
-    /// From here on rows are in these formats.
-    ///
-    /// # Errors
-    /// If rows that have been made in other formats wait.
-    pub(crate) fn turn_to(&mut self, formats: &[Format]) -> Result<(), SqlError> {
-        if self.formats != formats && self.rows.is_some() {
-            let text = "fetching from one cursor in several formats";
-            return Err(SqlError::unsupported(text));
-        }
-        self.formats = formats.to_vec();
-        Ok(())
-    }
-
-    /// The next row; `None` at the end.
-    pub(crate) async fn next_row(&mut self, sql: &str) -> Result<Option<DataRow>, Failure> {
-        loop {
-            if let Some(row) = self.rows.as_mut().and_then(Iterator::next) {
-                return Ok(Some(row));
-            }
-            self.rows = None;
-            let Some(batch) = self.stream.next().await else {
-                return Ok(None);
-            };
-            self.take(batch, sql)?;
-        }
-    }
-
-    fn take(&mut self, batch: Result<RecordBatch, Error>, sql: &str) -> Result<(), SqlError> {
-        let batch = batch.map_err(|error| SqlError::of_engine(&error, sql))?;
-        self.rows = Some(Rows::new(&batch, &self.formats).map_err(unwritable)?);
-        Ok(())
-    }
-}
-
-/// What comes from a client's COPY.
-enum Incoming {
-    Batch(RecordBatch),
-    /// All rows have come. Without it the client has gone, and nothing may be kept.
-    End,
-}
-
-fn incoming(
-    receiver: mpsc::Receiver<Incoming>,
-) -> impl futures::Stream<Item = Result<RecordBatch, Error>> + Send + 'static {
-    futures::stream::unfold(Some(receiver), |receiver| async {
-        let mut receiver = receiver?;
-        match receiver.recv().await {
-            Some(Incoming::Batch(batch)) => Some((Ok(batch), Some(receiver))),
-            Some(Incoming::End) => None,
-            None => Some((Err(Error::Cancelled), None)),
-        }
-    })
-}
-
 /// The count that the engine gives for a change.
 pub(crate) async fn changed(mut stream: QueryStream) -> Result<u64, Error> {
     let mut rows = 0;
@@ -495,12 +263,6 @@ pub(crate) fn tag_text(tag: &CommandTag, rows: u64) -> String {
     }
 }
 
-/// The column of SHOW.
-pub(crate) fn text_column(name: &str) -> Schema {
-    use datafusion::arrow::datatypes::{DataType, Field};
-    Schema::new(vec![Field::new(name, DataType::Utf8, true)])
-}
-
 /// What the engine says of `text`; places are told only if that is the client's own.
 fn engine(error: &Error, text: &str, sql: &str) -> SqlError {
     let mut found = SqlError::of_engine(error, text);
@@ -508,10 +270,6 @@ fn engine(error: &Error, text: &str, sql: &str) -> SqlError {
         found.position = None;
     }
     found
-}
-
-fn unwritable(error: datafusion::arrow::error::ArrowError) -> SqlError {
-    SqlError::new("22000", format!("a value cannot be sent: {error}"))
 }
 
 /// The time zone, which clients are told of, if the statement has set it.
