@@ -1,7 +1,7 @@
 //! Calls in FROM of functions that make rows of lists.
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, FunctionArg, FunctionArgExpr, ObjectName, TableAlias, TableFactor,
+    Expr, FunctionArg, FunctionArgExpr, ObjectName, TableAlias, TableFactor, TableFunctionArgs,
 };
 
 use super::UNNEST;

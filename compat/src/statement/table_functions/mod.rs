@@ -297,6 +297,9 @@ fn is_key(join: &JoinOperator, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use datafusion::sql::sqlparser::dialect::GenericDialect;
+    use datafusion::sql::sqlparser::parser::Parser;
+
     use super::*;
 
     fn read(sql: &str) -> Result<String, ParserError> {

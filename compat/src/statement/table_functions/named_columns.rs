@@ -7,9 +7,8 @@ use datafusion::sql::sqlparser::ast::{
     Expr, Ident, RenameSelectItem, Select, SelectItem, TableFactor, VisitorMut,
 };
 
-use super::VALUE;
+use super::{VALUE, is_function};
 use crate::statement::names::{excluded, fold};
-use crate::statement::using_join::constraint;
 
 /// The columns that a statement names, each with the table, if it names that.
 #[derive(Default)]
