@@ -1,17 +1,21 @@
 //! Tables that are SQL written for each query: what SQL that is, and running it.
 
+mod description;
+mod recorded;
+
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use datafusion::arrow::array::{Array, AsArray, RecordBatch};
-use datafusion::arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
+use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::{Column, Result, plan_err};
 use datafusion::logical_expr::{
     Expr, LogicalPlan, LogicalPlanBuilder, TableProviderFilterPushDown, TableType, cast,
 };
-use datafusion::physical_plan::{ExecutionPlan, collect};
+use datafusion::physical_plan::ExecutionPlan;
 
+use self::recorded::{Recorded, newest_traced};
+pub(super) use self::recorded::run;
 use super::anomalies;
 use super::captured::shape;
 use super::latency::{self, Question};
@@ -19,16 +23,10 @@ use super::shape::Shape;
 use super::steps::{LastStep, Stepwise, planned_after_steps};
 use super::trace;
 use super::trace_arguments;
-use crate::level::Level;
-use crate::lineage_mode::LineageMode;
 use crate::planner::Planner;
 use crate::query_ids::{QUERY_ID, QueryIds, concerns_only_query_ids};
 use crate::store::Store;
 use crate::unknown_query::unknown_query;
-
-/// Without a filter on `query_id` the views show so many of the newest queries of level
-/// `records`: each costs about as much as asking for it alone.
-const QUERIES_WITHOUT_FILTER: usize = 16;
 
 /// A table that is SQL written for each query.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,145 +57,6 @@ impl Expansion {
         Expansion::ExpensiveInputs,
         Expansion::AnomalyCandidates,
     ];
-
-    /// Name of the view or table function.
-    pub(crate) fn name(&self) -> &'static str {
-        match self {
-            Expansion::OutputLatency => "output_latency",
-            Expansion::IntermediateLatency => "intermediate_latency",
-            Expansion::ExpensiveInputs => "expensive_inputs",
-            Expansion::AnomalyCandidates => "anomaly_candidates",
-            Expansion::BackwardTrace { .. } => "backward_trace",
-            Expansion::ForwardTrace { .. } => "forward_trace",
-        }
-    }
-
-    /// What one row is, as Markdown.
-    pub(crate) fn doc(&self) -> &'static str {
-        match self {
-            Expansion::OutputLatency => {
-                "One row per result row: its total latency, of which `computation_ns` and\n\
-                 `shuffle_ns` along the slowest way, the base record that it came from, and what the\n\
-                 total would be without that record. Of a query that ran with\n\
-                 `profile.lineage = 'piggyback'` there are none."
-            }
-            Expansion::IntermediateLatency => {
-                "The same for each record that an operator which captures lineage (an aggregate, a\n\
-                 window) made on the way to the result."
-            }
-            Expansion::ExpensiveInputs => {
-                "The base records that are the most impactful source of a result row, by descending\n\
-                 impact (`rank` 1 is the greatest): how many result rows (`outputs`), their greatest\n\
-                 total and remediated latency. `self_ns` is a second attribution: the sum of all\n\
-                 computation latencies of the record, on the slowest way or not (from\n\
-                 `sys.record_latency`, or where that has nothing for the query, from the edges of\n\
-                 lineage; in a recursive query, the greatest latency that a row made of it carried).\n\
-                 `method` says how more than half of that was found, and `error_ns` by how much it may\n\
-                 be off. Of a query that ran with `profile.lineage = 'piggyback'` the\n\
-                 answer is in `sys.impactful_sources`, and `self_ns`, `method` and `error_ns` are\n\
-                 NULL."
-            }
-            Expansion::AnomalyCandidates => {
-                "The records of a query that are judged: the five of the highest impact, the three of the\n\
-                 highest self time, and those of which many rows were made. `reason` says why a record stands\n\
-                 out; it is NULL if the record does not. [`sys.anomalies`](#sysanomalies) has the records that\n\
-                 do, and describes the columns.\n\n\
-                 - `critical path`: the impact of the record is at least `threshold_ns`. That is the greatest of\n\
-                 a millisecond, 5 % of `query_ns`, twice `even_ns`, and 10 times `median_ns` (10 times `even_ns`\n\
-                 where no self time was measured).\n\
-                 - `self time`: the self time of the record is at least the same threshold.\n\
-                 - `fan-out`: an unnest, a join or a recursive query makes rows of the records of a table. A join\n\
-                 does if it returns twice as many rows as the larger of its inputs, a recursive query if it returns\n\
-                 twice as many as its static term. Rows are counted at the first operator that captures lineage,\n\
-                 or in the result. Ten times more descend from the record than from each record with fewer rows,\n\
-                 in the mean. Operators took at least `threshold_ns` for its rows: a millisecond, 5 % of\n\
-                 `query_ns`, and 5 % of all self time. Each scan has up to three such records."
-            }
-            Expansion::BackwardTrace { .. } => {
-                "The base records that a result row was computed from, and the computation latency\n\
-                 of each on its way there (on the slowest, if there are several). An error says why\n\
-                 where no lineage was recorded of the query, or it returned no such row."
-            }
-            Expansion::ForwardTrace { .. } => {
-                "The result rows that were computed from a base record. An error says why where no\n\
-                 lineage was recorded of the query, or it read no such table."
-            }
-        }
-    }
-
-    pub(crate) fn schema(&self) -> SchemaRef {
-        const BIGINT: DataType = DataType::Int64;
-        const VARCHAR: DataType = DataType::Utf8;
-        let columns: &[(&str, DataType)] = match self {
-            Expansion::OutputLatency => &[
-                ("query_id", BIGINT),
-                ("output_row", BIGINT),
-                ("total_ns", BIGINT),
-                ("source_table", VARCHAR),
-                ("source_row_id", BIGINT),
-                ("remediated_ns", BIGINT),
-                ("computation_ns", BIGINT),
-                ("shuffle_ns", BIGINT),
-            ],
-            Expansion::IntermediateLatency => &[
-                ("query_id", BIGINT),
-                ("operator_id", BIGINT),
-                ("record_id", BIGINT),
-                ("total_ns", BIGINT),
-                ("source_table", VARCHAR),
-                ("source_row_id", BIGINT),
-                ("remediated_ns", BIGINT),
-                ("computation_ns", BIGINT),
-                ("shuffle_ns", BIGINT),
-            ],
-            Expansion::ExpensiveInputs => &[
-                ("query_id", BIGINT),
-                ("table_name", VARCHAR),
-                ("row_id", BIGINT),
-                ("impact_ns", BIGINT),
-                ("max_total_ns", BIGINT),
-                ("max_remediated_ns", BIGINT),
-                ("outputs", BIGINT),
-                ("self_ns", BIGINT),
-                ("method", VARCHAR),
-                ("error_ns", BIGINT),
-                ("rank", BIGINT),
-            ],
-            Expansion::AnomalyCandidates => &[
-                ("query_id", BIGINT),
-                ("table_name", VARCHAR),
-                ("row_id", BIGINT),
-                ("reason", VARCHAR),
-                ("cost_ns", BIGINT),
-                ("threshold_ns", BIGINT),
-                ("rank", BIGINT),
-                ("impact_ns", BIGINT),
-                ("max_total_ns", BIGINT),
-                ("max_remediated_ns", BIGINT),
-                ("outputs", BIGINT),
-                ("self_ns", BIGINT),
-                ("method", VARCHAR),
-                ("error_ns", BIGINT),
-                ("median_ns", BIGINT),
-                ("even_ns", BIGINT),
-                ("query_ns", BIGINT),
-                ("operator_id", BIGINT),
-                ("rows_made", BIGINT),
-                ("table_rows", BIGINT),
-                ("apportioned_ns", BIGINT),
-                ("unknown", VARCHAR),
-            ],
-            Expansion::BackwardTrace { .. } => &[
-                ("table_name", VARCHAR),
-                ("row_id", BIGINT),
-                ("latency_ns", BIGINT),
-            ],
-            Expansion::ForwardTrace { .. } => &[("output_row", BIGINT)],
-        };
-        let fields = columns.iter();
-        let fields = fields.map(|(name, data_type)| Field::new(*name, data_type.clone(), true));
-        Arc::new(Schema::new(fields.collect::<Vec<_>>()))
-    }
 
     /// The query for one query; a trace is of its own query, whichever is given.
     fn stepwise(&self, query_id: i64, shape: &Shape) -> Result<Stepwise> {
@@ -358,84 +217,6 @@ impl Expansion {
         let columns: Vec<Expr> = columns.collect();
         LogicalPlanBuilder::from(plan).project(columns)?.build()
     }
-}
-
-/// The newest queries of level `records` in a range, up to a limit.
-async fn newest_traced(planner: &Planner, ids: &QueryIds) -> Result<Vec<i64>> {
-    let range = match ids {
-        QueryIds::Range(range) => format!("BETWEEN {} AND {}", range.start(), range.end()),
-        QueryIds::Listed(_) => "IS NOT NULL".to_owned(),
-    };
-    let sql = format!(
-        "SELECT query_id FROM sys.queries WHERE profile_level = 'records' AND query_id {range}
-         ORDER BY query_id DESC LIMIT {QUERIES_WITHOUT_FILTER}"
-    );
-    let ids = integers(&run(planner, &sql).await?);
-    Ok(ids.into_iter().flatten().collect())
-}
-
-/// The values of columns of integers, row by row.
-fn integers(batches: &[RecordBatch]) -> Vec<Option<i64>> {
-    let rows = batches.iter().flat_map(|batch| {
-        let columns = batch.columns().iter();
-        let columns: Vec<_> = columns
-            .map(|column| column.as_primitive::<Int64Type>())
-            .collect();
-        (0..batch.num_rows()).flat_map(move |row| {
-            let values = columns.clone().into_iter();
-            values.map(move |column| column.is_valid(row).then(|| column.value(row)))
-        })
-    });
-    rows.collect()
-}
-
-/// What there is of a query's records.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Recorded {
-    /// Lineage, as far as there was any.
-    Logged,
-    /// They carried their latencies instead of being logged.
-    Carried,
-    /// The query ran at another level.
-    NotAtRecords,
-    /// There is no such query.
-    Nothing {
-        /// The least and the greatest id that there is.
-        known: Option<(i64, i64)>,
-    },
-}
-
-impl Recorded {
-    async fn of_query(planner: &Planner, query_id: i64) -> Result<Recorded> {
-        let sql = format!(
-            "SELECT profile_level = '{}', coalesce(lineage = '{}', false)
-             FROM sys.queries WHERE query_id = {query_id}",
-            Level::Records,
-            LineageMode::Piggyback
-        );
-        let batches = run(planner, &sql).await?;
-        let Some(row) = batches.iter().find(|batch| batch.num_rows() > 0) else {
-            let sql = "SELECT min(query_id), max(query_id) FROM sys.queries";
-            let ids = integers(&run(planner, sql).await?);
-            let known = ids
-                .first()
-                .copied()
-                .flatten()
-                .zip(ids.last().copied().flatten());
-            return Ok(Recorded::Nothing { known });
-        };
-        let [at_records, carried] = [0, 1].map(|index| row.column(index).as_boolean().value(0));
-        Ok(match (at_records, carried) {
-            (false, _) => Recorded::NotAtRecords,
-            (true, true) => Recorded::Carried,
-            (true, false) => Recorded::Logged,
-        })
-    }
-}
-
-pub(super) async fn run(planner: &Planner, sql: &str) -> Result<Vec<RecordBatch>> {
-    let plan = planner.physical(&planner.logical(sql).await?).await?;
-    collect(plan, planner.task_context()).await
 }
 
 /// A view or table function whose SQL is written when it is scanned.
