@@ -17,11 +17,17 @@
 //! A source is one number, `row_id * tables + table`, so that one aggregate finds it, and ties
 //! go to the smallest row id.
 
-use std::collections::BTreeSet;
+mod arrivals;
+mod unlogged;
+
 use std::fmt::Write;
 
 use datafusion::common::Result;
 
+use self::arrivals::slowest_of;
+pub(super) use self::unlogged::NOT_CAPTURED;
+use self::unlogged::nothing;
+pub(crate) use self::unlogged::{of_carried, of_no_log};
 use super::shape::{Origin, Shape};
 use super::steps::{Step, Stepwise, Use};
 
@@ -78,63 +84,6 @@ pub(crate) fn stepwise(question: Question, query_id: i64, shape: &Shape) -> Resu
         }
     };
     Ok(Stepwise { steps, answer })
-}
-
-/// The base records of a query whose records carried their latencies: what was kept of them.
-pub(crate) fn of_carried(query_id: i64) -> Stepwise {
-    Stepwise::simple(format!(
-        "-- It ran with profile.lineage = 'piggyback': what result rows carried was kept, no log.\n\
-         SELECT\n  {query_id} AS query_id, table_name, row_id, impact_ns, max_total_ns, max_remediated_ns,\n  \
-         outputs, CAST(NULL AS BIGINT) AS self_ns, CAST(NULL AS VARCHAR) AS method,\n  \
-         CAST(NULL AS BIGINT) AS error_ns,\n  \
-         CAST(row_number() OVER (ORDER BY impact_ns DESC, row_id, table_name) AS BIGINT) AS rank\n\
-         FROM (\n  \
-         SELECT\n    \
-         table_name, row_id, max(max_total_ns) - max(max_remediated_ns) AS impact_ns,\n    \
-         max(max_total_ns) AS max_total_ns, max(max_remediated_ns) AS max_remediated_ns,\n    \
-         sum(outputs) AS outputs\n  \
-         FROM sys.impactful_sources WHERE query_id = {query_id}\n  \
-         GROUP BY table_name, row_id\n\
-         ) AS sources"
-    ))
-}
-
-pub(super) const NOT_CAPTURED: &str =
-    "Nothing was captured for this query: it ran below level 'records'.";
-
-/// The answer where records carried their latencies, and no log was kept: no row.
-pub(crate) fn of_no_log(question: Question, query_id: i64) -> Stepwise {
-    let reason = "Of this query no log was kept: it ran with profile.lineage = 'piggyback'.";
-    Stepwise::simple(nothing(question, query_id, reason))
-}
-
-/// The answer for a query of which, for some reason, there is nothing: no row.
-fn nothing(question: Question, query_id: i64, reason: &str) -> String {
-    let columns = match question {
-        Question::Outputs => {
-            "CAST(0 AS BIGINT) AS output_row, CAST(0 AS BIGINT) AS total_ns,\n  \
-             CAST(NULL AS VARCHAR) AS source_table, CAST(NULL AS BIGINT) AS source_row_id,\n  \
-             CAST(0 AS BIGINT) AS remediated_ns, CAST(0 AS BIGINT) AS computation_ns,\n  \
-             CAST(0 AS BIGINT) AS shuffle_ns"
-        }
-        Question::Intermediates => {
-            "CAST(0 AS BIGINT) AS operator_id, CAST(0 AS BIGINT) AS record_id,\n  \
-             CAST(0 AS BIGINT) AS total_ns, CAST(NULL AS VARCHAR) AS source_table,\n  \
-             CAST(NULL AS BIGINT) AS source_row_id, CAST(0 AS BIGINT) AS remediated_ns,\n  \
-             CAST(0 AS BIGINT) AS computation_ns, CAST(0 AS BIGINT) AS shuffle_ns"
-        }
-        Question::Inputs => {
-            "CAST(NULL AS VARCHAR) AS table_name, CAST(NULL AS BIGINT) AS row_id,\n  \
-             CAST(0 AS BIGINT) AS impact_ns, CAST(0 AS BIGINT) AS max_total_ns,\n  \
-             CAST(0 AS BIGINT) AS max_remediated_ns, CAST(0 AS BIGINT) AS outputs,\n  \
-             CAST(0 AS BIGINT) AS self_ns, CAST(NULL AS VARCHAR) AS method,\n  \
-             CAST(0 AS BIGINT) AS error_ns, CAST(0 AS BIGINT) AS rank"
-        }
-    };
-    format!(
-        "-- {reason}\n\
-         SELECT\n  CAST({query_id} AS BIGINT) AS query_id,\n  {columns}\nWHERE false"
-    )
 }
 
 pub(super) struct Writer<'a> {
@@ -276,89 +225,6 @@ impl Writer<'_> {
         )
     }
 
-    /// The inputs of an operator's records as they arrive: with their total latency there.
-    fn arriving(&self, operator: i64, edges: &str, step: &str, remediated: bool) -> String {
-        let origins = self.shape.inputs[&operator].iter().map(|origin| {
-            let from = Arrival {
-                edges,
-                key: "output_id, partition",
-                origin_column: "input_operator_id",
-                record: "input_id",
-                latency: "input_latency_ns",
-            };
-            self.arrival(&from, origin, step, remediated)
-        });
-        union(origins, 8)
-    }
-
-    /// The records that result rows are made of, as they arrive.
-    fn arriving_at_outputs(&self, step: &str, remediated: bool) -> String {
-        let edges = format!(
-            "(SELECT * FROM sys.output_records WHERE query_id = {})",
-            self.query_id
-        );
-        let origins = self.shape.outputs.iter().map(|origin| {
-            let from = Arrival {
-                edges: &edges,
-                key: "output_row",
-                origin_column: "operator_id",
-                record: "record_id",
-                latency: "latency_ns",
-            };
-            self.arrival(&from, origin, step, remediated)
-        });
-        union(origins, 8)
-    }
-
-    fn arrival(&self, from: &Arrival<'_>, origin: &Origin, step: &str, remediated: bool) -> String {
-        let Arrival {
-            edges,
-            key,
-            origin_column,
-            record,
-            latency,
-        } = from;
-        let operator = origin.operator_id;
-        if self.shape.captures(origin) {
-            let key = key.split(", ").map(|key| format!("edge.{key}"));
-            let key = key.collect::<Vec<_>>().join(", ");
-            let remediated = if remediated {
-                format!(",\n  edge.{latency} + input.remediated_ns AS remediated_ns")
-            } else {
-                String::new()
-            };
-            return format!(
-                "SELECT\n  {key}, edge.{latency} + coalesce(input.total_ns, 0) AS total_ns,\n  \
-                 input.source, coalesce(input.shuffle_ns, 0) AS shuffle_ns{remediated}\n\
-                 FROM {step}_{operator} AS input RIGHT JOIN (\n  \
-                 SELECT * FROM {edges} AS edge\n  \
-                 WHERE {origin_column} = {operator} AND table_name IS NULL\n\
-                 ) AS edge ON input.record_id = edge.{record}"
-            );
-        }
-        let (source, table) = match &origin.table {
-            Some(table) => (
-                self.source(table, record),
-                format!("table_name = {}", literal(table)),
-            ),
-            None => (
-                "CAST(NULL AS BIGINT)".to_owned(),
-                "table_name IS NULL".to_owned(),
-            ),
-        };
-        // Without its only source a base record would not exist; a record of which no lineage
-        // was captured stays as it is.
-        let remediated = match (remediated, &origin.table) {
-            (false, _) => String::new(),
-            (true, Some(_)) => ", CAST(NULL AS BIGINT) AS remediated_ns".to_owned(),
-            (true, None) => format!(", {latency} AS remediated_ns"),
-        };
-        format!(
-            "SELECT {key}, {latency} AS total_ns, {source} AS source, CAST(0 AS BIGINT) AS shuffle_ns{remediated}\n\
-             FROM {edges} AS edge WHERE {origin_column} = {operator} AND {table}"
-        )
-    }
-
     /// The same three steps for result rows, which cost no shuffle of their own.
     fn outputs(&self) -> [Step; 3] {
         let slowest = self.arriving_at_outputs("slowest", false);
@@ -459,27 +325,6 @@ impl Writer<'_> {
             }
         }
     }
-}
-
-/// Of inputs that are equally slow: the smallest source, and its shuffle latency.
-fn slowest_of(origins: &BTreeSet<Origin>, shape: &Shape) -> (&'static str, &'static str) {
-    if origins.iter().any(|origin| shape.captures(origin)) {
-        return (
-            "min(inputs.source)",
-            "first_value(inputs.shuffle_ns ORDER BY inputs.source, inputs.shuffle_ns)",
-        );
-    }
-    // Nothing has been shuffled yet.
-    ("min(inputs.source)", "CAST(0 AS BIGINT)")
-}
-
-/// Where arriving records are read from.
-struct Arrival<'a> {
-    edges: &'a str,
-    key: &'a str,
-    origin_column: &'a str,
-    record: &'a str,
-    latency: &'a str,
 }
 
 /// The records of an operator that a result row depends on, given the edges of the operators
