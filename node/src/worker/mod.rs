@@ -1,45 +1,40 @@
 //! A worker's process.
 
+mod calls;
+mod joining;
+mod options;
+
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
-use datafusion::common::{Result as DFResult, exec_err, not_impl_err};
-use datafusion::object_store::ObjectStoreExt;
 use parking_lot::Mutex;
 use skewer_cluster::queries::WorkerQueries;
-use skewer_cluster::rows_read::RowsRead;
-use skewer_cluster::write::{RowIds, SegmentDestination};
+use skewer_cluster::write::SegmentDestination;
 use skewer_cluster::{NodeOptions, NodeTasks, cooperative_tasks};
+use skewer_compat::operators::memory_pool::RaisedBy;
 use skewer_compat::operators::scheduling::Scheduler;
-use skewer_net::identity::{
-    Clock, Credentials, IdentityError, JoinToken, NodeId, PeerIdentity, Revocations, SystemClock,
-    Trust, random_number,
-};
-use skewer_net::{CallHandler, NetError, NetOptions, Node, PeerAddress, Services, join};
+use skewer_net::identity::{Credentials, NodeId, Revocations, Trust, random_number};
+use skewer_net::{NetError, Node, PeerAddress, Services};
 use skewer_profiling::{Retention, SysTables};
-use skewer_storage::{
-    SegmentName, Storage, StorageError, StorageOptions, TableId, WorkerStore, WorkerStoreDirectory,
-    WorkerStoreIdentity,
-};
+use skewer_storage::{Storage, WorkerStore, WorkerStoreDirectory, WorkerStoreIdentity};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
+use self::calls::{Calls, FarRowIds};
+use self::joining::{enter, may_renew};
+pub use self::options::WorkerOptions;
 use crate::VERSION;
 use crate::environment::{self, Environment};
-use crate::error::{Error, external};
-use crate::functions::Functions;
+use crate::error::Error;
 use crate::links;
 use crate::membership::MemberView;
 use crate::options::resolve;
 use crate::registration::Registration;
-use crate::rpc_messages::{self, Abandoned, Dropped, Leave, ReadSegment, ReserveRows, wall_ns};
+use crate::rpc_messages::{self, Leave};
 use crate::spill_directory::SpillDirectory;
 use crate::task_session::task_session;
 use crate::tasks_read::TasksRead;
-use skewer_compat::operators::memory_pool::RaisedBy;
 
 /// Within a worker's directory: its certificate and key, and the master's address.
 const IDENTITY: &str = "identity";
@@ -47,65 +42,6 @@ const MASTER: &str = "master";
 
 /// What it recorded, for schema `sys`.
 const SYS: &str = "sys";
-
-/// How long a worker that starts waits for its master.
-const WAIT: Duration = Duration::from_secs(30);
-
-/// How long queries may go on after the worker was told to end.
-const DRAIN: Duration = Duration::from_secs(10);
-
-/// How a worker runs.
-#[derive(Debug, Clone)]
-pub struct WorkerOptions {
-    /// Its directory: segments, certificate, what it recorded.
-    pub data: PathBuf,
-    /// The invitation to a cluster; not needed by a worker that has joined.
-    pub join: Option<JoinToken>,
-    /// How people call it, from when it joins; `worker-<n>` by default.
-    pub name: Option<String>,
-    /// Where the other nodes reach it, over UDP, as `0.0.0.0:7434`; port 0 is any.
-    pub listen: String,
-    /// Where the master is; by default where it was when the worker joined.
-    pub master: Option<String>,
-    /// How long to wait for the master at the start: to join it, and as long again to take part.
-    pub wait: Duration,
-    /// How long queries may go on after the worker was told to end.
-    pub drain: Duration,
-    /// Bytes that the operators of all queries may hold; unlimited without.
-    pub memory_limit: Option<usize>,
-    /// Threads that run queries; as many as the machine has without.
-    pub threads: Option<usize>,
-    /// Where operators spill to; the system's directory for temporary files without.
-    pub temp_directory: Option<PathBuf>,
-    /// Functions that queries call here: the same as the master has.
-    pub functions: Functions,
-    /// How segments are kept; for tests the disk, which can be one that fails.
-    #[doc(hidden)]
-    pub storage: StorageOptions,
-    /// How nodes talk.
-    pub net: NetOptions,
-}
-
-impl WorkerOptions {
-    /// A worker whose directory is `data`.
-    pub fn new(data: impl Into<PathBuf>) -> Self {
-        Self {
-            data: data.into(),
-            join: None,
-            name: None,
-            listen: "0.0.0.0:0".to_owned(),
-            master: None,
-            wait: WAIT,
-            drain: DRAIN,
-            memory_limit: None,
-            threads: None,
-            temp_directory: None,
-            functions: Functions::default(),
-            storage: StorageOptions::default(),
-            net: NetOptions::default(),
-        }
-    }
-}
 
 /// A worker of a cluster: runs tasks, and keeps segments.
 ///
@@ -340,163 +276,6 @@ impl Worker {
         }
         runtime.shutdown_timeout(Duration::from_secs(2));
         outcome
-    }
-}
-
-/// Whether a worker that has joined may use a token: one of its cluster that renews its own
-/// certificate. Another cluster's would put that cluster's identity in place of its own.
-fn may_renew(token: &JoinToken, options: &WorkerOptions, identity: &Path) -> Result<(), Error> {
-    let credentials = Credentials::load(identity).map_err(NetError::from)?;
-    let own = credentials.identity();
-    if !token.is_of(credentials.authority()) {
-        let data = options.data.display();
-        return Err(Error::Invalid(format!(
-            "the join token is of another cluster than the worker in {data}, which is of cluster {}",
-            own.cluster
-        )));
-    }
-    match token.renews {
-        Some(worker) if worker == own.node => Ok(()),
-        Some(worker) => Err(NetError::from(IdentityError::TokenOfOther {
-            expected: worker,
-            found: own.node,
-        })
-        .into()),
-        None => Err(Error::Invalid(format!(
-            "the worker in {} has joined a cluster already: start it without a token, or renew its \
-             certificate with one of `skewer cluster token --worker {}`",
-            options.data.display(),
-            own.node.0
-        ))),
-    }
-}
-
-/// Joins with a token; keeps the certificate and where the master is.
-async fn enter(token: &JoinToken, options: &WorkerOptions, identity: &Path) -> Result<(), Error> {
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let name = options.name.as_deref();
-    let joined = join(token, name, options.wait, &options.net, &clock).await?;
-    // The token is used up: what it was good for must not get lost.
-    joined.credentials.write(identity).map_err(NetError::from)?;
-    let path = identity.join(MASTER);
-    std::fs::write(&path, format!("{}\n", token.address)).map_err(|error| Error::File {
-        file: path.display().to_string(),
-        error,
-    })?;
-    let worker = joined.credentials.identity();
-    tracing::info!(
-        worker = worker.node.0,
-        name = worker.name,
-        "joined the cluster"
-    );
-    Ok(())
-}
-
-/// Asks the master for row ids.
-#[derive(Debug)]
-struct FarRowIds(Node);
-
-#[async_trait]
-impl RowIds for FarRowIds {
-    async fn reserve(&self, table: TableId, rows: u64) -> skewer_storage::Result<i64> {
-        let question = ReserveRows {
-            table: table.0,
-            rows,
-        };
-        let lost = |detail: String| StorageError::WorkerLost {
-            worker: NodeId::MASTER.to_string(),
-            detail,
-        };
-        let body = rpc_messages::encode(&question).map_err(|error| lost(error.to_string()))?;
-        let answer = self
-            .0
-            .call(NodeId::MASTER, rpc_messages::ROW_IDS, body)
-            .await;
-        let answer = answer.map_err(|error| lost(error.to_string()))?;
-        rpc_messages::decode(&answer).map_err(|error| lost(error.to_string()))
-    }
-
-    fn is_far(&self) -> bool {
-        true
-    }
-}
-
-impl Inner {
-    async fn answer(&self, peer: &PeerIdentity, method: &str, body: Vec<u8>) -> DFResult<Vec<u8>> {
-        if !peer.node.is_master() {
-            return exec_err!("only the master may ask for {method}");
-        }
-        match method {
-            rpc_messages::CLOCK => rpc_messages::encode(&wall_ns()),
-            rpc_messages::PROGRESS => {
-                let RowsRead { rows, of } = self.tasks_read.read(rpc_messages::decode(&body)?);
-                rpc_messages::encode(&(rows, of))
-            }
-            rpc_messages::READ => self.read(rpc_messages::decode(&body)?).await,
-            rpc_messages::DROPPED => {
-                let Dropped { table, segments } = rpc_messages::decode(&body)?;
-                self.blocking(move |home| home.remove(TableId(table), segments))
-                    .await
-            }
-            rpc_messages::ABANDONED => {
-                let Abandoned { table, from, until } = rpc_messages::decode(&body)?;
-                self.blocking(move |home| home.abandon(TableId(table), from..until))
-                    .await
-            }
-            _ if method.starts_with("sys/") => {
-                let answer = self.queries.call(method, body).await;
-                answer.map_err(external)
-            }
-            other => not_impl_err!("a worker does not know {other}"),
-        }
-    }
-
-    async fn blocking(
-        &self,
-        change: impl FnOnce(&WorkerStore) + Send + 'static,
-    ) -> DFResult<Vec<u8>> {
-        let home = self.home.clone();
-        let done = tokio::task::spawn_blocking(move || change(&home)).await;
-        done.map_err(external)?;
-        Ok(Vec::new())
-    }
-
-    async fn read(&self, read: ReadSegment) -> DFResult<Vec<u8>> {
-        let name = SegmentName {
-            owner: read.owner,
-            table: TableId(read.table),
-            id: read.id,
-        };
-        let (store, location) = (self.home.object_store(), name.location());
-        let bytes = match read.range {
-            Some((from, until)) => {
-                let length = store.head(&location).await?.size;
-                let until = until.min(length);
-                if from >= until {
-                    return Ok(Vec::new());
-                }
-                store.get_range(&location, from..until).await?
-            }
-            None => store.get(&location).await?.bytes().await?,
-        };
-        Ok(bytes.into())
-    }
-}
-
-/// Answers the master.
-struct Calls(Weak<Inner>);
-
-#[async_trait]
-impl CallHandler for Calls {
-    async fn call(&self, peer: &PeerIdentity, method: &str, body: Vec<u8>) -> DFResult<Vec<u8>> {
-        match self.0.upgrade() {
-            Some(worker) => worker.answer(peer, method, body).await,
-            None => exec_err!("the worker is ending"),
-        }
-    }
-
-    fn is_prompt(&self, method: &str) -> bool {
-        matches!(method, rpc_messages::CLOCK | rpc_messages::PROGRESS)
     }
 }
 
