@@ -11,7 +11,11 @@ use crate::error::Error;
 
 /// Whether a worker that has joined may use a token: one of its cluster that renews its own
 /// certificate. Another cluster's would put that cluster's identity in place of its own.
-pub(super) fn may_renew(token: &JoinToken, options: &WorkerOptions, identity: &Path) -> Result<(), Error> {
+pub(super) fn may_renew(
+    token: &JoinToken,
+    options: &WorkerOptions,
+    identity: &Path,
+) -> Result<(), Error> {
     let credentials = Credentials::load(identity).map_err(NetError::from)?;
     let own = credentials.identity();
     if !token.is_of(credentials.authority()) {
@@ -38,7 +42,11 @@ pub(super) fn may_renew(token: &JoinToken, options: &WorkerOptions, identity: &P
 }
 
 /// Joins with a token; keeps the certificate and where the master is.
-pub(super) async fn enter(token: &JoinToken, options: &WorkerOptions, identity: &Path) -> Result<(), Error> {
+pub(super) async fn enter(
+    token: &JoinToken,
+    options: &WorkerOptions,
+    identity: &Path,
+) -> Result<(), Error> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let name = options.name.as_deref();
     let joined = join(token, name, options.wait, &options.net, &clock).await?;

@@ -45,9 +45,7 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::Sort as SortExpr;
-use datafusion::logical_expr::logical_plan::{
-    Filter, Projection, Sort, SubqueryAlias, Union,
-};
+use datafusion::logical_expr::logical_plan::{Filter, Projection, Sort, SubqueryAlias, Union};
 use datafusion::logical_expr::utils::{conjunction, expr_to_columns, split_conjunction_owned};
 use datafusion::logical_expr::{Expr, LogicalPlan, lit};
 use skewer_exec::ScanOrigin;

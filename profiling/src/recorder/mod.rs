@@ -84,7 +84,6 @@ pub struct Recorder {
 }
 
 impl Recorder {
-
     /// Where the bins of all timelines of the query begin: when this was asked for first.
     pub fn timeline_start(&self) -> TimelineStart {
         *self.timeline_start.get_or_init(TimelineStart::now)
@@ -140,5 +139,4 @@ impl Recorder {
     pub fn sampling(&self) -> &Sampling {
         &self.sampling
     }
-
 }

@@ -1,7 +1,7 @@
 //! Takes over chunks of records, and hands them to schema `sys` when they are too many.
 
-use std::sync::{Arc, Weak};
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 
 use datafusion::common::HashMap;
 

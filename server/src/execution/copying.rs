@@ -38,7 +38,11 @@ fn incoming(
 impl Connection {
     /// COPY FROM STDIN: the client's rows go into the table as they come, and are there when the
     /// last has come.
-    pub(super) async fn copy_in(&mut self, copy: &CopyStatement, sql: &str) -> Result<u64, Failure> {
+    pub(super) async fn copy_in(
+        &mut self,
+        copy: &CopyStatement,
+        sql: &str,
+    ) -> Result<u64, Failure> {
         let Source::Into { table, columns } = &copy.source else {
             return Ok(0);
         };
@@ -105,7 +109,11 @@ impl Connection {
     }
 
     /// COPY TO STDOUT: one message for each row.
-    pub(super) async fn copy_out(&mut self, copy: &CopyStatement, sql: &str) -> Result<u64, Failure> {
+    pub(super) async fn copy_out(
+        &mut self,
+        copy: &CopyStatement,
+        sql: &str,
+    ) -> Result<u64, Failure> {
         let Source::Query(query) = &copy.source else {
             return Ok(0);
         };

@@ -5,9 +5,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, AsArray, Int64Array};
-use datafusion::arrow::datatypes::{
-    DataType, Float16Type, Float32Type, Float64Type, SchemaRef,
-};
+use datafusion::arrow::datatypes::{DataType, Float16Type, Float32Type, Float64Type, SchemaRef};
 use datafusion::arrow::record_batch::RecordBatch;
 
 use super::NewSegment;

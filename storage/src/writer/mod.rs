@@ -24,7 +24,6 @@ use crate::remote::Writer;
 use crate::snapshot::{Root, SegmentMeta, TableId, with_row_id};
 use crate::{Result, StorageError};
 
-
 /// Batches that may wait for the encoder.
 const QUEUE: usize = 2;
 

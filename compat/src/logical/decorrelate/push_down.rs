@@ -224,7 +224,11 @@ impl PushDown<'_> {
         expressions.collect()
     }
 
-    pub(super) fn order(&self, order: Vec<SortExpr>, inputs: &DFSchemaRef) -> Result<Vec<SortExpr>> {
+    pub(super) fn order(
+        &self,
+        order: Vec<SortExpr>,
+        inputs: &DFSchemaRef,
+    ) -> Result<Vec<SortExpr>> {
         let order = order.into_iter().map(|key| {
             let expr = self.within(key.expr.clone(), inputs)?;
             Ok(key.with_expr(expr))

@@ -12,7 +12,11 @@ use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use super::{VALUE, name_ordinality};
 
 /// A series of constants in FROM.
-pub(super) fn series(function: &str, arguments: Vec<Expr>, alias: Option<TableAlias>) -> TableFactor {
+pub(super) fn series(
+    function: &str,
+    arguments: Vec<Expr>,
+    alias: Option<TableAlias>,
+) -> TableFactor {
     let arguments = arguments.into_iter();
     let args = arguments.map(|value| FunctionArg::Unnamed(FunctionArgExpr::Expr(value)));
     TableFactor::Table {

@@ -121,5 +121,4 @@ impl StatementCatalog {
             skip_broken: false,
         }
     }
-
 }

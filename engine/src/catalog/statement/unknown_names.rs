@@ -58,7 +58,11 @@ impl StatementCatalog {
         Ok(())
     }
 
-    pub(super) fn must_exist(&self, state: &SessionState, reference: &TableReference) -> Result<(), Error> {
+    pub(super) fn must_exist(
+        &self,
+        state: &SessionState,
+        reference: &TableReference,
+    ) -> Result<(), Error> {
         let resolved = reference.clone().resolve(CATALOG, self.default_schema());
         let is_bare = matches!(reference, TableReference::Bare { .. });
         if is_bare && state.table_functions().contains_key(&*resolved.table) {

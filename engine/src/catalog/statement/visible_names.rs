@@ -10,7 +10,6 @@ use super::{Relation, StatementCatalog};
 use crate::catalog::names::{CATALOG, INFORMATION_SCHEMA, MAIN, Name, SYS, split_row_ids};
 
 impl StatementCatalog {
-
     /// All schemas, sorted.
     pub(crate) fn schema_names(&self) -> Vec<String> {
         let mut names: BTreeSet<String> = self.snapshot.schemas().into_iter().collect();
@@ -91,5 +90,4 @@ impl StatementCatalog {
                 || matches!(name.table.as_str(), "blame" | "critical_path" | "what_if"))
             && !self.exists(name)
     }
-
 }

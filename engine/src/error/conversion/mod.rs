@@ -27,7 +27,6 @@ use super::Error;
 use crate::settings::show_age;
 
 impl Error {
-
     /// Carries this error through DataFusion, to come out of [`Error::from`] unchanged.
     pub(crate) fn into_datafusion(self) -> DataFusionError {
         DataFusionError::External(Box::new(self))
@@ -162,7 +161,6 @@ impl Error {
             Self::Execution(error.to_string())
         }
     }
-
 }
 
 impl From<DataFusionError> for Error {

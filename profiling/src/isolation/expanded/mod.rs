@@ -14,8 +14,8 @@ use datafusion::logical_expr::{
 };
 use datafusion::physical_plan::ExecutionPlan;
 
-use self::recorded::{Recorded, newest_traced};
 pub(super) use self::recorded::run;
+use self::recorded::{Recorded, newest_traced};
 use super::anomalies;
 use super::captured::shape;
 use super::latency::{self, Question};

@@ -6,7 +6,10 @@ use super::{Writer, literal, union};
 use crate::isolation::shape::{Origin, Shape};
 
 /// Of inputs that are equally slow: the smallest source, and its shuffle latency.
-pub(super) fn slowest_of(origins: &BTreeSet<Origin>, shape: &Shape) -> (&'static str, &'static str) {
+pub(super) fn slowest_of(
+    origins: &BTreeSet<Origin>,
+    shape: &Shape,
+) -> (&'static str, &'static str) {
     if origins.iter().any(|origin| shape.captures(origin)) {
         return (
             "min(inputs.source)",
@@ -19,7 +22,13 @@ pub(super) fn slowest_of(origins: &BTreeSet<Origin>, shape: &Shape) -> (&'static
 
 impl Writer<'_> {
     /// The inputs of an operator's records as they arrive: with their total latency there.
-    pub(super) fn arriving(&self, operator: i64, edges: &str, step: &str, remediated: bool) -> String {
+    pub(super) fn arriving(
+        &self,
+        operator: i64,
+        edges: &str,
+        step: &str,
+        remediated: bool,
+    ) -> String {
         let origins = self.shape.inputs[&operator].iter().map(|origin| {
             let from = Arrival {
                 edges,

@@ -26,7 +26,6 @@ use super::runs::Runs;
 use super::spec::{Inputs, Spec};
 use super::stage::{Rest, Stage, unaccounted};
 
-
 /// What is counted of a partition that is not joined as a whole.
 struct Counted {
     baseline: BaselineMetrics,
@@ -326,5 +325,4 @@ impl Driver {
             }
         }
     }
-
 }
