@@ -14,7 +14,7 @@
 //! root        ids and latencies are stripped and logged
 //! ```
 //!
-//! Below joins ids are INTEGER where they fit ([`Int32RowId`]).
+//! Below joins ids are INTEGER where they fit ([`Int32RowId`](skewer_exec::Int32RowId)).
 //!
 //! Between an unnest and the aggregate above it, where a record has many rows, id and latency are one
 //! column, and timed evaluations add to it what they measure.
@@ -30,9 +30,11 @@
 mod aggregates;
 mod annotated_plan;
 mod cost_attribution;
+mod hoisting;
 mod joins;
 mod packing;
 mod recursion;
+mod scans;
 mod semi_joins;
 mod shared_rows;
 mod windows;
@@ -41,28 +43,19 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, Field};
-use datafusion::catalog::cte_worktable::CteWorkTable;
-use datafusion::catalog::default_table_source::{provider_as_source, source_as_provider};
-use datafusion::common::{Column, DFSchema, Result, ScalarValue, internal_err};
+use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::Sort as SortExpr;
-use datafusion::logical_expr::logical_plan::{
-    Extension, Filter, Projection, Sort, SubqueryAlias, TableScan, TableScanBuilder, Union,
-};
+use datafusion::logical_expr::logical_plan::{Filter, Projection, Sort, SubqueryAlias, Union};
 use datafusion::logical_expr::utils::{conjunction, expr_to_columns, split_conjunction_owned};
-use datafusion::logical_expr::{Expr, LogicalPlan, ScalarUDF, lit};
-use skewer_exec::{
-    IdColumn, IdentifiedTable, Int32RowId, LatencyColumn, ROW_ID, RecordOrigin, SampledRowId,
-    ScanOrigin,
-};
+use datafusion::logical_expr::{Expr, LogicalPlan, lit};
+use skewer_exec::ScanOrigin;
 use skewer_profiling::{Recorder, Sources};
 
 pub use self::annotated_plan::{AnnotatedPlan, AnnotatedRecord};
 use self::annotated_plan::{Arguments, hidden_column, hidden_type};
-use self::cost_attribution::{CostAttribution, attribute_cost};
 use self::packing::unnested;
 use self::recursion::Recursion;
 use crate::costly::is_costly;
-use crate::timed_node::TimedEvaluation;
 use skewer_compat::logical::common_subplan::Shared;
 use skewer_compat::logical::decorrelate::is_domain;
 
@@ -182,166 +175,6 @@ impl LineageRewrite {
                 None => Ok(AnnotatedPlan::untracked(other.clone())),
             },
         }
-    }
-
-    fn scan(&mut self, scan: &TableScan) -> Result<AnnotatedPlan> {
-        let untracked = || AnnotatedPlan::untracked(LogicalPlan::TableScan(scan.clone()));
-        let Ok(provider) = source_as_provider(&scan.source) else {
-            return Ok(untracked());
-        };
-        if let Some(table) = provider.downcast_ref::<CteWorkTable>() {
-            return Ok(self.working_table(scan, table)?.unwrap_or_else(untracked));
-        }
-        let Some(table) = provider.downcast_ref::<IdentifiedTable>() else {
-            return Ok(untracked());
-        };
-        let mut id = Expr::Column(Column::new_unqualified(ROW_ID));
-        let is_sampled = !self.recorder.sampling().is_complete();
-        if is_sampled {
-            let sampled = SampledRowId::new(Arc::clone(&self.recorder));
-            id = ScalarUDF::from(sampled).call(vec![id]);
-        }
-        if let Some(sources) = &self.sources {
-            let Some((factor, offset)) = sources.number(&table.log_name) else {
-                return internal_err!("{} is none of the sources", table.log_name);
-            };
-            if factor > 1 {
-                id = id * lit(factor) + lit(offset);
-            }
-        }
-        let name = self.name("id");
-        let narrow =
-            self.joins_above > 0 && table.has_int32_ids() && self.sources.is_none() && !is_sampled;
-        if narrow {
-            id = ScalarUDF::from(Int32RowId::default()).call(vec![id]);
-        }
-        let with_ids = table.with_id_column(IdColumn {
-            name: name.clone(),
-            value: id,
-            nullable: is_sampled,
-            narrow,
-        });
-        let mut projection = match &scan.projection {
-            Some(projection) => projection.clone(),
-            None => (0..scan.source.schema().fields().len()).collect(),
-        };
-        projection.push(with_ids.schema().fields().len() - 1);
-        let plan = TableScanBuilder::new(scan.table_name.clone(), provider_as_source(with_ids))
-            .with_projection(Some(projection))
-            .with_filters(scan.filters.clone())
-            .with_fetch(scan.fetch)
-            .build()?;
-        let source = Arc::new(ScanOrigin::new(&table.log_name));
-        self.scans.push((vec![name.clone()], Arc::clone(&source)));
-        let source = match &self.sources {
-            None => Some(RecordOrigin::Scan(source)),
-            Some(_) => None,
-        };
-        Ok(AnnotatedPlan {
-            plan: LogicalPlan::TableScan(plan),
-            records: vec![AnnotatedRecord::new(source, name)],
-        })
-    }
-
-    /// Evaluates those of `exprs` that are costly in a timed node on top of `input`, and
-    /// returns the node and `exprs` with columns in place of what was moved.
-    fn hoist(
-        &mut self,
-        input: AnnotatedPlan,
-        exprs: Vec<Expr>,
-    ) -> Result<(AnnotatedPlan, Vec<Expr>)> {
-        let mut hoisted_exprs: Vec<(Expr, String)> = Vec::new();
-        let mut kept = Vec::with_capacity(exprs.len());
-        for expr in exprs {
-            if input.records.is_empty() || !is_costly(&expr, input.plan.schema())? {
-                kept.push(expr);
-                continue;
-            }
-            let bare = expr.unalias();
-            let same = hoisted_exprs.iter().find(|(other, _)| *other == bare);
-            // Of a volatile expression each has a value of its own.
-            let name = match same.filter(|_| !bare.is_volatile()) {
-                Some((_, name)) => name.clone(),
-                None => {
-                    let name = self.name("value");
-                    self.hoisted_exprs.push((name.clone(), bare.to_string()));
-                    hoisted_exprs.push((bare, name.clone()));
-                    name
-                }
-            };
-            kept.push(Expr::Column(Column::new_unqualified(name)));
-        }
-        if hoisted_exprs.is_empty() {
-            return Ok((input, kept));
-        }
-        // Each is the time of the records that it reads; those of the same ones are timed together.
-        let of_each = !self.recorder.sampling().is_complete();
-        let mut by_records: Vec<(CostAttribution, Vec<(Expr, String)>)> = Vec::new();
-        for hoisted in hoisted_exprs {
-            let cost = attribute_cost(&input, &hoisted.0, of_each)?;
-            match by_records
-                .iter_mut()
-                .find(|(other, _)| other.is_of_same(&cost))
-            {
-                Some((_, same)) => same.push(hoisted),
-                None => by_records.push((cost, vec![hoisted])),
-            }
-        }
-        let mut timed = input;
-        for (cost, hoisted) in by_records {
-            timed = self.timed(timed, hoisted, &cost)?;
-        }
-        Ok((timed, kept))
-    }
-
-    /// Evaluates `hoisted_exprs`, expressions and the names of their columns, in a timed node on top of `input`.
-    fn timed(
-        &mut self,
-        input: AnnotatedPlan,
-        hoisted_exprs: Vec<(Expr, String)>,
-        cost: &CostAttribution,
-    ) -> Result<AnnotatedPlan> {
-        let packed = input.packed()?;
-        let AnnotatedPlan { plan, mut records } = input;
-        // What a window function looked at for a column that is not read here had no part in it.
-        let read = columns_read(hoisted_exprs.iter().map(|(expr, _)| expr))?;
-        let takes_part = |of: &[usize], place: usize, record: &AnnotatedRecord| {
-            of.contains(&place) && record.is_read(&read)
-        };
-        let measured = records.iter().enumerate();
-        let measured = measured
-            .filter(|(place, record)| takes_part(&cost.measured, *place, record))
-            .filter_map(|(_, record)| Some((record.source.clone()?, record.id.clone())))
-            .collect();
-        let taking_longer = records.iter_mut().enumerate();
-        let mut taking_longer: Vec<&mut AnnotatedRecord> = taking_longer
-            .filter(|(place, record)| takes_part(&cost.total, *place, record))
-            .map(|(_, record)| record)
-            .collect();
-        // A latency that they all share so far can be added to; otherwise it rides beside.
-        let mut last = taking_longer.iter().map(|record| record.latencies.last());
-        let earlier = last.next().flatten();
-        let earlier = earlier
-            .filter(|first| last.all(|other| other == Some(first)))
-            .cloned();
-        let latency = match packed {
-            Some(packed) => LatencyColumn::Packed(packed),
-            None => {
-                let name = self.name("latency");
-                for record in &mut taking_longer {
-                    if earlier.is_some() {
-                        record.latencies.pop();
-                    }
-                    record.latencies.push(name.clone());
-                }
-                LatencyColumn::New { name, earlier }
-            }
-        };
-        let node = TimedEvaluation::try_new(plan, hoisted_exprs, latency, measured)?;
-        let plan = LogicalPlan::Extension(Extension {
-            node: Arc::new(node),
-        });
-        Ok(AnnotatedPlan { plan, records })
     }
 
     fn projection(

@@ -28,6 +28,8 @@ mod column_loss;
 mod determinism;
 mod domain;
 mod domain_surrogate_keys;
+mod first_rows;
+mod joins;
 mod lateral;
 mod push_down;
 mod recursion;

@@ -7,25 +7,16 @@ use std::sync::Arc;
 
 use datafusion::common::alias::AliasGenerator;
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{
-    Column, DFSchemaRef, JoinType, NullEquality, Result, internal_err, not_impl_err,
-};
-use datafusion::functions::core::expr_fn::coalesce;
-use datafusion::functions_window::expr_fn::row_number;
+use datafusion::common::{Column, DFSchemaRef, JoinType, Result, internal_err, not_impl_err};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::logical_plan::{
-    Aggregate, Distinct, DistinctOn, Filter, Join, JoinConstraint, Limit, Projection, Sort,
-    SubqueryAlias, Union, Unnest, Values, Window,
+    Aggregate, Distinct, Filter, Projection, Sort, SubqueryAlias, Union, Unnest, Values, Window,
 };
-use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{
-    Expr, ExprFunctionExt, FetchType, LogicalPlan, LogicalPlanBuilder, SkipType, SortExpr,
-    WindowFrame, lit,
-};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, SortExpr};
 
 use super::column_named;
 use super::domain::Domain;
-use super::references::{lateral, own_references, references, within, within_lateral};
+use super::references::{own_references, references, within};
 
 /// Pushes a domain down into a subquery.
 #[derive(Clone)]
@@ -109,7 +100,7 @@ impl PushDown<'_> {
     }
 
     /// Whether `plan` has other rows for other values of the domain.
-    fn is_dependent(&self, plan: &LogicalPlan) -> Result<bool> {
+    pub(super) fn is_dependent(&self, plan: &LogicalPlan) -> Result<bool> {
         Ok(!references(plan)?.is_empty() || self.is_of_iteration(plan)?)
     }
 
@@ -135,7 +126,7 @@ impl PushDown<'_> {
     }
 
     /// For the inputs of `plan`, which may refer to the query around by itself.
-    fn for_inputs_of(&self, plan: &LogicalPlan) -> Result<Self> {
+    pub(super) fn for_inputs_of(&self, plan: &LogicalPlan) -> Result<Self> {
         Ok(self.wanting(&own_references(plan)?))
     }
 
@@ -150,7 +141,7 @@ impl PushDown<'_> {
     }
 
     /// If nothing but its keys is wanted of the domain.
-    fn of_keys(&self) -> Self {
+    pub(super) fn of_keys(&self) -> Self {
         Self {
             wanted: Vec::new(),
             ..self.clone()
@@ -177,14 +168,14 @@ impl PushDown<'_> {
     }
 
     /// The columns of a plan with `schema` that are none of the domain's.
-    fn own(&self, schema: &DFSchemaRef) -> Vec<Expr> {
+    pub(super) fn own(&self, schema: &DFSchemaRef) -> Vec<Expr> {
         let mut own = schema.columns();
         own.retain(|column| self.domain.names().all(|name| *name != column.name));
         own.into_iter().map(Expr::Column).collect()
     }
 
     /// `plan`, which has the keys of the domain, with what is wanted beside them.
-    fn with_wanted(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
+    pub(super) fn with_wanted(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
         let mut names: Vec<&String> = self.names().collect();
         names.retain(|name| plan.schema().fields().find(name).is_none());
         if names.is_empty() {
@@ -233,7 +224,11 @@ impl PushDown<'_> {
         expressions.collect()
     }
 
-    fn order(&self, order: Vec<SortExpr>, inputs: &DFSchemaRef) -> Result<Vec<SortExpr>> {
+    pub(super) fn order(
+        &self,
+        order: Vec<SortExpr>,
+        inputs: &DFSchemaRef,
+    ) -> Result<Vec<SortExpr>> {
         let order = order.into_iter().map(|key| {
             let expr = self.within(key.expr.clone(), inputs)?;
             Ok(key.with_expr(expr))
@@ -248,125 +243,6 @@ impl PushDown<'_> {
         Ok(LogicalPlan::Projection(Projection::try_new(
             columns, input,
         )?))
-    }
-
-    /// The first rows of each value, in the order of the input.
-    fn limit(&self, limit: &Limit) -> Result<LogicalPlan> {
-        let (SkipType::Literal(skip), FetchType::Literal(fetch)) =
-            (limit.get_skip_type()?, limit.get_fetch_type()?)
-        else {
-            return not_impl_err!(
-                "a correlated subquery with LIMIT or OFFSET that is no number; write it as a join"
-            );
-        };
-        // What rows there are is known below.
-        if is_ordered(&limit.input) {
-            let below = |input: &Arc<LogicalPlan>| {
-                let input = Arc::clone(input);
-                Arc::new(LogicalPlan::Limit(Limit {
-                    input,
-                    ..limit.clone()
-                }))
-            };
-            match limit.input.as_ref() {
-                LogicalPlan::Projection(projection) => {
-                    let input = below(&projection.input);
-                    let columns = projection.expr.clone();
-                    let projection = Projection::try_new(columns, input)?;
-                    return self.push_into(LogicalPlan::Projection(projection));
-                }
-                LogicalPlan::SubqueryAlias(alias) => {
-                    let input = self.input(below(&alias.input))?;
-                    let alias = SubqueryAlias::try_new(input, alias.alias.clone())?;
-                    return Ok(LogicalPlan::SubqueryAlias(alias));
-                }
-                LogicalPlan::Distinct(Distinct::On(distinct)) => {
-                    let input = Arc::new(self.in_order(distinct)?);
-                    let limit = Limit {
-                        input,
-                        ..limit.clone()
-                    };
-                    return self.limit(&limit);
-                }
-                _ => {}
-            }
-        }
-        let (order, input) = match limit.input.as_ref() {
-            LogicalPlan::Sort(sort) if sort.fetch.is_none() => (sort.expr.clone(), &sort.input),
-            _ => (Vec::new(), &limit.input),
-        };
-        let input = self.for_inputs_of(&limit.input)?.input(Arc::clone(input))?;
-        let mut columns = self.own(input.schema());
-        let place = self.aliases.next("__place");
-        // Of rows that tie the same ones, should they be read again for a subquery of theirs.
-        let mut order = self.order(order, input.schema())?;
-        order.extend(columns.iter().map(|column| column.clone().sort(true, true)));
-        columns.extend(self.columns(input.schema())?);
-        let number = row_number()
-            .partition_by(self.keys(input.schema())?)
-            .order_by(order)
-            .window_frame(WindowFrame::new(Some(true)))
-            .build()?
-            .alias(&place);
-        let place = Expr::Column(Column::new_unqualified(place));
-        let mut is_kept = place.clone().gt(lit(skip as u64));
-        if let Some(fetch) = fetch {
-            let last = skip.saturating_add(fetch);
-            is_kept = is_kept.and(place.lt_eq(lit(last as u64)));
-        }
-        LogicalPlanBuilder::from(Arc::unwrap_or_clone(input))
-            .window([number])?
-            .filter(is_kept)?
-            .project(columns)?
-            .build()
-    }
-
-    /// DISTINCT ON with ORDER BY as a projection of sorted rows: they are in the order of their keys, which
-    /// it begins with.
-    fn in_order(&self, distinct: &DistinctOn) -> Result<LogicalPlan> {
-        let own = distinct.schema.columns();
-        let (on, mut selected) = (distinct.on_expr.clone(), distinct.select_expr.clone());
-        let mut order = Vec::new();
-        for (key, sorted) in on.iter().zip(distinct.sort_expr.iter().flatten()) {
-            let name = self.aliases.next("__key");
-            selected.push(key.clone().alias(&name));
-            let column = Expr::Column(Column::new_unqualified(name));
-            order.push(column.sort(sorted.asc, sorted.nulls_first));
-        }
-        let input = Arc::clone(&distinct.input);
-        let distinct = DistinctOn::try_new(on, selected, distinct.sort_expr.clone(), input)?;
-        let distinct = Distinct::On(distinct);
-        LogicalPlanBuilder::from(LogicalPlan::Distinct(distinct))
-            .sort(order)?
-            .project(own.into_iter().map(Expr::Column))?
-            .build()
-    }
-
-    fn distinct_on(&self, distinct: DistinctOn, below: &Self) -> Result<LogicalPlan> {
-        let input = below.input(distinct.input)?;
-        let inputs = Arc::clone(input.schema());
-        let domain = self.keys(&inputs)?;
-        let own = |expressions| -> Result<Vec<Expr>> {
-            let mut all = domain.clone();
-            all.extend(self.all_within(expressions, &inputs)?);
-            Ok(all)
-        };
-        let sorted = match distinct.sort_expr {
-            None => None,
-            Some(order) => {
-                let first = domain.iter().map(|column| column.clone().sort(true, true));
-                let mut sorted: Vec<SortExpr> = first.collect();
-                sorted.extend(self.order(order, &inputs)?);
-                Some(sorted)
-            }
-        };
-        let mut on = domain.clone();
-        for key in distinct.on_expr {
-            on.push(self.within(key, &inputs)?);
-        }
-        let selected = own(distinct.select_expr)?;
-        let distinct = Distinct::On(DistinctOn::try_new(on, selected, sorted, input)?);
-        self.with_wanted(LogicalPlan::Distinct(distinct))
     }
 
     fn window(&self, window: Window, below: &Self) -> Result<LogicalPlan> {
@@ -430,91 +306,8 @@ impl PushDown<'_> {
         }
     }
 
-    fn join(&self, join: Join, below: &Self) -> Result<LogicalPlan> {
-        let is_lateral = lateral(&join.right).is_some();
-        let in_left = self.is_dependent(&join.left)?;
-        let of_right = references(&join.right)?;
-        let in_right = !is_lateral && self.is_dependent(&join.right)?;
-        // That of LATERAL is not told from a query further out where a subquery in it says it.
-        let beside = join.left.schema();
-        if in_right && of_right.iter().any(|column| beside.has_column(column)) {
-            return not_impl_err!("a correlated subquery with LATERAL in it; write it as a join");
-        }
-        // Rows that a join adds or leaves out are added or left out for each value.
-        let (left, right) = match join.join_type {
-            JoinType::Inner => (in_left || !in_right, in_right),
-            JoinType::Left | JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark => {
-                (true, in_right)
-            }
-            JoinType::Right | JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark => {
-                (in_left, true)
-            }
-            JoinType::Full => (true, true),
-        };
-        let is_of_right = matches!(
-            join.join_type,
-            JoinType::Right | JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark
-        );
-        let pushed = |side: Arc<LogicalPlan>, is_pushed: bool, is_renamed: bool| {
-            let side = Arc::unwrap_or_clone(side);
-            match (is_pushed, is_renamed) {
-                (false, _) => Ok((side, Vec::new())),
-                (true, false) => {
-                    let side = below.push_into(side)?;
-                    let keys = self.keys(side.schema())?;
-                    Ok((side, keys))
-                }
-                (true, true) => self.renamed(self.of_keys().push_into(side)?),
-            }
-        };
-        let both = left && right;
-        let own: Vec<Column> = join.schema.columns();
-        let (left, left_domain) = pushed(join.left, left, both && is_of_right)?;
-        let (mut right, right_domain) = pushed(join.right, right, both && !is_of_right)?;
-        if is_lateral {
-            let scope = Arc::clone(left.schema());
-            right = within_lateral(right, &scope, &|column| self.renamed_in(column, &scope))?;
-        }
-
-        let inputs = Arc::new(merge_schema(&[&left, &right]));
-        let mut on = Vec::new();
-        for (l, r) in join.on {
-            on.push((self.within(l, &inputs)?, self.within(r, &inputs)?));
-        }
-        let filter = join.filter.map(|filter| self.within(filter, &inputs));
-        let mut filters: Vec<Expr> = filter.transpose()?.into_iter().collect();
-        if both {
-            let are_keys =
-                self.domain.are_keys() || join.null_equality == NullEquality::NullEqualsNull;
-            match are_keys {
-                true => on.extend(left_domain.iter().cloned().zip(right_domain.clone())),
-                false => filters.extend(self.are_same(&left_domain, &right_domain)),
-            }
-        }
-        let joined = Join::try_new(
-            Arc::new(left),
-            Arc::new(right),
-            on,
-            filters.into_iter().reduce(Expr::and),
-            join.join_type,
-            JoinConstraint::On,
-            join.null_equality,
-            join.null_aware,
-        )?;
-        let joined = LogicalPlan::Join(joined);
-        if join.join_type != JoinType::Full {
-            return Ok(joined);
-        }
-        let sides = left_domain.into_iter().zip(right_domain);
-        let sides = sides.zip(self.domain.keys());
-        let domain = sides.map(|((l, r), (_, name))| coalesce(vec![l, r]).alias(name));
-        let columns = own.into_iter().map(Expr::Column).chain(domain);
-        let joined = LogicalPlanBuilder::from(joined).project(columns)?.build()?;
-        self.with_wanted(joined)
-    }
-
     /// What `column` around the subquery is in a plan with `schema`.
-    fn renamed_in(&self, column: &Column, schema: &DFSchemaRef) -> Option<Column> {
+    pub(super) fn renamed_in(&self, column: &Column, schema: &DFSchemaRef) -> Option<Column> {
         let name = self.domain.name_of(column)?;
         let found = schema.qualified_fields_with_unqualified_name(name);
         found.first().map(|field| Column::from(*field))
@@ -545,16 +338,5 @@ fn column(name: &str, schema: &DFSchemaRef) -> Result<Expr> {
     match found.first() {
         Some(field) => Ok(Expr::Column(Column::from(*field))),
         None => internal_err!("{name} is not pushed down"),
-    }
-}
-
-/// Whether the rows of `plan`, or of what it makes its own of one by one, are sorted.
-fn is_ordered(plan: &LogicalPlan) -> bool {
-    match plan {
-        LogicalPlan::Sort(_) => true,
-        LogicalPlan::Projection(projection) => is_ordered(&projection.input),
-        LogicalPlan::SubqueryAlias(alias) => is_ordered(&alias.input),
-        LogicalPlan::Distinct(Distinct::On(distinct)) => distinct.sort_expr.is_some(),
-        _ => false,
     }
 }

@@ -22,6 +22,7 @@ mod pieces;
 mod probe;
 mod runs;
 mod spec;
+mod stage;
 #[cfg(test)]
 mod tests;
 
@@ -43,10 +44,11 @@ use datafusion::physical_plan::{
 };
 use parking_lot::Mutex;
 
-pub use driver::CONSUMER;
-use driver::{Driver, Stage, building};
+use driver::Driver;
 pub use spec::Pace;
 use spec::{Inputs, Spec};
+pub use stage::CONSUMER;
+use stage::{Stage, building};
 
 /// A join that spills where memory has a limit. To plan inspection it *is* that join.
 pub struct SpillingJoinExec {

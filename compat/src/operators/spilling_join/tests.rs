@@ -522,7 +522,7 @@ async fn a_join_that_is_dropped_leaves_nothing_behind() {
 
 #[test]
 fn arrays_of_keys_are_small_where_memory_has_a_limit() {
-    use super::driver::unaccounted;
+    use super::stage::unaccounted;
     use crate::rules::collect_larger_build_sides;
     use datafusion::prelude::SessionConfig;
     let mut config = SessionConfig::new().with_target_partitions(2);
