@@ -16,7 +16,7 @@ use skewer_cluster::has_workers;
 use skewer_compat::functions::guarded::planning;
 use skewer_optimizer::join_order::statistics::Summaries;
 use skewer_optimizer::join_order::{
-    JoinOrder, Knowledge, KnownRows, can_be_sampled, columns_of, order_joins,
+    JoinOrder, Knowledge, KnownRows, PlannedRun, can_be_sampled, columns_of, order_joins,
 };
 
 use crate::catalog::native_table::NativeTable;
@@ -26,13 +26,15 @@ use crate::plan_cache::OptimizedQuery;
 const FEW_ROWS: u64 = 2_000;
 
 /// `optimized` with its joins in the `order` that is asked for, by statistics and by what is `known` from earlier queries.
+/// A plan that `traces_records` keeps the lineage of the query as it is written.
 pub(crate) async fn with_ordered_joins(
     optimized: LogicalPlan,
     state: &SessionState,
     order: JoinOrder,
     known: Option<&KnownRows>,
+    traces_records: bool,
 ) -> OptimizedQuery {
-    match ordered(&optimized, state, order, known).await {
+    match ordered(&optimized, state, order, known, traces_records).await {
         Ok(Some(ordered)) => ordered,
         Ok(None) => OptimizedQuery::in_one_order(optimized),
         Err(error) => {
@@ -58,6 +60,7 @@ async fn ordered(
     state: &SessionState,
     order: JoinOrder,
     known: Option<&KnownRows>,
+    traces_records: bool,
 ) -> Result<Option<OptimizedQuery>> {
     if order == JoinOrder::Text {
         return Ok(None);
@@ -72,8 +75,11 @@ async fn ordered(
         summaries: &summaries,
         known: known.filter(|_| order == JoinOrder::Cost),
     };
-    let is_distributed = has_workers(state.config());
-    let ordered = planning(|| order_joins(optimized, knowledge, order, state, is_distributed))?;
+    let run = PlannedRun {
+        is_distributed: has_workers(state.config()),
+        traces_records,
+    };
+    let ordered = planning(|| order_joins(optimized, knowledge, order, state, run))?;
     Ok(ordered.map(|ordered| OptimizedQuery {
         plan: ordered.plan,
         relations: ordered.relations,

@@ -338,7 +338,8 @@ impl Context {
             })
         })??;
         let known = heeds_feedback.then_some(database.known_rows.as_ref());
-        let query = with_ordered_joins(optimized, state, order, known).await;
+        let traces = self.record.recorder().level() == Level::Records;
+        let query = with_ordered_joins(optimized, state, order, known, traces).await;
         let Some(key) = key.filter(|_| keeps) else {
             return Ok(Arc::new(query));
         };

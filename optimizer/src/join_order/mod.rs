@@ -30,6 +30,7 @@ mod enumerate;
 mod equal_subplans;
 mod estimate;
 mod feedback;
+mod inequalities;
 mod island;
 mod known_rows;
 mod outer_joins;
@@ -58,6 +59,7 @@ use self::equal_subplans::EqualSubplans;
 use self::estimate::Estimate;
 pub use self::feedback::CorrectedEstimate;
 use self::feedback::Feedback;
+use self::inequalities::Inequalities;
 use self::island::{Island, JoinTree, LeafSet};
 pub use self::known_rows::{FeedbackUsed, KnownRows, Returned};
 use self::outer_joins::OuterJoins;
@@ -119,8 +121,16 @@ pub struct Knowledge<'a> {
     pub known: Option<&'a KnownRows>,
 }
 
-/// Puts the joins of `optimized` in order; `None` if it stays as it is. A query that `is_distributed` shares no rows: no
-/// worker has those of another one.
+/// How a plan is going to run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PlannedRun {
+    /// On several workers. They share no rows: no worker has the rows of another one.
+    pub is_distributed: bool,
+    /// With the lineage of each row, which has to be the lineage of the query as it is written.
+    pub traces_records: bool,
+}
+
+/// Puts the joins of `optimized` in order; `None` if it stays as it is.
 ///
 /// # Errors
 /// Fails if a plan cannot be built. `optimized` can be run all the same.
@@ -129,7 +139,10 @@ pub fn order_joins(
     Knowledge { summaries, known }: Knowledge<'_>,
     order: JoinOrder,
     state: &SessionState,
-    is_distributed: bool,
+    PlannedRun {
+        is_distributed,
+        traces_records,
+    }: PlannedRun,
 ) -> Result<Option<OrderedJoins>> {
     if order == JoinOrder::Text || !can_be_ordered(optimized)? {
         return Ok(None);
@@ -155,6 +168,11 @@ pub fn order_joins(
     let ordered = OuterJoins { estimator }
         .moved_below(explained.clone())?
         .transform_data(|plan| SemiJoins { estimator }.moved_below(plan))?
+        .transform_data(|plan| match traces_records {
+            // A row of a semi join is made of the rows that it was compared with.
+            true => Ok(Transformed::no(plan)),
+            false => Inequalities { estimator }.aggregated(plan),
+        })?
         .transform_data(|plan| step.ordered(plan))?
         .transform_data(|plan| reducers.added_to(plan))?;
     let mut plan = ordered.data;

@@ -16,7 +16,7 @@ use skewer_compat::logical::common_subplan::SharedRowsPlanner;
 use skewer_compat::operators::materialized::SharedRowsExec;
 use skewer_compat::session::repaired;
 use skewer_optimizer::join_order::statistics::{ColumnSummary, Sample, Summaries, TableSummary};
-use skewer_optimizer::join_order::{JoinOrder, Knowledge, order_joins};
+use skewer_optimizer::join_order::{JoinOrder, Knowledge, PlannedRun, order_joins};
 
 /// A table `name(k, v, s)` of so many rows, with NULLs: `k` has about `keys` values, `v` ten.
 fn register(context: &SessionContext, name: &str, rows: i64, keys: i64) {
@@ -66,7 +66,7 @@ async fn rows(state: &SessionState, plan: &LogicalPlan) -> (String, Vec<String>)
 }
 
 /// Queries with all that an island may have in it, beside it and above it.
-const QUERIES: [&str; 46] = [
+const QUERIES: [&str; 51] = [
     "SELECT a.v, b.s, c.k FROM a, b, c WHERE a.k = b.k AND b.k = c.k",
     "SELECT * FROM a JOIN b ON a.k = b.k JOIN c ON c.k = a.v JOIN d ON d.k = b.v",
     "SELECT a.k FROM a, b, c, d WHERE a.k = b.k AND c.k = d.k AND b.v = d.v",
@@ -128,6 +128,11 @@ const QUERIES: [&str; 46] = [
      WHERE EXISTS (SELECT 1 FROM d WHERE d.k = a.v AND d.v < a.k)",
     "SELECT a.s, b.v FROM a RIGHT JOIN b ON a.k = b.k JOIN c ON c.v = b.v \
      WHERE NOT EXISTS (SELECT 1 FROM d WHERE d.v = b.v + 1)",
+    "SELECT a.k, a.v FROM a JOIN b ON a.k = b.k WHERE EXISTS (SELECT 1 FROM d WHERE d.k = a.k AND d.v <> a.v)",
+    "SELECT a.k, a.v FROM a JOIN b ON a.k = b.k WHERE NOT EXISTS (SELECT 1 FROM c WHERE c.v = a.v AND c.k <> a.k)",
+    "SELECT a.k, a.v, c.v FROM a JOIN c ON a.k = c.k WHERE EXISTS (SELECT 1 FROM b WHERE b.v = c.v AND b.k < a.k)",
+    "SELECT a.k, a.v, c.v FROM a JOIN c ON a.k = c.k WHERE NOT EXISTS (SELECT 1 FROM a b WHERE a.v = b.v AND a.k <= b.k)",
+    "SELECT a.k, c.v FROM a JOIN c ON a.k = c.k WHERE EXISTS (SELECT 1 FROM c b WHERE b.v = a.v AND b.k > c.k AND b.v = c.v)",
     "SELECT x.k, c.v FROM (SELECT a.k, a.v FROM a JOIN b ON a.k = b.k WHERE a.v + b.v > 3) x JOIN c ON c.k = x.k \
      WHERE x.v NOT IN (SELECT v FROM d WHERE v IS NOT NULL) AND x.k IN (SELECT k FROM d)",
 ];
@@ -147,7 +152,7 @@ async fn every_order_returns_the_same_with_the_same_schema() {
                 statistics(&Summaries::default()),
                 order,
                 &state,
-                false,
+                PlannedRun::default(),
             )
             .unwrap();
             let Some(ordered) = ordered.filter(|ordered| ordered.plan != plan) else {
@@ -297,7 +302,7 @@ async fn the_cheapest_order_by_statistics_is_taken() {
             statistics(&summaries),
             JoinOrder::Cost,
             &state,
-            false,
+            PlannedRun::default(),
         )
         .unwrap();
         let found = ordered.map_or(written.clone(), |ordered| joins(&ordered.plan));
@@ -342,7 +347,7 @@ async fn an_aggregate_makes_only_groups_that_are_asked_for() {
     ] {
         let plan = optimized(&state, &sql).await;
         let summaries = summaries(&plan, &SIZES);
-        let ordered = order_joins(&plan, statistics(&summaries), JoinOrder::Cost, &state, false).unwrap();
+        let ordered = order_joins(&plan, statistics(&summaries), JoinOrder::Cost, &state, PlannedRun::default()).unwrap();
         let text = match &ordered {
             Some(ordered) => ordered.plan.display_indent().to_string(),
             None => plan.display_indent().to_string(),
@@ -350,6 +355,63 @@ async fn an_aggregate_makes_only_groups_that_are_asked_for() {
         let below = text.split_once("Aggregate:").map(|(_, below)| below);
         let found = below.is_some_and(|below| below.contains("LeftSemi Join"));
         assert_eq!(found, is_reduced, "{sql}\n{text}");
+    }
+}
+
+/// Least and greatest values pay where a key has many rows on both sides.
+#[tokio::test]
+async fn a_semi_join_compares_a_row_with_two_values_if_its_key_has_many_rows() {
+    let state = context().state();
+    let query = |left: &str, condition: &str| {
+        format!(
+            "SELECT x.s FROM {left} x WHERE EXISTS (SELECT 1 FROM a y WHERE y.k = x.k AND {condition})"
+        )
+    };
+    let not_exists =
+        "SELECT x.s FROM a x WHERE NOT EXISTS (SELECT 1 FROM a y WHERE y.k = x.k AND y.v >= x.v)";
+    let run = PlannedRun::default();
+    let traced = PlannedRun {
+        traces_records: true,
+        ..run
+    };
+    for (sql, run, aggregates) in [
+        (
+            query("a", "y.v <> x.v"),
+            run,
+            "min(y.v) AS __skewer_least, max(y.v) AS __skewer_greatest",
+        ),
+        (
+            query("a", "x.v < y.v"),
+            run,
+            "max(y.v) AS __skewer_greatest",
+        ),
+        (query("a", "x.v > y.v"), run, "min(y.v) AS __skewer_least"),
+        (not_exists.to_owned(), run, "max(y.v) AS __skewer_greatest"),
+        (query("a", "y.v <> x.v"), traced, ""),
+        // Few rows look for a partner.
+        (query("c", "y.v <> x.v"), run, ""),
+        (query("a", "y.s <> x.s"), run, ""),
+        (
+            query("a", "y.v <> x.v AND y.v < 3"),
+            run,
+            "min(y.v) AS __skewer_least, max(y.v) AS __skewer_greatest",
+        ),
+        (query("a", "y.v <> x.v AND y.s <> x.s"), run, ""),
+        (query("a", "y.v + 1 <> x.v"), run, ""),
+    ] {
+        let plan = optimized(&state, &sql).await;
+        let summaries = summaries(&plan, &SIZES);
+        let ordered = order_joins(&plan, statistics(&summaries), JoinOrder::Cost, &state, run);
+        let plan = ordered.unwrap().map_or(plan, |ordered| ordered.plan);
+        let text = plan.display_indent().to_string();
+        let found = text
+            .split_once("aggr=[[")
+            .and_then(|(_, rest)| rest.split_once("]]"));
+        assert_eq!(
+            found.map_or("", |(found, _)| found),
+            aggregates,
+            "{sql}\n{text}"
+        );
     }
 }
 
@@ -373,7 +435,7 @@ async fn a_semi_join_goes_below_a_join_of_about_as_many_rows() {
             statistics(&summaries),
             JoinOrder::Cost,
             &state,
-            false,
+            PlannedRun::default(),
         );
         let plan = ordered
             .unwrap()
@@ -397,7 +459,7 @@ async fn the_text_decides_if_it_is_asked_to() {
         statistics(&summaries),
         JoinOrder::Text,
         &state,
-        false,
+        PlannedRun::default(),
     )
     .unwrap();
     assert!(ordered.is_none());

@@ -15,13 +15,15 @@ pub fn query(generator: &mut Generator) -> (String, String) {
     let mut conditions: Vec<String> = Vec::new();
     for number in 0..relations {
         let name = format!("j{number}");
-        let relation = match generator.below(8) {
+        let relation = match generator.below(10) {
             0 => "(SELECT t.a, u.d AS b FROM t JOIN u ON t.a = u.a)".to_owned(),
             1 => "(SELECT x.a, y.b FROM t AS x JOIN t AS y ON x.b = y.a WHERE x.f < 3)".to_owned(),
             2 => "(SELECT a, count(*) AS b FROM u GROUP BY a)".to_owned(),
             3 => "(SELECT u.a, u.d AS b FROM u LEFT JOIN t ON u.d = t.b)".to_owned(),
             4 => "(SELECT a, d AS b FROM u WHERE d IN (SELECT b FROM t))".to_owned(),
             5 => "(SELECT a, d AS b FROM u)".to_owned(),
+            7 => "(SELECT a, b FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.a = t.a AND u.d <> t.b))".to_owned(),
+            8 => "(SELECT a, d AS b FROM u WHERE NOT EXISTS (SELECT 1 FROM t WHERE t.a = u.a AND t.b >= u.d))".to_owned(),
             6 => "(SELECT max(a) AS a, min(b) AS b FROM t)".to_owned(),
             _ => "(SELECT a, b FROM t)".to_owned(),
         };
