@@ -60,7 +60,7 @@ impl PlanKey {
         let mut tables = Vec::new();
         let mut is_same_each_time = true;
         query.apply_with_subqueries(|node| {
-            is_same_each_time = match node {
+            is_same_each_time &= match node {
                 LogicalPlan::TableScan(scan) => match scanned(scan) {
                     Some(scanned) => {
                         tables.push(scanned);

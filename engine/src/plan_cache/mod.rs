@@ -23,11 +23,11 @@ use skewer_storage::Snapshot;
 
 pub(crate) use self::key::{OptionsHash, PlanKey, PlanSettings};
 
-/// Plans that are kept: the latest ones. One of TPC-DS takes some 100 KB.
+/// Plans that are kept: the ones that were used last.
 const PLANS: usize = 256;
 /// Queries that are remembered to have come once.
 const SEEN: usize = 1024;
-/// Queries whose text is longer, in bytes, are not kept.
+/// Plans of queries whose text is longer, in bytes, are not kept.
 pub(crate) const LONGEST_TEXT: usize = 64 << 10;
 
 /// A query that has been optimized.

@@ -378,23 +378,15 @@ async fn a_semi_join_compares_a_row_with_two_values_if_its_key_has_many_rows() {
         (
             query("a", "y.v <> x.v"),
             run,
-            "min(__correlated_sq_1.v) AS __skewer_least, max(__correlated_sq_1.v) AS __skewer_greatest",
+            "min(y.v) AS __skewer_least, max(y.v) AS __skewer_greatest",
         ),
         (
             query("a", "x.v < y.v"),
             run,
-            "max(__correlated_sq_1.v) AS __skewer_greatest",
+            "max(y.v) AS __skewer_greatest",
         ),
-        (
-            query("a", "x.v > y.v"),
-            run,
-            "min(__correlated_sq_1.v) AS __skewer_least",
-        ),
-        (
-            not_exists.to_owned(),
-            run,
-            "max(__correlated_sq_1.v) AS __skewer_greatest",
-        ),
+        (query("a", "x.v > y.v"), run, "min(y.v) AS __skewer_least"),
+        (not_exists.to_owned(), run, "max(y.v) AS __skewer_greatest"),
         (query("a", "y.v <> x.v"), traced, ""),
         // Few rows look for a partner.
         (query("c", "y.v <> x.v"), run, ""),
@@ -402,7 +394,7 @@ async fn a_semi_join_compares_a_row_with_two_values_if_its_key_has_many_rows() {
         (
             query("a", "y.v <> x.v AND y.v < 3"),
             run,
-            "min(__correlated_sq_1.v) AS __skewer_least, max(__correlated_sq_1.v) AS __skewer_greatest",
+            "min(y.v) AS __skewer_least, max(y.v) AS __skewer_greatest",
         ),
         (query("a", "y.v <> x.v AND y.s <> x.s"), run, ""),
         (query("a", "y.v + 1 <> x.v"), run, ""),
@@ -412,6 +404,9 @@ async fn a_semi_join_compares_a_row_with_two_values_if_its_key_has_many_rows() {
         let ordered = order_joins(&plan, statistics(&summaries), JoinOrder::Cost, &state, run);
         let plan = ordered.unwrap().map_or(plan, |ordered| ordered.plan);
         let text = plan.display_indent().to_string();
+        let text = (1..20).fold(text, |text, number| {
+            text.replace(&format!("__correlated_sq_{number}."), "y.")
+        });
         let found = text
             .split_once("aggr=[[")
             .and_then(|(_, rest)| rest.split_once("]]"));
