@@ -60,7 +60,7 @@ impl OptimizedQuery {
     }
 
     /// The same with a place for its operators.
-    pub(crate) fn to_be_kept(mut self) -> Self {
+    pub(crate) fn with_place_for_operators(mut self) -> Self {
         self.operators = Some(ReusablePlan::default());
         self
     }

@@ -343,7 +343,7 @@ impl Context {
         let Some(key) = key.filter(|_| keeps) else {
             return Ok(Arc::new(query));
         };
-        let query = Arc::new(query.to_be_kept());
+        let query = Arc::new(query.with_place_for_operators());
         let now = || database.storage.snapshot();
         database.plans.keep(key, Arc::clone(&query), now);
         Ok(query)
